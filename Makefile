@@ -1,0 +1,59 @@
+# `make demo` and `make test` are all that a fresh machine needs: each makes .venv when it is not
+# there, and again when a file that it was made from has changed.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml) \
+	packages/devrt-cpu/CMakeLists.txt \
+	$(shell find packages/devrt-cpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
+
+.PHONY: help setup demo test test-all lint types stubs rules native bench docs format clean
+
+help:
+	@echo "make demo      discover the backends, shard a data set over a mesh, check it bit for bit"
+	@echo "make test      the test-suite (a few minutes)"
+	@echo "make test-all  the test-suite on every Python, wheels, native sanitizers (long)"
+	@echo "make lint types stubs rules native   the other checks that CI runs"
+	@echo "make bench     devrt beside its peers, as a table"
+
+setup: $(STAMP)
+
+$(STAMP): $(SOURCES)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing devrt and its tools into $(VENV) (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/devrt demo $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest $(ARGS)
+
+test-all: $(STAMP)
+	$(BIN)/nox
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(BIN)/clang-format -i
+
+types: $(STAMP)
+	$(BIN)/mypy packages/devrt-core/src packages/devrt-cpu/src packages/devrt-cuda/src \
+		packages/devrt-rocm/src packages/devrt-tpu/src
+
+bench: $(STAMP)
+	$(BIN)/python -m bench $(ARGS)
+
+native: $(STAMP)
+	tools/native_tests.sh
+
+clean:
+	rm -rf $(VENV) .nox build dist packages/*/build packages/*/dist
