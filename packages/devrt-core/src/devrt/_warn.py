@@ -1,0 +1,23 @@
+"""Warnings that point at the caller's own line, however deep in devrt they arise."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+__all__ = ["warn"]
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn on behalf of the nearest caller outside devrt and its backends."""
+    depth = 2  # 1 is this function itself
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+        depth += 1
+    warnings.warn(message, category, stacklevel=depth)
+
+
+def _is_ours(module: str) -> bool:
+    root = module.partition(".")[0]
+    return root == "devrt" or root.startswith("devrt_")

@@ -1,0 +1,21 @@
+"""The abstract classes that a backend implements.
+
+A Python backend subclasses them; a native backend registers its classes with
+``Client.register(...)`` and is held to the same members by the conformance kit.
+"""
+
+from devrt.contract._buffer import Buffer, HostBufferSemantics
+from devrt.contract._client import Client
+from devrt.contract._device import Device, Memory
+from devrt.contract._executable import LoadedExecutable
+from devrt.contract._topology import Topology
+
+__all__ = [
+    "Buffer",
+    "Client",
+    "Device",
+    "HostBufferSemantics",
+    "LoadedExecutable",
+    "Memory",
+    "Topology",
+]

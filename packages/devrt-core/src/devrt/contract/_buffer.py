@@ -1,0 +1,130 @@
+"""Buffers, and what a client may do with the host memory they are made from."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.contract._device import Device, Memory
+
+__all__ = ["Buffer", "HostBufferSemantics"]
+
+
+class HostBufferSemantics(enum.IntEnum):
+    """What the caller promises about the source of a transfer, as PJRT numbers it.
+
+    Source: ``PJRT_HostBufferSemantics`` of the PJRT C API.
+    """
+
+    IMMUTABLE_ONLY_DURING_CALL = 0
+    """The source is not touched after the call returns; the caller may change it at once."""
+    IMMUTABLE_UNTIL_TRANSFER_COMPLETES = 1
+    """The source must not change until the buffer is ready; the client keeps it alive."""
+    IMMUTABLE_ZERO_COPY = 2
+    """The buffer may alias the source, which must not change while the buffer lives."""
+    MUTABLE_ZERO_COPY = 3
+    """As above, and the device may write to the source (when the buffer is donated)."""
+    ZERO_COPY = 2
+    """jaxlib's name for ``IMMUTABLE_ZERO_COPY``."""
+
+
+class Buffer(abc.ABC):
+    """One immutable allocation on one memory, with a shape, a dtype and a ready event.
+
+    Every member that looks at the data waits for the ready event, and raises its error if the
+    work that was to fill the buffer failed. Members other than `delete` and `is_deleted` raise
+    `devrt.errors.DeletedError` on a deleted buffer, except ``shape``, ``dtype`` and what follows
+    from them.
+    """
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    @abc.abstractmethod
+    def memory(self) -> Memory:
+        """The memory that the buffer lies on."""
+
+    @property
+    @abc.abstractmethod
+    def device(self) -> Device:
+        """The device that the buffer belongs to."""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def traceback(self) -> Any:
+        """Where the buffer was made, if the backend records it; else None."""
+        return None
+
+    @abc.abstractmethod
+    def is_ready(self) -> bool:
+        """Return whether the data has arrived, without waiting."""
+
+    @abc.abstractmethod
+    def block_until_ready(self) -> Buffer:
+        """Wait for the data, with the GIL released; return the buffer or raise its error."""
+
+    @abc.abstractmethod
+    def is_deleted(self) -> bool:
+        """Return whether `delete` was called or the buffer was donated."""
+
+    @abc.abstractmethod
+    def delete(self) -> None:
+        """Give the memory back as soon as no work in flight uses it. Idempotent."""
+
+    @abc.abstractmethod
+    def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> Buffer:
+        """Start a copy to another memory of the same client.
+
+        Parameters
+        ----------
+        memory
+            The target, on any device of the same client.
+        may_alias
+            Whether the result may share the allocation where both memories are one address
+            space. Buffers are immutable, so sharing cannot be seen except by its speed.
+
+        Returns
+        -------
+        Buffer
+            A new buffer with a ready event of its own. Does not wait.
+        """
+
+    @abc.abstractmethod
+    def clone(self) -> Buffer:
+        """Return another handle on the same allocation, deleted independently of this one."""
+
+    @abc.abstractmethod
+    def on_device_size_in_bytes(self) -> int:
+        """Return the size of the allocation, padding included, in bytes."""
+
+    @abc.abstractmethod
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the data, valid only while the buffer is alive."""
+
+    @abc.abstractmethod
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Return the data as a NumPy array: a read-only view where memory is host-visible."""

@@ -1,0 +1,197 @@
+"""The live connection to a platform."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt.contract._buffer import Buffer, HostBufferSemantics
+
+if TYPE_CHECKING:
+    from devrt.contract._device import Device, Memory
+    from devrt.contract._executable import LoadedExecutable
+    from devrt.contract._topology import Topology
+
+__all__ = ["Client"]
+
+
+class Client(abc.ABC):
+    """A live connection to a platform: owns its devices, memories, buffers and executables.
+
+    All members may be called from any thread. Those that wait release the GIL.
+
+    Attributes
+    ----------
+    platform : str
+        The platform served.
+    platform_version : str
+        The runtime underneath, for people to read.
+    runtime_type : str
+        A short word for the implementation (``"native"``, ``"pjrt"``).
+    program_formats : tuple of str
+        The program formats that `compile_and_load` takes; empty if it takes none.
+    """
+
+    @property
+    @abc.abstractmethod
+    def platform(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def platform_version(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def runtime_type(self) -> str: ...
+
+    @property
+    def program_formats(self) -> tuple[str, ...]:
+        return ()
+
+    @abc.abstractmethod
+    def process_index(self) -> int:
+        """Return the index of this process among those of the platform."""
+
+    def host_id(self) -> int:
+        """Return `process_index` under its older name."""
+        return self.process_index()
+
+    @abc.abstractmethod
+    def devices(self) -> list[Device]:
+        """Return every device of every process, ordered by ``id``."""
+
+    @abc.abstractmethod
+    def local_devices(self) -> list[Device]:
+        """Return the devices that this process addresses, ordered by ``id``."""
+
+    def device_count(self) -> int:
+        """Return the number of devices over all processes."""
+        return len(self.devices())
+
+    def local_device_count(self) -> int:
+        """Return the number of devices that this process addresses."""
+        return len(self.local_devices())
+
+    @abc.abstractmethod
+    def buffer_from_pyval(
+        self,
+        argument: Any,
+        device: Device | Memory | None = None,
+        force_copy: bool = False,
+        host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+    ) -> Buffer:
+        """Start the transfer of a host value to a device.
+
+        Parameters
+        ----------
+        argument
+            A NumPy array, a NumPy or Python scalar, or an object with the buffer protocol or
+            ``__array__``. Keeps its dtype; may be strided in any way.
+        device
+            A device (its default memory is taken), a memory, or None for the first local device.
+        force_copy
+            Never alias the source, whatever ``host_buffer_semantics`` allows.
+        host_buffer_semantics
+            What the caller promises about the source.
+
+        Returns
+        -------
+        Buffer
+            A buffer of the argument's shape and dtype. Does not wait for the device.
+
+        Raises
+        ------
+        InvalidTypeError
+            If the argument is no array or has a dtype that a device cannot hold.
+        OutOfMemoryError
+            If the memory has no room.
+        """
+
+    def batched_buffer_from_pyval(
+        self,
+        argument: Any,
+        devices: Sequence[Device | Memory],
+        offsets: Sequence[tuple[int, ...]],
+        shape: tuple[int, ...],
+        host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+    ) -> list[Buffer]:
+        """Start the transfer of one block of a host array to each of several devices.
+
+        Parameters
+        ----------
+        argument
+            As for `buffer_from_pyval`.
+        devices
+            The targets; may repeat memories, and blocks may coincide.
+        offsets
+            For each target, the index in ``argument`` of its block's first element.
+        shape
+            Shape of every block.
+        host_buffer_semantics
+            What the caller promises about the source.
+
+        Returns
+        -------
+        list of Buffer
+            One for each target, in order. Does not wait.
+        """
+        import numpy as np
+
+        host = np.asarray(argument)
+        return [
+            self.buffer_from_pyval(
+                host[tuple(slice(o, o + n) for o, n in zip(offset, shape, strict=True))],
+                device,
+                False,
+                host_buffer_semantics,
+            )
+            for device, offset in zip(devices, offsets, strict=True)
+        ]
+
+    @abc.abstractmethod
+    def live_buffers(self) -> list[Buffer]:
+        """Return the buffers that are neither deleted nor collected, oldest first."""
+
+    def live_arrays(self) -> list[Buffer]:
+        """Return `live_buffers` under jaxlib's name."""
+        return self.live_buffers()
+
+    def live_executables(self) -> list[LoadedExecutable]:
+        """Return the executables that are neither deleted nor collected."""
+        return []
+
+    def compile_and_load(
+        self, program: str | bytes, devices: Sequence[Device] | None = None, **options: Any
+    ) -> LoadedExecutable:
+        """Compile a program and load it on devices.
+
+        Raises
+        ------
+        UnimplementedError
+            If the client takes no program of this format.
+        """
+        self._unimplemented("compile_and_load", "it takes no program format yet")
+
+    def heap_profile(self) -> bytes:
+        """Return what lives in memory, by allocation site, as a gzipped pprof profile."""
+        self._unimplemented("heap_profile", "it records no allocation sites yet")
+
+    def topology(self) -> Topology:
+        """Return a description of the client's devices."""
+        self._unimplemented("topology", "it describes no topology")
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Wait for the work in flight and give all memory back. Idempotent."""
+
+    @property
+    @abc.abstractmethod
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+
+    def _unimplemented(self, operation: str, why: str) -> NoReturn:
+        from devrt.errors import UnimplementedError
+
+        msg = f"{operation} is not offered by the {self.platform} client: {why}."
+        raise UnimplementedError(msg, operation=operation, platform=self.platform)

@@ -1,0 +1,145 @@
+"""Devices and the memories that they address."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from devrt.contract._buffer import Buffer
+    from devrt.contract._client import Client
+
+__all__ = ["Device", "Memory"]
+
+
+class Device(abc.ABC):
+    """One addressable unit of a platform.
+
+    A client hands out one object per device for as long as it lives, so devices compare and hash
+    by identity. A device called returns itself, so that ``array.device`` and ``array.device()``
+    are both the device.
+
+    Attributes
+    ----------
+    id : int
+        Number of the device, unique among all processes of the platform.
+    process_index : int
+        The process that the device is attached to.
+    host_id : int
+        Older name of ``process_index``.
+    local_hardware_id : int or None
+        The driver's number for the hardware; None where there is none.
+    platform : str
+        The platform, as ``devrt.devices(platform)`` takes it.
+    device_kind : str
+        The hardware's model, as the driver names it.
+    client : Client
+        The client that owns the device.
+    """
+
+    @property
+    @abc.abstractmethod
+    def id(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def process_index(self) -> int: ...
+
+    @property
+    def host_id(self) -> int:
+        return self.process_index
+
+    @property
+    @abc.abstractmethod
+    def local_hardware_id(self) -> int | None: ...
+
+    @property
+    @abc.abstractmethod
+    def platform(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def device_kind(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def client(self) -> Client: ...
+
+    def __call__(self) -> Device:
+        return self
+
+    @abc.abstractmethod
+    def memory(self, kind: str) -> Memory:
+        """Return the memory of kind ``kind``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the device addresses no such memory; the message lists those it does.
+        """
+
+    @abc.abstractmethod
+    def default_memory(self) -> Memory:
+        """Return the memory that buffers go to when none is named."""
+
+    @abc.abstractmethod
+    def addressable_memories(self) -> list[Memory]:
+        """Return every memory that the device can address, the default one first."""
+
+    @abc.abstractmethod
+    def live_buffers(self) -> list[Buffer]:
+        """Return the buffers on this device that are neither deleted nor collected."""
+
+    @abc.abstractmethod
+    def memory_stats(self) -> dict[str, int] | None:
+        """Return counts and bytes of the device's memories, keyed as JAX keys them.
+
+        None only where a plugin that devrt did not write has no statistics.
+        """
+
+    def get_stream_for_external_ready_events(self) -> int:
+        """Return a handle of the stream on which another runtime may signal readiness.
+
+        Raises
+        ------
+        UnimplementedError
+            On platforms without streams.
+        """
+        from devrt.errors import UnimplementedError
+
+        msg = f"{self!r} has no stream for external ready events: the platform has no streams."
+        raise UnimplementedError(msg, device=str(self))
+
+
+class Memory(abc.ABC):
+    """An address space of one or more devices.
+
+    Attributes
+    ----------
+    kind : str
+        ``"device"``, ``"pinned_host"``, ``"unpinned_host"`` or a kind that a plugin adds.
+    platform : str
+        The platform of its devices.
+    process_index : int
+        The process that it belongs to.
+    """
+
+    @property
+    @abc.abstractmethod
+    def kind(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def platform(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def process_index(self) -> int: ...
+
+    @abc.abstractmethod
+    def addressable_by_devices(self) -> list[Device]:
+        """Return the devices that can address this memory."""
+
+    def memory_stats(self) -> dict[str, Any] | None:
+        """Return this memory's own statistics, keyed as `Device.memory_stats`; None if unknown."""
+        return None

@@ -1,0 +1,60 @@
+"""Compiled programs that are bound to devices."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from devrt.contract._buffer import Buffer
+    from devrt.contract._client import Client
+    from devrt.contract._device import Device
+
+__all__ = ["LoadedExecutable"]
+
+
+class LoadedExecutable(abc.ABC):
+    """A compiled program, loaded on the devices it was compiled for.
+
+    Attributes
+    ----------
+    name : str
+        The program's name.
+    client : Client
+        The client that compiled or loaded it.
+    """
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def client(self) -> Client: ...
+
+    @abc.abstractmethod
+    def local_devices(self) -> list[Device]:
+        """Return the devices of this process that the program runs on, in argument order."""
+
+    @abc.abstractmethod
+    def execute(self, arguments: Sequence[Buffer]) -> list[Buffer]:
+        """Start the program on one device and return its results. Does not wait.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the number, dtype, shape or device of an argument does not fit the program.
+        """
+
+    @abc.abstractmethod
+    def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
+        """Start the program on all its devices and return results by output, then by device."""
+
+    @abc.abstractmethod
+    def delete(self) -> None:
+        """Unload the program once no execution in flight uses it. Idempotent."""
+
+    @abc.abstractmethod
+    def is_deleted(self) -> bool:
+        """Return whether `delete` was called."""

@@ -1,0 +1,152 @@
+"""The element types that devrt knows, by their PJRT code, name and width.
+
+The table is the one place where a code, a name and a NumPy dtype meet. NumPy and ml_dtypes are
+imported when a NumPy dtype is first asked for, never before.
+
+The codes are those of ``PJRT_Buffer_Type`` in the PJRT C API; a name is NumPy's or ml_dtypes'.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InvalidTypeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ELEMENT_TYPES", "ElementType", "by_name", "code_of", "from_numpy", "to_numpy"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ElementType:
+    """One element type.
+
+    Attributes
+    ----------
+    code : int
+        ``PJRT_Buffer_Type`` value.
+    name : str
+        The NumPy or ml_dtypes name.
+    bits : int
+        Width of one element in bits, as the value is defined (``int4`` is 4).
+    itemsize : int
+        Bytes that one element takes in host memory (``int4`` is 1).
+    """
+
+    code: int
+    name: str
+    bits: int
+    itemsize: int
+
+
+def _table() -> tuple[ElementType, ...]:
+    rows = (
+        (1, "bool", 8),
+        (2, "int8", 8),
+        (3, "int16", 16),
+        (4, "int32", 32),
+        (5, "int64", 64),
+        (6, "uint8", 8),
+        (7, "uint16", 16),
+        (8, "uint32", 32),
+        (9, "uint64", 64),
+        (10, "float16", 16),
+        (11, "float32", 32),
+        (12, "float64", 64),
+        (13, "bfloat16", 16),
+        (14, "complex64", 64),
+        (15, "complex128", 128),
+        (16, "float8_e5m2", 8),
+        (17, "float8_e4m3fn", 8),
+        (18, "float8_e4m3b11fnuz", 8),
+        (19, "float8_e5m2fnuz", 8),
+        (20, "float8_e4m3fnuz", 8),
+        (21, "int4", 4),
+        (22, "uint4", 4),
+        (24, "int2", 2),
+        (25, "uint2", 2),
+        (26, "float8_e4m3", 8),
+        (27, "float8_e3m4", 8),
+        (28, "float8_e8m0fnu", 8),
+        (29, "float4_e2m1fn", 4),
+    )
+    return tuple(ElementType(code, name, bits, max(1, bits // 8)) for code, name, bits in rows)
+
+
+ELEMENT_TYPES: tuple[ElementType, ...] = _table()
+
+_BY_NAME = {element.name: element for element in ELEMENT_TYPES}
+_BY_CODE = {element.code: element for element in ELEMENT_TYPES}
+
+
+def by_name(name: str) -> ElementType:
+    """Return the element type called ``name``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If devrt knows no such type.
+    """
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise InvalidTypeError(_unknown(name), dtype=name) from None
+
+
+@functools.cache
+def to_numpy(code: int) -> np.dtype[Any]:
+    """Return the NumPy dtype for a PJRT code, the same object on every call."""
+    import numpy as np
+
+    element = _BY_CODE.get(code)
+    if element is None:
+        raise InvalidTypeError(_unknown(f"PJRT type {code}"), dtype=code)
+    scalar = getattr(np, element.name, None) if element.name != "bool" else np.bool_
+    if scalar is None:
+        import ml_dtypes
+
+        scalar = getattr(ml_dtypes, element.name)
+    return np.dtype(scalar)
+
+
+def from_numpy(dtype: Any) -> ElementType:
+    """Return the element type of a NumPy dtype, or of anything ``numpy.dtype`` takes.
+
+    Byte order is ignored: a big-endian ``float32`` is ``float32``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If no device can hold the dtype (``object``, strings, dates, structures, long double).
+    """
+    import numpy as np
+
+    try:
+        resolved = to_numpy(_BY_NAME[dtype].code) if _is_name(dtype) else np.dtype(dtype)
+    except TypeError:
+        raise InvalidTypeError(_unknown(repr(dtype)), dtype=str(dtype)) from None
+    element = _BY_NAME.get(resolved.name)
+    if element is None or resolved.newbyteorder("=") != to_numpy(element.code):
+        raise InvalidTypeError(_unknown(str(resolved)), dtype=str(resolved))
+    return element
+
+
+def code_of(dtype: Any) -> int:
+    """Return the PJRT code of a NumPy dtype; raises as `from_numpy` does."""
+    return from_numpy(dtype).code
+
+
+def _is_name(dtype: Any) -> bool:
+    # NumPy knows the names of ml_dtypes only once that package was imported.
+    return isinstance(dtype, str) and dtype in _BY_NAME
+
+
+def _unknown(name: str) -> str:
+    known = ", ".join(_BY_NAME)
+    return (
+        f"dtype {name} cannot be held by a device. "
+        f"Convert the array first, for example with x.astype('float32'); known dtypes: {known}."
+    )

@@ -1,0 +1,44 @@
+"""Every hook that a devrt plugin may implement.
+
+A plugin is a module named by an entry point in group ``devrt_plugins``. It marks functions with
+`hookimpl` and returns records from `devrt.records`; importing it must load no native library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from devrt.records import ClientFactory, MemoryKind, TopologyFactory
+
+__all__ = [
+    "PROJECT_NAME",
+    "devrt_client_factories",
+    "devrt_memory_kinds",
+    "devrt_topology_factories",
+    "hookimpl",
+]
+
+PROJECT_NAME = "devrt"
+
+hookspec = pluggy.HookspecMarker(PROJECT_NAME)
+hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
+
+
+@hookspec
+def devrt_client_factories() -> Iterable[ClientFactory]:
+    """Return the platforms that this plugin can make clients for."""
+    raise NotImplementedError
+
+
+@hookspec
+def devrt_topology_factories() -> Iterable[TopologyFactory]:
+    """Return the platforms that this plugin can describe without their devices."""
+    raise NotImplementedError
+
+
+@hookspec
+def devrt_memory_kinds() -> Iterable[MemoryKind]:
+    """Return memory kinds that this plugin adds, to its own platform or to another's."""
+    raise NotImplementedError

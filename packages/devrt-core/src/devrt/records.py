@@ -1,0 +1,188 @@
+"""The records that a plugin's hooks return: data only, behaviour is the contract classes' part."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from devrt.contract import Client, Topology
+
+__all__ = [
+    "API_VERSION",
+    "Available",
+    "ClientContext",
+    "ClientFactory",
+    "MemoryKind",
+    "OptionSpec",
+    "ProbeResult",
+    "TopologyFactory",
+    "Unavailable",
+]
+
+API_VERSION = 1
+"""The plugin contract's version; a record made for another one is refused with a reason."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Available:
+    """A probe's answer: the platform can be used here.
+
+    Attributes
+    ----------
+    detail : str
+        What was found, in a few words (``"driver 580.159"``); may be empty.
+    """
+
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unavailable:
+    """A probe's answer: the platform cannot be used here.
+
+    Attributes
+    ----------
+    reason : str
+        What is missing, in one clause.
+    remedy : str
+        What the user can do about it, as a sentence in the imperative.
+    """
+
+    reason: str
+    remedy: str
+
+
+ProbeResult = Available | Unavailable
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class OptionSpec:
+    """A configuration option that a plugin declares for its own platform.
+
+    Attributes
+    ----------
+    name : str
+        Name in ``devrt.config``; the environment variable is ``DEVRT_`` and the name in capitals.
+    type : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    default : object
+        Value when nothing sets the option; None means unset.
+    help : str
+        One sentence for ``devrt config``.
+    minimum : int or float, optional
+        Least value accepted.
+    """
+
+    name: str
+    type: type
+    default: Any = None
+    help: str = ""
+    minimum: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryKind:
+    """A memory kind that a plugin adds to a platform, its own or another plugin's.
+
+    Attributes
+    ----------
+    platform : str
+        The platform whose devices get the memory.
+    kind : str
+        The name that users write (``"pinned_host"``).
+    description : str
+        One sentence on where the bytes live.
+    host_visible : bool
+        Whether the host can read the memory through a pointer.
+    allocator : callable, optional
+        Returns a capsule named ``devrt_host_allocator`` (``devrt/host_allocator.h`` of the native
+        SDK) that the platform's client allocates from. None: the client has its own.
+    """
+
+    platform: str
+    kind: str
+    description: str = ""
+    host_visible: bool = True
+    allocator: Callable[[], object] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientContext:
+    """What a client factory is called with.
+
+    Attributes
+    ----------
+    options : Mapping[str, object]
+        The value in force of every option that the record declared, read-only.
+    memory_kinds : tuple of MemoryKind
+        Every memory kind that some plugin brings for this platform, in registration order.
+    """
+
+    options: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({})
+    )
+    memory_kinds: tuple[MemoryKind, ...] = ()
+
+
+def _always() -> ProbeResult:
+    return Available()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFactory:
+    """How a plugin says that it can make a client for a platform.
+
+    Attributes
+    ----------
+    platform : str
+        The platform served; equal to the entry point's name.
+    factory : callable
+        Takes a `ClientContext` and returns a `devrt.contract.Client` with at least one device.
+    probe : callable
+        Returns `Available` or `Unavailable` within milliseconds, opens no device and no context.
+    aliases : tuple of str
+        Other names that select the platform.
+    priority : int
+        The platform with the highest priority among those available is the default.
+    experimental : bool
+        Whether its users are warned once that results may be wrong or incomplete.
+    fail_quietly : bool
+        Whether a failure to initialise is kept for reports instead of being warned about when the
+        platform was only an implicit choice.
+    options : tuple of OptionSpec
+        Configuration options that the platform adds.
+    api_version : int
+        The version of the contract that the record was written for.
+    """
+
+    platform: str
+    factory: Callable[[ClientContext], Client]
+    probe: Callable[[], ProbeResult] = _always
+    aliases: tuple[str, ...] = ()
+    priority: int = 0
+    experimental: bool = False
+    fail_quietly: bool = False
+    options: tuple[OptionSpec, ...] = ()
+    api_version: int = API_VERSION
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyFactory:
+    """How a plugin says that it can describe devices that need not be present.
+
+    Attributes
+    ----------
+    platform : str
+        The platform described.
+    factory : callable
+        Called as ``factory(topology_name, **options)``; returns a `devrt.contract.Topology`.
+    api_version : int
+        The version of the contract that the record was written for.
+    """
+
+    platform: str
+    factory: Callable[..., Topology]
+    api_version: int = API_VERSION
