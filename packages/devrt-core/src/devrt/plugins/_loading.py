@@ -1,0 +1,172 @@
+"""Importing a plugin's module and taking its records: the first guarded place of plugin code."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, TypeVar
+
+import pluggy
+
+from devrt import hookspecs
+from devrt.errors import PluginContractError, PluginError, PluginLoadError
+from devrt.plugins._discovery import PluginRef
+from devrt.records import API_VERSION, ClientFactory, MemoryKind, TopologyFactory
+
+__all__ = ["Plugin", "load_plugin", "make_plugin_manager"]
+
+_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plugin:
+    """A loaded plugin: the records that its hooks returned.
+
+    Attributes
+    ----------
+    ref : PluginRef
+        Where it comes from.
+    clients : tuple of ClientFactory
+        At most one for each platform.
+    topologies : tuple of TopologyFactory
+        In the order the plugin gave them.
+    memory_kinds : tuple of MemoryKind
+        In the order the plugin gave them.
+    """
+
+    ref: PluginRef
+    clients: tuple[ClientFactory, ...] = ()
+    topologies: tuple[TopologyFactory, ...] = ()
+    memory_kinds: tuple[MemoryKind, ...] = ()
+
+    def client_factory(self) -> ClientFactory | None:
+        """Return the record for the platform that the entry point names."""
+        return next((c for c in self.clients if c.platform == self.ref.platform), None)
+
+
+def make_plugin_manager() -> pluggy.PluginManager:
+    """Return a plugin manager that knows devrt's hooks and no plugin."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def load_plugin(manager: pluggy.PluginManager, ref: PluginRef) -> Plugin:
+    """Import a plugin's module, register its hooks and collect its records.
+
+    A plugin that fails is unregistered again, so that it leaves no trace.
+
+    Raises
+    ------
+    PluginLoadError
+        If the module cannot be imported or a hook fails.
+    PluginContractError
+        If a hook is misspelt or returns what the contract does not allow.
+    """
+    module = _import(ref)
+    is_new = not manager.is_registered(module)  # one module may serve several entry points
+    try:
+        if is_new:
+            manager.register(module, name=ref.name)
+        return _collect(manager, ref, module)
+    except PluginError:
+        _unregister(manager, module, is_new)
+        raise
+    except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
+        _unregister(manager, module, is_new)
+        msg = (
+            f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
+            f"{type(error).__name__}: {error}. Report it to its author, or uninstall it."
+        )
+        raise PluginLoadError(msg, phase="load", **_facts(ref)) from error
+
+
+def _facts(ref: PluginRef) -> dict[str, Any]:
+    return {"plugin": ref.distribution, "version": ref.version, "platform": ref.platform}
+
+
+def _import(ref: PluginRef) -> ModuleType:
+    try:
+        return importlib.import_module(ref.module)
+    except ModuleNotFoundError as error:
+        missing = error.name or "a module"
+        whose = "its own module" if missing == ref.module else "a module that it needs"
+        msg = (
+            f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
+            f"is not installed. Reinstall it with: pip install --force-reinstall {ref.distribution}"
+        )
+        raise PluginLoadError(msg, phase="load", missing=missing, **_facts(ref)) from error
+    except (Exception, SystemExit) as error:  # plugin code: importing runs whatever it likes
+        msg = (
+            f"plugin {ref} for platform {ref.platform!r} cannot be imported: importing "
+            f"{ref.module!r} raised {type(error).__name__}: {error}. "
+            f"Reinstall or upgrade it, or uninstall {ref.distribution}."
+        )
+        raise PluginLoadError(msg, phase="load", **_facts(ref)) from error
+
+
+def _unregister(manager: pluggy.PluginManager, module: ModuleType, is_new: bool) -> None:
+    if is_new and manager.is_registered(module):
+        manager.unregister(module)
+
+
+def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> Plugin:
+    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
+    misspelt = [
+        caller.name for caller in manager.get_hookcallers(module) or () if caller.spec is None
+    ]
+    if misspelt:
+        known = sorted(name for name in vars(manager.hook) if name.startswith("devrt_"))
+        msg = f"it implements unknown hooks {', '.join(misspelt)}; hooks are {', '.join(known)}"
+        raise _contract_error(ref, msg)
+
+    def records(hook: str, kind: type[_Record]) -> tuple[_Record, ...]:
+        answers = manager.subset_hook_caller(hook, others)()
+        return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind))
+
+    plugin = Plugin(
+        ref,
+        records("devrt_client_factories", ClientFactory),
+        records("devrt_topology_factories", TopologyFactory),
+        records("devrt_memory_kinds", MemoryKind),
+    )
+    _check_platforms(ref, plugin)
+    return plugin
+
+
+def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> Iterable[_Record]:
+    if isinstance(answer, kind) or not isinstance(answer, Iterable):
+        msg = f"{hook} must return a list of {kind.__name__}, not {type(answer).__name__}"
+        raise _contract_error(ref, msg)
+    for record in answer:
+        if not isinstance(record, kind):
+            msg = f"{hook} must return {kind.__name__} records, not {type(record).__name__}"
+            raise _contract_error(ref, msg)
+        version = getattr(record, "api_version", API_VERSION)
+        if version != API_VERSION:
+            msg = (
+                f"it is written for plugin contract {version}, and this devrt has {API_VERSION}; "
+                f"install a version of {ref.distribution} that matches"
+            )
+            raise _contract_error(ref, msg)
+        yield record
+
+
+def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:
+    platforms = [record.platform for record in plugin.clients]
+    twice = sorted({name for name in platforms if platforms.count(name) > 1})
+    if twice:
+        raise _contract_error(ref, f"it has two client factories for platform {twice[0]!r}")
+    if platforms and ref.platform not in platforms:
+        msg = (
+            f"its entry point is called {ref.platform!r}, but its client factory is for "
+            f"{platforms[0]!r}; the two names must be the same"
+        )
+        raise _contract_error(ref, msg)
+
+
+def _contract_error(ref: PluginRef, what: str) -> PluginContractError:
+    msg = f"plugin {ref} breaks the plugin contract: {what}."
+    return PluginContractError(msg, phase="contract", **_facts(ref))

@@ -1,0 +1,244 @@
+"""The one function that chooses backends: candidates and a policy in, a decision with reasons out.
+
+It is pure, total and deterministic. Order: the policy's, then priority, then platform name, then
+distribution name. Nothing depends on the order of installation or on hashing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+from devrt.plugins._discovery import PluginRef
+from devrt.records import Available, ProbeResult, Unavailable
+
+__all__ = [
+    "Broken",
+    "Candidate",
+    "Decision",
+    "Outcome",
+    "Policy",
+    "Verdict",
+    "parse_platforms",
+    "select",
+]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Broken:
+    """The plugin failed: while loading, while probing, or while making its client.
+
+    Attributes
+    ----------
+    phase : str
+        ``"load"``, ``"contract"``, ``"probe"`` or ``"client"``.
+    reason : str
+        What happened, in one sentence.
+    remedy : str
+        What the user can do about it.
+    """
+
+    phase: str
+    reason: str
+    remedy: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Candidate:
+    """What the selection knows of one backend.
+
+    Attributes
+    ----------
+    ref : PluginRef
+        Where it comes from.
+    state : Available or Unavailable or Broken
+        Whether it can be used.
+    priority, aliases, experimental
+        As in its `devrt.records.ClientFactory`.
+    """
+
+    ref: PluginRef
+    state: ProbeResult | Broken
+    priority: int = 0
+    aliases: tuple[str, ...] = ()
+    experimental: bool = False
+
+    def answers_to(self, name: str) -> bool:
+        """Return whether ``name`` is the platform, an alias of it, or platform@distribution."""
+        return name in (self.ref.platform, self.ref.name) or name in self.aliases
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user asked for.
+
+    Attributes
+    ----------
+    platforms : tuple of str
+        Platforms or aliases that may be used, the preferred first; empty means any.
+    source : str
+        Where that was said, for messages.
+    """
+
+    platforms: tuple[str, ...] = ()
+    source: str = ""
+
+
+class Outcome(enum.Enum):
+    """What became of a candidate."""
+
+    CHOSEN = "chosen"
+    ELIGIBLE = "eligible"
+    SHADOWED = "shadowed"
+    EXCLUDED = "excluded"
+    UNAVAILABLE = "unavailable"
+    BROKEN = "broken"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """One candidate's outcome and the reason for it."""
+
+    candidate: Candidate
+    outcome: Outcome
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """What `select` found.
+
+    Attributes
+    ----------
+    policy : Policy
+        What was asked.
+    verdicts : tuple of Verdict
+        Every candidate, in order of preference.
+    unknown : tuple of str
+        Names in the policy that no candidate answers to.
+    unserved : tuple of str
+        Names in the policy that candidates answer to, of which none can be used.
+    """
+
+    policy: Policy
+    verdicts: tuple[Verdict, ...]
+    unknown: tuple[str, ...]
+    unserved: tuple[str, ...]
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The default backend; None if there is none, or if a named platform cannot be had."""
+        return next((v.candidate for v in self.verdicts if v.outcome is Outcome.CHOSEN), None)
+
+    @property
+    def usable(self) -> tuple[Candidate, ...]:
+        """The chosen candidate and those that may be used beside it, in order."""
+        return tuple(
+            v.candidate for v in self.verdicts if v.outcome in (Outcome.CHOSEN, Outcome.ELIGIBLE)
+        )
+
+
+def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
+    """Choose the default backend and say of every candidate what became of it, and why.
+
+    Where the policy names platforms, each name must be served, and the first is the default: a
+    name that is not served leaves the decision without a choice, never with another platform.
+
+    Parameters
+    ----------
+    candidates
+        The backends, in any order.
+    policy
+        What the user asked for.
+
+    Returns
+    -------
+    Decision
+        Equal for equal sets of candidates and equal policies.
+    """
+    ordered = sorted(candidates, key=lambda c: _key(c, policy))
+    unknown = tuple(
+        name for name in policy.platforms if not any(c.answers_to(name) for c in ordered)
+    )
+    first_of: dict[str, Candidate] = {}
+    verdicts = [_judge(candidate, policy, first_of) for candidate in ordered]
+    usable = [v.candidate for v in verdicts if v.outcome is Outcome.ELIGIBLE]
+    unserved = tuple(
+        name
+        for name in policy.platforms
+        if name not in unknown and not any(c.answers_to(name) for c in usable)
+    )
+    if usable and not unknown and not unserved:
+        verdicts = [_promote(v, usable[0], policy) for v in verdicts]
+    return Decision(policy, tuple(verdicts), unknown, unserved)
+
+
+def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, str, str, str]:
+    ref = candidate.ref
+    return (
+        _position(candidate, policy),
+        -candidate.priority,
+        ref.platform,
+        ref.distribution,
+        str(ref),
+    )
+
+
+def _position(candidate: Candidate, policy: Policy) -> int:
+    for position, name in enumerate(policy.platforms):
+        if candidate.answers_to(name):
+            return position
+    return len(policy.platforms)
+
+
+def _judge(candidate: Candidate, policy: Policy, first_of: dict[str, Candidate]) -> Verdict:
+    if policy.platforms and not any(candidate.answers_to(name) for name in policy.platforms):
+        reason = f"{policy.source or 'the policy'} allows only {', '.join(policy.platforms)}"
+        return Verdict(candidate, Outcome.EXCLUDED, reason)
+    if isinstance(candidate.state, Broken):
+        return Verdict(candidate, Outcome.BROKEN, candidate.state.reason)
+    if isinstance(candidate.state, Unavailable):
+        return Verdict(candidate, Outcome.UNAVAILABLE, candidate.state.reason)
+    winner = first_of.setdefault(candidate.ref.platform, candidate)
+    if winner is not candidate:
+        reason = (
+            f"{winner.ref} serves {winner.ref.platform} too and comes first "
+            f"({_why_first(winner, candidate)}); ask for {candidate.ref.name!r} to use this one"
+        )
+        return Verdict(candidate, Outcome.SHADOWED, reason)
+    return Verdict(candidate, Outcome.ELIGIBLE, _detail(candidate))
+
+
+def _why_first(winner: Candidate, loser: Candidate) -> str:
+    if winner.priority != loser.priority:
+        return f"priority {winner.priority} over {loser.priority}"
+    return "equal priority, first by name"
+
+
+def _promote(verdict: Verdict, first: Candidate, policy: Policy) -> Verdict:
+    if verdict.candidate is not first:
+        return verdict
+    why = (
+        f"first of {', '.join(policy.platforms)} ({policy.source or 'the policy'})"
+        if policy.platforms
+        else f"highest priority ({first.priority}) among the available"
+    )
+    return Verdict(first, Outcome.CHOSEN, why)
+
+
+def _detail(candidate: Candidate) -> str:
+    state = candidate.state
+    detail = state.detail if isinstance(state, Available) else ""
+    return f"available{f' ({detail})' if detail else ''}, priority {candidate.priority}"
+
+
+def parse_platforms(text: str, source: str) -> Policy:
+    """Read a comma-separated list of platforms; blanks and repetitions are dropped."""
+    names = (_canonical(name) for name in text.split(","))
+    return Policy(tuple(dict.fromkeys(name for name in names if name)), source)
+
+
+def _canonical(name: str) -> str:
+    platform, at, distribution = name.strip().partition("@")
+    return platform.lower() + at + distribution

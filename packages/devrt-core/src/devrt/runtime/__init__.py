@@ -1,0 +1,52 @@
+"""The clients that are alive, the default device, and the registry of backends."""
+
+from devrt.runtime._default import default_runtime, set_default_runtime
+from devrt.runtime._queries import (
+    backends,
+    backends_are_initialized,
+    canonicalize_platform,
+    clear_backends,
+    default_backend,
+    device_count,
+    devices,
+    expand_platform_alias,
+    get_backend,
+    get_device_backend,
+    host_count,
+    host_id,
+    host_ids,
+    is_known_platform,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+    process_indices,
+    register_backend_factory,
+)
+from devrt.runtime._runtime import Runtime
+
+__all__ = [
+    "Runtime",
+    "backends",
+    "backends_are_initialized",
+    "canonicalize_platform",
+    "clear_backends",
+    "default_backend",
+    "default_runtime",
+    "device_count",
+    "devices",
+    "expand_platform_alias",
+    "get_backend",
+    "get_device_backend",
+    "host_count",
+    "host_id",
+    "host_ids",
+    "is_known_platform",
+    "local_device_count",
+    "local_devices",
+    "process_count",
+    "process_index",
+    "process_indices",
+    "register_backend_factory",
+    "set_default_runtime",
+]

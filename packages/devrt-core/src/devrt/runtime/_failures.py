@@ -1,0 +1,116 @@
+"""The words of the runtime's errors: what was asked, every cause, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from devrt.errors import (
+    BackendInitializationError,
+    BackendUnavailableError,
+    DevrtError,
+    InvalidTypeError,
+    NoBackendError,
+    SelectionError,
+    UnknownPlatformError,
+)
+from devrt.plugins import Broken, Candidate, Decision, PluginRef, Policy
+from devrt.records import Unavailable
+
+__all__ = [
+    "excluded",
+    "initialization",
+    "invalid_backend",
+    "no_default",
+    "not_served",
+]
+
+
+def invalid_backend(given: object) -> InvalidTypeError:
+    """Return the error for a backend argument that is neither a name nor a client."""
+    msg = f"a backend is named by a string or given as a client, not as {given!r}."
+    return InvalidTypeError(msg)
+
+
+def excluded(name: str, candidates: Sequence[Candidate], policy: Policy) -> SelectionError:
+    """Return the error for a platform that is installed but that the policy rules out."""
+    msg = (
+        f"platform {name!r} is installed ({', '.join(str(c.ref) for c in candidates)}), but "
+        f"{policy.source} allows only {', '.join(policy.platforms)}. "
+        f"Add {name!r} there to use it."
+    )
+    return SelectionError(msg, platform=name, allowed=policy.platforms)
+
+
+def not_served(name: str, decision: Decision, known: Sequence[PluginRef]) -> SelectionError:
+    """Return the error for a platform that was named and cannot be had."""
+    if decision.unknown:
+        return _unknown(decision.unknown[0], known)
+    return _unavailable(name, [v.candidate for v in decision.verdicts])
+
+
+def no_default(decision: Decision, known: Sequence[PluginRef]) -> SelectionError:
+    """Return the error for a default platform that does not exist."""
+    if decision.unknown:
+        return _unknown(decision.unknown[0], known, f" ({decision.policy.source})")
+    if decision.unserved:
+        name = decision.unserved[0]
+        causes = [v.candidate for v in decision.verdicts if v.candidate.answers_to(name)]
+        return _unavailable(name, causes, f" ({decision.policy.source})")
+    if not known:
+        msg = (
+            "no backend is installed, so there is no device. "
+            "Install one beside devrt-core, at the least the host's: pip install devrt-cpu"
+        )
+        return NoBackendError(msg, known=())
+    causes = [v.candidate for v in decision.verdicts]
+    msg = f"none of the installed backends can be used:{_causes(causes)}"
+    return NoBackendError(msg, known=tuple(map(str, known)))
+
+
+def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
+    """Return the error for a client factory that raised."""
+    msg = (
+        f"platform {ref.platform!r} could not be initialised by plugin {ref}: "
+        f"{type(error).__name__}: {error}. Mend that, or choose another platform with "
+        "DEVRT_PLATFORMS; `devrt list` shows which are installed."
+    )
+    return BackendInitializationError(
+        msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
+    )
+
+
+def _unknown(name: str, known: Sequence[PluginRef], where: str = "") -> UnknownPlatformError:
+    platforms = sorted({ref.platform for ref in known})
+    near = difflib.get_close_matches(name, platforms, n=2, cutoff=0.5)
+    if near:
+        hint = f"Did you mean {' or '.join(map(repr, near))}?"
+    else:
+        hint = f"If it exists, its backend is probably called: pip install devrt-{name}"
+    installed = ", ".join(platforms) or "none; install one, at the least: pip install devrt-cpu"
+    msg = f"no installed backend serves platform {name!r}{where}. {hint} Installed: {installed}."
+    return UnknownPlatformError(msg, platform=name, known=tuple(platforms), nearest=tuple(near))
+
+
+def _unavailable(
+    name: str, candidates: Sequence[Candidate], where: str = ""
+) -> BackendUnavailableError:
+    causes = _causes(candidates)
+    msg = f"platform {name!r}{where} cannot be used on this machine:{causes}"
+    reasons = {str(c.ref): _reason(c)[0] for c in candidates}
+    return BackendUnavailableError(msg, platform=name, reasons=reasons)
+
+
+def _causes(candidates: Sequence[Candidate]) -> str:
+    lines = []
+    for candidate in candidates:
+        reason, remedy = _reason(candidate)
+        lines.append(f"\n  {candidate.ref.platform} ({candidate.ref}): {reason}. {remedy}".rstrip())
+    return "".join(lines)
+
+
+def _reason(candidate: Candidate) -> tuple[str, str]:
+    state = candidate.state
+    if isinstance(state, Unavailable | Broken):
+        return state.reason.rstrip("."), state.remedy
+    return "available, but not chosen", ""
