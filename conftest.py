@@ -1,0 +1,24 @@
+"""What all test folders share: eight virtual host devices, and a clean environment."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Before anything asks for a device: the tests' meshes need eight of them, and a platform that the
+# developer happens to have chosen must not change what is tested.
+for _name in [name for name in os.environ if name.startswith(("DEVRT_", "JAX_"))]:
+    del os.environ[_name]
+os.environ["DEVRT_NUM_CPU_DEVICES"] = "8"
+
+
+@pytest.fixture(scope="session")
+def cpu():
+    """Return the eight devices of the default runtime's CPU client."""
+    import devrt
+
+    pytest.importorskip("devrt_cpu")
+    devices = devrt.devices("cpu")
+    assert len(devices) == 8
+    return devices

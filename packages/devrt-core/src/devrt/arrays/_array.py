@@ -1,0 +1,325 @@
+"""The user's array: a shape, a dtype, a sharding, and one buffer per addressable device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays._operators import Unsupported
+from devrt.contract import Buffer, Device
+from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.sharding import Sharding, SingleDeviceSharding
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.arrays._shard import Shard
+
+__all__ = ["Array"]
+
+
+class Array(Unsupported):
+    """An immutable array on the devices of a sharding.
+
+    Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
+
+    Parameters
+    ----------
+    buffers
+        One buffer per addressable device, in the order of the sharding's device assignment.
+    sharding
+        How ``shape`` maps onto devices; None for the one device of the one buffer.
+    shape
+        The global shape; None for the shape of the one buffer.
+    committed
+        Whether the placement was asked for, rather than taken by default.
+    """
+
+    __slots__ = ("__weakref__", "_buffers", "_committed", "_host", "_shape", "_sharding")
+
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        sharding: Sharding | None = None,
+        shape: tuple[int, ...] | None = None,
+        committed: bool = True,
+    ) -> None:
+        self._buffers = buffers
+        self._sharding = sharding
+        self._shape = shape
+        self._committed = committed
+        self._host: np.ndarray[Any, Any] | None = None
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The global shape."""
+        shape = self._shape
+        return self._buffers[0].shape if shape is None else shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self._buffers[0].dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the global shape."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element in host memory."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the global array, each element counted once."""
+        return self.size * self.itemsize
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the global shape maps onto devices."""
+        sharding = self._sharding
+        if sharding is None:
+            memory = self._buffers[0].memory
+            sharding = self._sharding = SingleDeviceSharding(
+                self._buffers[0].device, memory_kind=memory.kind
+            )
+        return sharding
+
+    @property
+    def committed(self) -> bool:
+        """Whether the placement was asked for, rather than taken by default."""
+        return self._committed
+
+    @property
+    def device(self) -> Device | Sharding:
+        """The device of an array that has one; else the sharding."""
+        return self._buffers[0].device if len(self._buffers) == 1 else self.sharding
+
+    def devices(self) -> set[Device]:
+        """Return every device of the array, those of other processes included."""
+        if self._sharding is None:
+            return {self._buffers[0].device}
+        return set(self._sharding.device_set)
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether this process addresses every shard."""
+        return self._sharding is None or self._sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole array."""
+        return self._sharding is None or self._sharding.is_fully_replicated
+
+    @property
+    def traceback(self) -> Any:
+        """Where the array was made, if its backend records it; else None."""
+        return self._buffers[0].traceback
+
+    @property
+    def _arrays(self) -> list[Buffer]:
+        return list(self._buffers)
+
+    # -- its shards ---------------------------------------------------------------------------
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The shards that this process holds, in the order of the device assignment."""
+        from devrt.arrays._shard import addressable_shards
+
+        return addressable_shards(self)
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """Every shard; those of other processes have no data."""
+        from devrt.arrays._shard import global_shards
+
+        return global_shards(self)
+
+    def addressable_data(self, index: int) -> Array:
+        """Return the ``index``-th addressable shard as an array on one device."""
+        try:
+            return Array((self._buffers[index],))
+        except IndexError:
+            msg = f"there is no addressable shard {index}: this process has {len(self._buffers)}."
+            raise InvalidArgumentError(msg, index=index) from None
+
+    # -- readiness and life -------------------------------------------------------------------
+
+    def is_ready(self) -> bool:
+        """Return whether every addressable shard has arrived, without waiting."""
+        return all(buffer.is_ready() for buffer in self._buffers)
+
+    def block_until_ready(self) -> Array:
+        """Wait until every addressable shard has arrived; return the array.
+
+        Raises
+        ------
+        DevrtError
+            The error of the work that was to fill a shard, with the device and operation named.
+        """
+        for buffer in self._buffers:
+            buffer.block_until_ready()
+        return self
+
+    def is_deleted(self) -> bool:
+        """Return whether the array's memory was given back or donated."""
+        return any(buffer.is_deleted() for buffer in self._buffers)
+
+    def delete(self) -> None:
+        """Give the memory back, as soon as no work in flight uses it. Idempotent."""
+        for buffer in self._buffers:
+            buffer.delete()
+        self._host = None
+
+    def clone(self) -> Array:
+        """Return another handle on the same memory, deleted independently."""
+        buffers = tuple(buffer.clone() for buffer in self._buffers)
+        return Array(buffers, self._sharding, self._shape, self._committed)
+
+    def copy(self) -> Array:
+        """Return an array with memory of its own on the same devices."""
+        buffers = tuple(b.copy_to_memory(b.memory, may_alias=False) for b in self._buffers)
+        return Array(buffers, self._sharding, self._shape, self._committed)
+
+    __copy__ = clone
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
+        return self.copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from devrt.arrays._placement import device_put
+
+        return device_put, (self._value(),)
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the bytes that the addressable shards take, padding included."""
+        return sum(buffer.on_device_size_in_bytes() for buffer in self._buffers)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the data of an array on one device, valid while it lives."""
+        return self._only("unsafe_buffer_pointer").unsafe_buffer_pointer()
+
+    # -- to the host --------------------------------------------------------------------------
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        if len(self._buffers) == 1 and self._sharding_is_single():
+            return self._buffers[0].__array__(dtype, copy)
+        import numpy as np
+
+        return np.array(self._value(), dtype=dtype, copy=copy)
+
+    @property
+    def __array_struct__(self) -> Any:
+        # NumPy's cheapest door; an AttributeError sends it on to __array__.
+        if len(self._buffers) != 1 or not self._sharding_is_single():
+            raise AttributeError("__array_struct__")
+        return self._buffers[0].__array_struct__  # type: ignore[attr-defined]
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._value())  # type: ignore[arg-type]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._only("__dlpack__").__dlpack__(**options)  # type: ignore[attr-defined]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device = self._only("__dlpack_device__").__dlpack_device__()  # type: ignore[attr-defined]
+        return device  # type: ignore[no-any-return]
+
+    def item(self, *index: int) -> Any:
+        """Return one element as a Python scalar, by NumPy's rules."""
+        return self._value().item(*index)
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python scalars."""
+        return self._value().tolist()
+
+    def __len__(self) -> int:
+        if not self.shape:
+            msg = "len() of an array without dimensions"
+            raise TypeError(msg)
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self._value())
+
+    def __int__(self) -> int:
+        return int(self._value())
+
+    def __float__(self) -> float:
+        return float(self._value())
+
+    def __complex__(self) -> complex:
+        return complex(self._value())
+
+    def __index__(self) -> int:
+        return self._value().__index__()
+
+    def __format__(self, spec: str) -> str:
+        return format(self._value() if self.ndim else self.item(), spec)
+
+    def __str__(self) -> str:
+        return self._described(str)
+
+    def __repr__(self) -> str:
+        dtype = f"dtype={self.dtype.name}"
+        if self.is_deleted() or not self.is_fully_addressable:
+            return self._described(repr)
+        import numpy as np
+
+        text = np.array2string(self._value(), separator=", ", prefix="Array(", suffix=f", {dtype})")
+        return f"Array({text}, {dtype})"
+
+    def _described(self, form: Any) -> str:
+        if self.is_deleted():
+            return f"Array(shape={self.shape}, dtype={self.dtype.name}, deleted)"
+        if not self.is_fully_addressable:
+            return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.sharding})"
+        text: str = form(self._value())
+        return text
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    def _sharding_is_single(self) -> bool:
+        return self._shape is None or self._buffers[0].shape == self._shape
+
+    def _only(self, operation: str) -> Buffer:
+        if len(self._buffers) != 1:
+            msg = (
+                f"{operation} needs an array on one device; this one has {len(self._buffers)} "
+                "shards. Take a shard with addressable_data(i), or gather the array with "
+                "devrt.device_put(x, device)."
+            )
+            raise InvalidArgumentError(msg, operation=operation)
+        return self._buffers[0]
+
+    def _value(self) -> np.ndarray[Any, Any]:
+        """Return the whole array as a read-only NumPy array, gathered at most once."""
+        if self._host is None or self.is_deleted():
+            self._host = self._gathered()
+        return self._host
+
+    def _gathered(self) -> np.ndarray[Any, Any]:
+        if self.is_deleted():
+            msg = (
+                f"this array of shape {self.shape} was deleted or donated, so its data is gone. "
+                "Keep a clone() if it is needed afterwards."
+            )
+            raise DeletedError(msg, operation="read")
+        if len(self._buffers) == 1 and self._sharding_is_single():
+            return self._buffers[0].__array__()
+        from devrt.arrays._shard import gather
+
+        return gather(self)

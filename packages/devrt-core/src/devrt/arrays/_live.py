@@ -1,0 +1,36 @@
+"""Which arrays are alive, asked of the garbage collector: creating an array costs nothing extra."""
+
+from __future__ import annotations
+
+import gc
+
+from devrt.arrays._array import Array
+from devrt.contract import Client
+from devrt.runtime import default_runtime
+
+__all__ = ["clear_caches", "live_arrays"]
+
+
+def live_arrays(platform: str | Client | None = None) -> list[Array]:
+    """Return the arrays that are neither deleted nor collected.
+
+    Parameters
+    ----------
+    platform
+        Only arrays of this platform or client; None for all.
+    """
+    arrays = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    if platform is None:
+        return arrays
+    client = default_runtime().get_backend(platform)
+    return [x for x in arrays if x._buffers[0].device.client is client]
+
+
+def clear_caches() -> None:
+    """Drop what devrt keeps only to be faster the next time.
+
+    This release caches placement plans in their shardings, which go with them, and compiles no
+    programs; cached host copies of gathered arrays are dropped here.
+    """
+    for array in live_arrays():
+        array._host = None

@@ -1,0 +1,91 @@
+"""One device's part of an array, and putting the parts together again on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays._array import Array
+from devrt.contract import Device
+from devrt.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Shard", "addressable_shards", "gather", "global_shards"]
+
+Index = tuple[slice, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shard:
+    """The part of an array that one device holds.
+
+    Attributes
+    ----------
+    device : Device
+        The device.
+    index : tuple of slice
+        Where the part lies in the global array.
+    replica_id : int
+        Number of this copy among the devices that hold the same part.
+    data : Array or None
+        The part itself; None where another process holds it.
+    """
+
+    device: Device
+    index: Index
+    replica_id: int
+    data: Array | None
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id})"
+
+
+def global_shards(array: Array) -> list[Shard]:
+    """Return every shard of ``array`` in the order of its device assignment."""
+    sharding = array.sharding
+    indices = sharding.devices_indices_map(array.shape)
+    held = {buffer.device: buffer for buffer in array._buffers}
+    copies: dict[tuple[tuple[int | None, int | None], ...], int] = {}
+    shards = []
+    for device in sharding._device_assignment:
+        index = indices[device]
+        key = tuple((part.start, part.stop) for part in index)
+        copies[key] = replica = copies.get(key, -1) + 1
+        buffer = held.get(device)
+        data = None if buffer is None else Array((buffer,))
+        shards.append(Shard(device, index, replica, data))
+    return shards
+
+
+def addressable_shards(array: Array) -> list[Shard]:
+    """Return the shards of ``array`` that this process holds."""
+    return [shard for shard in global_shards(array) if shard.data is not None]
+
+
+def gather(array: Array) -> np.ndarray[Any, Any]:
+    """Return the whole array in host memory, each element copied once, read-only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If other processes hold parts of it.
+    """
+    import numpy as np
+
+    if not array.is_fully_addressable and not array.is_fully_replicated:
+        missing = sum(shard.data is None for shard in global_shards(array))
+        msg = (
+            f"this array of shape {array.shape} spans processes: {missing} of its shards are held "
+            "elsewhere, so its value cannot be read here. Look at x.addressable_shards instead."
+        )
+        raise InvalidArgumentError(msg, missing=missing)
+    if array.is_fully_replicated:
+        return array._buffers[0].__array__()
+    whole = np.empty(array.shape, array.dtype)
+    for shard in addressable_shards(array):
+        if shard.replica_id == 0:
+            whole[shard.index] = shard.data
+    whole.flags.writeable = False
+    return whole

@@ -1,0 +1,63 @@
+"""Trees of values: dicts, lists, tuples and what users register with optree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from devrt.arrays._array import Array
+from devrt.errors import InvalidArgumentError
+
+__all__ = ["is_leaf", "leaves", "map_leaves"]
+
+_NAMESPACE = "devrt"
+
+_LEAF_TYPES: set[type] = {Array, bool, int, float, complex, str, bytes}
+
+
+def is_leaf(x: Any) -> bool:
+    """Return whether ``x`` is a single value rather than a tree of them.
+
+    The common kinds are told by their type alone; optree is imported for the others.
+    """
+    if type(x) in _LEAF_TYPES:
+        return True
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(x, numpy.ndarray | numpy.generic):
+        if type(x).__module__ == "numpy":
+            _LEAF_TYPES.add(type(x))
+        return True
+    if x is None or isinstance(x, dict | list | tuple):
+        return False
+    import optree
+
+    return bool(optree.tree_is_leaf(x, namespace=_NAMESPACE))
+
+
+def leaves(x: Any) -> list[Any]:
+    """Return the leaves of a tree in a fixed order: dict keys sorted, the rest as it stands."""
+    if is_leaf(x):
+        return [x]
+    import optree
+
+    return list(optree.tree_leaves(x, namespace=_NAMESPACE))
+
+
+def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
+    """Apply ``function`` to every leaf and return a tree of the same structure.
+
+    An `InvalidArgumentError` is raised again with the leaf's path in front.
+    """
+    import optree
+
+    values, structure = optree.tree_flatten(x, namespace=_NAMESPACE)
+    results = []
+    for position, value in enumerate(values):
+        try:
+            results.append(function(value))
+        except InvalidArgumentError as error:
+            path = optree.treespec_accessors(structure)[position].codify("x")
+            msg = f"leaf {path}: {error.message}"
+            raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
+    return optree.tree_unflatten(structure, results)

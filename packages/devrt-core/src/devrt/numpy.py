@@ -1,0 +1,184 @@
+"""Arrays made on the host and placed on the default device, by NumPy's names.
+
+Element types follow JAX's defaults: Python integers and floats become 32-bit, and a ``dtype``
+argument is taken as it is. Functions that compute on a device are not here yet: they need
+compiled programs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from devrt.arrays import Array, device_put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import DTypeLike
+
+__all__ = [
+    "arange",
+    "array",
+    "asarray",
+    "empty",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+_NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
+
+
+def _placed(host: Any, device: Any = None) -> Array:
+    placed: Array = device_put(host, device)
+    return placed
+
+
+def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
+    """Narrow what NumPy made of Python scalars, as JAX does."""
+    narrow = _NARROW.get(host.dtype.name) if dtype is None else None
+    if narrow is None:
+        return host
+    if host.dtype.kind == "i" and host.size and np.abs(host).max() > np.iinfo(np.int32).max:
+        return host
+    return host.astype(narrow)
+
+
+def array(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+    """Make an array from nested sequences, a scalar or any array.
+
+    Parameters
+    ----------
+    object
+        What NumPy's ``array`` takes, or a devrt array.
+    dtype
+        Element type; by default an array keeps its own, and Python numbers become 32-bit
+        (integers that do not fit stay 64-bit).
+    device
+        A device or sharding; the default device when omitted.
+
+    Returns
+    -------
+    Array
+        A copy; does not wait for the device.
+    """
+    has_dtype = hasattr(object, "dtype")
+    host = np.asarray(object, dtype=dtype)
+    return _placed(host if has_dtype else _default(host, dtype), device)
+
+
+def asarray(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+    """Return ``object`` as an array: itself if it is one already with this dtype and place."""
+    if type(object) is Array and (dtype is None or object.dtype == np.dtype(dtype)):
+        return object if device is None else _placed(object, device)
+    return array(object, dtype, device=device)
+
+
+def full(
+    shape: int | Sequence[int],
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Make an array of ``shape`` whose elements are all ``fill_value``."""
+    host = np.full(shape, fill_value, dtype=dtype)
+    return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
+
+
+def zeros(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
+    """Make an array of zeros, float32 by default."""
+    return _placed(np.zeros(shape, np.float32 if dtype is None else dtype), device)
+
+
+def ones(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
+    """Make an array of ones, float32 by default."""
+    return _placed(np.ones(shape, np.float32 if dtype is None else dtype), device)
+
+
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
+    """Make an array of zeros: arrays are immutable, so unset elements could never be set."""
+    return zeros(shape, dtype, device=device)
+
+
+def full_like(
+    x: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
+    """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``."""
+    like = np.asarray(x)
+    return _placed(np.full(like.shape, fill_value, like.dtype if dtype is None else dtype), device)
+
+
+def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+    """Make an array of zeros of ``x``'s shape and dtype."""
+    return full_like(x, 0, dtype, device=device)
+
+
+def ones_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+    """Make an array of ones of ``x``'s shape and dtype."""
+    return full_like(x, 1, dtype, device=device)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Make evenly spaced values within ``[start, stop)``, by NumPy's rules."""
+    first, last = (0, start) if stop is None else (start, stop)
+    host = np.arange(first, last, 1 if step is None else step, dtype=dtype)
+    return _placed(_default(host, dtype), device)
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Make ``num`` evenly spaced values from ``start`` to ``stop``, by NumPy's rules."""
+    host = np.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+    return _placed(_default(host, dtype), device)
+
+
+def eye(
+    N: int,  # noqa: N803  NumPy's name
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: Any = None,
+) -> Array:
+    """Make an ``N`` by ``M`` array with ones on the ``k``-th diagonal, float32 by default."""
+    return _placed(np.eye(N, M, k, np.float32 if dtype is None else dtype), device)
+
+
+def __getattr__(name: str) -> Any:
+    if hasattr(np, name) and not name.startswith("_"):
+        scalar = getattr(np, name)
+        if isinstance(scalar, type) and issubclass(scalar, np.generic):
+            return scalar
+        what = f"devrt.numpy.{name} computes on a device and needs compiled programs"
+        msg = f"{what}, which this release does not have yet; use numpy.{name} on the host."
+    else:
+        msg = f"module 'devrt.numpy' has no attribute {name!r}"
+    raise AttributeError(msg)
