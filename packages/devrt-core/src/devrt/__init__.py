@@ -1,0 +1,137 @@
+"""devrt: a device runtime for Python.
+
+The accelerators of a machine come in as wheels. ``devrt.devices()`` shows them, ``device_put``
+places arrays on them, meshes and shardings spread arrays over them. Importing devrt loads no
+backend and no NumPy; each name brings in its room when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from devrt import errors, numpy, sharding, xla_client
+    from devrt._config import Config
+    from devrt.arrays import (
+        Array,
+        Shard,
+        block_until_ready,
+        clear_caches,
+        default_device,
+        device_get,
+        device_put,
+        live_arrays,
+    )
+    from devrt.contract import Client, Device, Memory
+    from devrt.runtime import (
+        Runtime,
+        backends,
+        clear_backends,
+        default_backend,
+        default_runtime,
+        device_count,
+        devices,
+        get_backend,
+        get_device_backend,
+        host_count,
+        host_id,
+        host_ids,
+        local_device_count,
+        local_devices,
+        process_count,
+        process_index,
+        process_indices,
+    )
+    from devrt.sharding import (
+        Mesh,
+        NamedSharding,
+        P,
+        PartitionSpec,
+        Sharding,
+        SingleDeviceSharding,
+        make_mesh,
+    )
+
+    __version__: str
+    config: Config
+
+__all__ = [
+    "Array",
+    "Client",
+    "Device",
+    "Memory",
+    "Mesh",
+    "NamedSharding",
+    "P",
+    "PartitionSpec",
+    "Runtime",
+    "Shard",
+    "Sharding",
+    "SingleDeviceSharding",
+    "__version__",
+    "backends",
+    "block_until_ready",
+    "clear_backends",
+    "clear_caches",
+    "config",
+    "default_backend",
+    "default_device",
+    "default_runtime",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "errors",
+    "get_backend",
+    "get_device_backend",
+    "host_count",
+    "host_id",
+    "host_ids",
+    "live_arrays",
+    "local_device_count",
+    "local_devices",
+    "make_mesh",
+    "numpy",
+    "process_count",
+    "process_index",
+    "process_indices",
+    "sharding",
+    "xla_client",
+]
+
+_MODULES = {"errors", "numpy", "sharding", "xla_client"}
+_FROM_ARRAYS = {
+    *("Array", "Shard", "block_until_ready", "clear_caches", "default_device", "device_get"),
+    *("device_put", "live_arrays"),
+}
+_FROM_CONTRACT = {"Client", "Device", "Memory"}
+_FROM_SHARDING = {
+    *("Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding", "SingleDeviceSharding"),
+    "make_mesh",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        msg = f"module 'devrt' has no attribute {name!r}"
+        raise AttributeError(msg)
+    if name == "config":  # not kept: it is the default runtime's, which can be replaced
+        return _module("runtime").default_runtime().config
+    value = _module(name) if name in _MODULES else _exported(name)
+    globals()[name] = value
+    return value
+
+
+def _exported(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("devrt-core")
+    rooms = (("arrays", _FROM_ARRAYS), ("contract", _FROM_CONTRACT), ("sharding", _FROM_SHARDING))
+    room = next((room for room, names in rooms if name in names), "runtime")
+    return getattr(_module(room), name)
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"devrt.{name}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""The ``devrt`` command."""
+
+from devrt.cli._main import main
+
+__all__ = ["main"]

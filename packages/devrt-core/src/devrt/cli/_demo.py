@@ -1,0 +1,159 @@
+"""The main job on real data: discover, shard, move, gather, check, measure."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+import devrt
+from devrt.cli import _report, _tables
+from devrt.cli._demo_input import Input, load
+from devrt.contract import Device
+from devrt.sharding import render_sharding
+
+__all__ = ["run"]
+
+_HOST = "cpu"
+_REPETITIONS = 30
+
+
+@dataclasses.dataclass
+class _Checks:
+    """What was compared bit for bit, and whether all of it agreed."""
+
+    passed: int = 0
+    failed: int = 0
+
+    def equal(self, what: str, got: Any, expected: np.ndarray[Any, Any]) -> None:
+        host = np.asarray(got)
+        same = (
+            host.shape == expected.shape
+            and host.dtype == expected.dtype
+            and host.tobytes() == expected.tobytes()
+        )
+        self.passed += same
+        self.failed += not same
+        word, style = ("identical", "green") if same else ("DIFFERENT", "bold red")
+        _say(f"  {what}: ", Text(word, style))
+
+
+def run(path: str | None, count: int) -> bool:
+    """Run every step on the data in ``path`` over ``count`` devices; return whether all agreed."""
+    data = load(path)
+    _title(f"Input: {data.name}")
+    _say(
+        f"  shape {data.array.shape}, {data.array.dtype}, {_tables.human_bytes(data.array.nbytes)}"
+    )
+    devrt.config.update("num_cpu_devices", count)
+    _choose()
+    devices = devrt.devices(_HOST)[:count]
+    checks = _Checks()
+    sharded = _shard(data, devices, checks)
+    _move(data, sharded, devices, checks)
+    for platform in _accelerators():
+        _visit(platform, data, checks)
+    _measure(data, sharded, devices)
+    total = checks.passed + checks.failed
+    _title(f"{checks.passed} of {total} comparisons bit for bit identical")
+    return checks.failed == 0
+
+
+def _say(*parts: str | Text) -> None:
+    _tables.console().print(Text.assemble(*parts), soft_wrap=True)
+
+
+def _title(text: str) -> None:
+    _say("")
+    _say(Text(text, "bold"))
+
+
+def _choose() -> None:
+    _title("Backends")
+    report = _report.backends()
+    _tables.show_backends(report)
+    _say(f"  default: {report['chosen']}")
+
+
+def _accelerators() -> list[str]:
+    usable = devrt.default_runtime().decide().usable
+    return [c.ref.platform for c in usable if c.ref.platform != _HOST]
+
+
+def _shard(data: Input, devices: list[Device], checks: _Checks) -> devrt.Array:
+    _title(f"Sharded by rows over a mesh of {len(devices)} {_HOST} devices")
+    mesh = devrt.make_mesh((len(devices),), ("rows",), devices=devices)
+    padded, added = _padded(data.array, len(devices))
+    if added:
+        _say(f"  {data.array.shape[0]} rows do not divide by {len(devices)}: padded with {added}")
+    sharding = devrt.NamedSharding(mesh, devrt.P("rows"))
+    sharded: devrt.Array = devrt.device_put(padded, sharding).block_until_ready()
+    _say(render_sharding(padded.shape[:2], devrt.NamedSharding(mesh, devrt.P("rows"))))
+    checks.equal("gathered from all shards", devrt.device_get(sharded), padded)
+    checks.equal("without the padding", devrt.device_get(sharded)[: len(data.array)], data.array)
+    return sharded
+
+
+def _padded(array: np.ndarray[Any, Any], parts: int) -> tuple[np.ndarray[Any, Any], int]:
+    added = -len(array) % parts
+    widths = [(0, added)] + [(0, 0)] * (array.ndim - 1)
+    return (np.pad(array, widths) if added else array), added
+
+
+def _move(data: Input, sharded: devrt.Array, devices: list[Device], checks: _Checks) -> None:
+    _title("One shard, moved about")
+    shard = sharded.addressable_shards[-1]
+    expected = np.asarray(shard.data)
+    current = shard.data
+    for kind in (*_other_kinds(shard.device), shard.device.default_memory().kind):
+        current = devrt.device_put(current, shard.device.memory(kind)).block_until_ready()
+        checks.equal(f"shard {shard.index[0]} of {shard.device} in {kind}", current, expected)
+    arrived = devrt.device_put(current, devices[0])
+    checks.equal(f"the same shard on {devices[0]}", arrived, expected)
+
+
+def _other_kinds(device: Device) -> list[str]:
+    default = device.default_memory().kind
+    return [m.kind for m in device.addressable_memories() if m.kind != default]
+
+
+def _visit(platform: str, data: Input, checks: _Checks) -> None:
+    device = devrt.local_devices(backend=platform)[0]
+    there = devrt.device_put(data.array, device).block_until_ready()
+    checks.equal(f"to {device} and back", devrt.device_get(there), data.array)
+
+
+def _measure(data: Input, sharded: devrt.Array, devices: list[Device]) -> None:
+    _title("Throughput (median of repeated runs) and memory")
+    padded, _ = _padded(data.array, len(devices))
+    sharding = sharded.sharding
+
+    def put() -> None:
+        devrt.device_put(padded, sharding).block_until_ready()
+
+    def get() -> None:
+        devrt.device_get(sharded.clone())
+
+    for what, work in (("put over the mesh", put), ("gather to the host", get)):
+        seconds = _median_seconds(work)
+        _say(f"  {what}: {padded.nbytes / seconds / 1e9:.2f} GB/s ({seconds * 1e6:.0f} us)")
+    stats = [device.memory_stats() or {} for device in devices]
+    in_use = sum(s.get("bytes_in_use", 0) for s in stats)
+    peak = max(s.get("peak_bytes_in_use", 0) for s in stats)
+    _say(f"  in use on {len(devices)} devices: {_tables.human_bytes(in_use)}")
+    _say(f"  peak on one device: {_tables.human_bytes(peak)}")
+
+
+def _median_seconds(work: Callable[[], None]) -> float:
+    work()
+    seconds = []
+    for _ in range(_REPETITIONS):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)

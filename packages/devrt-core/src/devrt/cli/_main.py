@@ -1,0 +1,102 @@
+"""The commands: what they are called, their options, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import click
+
+from devrt.errors import DevrtError
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """A group whose commands print a devrt error as one message and exit with status 1."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except DevrtError as error:
+            click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
+            context.exit(1)
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"devrt {version('devrt-core')}")
+        context.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Print the version of devrt-core and exit.",
+)
+def main() -> None:
+    """Find the accelerators of this machine and put arrays on them."""
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    click.echo(f"devrt: {category.__name__}: {message}", err=True)
+
+
+@main.command()
+@click.option("--platform", help="Only this platform's devices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def devices(platform: str | None, as_json: bool) -> None:
+    """Show the devices of every backend that can be used."""
+    from devrt.cli import _report, _tables
+
+    report = _report.devices(platform)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _tables.show_devices(report)
+    if not report["devices"]:
+        click.get_current_context().exit(1)
+
+
+@main.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_backends(as_json: bool) -> None:
+    """Show the installed backends: which is chosen, which are not, and why."""
+    from devrt.cli import _report, _tables
+
+    report = _report.backends()
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _tables.show_backends(report)
+
+
+@main.command()
+@click.option(
+    "--input",
+    "path",
+    type=click.Path(exists=True, dir_okay=False),
+    help="An image, a .npy or a .npz file, in place of scikit-learn's digits.",
+)
+@click.option(
+    "--devices",
+    "count",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=1, max=1024),
+    help="Virtual devices of the host to shard over.",
+)
+def demo(path: str | None, count: int) -> None:
+    """Shard real data over a mesh of devices, move it about, and check it bit for bit."""
+    from devrt.cli import _demo
+
+    if not _demo.run(path, count):
+        click.get_current_context().exit(1)
