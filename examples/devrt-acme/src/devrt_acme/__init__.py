@@ -1,0 +1,1 @@
+"""A backend to copy: a simulated accelerator for devrt."""

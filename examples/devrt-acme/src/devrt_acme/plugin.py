@@ -1,0 +1,40 @@
+"""What devrt imports to learn of the platform; the client itself is imported when it is made."""
+
+from devrt.contract import Client
+from devrt.hookspecs import hookimpl
+from devrt.records import Available, ClientContext, ClientFactory, OptionSpec, ProbeResult
+
+
+def probe() -> ProbeResult:
+    """Return at once whether the hardware is there; a simulated one always is."""
+    return Available("simulated")
+
+
+def make_client(context: ClientContext) -> Client:
+    """Connect to the platform."""
+    from devrt_acme.client import AcmeClient
+
+    return AcmeClient(context.options["num_acme_devices"])
+
+
+@hookimpl
+def devrt_client_factories() -> list[ClientFactory]:
+    """Say which platform this plugin serves, and how."""
+    return [
+        ClientFactory(
+            platform="acme",
+            factory=make_client,
+            probe=probe,
+            priority=-10,
+            experimental=True,
+            options=(
+                OptionSpec(
+                    name="num_acme_devices",
+                    type=int,
+                    default=2,
+                    minimum=1,
+                    help="Number of simulated acme devices.",
+                ),
+            ),
+        )
+    ]
