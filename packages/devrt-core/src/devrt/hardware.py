@@ -1,0 +1,159 @@
+"""What a machine shows of its hardware while nothing is opened: PCI ids and library files.
+
+A plugin's probe answers within milliseconds and makes no context, so it looks at files only. The
+functions take the folder that counts as the root of the file system; a test hands them a tree of
+its own. Where a file system has no such files (another operating system), they find nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["PciDevice", "find_shared_library", "pci_devices"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PciDevice:
+    """One device on the PCI bus, as the kernel lists it.
+
+    Attributes
+    ----------
+    address : str
+        Where it sits (``"0000:3b:00.0"``).
+    vendor : int
+        PCI vendor id.
+    device : int
+        The vendor's own id of the model.
+    class_code : int
+        PCI class, subclass and programming interface in 24 bits (``0x030200``).
+    """
+
+    address: str
+    vendor: int
+    device: int
+    class_code: int
+
+
+def pci_devices(vendor: int, *, root: Path = Path("/")) -> tuple[PciDevice, ...]:
+    """Return the PCI devices of one vendor, ordered by address.
+
+    Parameters
+    ----------
+    vendor
+        PCI vendor id.
+    root
+        The folder that counts as the root of the file system.
+
+    Returns
+    -------
+    tuple of PciDevice
+        Empty where the machine has no such device or does not list its bus.
+    """
+    folders = sorted((root / "sys/bus/pci/devices").glob("*"))
+    return tuple(
+        PciDevice(
+            address=folder.name,
+            vendor=vendor,
+            device=_read_id(folder / "device"),
+            class_code=_read_id(folder / "class"),
+        )
+        for folder in folders
+        if _read_id(folder / "vendor") == vendor
+    )
+
+
+def _read_id(path: Path) -> int:
+    """Return the number in a file of sysfs, or -1: a device may go while it is looked at."""
+    try:
+        return int(path.read_text(encoding="ascii"), 16)
+    except (OSError, ValueError):
+        return -1
+
+
+def find_shared_library(
+    *names: str,
+    root: Path = Path("/"),
+    folders: Iterable[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Path | None:
+    """Find the file that the dynamic loader would take for a library, without opening it.
+
+    Looks where the loader looks, in its order: ``LD_LIBRARY_PATH``, the loader's cache, the
+    standard folders; and last in ``folders``. The first of ``names`` that is anywhere wins.
+
+    Parameters
+    ----------
+    *names
+        Names with their version (``"libm.so.6"``), the preferred one first.
+    root
+        The folder that counts as the root of the file system.
+    folders
+        More folders to look in, relative to ``root``; may hold wildcards.
+    environ
+        Environment variables; those of the process when omitted.
+
+    Returns
+    -------
+    Path or None
+        An existing file, or None. Whether the loader can load it is not tried.
+    """
+    variables = os.environ if environ is None else environ
+    before = list(_path_folders(variables, root))
+    after = list(_standard_folders(root))
+    cache = _read_cache(root)
+    patterns = tuple(folders)
+    for name in names:
+        candidates = itertools.chain(
+            (folder / name for folder in before),
+            _cached_paths(name, cache, root),
+            (folder / name for folder in after),
+            *(sorted(root.glob(f"{pattern}/{name}")) for pattern in patterns),
+        )
+        for path in candidates:
+            if path.is_file():
+                return path
+    return None
+
+
+def _path_folders(environ: Mapping[str, str], root: Path) -> Iterator[Path]:
+    for entry in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if entry:
+            yield root / entry.lstrip("/")
+
+
+def _standard_folders(root: Path) -> Iterator[Path]:
+    # CPython knows the folder of its own architecture; another one's library is of no use.
+    multiarch = getattr(sys.implementation, "_multiarch", "")
+    for base in ("lib", "usr/lib"):
+        if multiarch:
+            yield root / base / multiarch
+        yield root / f"{base}64"
+        yield root / base
+
+
+def _read_cache(root: Path) -> bytes:
+    try:
+        return (root / "etc/ld.so.cache").read_bytes()
+    except OSError:
+        return b""
+
+
+def _cached_paths(name: str, cache: bytes, root: Path) -> Iterator[Path]:
+    """Yield the paths that the loader's cache holds for ``name``.
+
+    The cache is a table of numbers followed by zero-terminated strings, among them each library's
+    full path (``ld.so.cache``, glibc ``sysdeps/generic/dl-cache.h``). Finding the string needs
+    none of the table, whose form has changed between versions.
+    """
+    needle = b"/" + os.fsencode(name) + b"\0"
+    at = cache.find(needle)
+    while at >= 0:
+        path = cache[cache.rfind(b"\0", 0, at) + 1 : at + len(needle) - 1]
+        if path.startswith(b"/"):
+            yield root / os.fsdecode(path).lstrip("/")
+        at = cache.find(needle, at + 1)

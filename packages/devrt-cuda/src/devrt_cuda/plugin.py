@@ -1,0 +1,57 @@
+"""The plugin that devrt loads for platform ``cuda``.
+
+In this release it registers the platform and says why it cannot be used: first what the machine
+lacks, and where nothing is lacking, that there is no client yet.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from devrt.hookspecs import hookimpl
+from devrt.records import ClientContext, ClientFactory, Unavailable
+
+__all__ = ["devrt_client_factories", "make_client", "probe"]
+
+
+@hookimpl
+def devrt_client_factories() -> list[ClientFactory]:
+    """Return the one platform that this distribution is for."""
+    return [
+        ClientFactory(
+            platform="cuda",
+            aliases=("gpu",),
+            priority=200,
+            fail_quietly=True,
+            factory=make_client,
+            probe=probe,
+        )
+    ]
+
+
+def probe() -> Unavailable:
+    """Say what keeps CUDA from being used on this machine.
+
+    Returns
+    -------
+    Unavailable
+        What the machine lacks, or, where it lacks nothing, that this release has no client.
+    """
+    from devrt_cuda import _machine
+
+    return _machine.probe()
+
+
+def make_client(context: ClientContext) -> NoReturn:
+    """Refuse to make a client, in the words of the probe.
+
+    Raises
+    ------
+    UnimplementedError
+        Always: this release has no client.
+    """
+    from devrt.errors import UnimplementedError
+    from devrt_cuda._machine import USE_ANOTHER, no_client
+
+    msg = f"No CUDA client can be made: {no_client()}. {USE_ANOTHER}"
+    raise UnimplementedError(msg, operation="make_client", platform="cuda", plugin="devrt-cuda")

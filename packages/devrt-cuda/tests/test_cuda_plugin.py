@@ -1,0 +1,171 @@
+"""What the cuda plugin registers and says, on trees of files made for each case."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+from devrt.errors import StatusCode, UnimplementedError
+from devrt.records import ClientContext, ClientFactory, Unavailable
+from devrt_cuda import _machine, plugin
+
+VERSION = importlib.metadata.version("devrt-cuda")
+NO_CLIENT = f"devrt-cuda {VERSION} has no client yet"
+
+
+def write(root, path, content=""):
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+    return file
+
+
+def add_driver(root, version="580.65.06"):
+    line = (
+        f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Jan  2 03:04:05 UTC 2025"
+    )
+    write(root, "proc/driver/nvidia/version", f"{line}\nGCC version:  gcc version 12.2.0\n")
+
+
+def add_library(root, folder="usr/lib"):
+    write(root, f"{folder}/libcuda.so.580.65.06")
+    (root / folder / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
+
+
+def add_pci(root, vendor, class_code):
+    write(root, "sys/bus/pci/devices/0000:01:00.0/vendor", vendor)
+    write(root, "sys/bus/pci/devices/0000:01:00.0/class", class_code)
+
+
+def probe(root):
+    return _machine.probe(root, {})
+
+
+def test_one_platform_is_registered_as_jax_registers_it():
+    (record,) = plugin.devrt_client_factories()
+    assert record == ClientFactory(
+        platform="cuda",
+        aliases=("gpu",),
+        priority=200,
+        fail_quietly=True,
+        factory=plugin.make_client,
+        probe=plugin.probe,
+    )
+
+
+def test_no_gpu(tmp_path):
+    answer = probe(tmp_path)
+    assert answer.reason.startswith("no NVIDIA GPU was found")
+    assert "nvidia.com/drivers" in answer.remedy
+
+
+@pytest.mark.parametrize("class_code", ["0x030000", "0x030200"])
+def test_a_gpu_without_its_driver(tmp_path, class_code):
+    add_pci(tmp_path, "0x10de", class_code)
+    assert probe(tmp_path).reason == "an NVIDIA GPU is here, but its kernel driver is not loaded"
+
+
+@pytest.mark.parametrize(("vendor", "class_code"), [("0x10de", "0x020000"), ("0x1002", "0x030000")])
+def test_other_hardware_is_no_gpu(tmp_path, vendor, class_code):
+    add_pci(tmp_path, vendor, class_code)
+    assert probe(tmp_path).reason.startswith("no NVIDIA GPU was found")
+
+
+def test_a_driver_without_devices(tmp_path):
+    add_driver(tmp_path)
+    write(tmp_path, "dev/nvidiactl")
+    answer = probe(tmp_path)
+    assert "no device /dev/nvidia<N> is visible" in answer.reason
+    assert "--gpus" in answer.remedy
+
+
+def test_a_driver_without_its_library(tmp_path):
+    add_driver(tmp_path)
+    write(tmp_path, "dev/nvidia0")
+    answer = probe(tmp_path)
+    assert "libcuda.so.1 is not" in answer.reason
+    assert "NVIDIA_DRIVER_CAPABILITIES" in answer.remedy
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"),
+    [
+        ("580.65.06", "580.65.06"),
+        ("550.54", "550.54"),
+        ("none", "unknown"),
+    ],
+)
+def test_all_is_here_but_the_client(tmp_path, version, shown):
+    add_driver(tmp_path, version)
+    write(tmp_path, "dev/nvidia3")
+    add_library(tmp_path)
+    answer = probe(tmp_path)
+    assert answer.reason == f"the driver is here (version {shown}), but {NO_CLIENT}"
+    assert "DEVRT_PLATFORMS=cpu" in answer.remedy
+
+
+def test_the_open_kernel_module_names_its_version_too(tmp_path):
+    text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
+    write(tmp_path, "proc/driver/nvidia/version", text)
+    write(tmp_path, "dev/nvidia0")
+    add_library(tmp_path)
+    assert "(version 570.86.15)" in probe(tmp_path).reason
+
+
+def test_a_windows_guest_has_its_version_from_the_library(tmp_path):
+    write(tmp_path, "dev/dxg")
+    assert probe(tmp_path).reason.startswith("this is a Windows guest, and Windows gives it no lib")
+    add_library(tmp_path, "usr/lib/wsl/lib")
+    assert "(version 580.65.06)" in probe(tmp_path).reason
+
+
+def test_the_library_is_found_through_the_environment(tmp_path):
+    add_driver(tmp_path)
+    write(tmp_path, "dev/nvidia0")
+    add_library(tmp_path, "opt/driver")
+    answer = _machine.probe(tmp_path, {"LD_LIBRARY_PATH": "/opt/driver"})
+    assert NO_CLIENT in answer.reason
+
+
+def test_the_factory_refuses_in_the_words_of_the_probe():
+    with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
+        plugin.make_client(ClientContext())
+    assert caught.value.code is StatusCode.UNIMPLEMENTED
+    assert caught.value.platform == "cuda"
+    assert caught.value.plugin == "devrt-cuda"
+    assert "DEVRT_PLATFORMS=cpu" in str(caught.value)
+
+
+def test_the_probe_of_this_machine_never_claims_the_platform():
+    answer = plugin.probe()
+    assert isinstance(answer, Unavailable)
+    assert answer.reason
+    assert answer.remedy.endswith(".") or "https://" in answer.remedy
+
+
+def test_importing_and_probing_load_no_native_library():
+    script = (
+        "import sys, devrt.hookspecs\n"
+        "before = set(sys.modules)\n"
+        "import devrt_cuda.plugin as plugin\n"
+        "plugin.probe(), plugin.devrt_client_factories()\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "['devrt', 'devrt_cuda']\n",
+        "",
+    )
+
+
+def test_the_version_is_the_distributions():
+    import devrt_cuda
+
+    assert devrt_cuda.__version__ == VERSION
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        devrt_cuda.nothing  # noqa: B018

@@ -1,0 +1,111 @@
+"""What of ROCm is on this machine, as its files show it; nothing is opened or loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from devrt.hardware import find_shared_library, pci_devices
+from devrt.records import Unavailable
+
+__all__ = ["USE_ANOTHER", "no_client", "probe"]
+
+_AMD = 0x1002
+_DISPLAY_CLASSES = (0x03, 0x12)  # display controllers, and accelerators without a display
+
+_DRIVER_NODE = "dev/kfd"
+_TOPOLOGY = "sys/class/kfd/kfd/topology/nodes"
+
+_RUNTIME_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6")
+_ROCM_FOLDERS = ("opt/rocm/lib", "opt/rocm-*/lib")
+
+_GET_DRIVER = "Install the amdgpu driver and ROCm: https://rocm.docs.amd.com"
+USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
+
+
+def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Unavailable:
+    """Say what keeps ROCm from being used on this machine.
+
+    Parameters
+    ----------
+    root
+        The folder that counts as the root of the file system.
+    environ
+        Environment variables; those of the process when omitted.
+
+    Returns
+    -------
+    Unavailable
+        The driver, permission, GPU or library that is missing, or, where all are there, that this
+        release has no client.
+    """
+    missing = _missing_device(root)
+    if missing is not None:
+        return missing
+    library = find_shared_library(
+        *_RUNTIME_LIBRARIES, root=root, folders=_ROCM_FOLDERS, environ=environ
+    )
+    if library is None:
+        return Unavailable(
+            "the amdgpu driver is here, but the HIP runtime is not "
+            f"({' or '.join(_RUNTIME_LIBRARIES)})",
+            "Install ROCm's HIP runtime, or add its folder to LD_LIBRARY_PATH.",
+        )
+    found = f"the driver and {library.name} are here (ROCm {_rocm_version(library)})"
+    return Unavailable(f"{found}, but {no_client()}", USE_ANOTHER)
+
+
+def _missing_device(root: Path) -> Unavailable | None:
+    node = root / _DRIVER_NODE
+    if not node.exists():
+        return _missing_driver(root)
+    if not os.access(node, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        return Unavailable(
+            "this user may not open /dev/kfd",
+            "Add the user to the groups render and video, and log in again.",
+        )
+    if not _has_gpu_node(root):
+        return Unavailable(
+            "the amdgpu driver is loaded, but it lists no GPU",
+            "Check that the GPU is one that ROCm supports, and read the kernel's log (dmesg).",
+        )
+    return None
+
+
+def _missing_driver(root: Path) -> Unavailable:
+    # AMD's host bridges and USB controllers share its vendor id.
+    if any(d.class_code >> 16 in _DISPLAY_CLASSES for d in pci_devices(_AMD, root=root)):
+        return Unavailable(
+            "an AMD GPU is here, but /dev/kfd is not: the amdgpu driver is not loaded, or the "
+            "container was started without it",
+            "Start the container with --device /dev/kfd --device /dev/dri, or: " + _GET_DRIVER,
+        )
+    return Unavailable(
+        "no AMD GPU was found (no /dev/kfd)",
+        f"Use another platform, or, if the machine has a GPU: {_GET_DRIVER}",
+    )
+
+
+def _has_gpu_node(root: Path) -> bool:
+    # The driver lists processors as nodes too; those have GPU id 0.
+    return any(_read(path) not in {"", "0"} for path in (root / _TOPOLOGY).glob("*/gpu_id"))
+
+
+def _rocm_version(library: Path) -> str:
+    """Return the release of the ROCm tree that the library lies in."""
+    return _read(library.resolve().parent.parent / ".info/version") or "of unknown version"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def no_client() -> str:
+    """Return the words for what this release lacks, without a full stop."""
+    from devrt_rocm import __version__
+
+    return f"devrt-rocm {__version__} has no client yet"

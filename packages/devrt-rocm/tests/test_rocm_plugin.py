@@ -1,0 +1,187 @@
+"""What the rocm plugin registers and says, on trees of files made for each case."""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from devrt.errors import StatusCode, UnimplementedError
+from devrt.records import ClientContext, ClientFactory, Unavailable
+from devrt_rocm import _machine, plugin
+
+VERSION = importlib.metadata.version("devrt-rocm")
+NO_CLIENT = f"devrt-rocm {VERSION} has no client yet"
+
+
+def write(root, path, content=""):
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+    return file
+
+
+def add_driver(root, *gpu_ids):
+    write(root, "dev/kfd")
+    for number, gpu_id in enumerate(gpu_ids):
+        write(root, f"sys/class/kfd/kfd/topology/nodes/{number}/gpu_id", f"{gpu_id}\n")
+
+
+def add_runtime(root, release="rocm-7.0.1", library="libamdhip64.so.7", version="7.0.1-42\n"):
+    write(root, f"opt/{release}/lib/{library}")
+    if version:
+        write(root, f"opt/{release}/.info/version", version)
+
+
+def add_pci(root, vendor, class_code):
+    write(root, "sys/bus/pci/devices/0000:01:00.0/vendor", vendor)
+    write(root, "sys/bus/pci/devices/0000:01:00.0/class", class_code)
+
+
+def probe(root):
+    return _machine.probe(root, {})
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can reach, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def other_user():
+    """Run as a user whom permissions bind: the superuser passes every check."""
+    uid = os.geteuid()
+    if uid == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(uid)
+
+
+def test_one_platform_is_registered_as_jax_registers_it():
+    (record,) = plugin.devrt_client_factories()
+    assert record == ClientFactory(
+        platform="rocm",
+        aliases=("gpu",),
+        priority=200,
+        fail_quietly=True,
+        factory=plugin.make_client,
+        probe=plugin.probe,
+    )
+
+
+def test_no_gpu(tmp_path):
+    answer = probe(tmp_path)
+    assert answer.reason == "no AMD GPU was found (no /dev/kfd)"
+    assert "rocm.docs.amd.com" in answer.remedy
+
+
+@pytest.mark.parametrize("class_code", ["0x030000", "0x038000", "0x120000"])
+def test_a_gpu_without_its_driver(tmp_path, class_code):
+    add_pci(tmp_path, "0x1002", class_code)
+    answer = probe(tmp_path)
+    assert answer.reason.startswith("an AMD GPU is here, but /dev/kfd is not")
+    assert "--device /dev/kfd" in answer.remedy
+
+
+@pytest.mark.parametrize(("vendor", "class_code"), [("0x1002", "0x060000"), ("0x10de", "0x030000")])
+def test_other_hardware_is_no_gpu(tmp_path, vendor, class_code):
+    add_pci(tmp_path, vendor, class_code)
+    assert probe(tmp_path).reason.startswith("no AMD GPU was found")
+
+
+def test_a_user_who_may_not_open_the_driver(open_folder, other_user):
+    uid = os.geteuid()
+    os.seteuid(os.getuid())
+    add_driver(open_folder, 1234)
+    (open_folder / "dev/kfd").chmod(0)
+    os.seteuid(uid)
+    answer = probe(open_folder)
+    assert answer.reason == "this user may not open /dev/kfd"
+    assert "render" in answer.remedy
+
+
+@pytest.mark.parametrize("gpu_ids", [(), (0,), (0, 0)])
+def test_a_driver_that_lists_processors_only(tmp_path, gpu_ids):
+    add_driver(tmp_path, *gpu_ids)
+    assert probe(tmp_path).reason == "the amdgpu driver is loaded, but it lists no GPU"
+
+
+def test_a_driver_without_the_runtime(tmp_path):
+    add_driver(tmp_path, 0, 51966)
+    answer = probe(tmp_path)
+    assert "the HIP runtime is not (libamdhip64.so.7 or libamdhip64.so.6)" in answer.reason
+    assert "LD_LIBRARY_PATH" in answer.remedy
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "shown"),
+    [
+        ("libamdhip64.so.7", "7.0.1-42\n", "libamdhip64.so.7 are here (ROCm 7.0.1-42)"),
+        ("libamdhip64.so.6", "6.2.0\n", "libamdhip64.so.6 are here (ROCm 6.2.0)"),
+        ("libamdhip64.so.7", None, "libamdhip64.so.7 are here (ROCm of unknown version)"),
+    ],
+)
+def test_all_is_here_but_the_client(tmp_path, library, version, shown):
+    add_driver(tmp_path, 0, 51966)
+    add_runtime(tmp_path, library=library, version=version)
+    answer = probe(tmp_path)
+    assert answer.reason == f"the driver and {shown}, but {NO_CLIENT}"
+    assert "DEVRT_PLATFORMS=cpu" in answer.remedy
+
+
+def test_the_newer_runtime_of_two_is_named(tmp_path):
+    add_driver(tmp_path, 51966)
+    add_runtime(tmp_path, "rocm-6.2.0", "libamdhip64.so.6", "6.2.0")
+    add_runtime(tmp_path)
+    assert "ROCm 7.0.1-42" in probe(tmp_path).reason
+
+
+def test_the_factory_refuses_in_the_words_of_the_probe():
+    with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
+        plugin.make_client(ClientContext())
+    assert caught.value.code is StatusCode.UNIMPLEMENTED
+    assert caught.value.platform == "rocm"
+    assert caught.value.plugin == "devrt-rocm"
+    assert "DEVRT_PLATFORMS=cpu" in str(caught.value)
+
+
+def test_the_probe_of_this_machine_never_claims_the_platform():
+    answer = plugin.probe()
+    assert isinstance(answer, Unavailable)
+    assert answer.reason
+    assert answer.remedy.endswith(".") or "https://" in answer.remedy
+
+
+def test_importing_and_probing_load_no_native_library():
+    script = (
+        "import sys, devrt.hookspecs\n"
+        "before = set(sys.modules)\n"
+        "import devrt_rocm.plugin as plugin\n"
+        "plugin.probe(), plugin.devrt_client_factories()\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "['devrt', 'devrt_rocm']\n",
+        "",
+    )
+
+
+def test_the_version_is_the_distributions():
+    import devrt_rocm
+
+    assert devrt_rocm.__version__ == VERSION
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        devrt_rocm.nothing  # noqa: B018
