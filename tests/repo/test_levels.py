@@ -1,0 +1,205 @@
+"""A room of the core imports from its own level or a lower one; a backend imports level 0 only.
+
+The walls are those of docs/architecture.md. An import for annotations alone counts too: a room
+that names another room's type knows of that room.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+FACADE = "__init__"
+
+LEVELS = {
+    0: {
+        "contract",
+        "errors",
+        "records",
+        "hookspecs",
+        "dtypes",
+        "_config",
+        "hardware",
+        "native",
+        "topology",
+        "_device_assignment",
+        "_warn",
+    },
+    1: {"plugins", "runtime"},
+    2: {"sharding", "distributed"},
+    3: {"arrays", "numpy"},
+    4: {"programs"},
+    5: {FACADE},
+    6: {"cli", "xla_client", "testing", "demo", "__main__"},
+}
+LEVEL_OF = {room: level for level, rooms in LEVELS.items() for room in rooms}
+
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+"""(importing room, imported room) and the reason; a row without an import fails."""
+
+
+def room_of(path: str) -> str:
+    """Return the room of a file below src/devrt/."""
+    return PurePosixPath(path).parts[0].removesuffix(".py")
+
+
+def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of everything that a module imports, at any depth.
+
+    ``package`` is the dotted package that the module lies in, against which relative imports are
+    resolved.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, *([base] if base else [])])
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args:
+            called = ast.unparse(node.func).rpartition(".")[2]
+            name = node.args[0]
+            if called in {"import_module", "__import__"} and isinstance(name, ast.Constant):
+                yield node.lineno, str(name.value)
+
+
+def imported_rooms(source: str, package: str, rooms: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the room of every import from the core."""
+    for line, name in imports(source, package):
+        first, _, rest = name.partition(".")
+        if first == "devrt":
+            room = rest.partition(".")[0]
+            yield line, room if room in rooms else FACADE
+
+
+def level_findings(path: str, source: str, rooms: set[str]) -> list[str]:
+    """Return the imports of one file of the core that go up, or lead to a room without a level."""
+    room = room_of(path)
+    if room not in LEVEL_OF:
+        return [f"{path}:1: room '{room}' has no level: give it one in LEVELS of this test"]
+    package = ".".join(["devrt", *PurePosixPath(path).parts[:-1]])
+    found = []
+    for line, target in imported_rooms(source, package, rooms):
+        if target not in LEVEL_OF:
+            found.append(f"{path}:{line}: imports room '{target}', which has no level")
+        elif LEVEL_OF[target] > LEVEL_OF[room] and (room, target) not in EXCEPTIONS:
+            found.append(
+                f"{path}:{line}: '{room}' (level {LEVEL_OF[room]}) imports "
+                f"'{target}' (level {LEVEL_OF[target]})"
+            )
+    return found
+
+
+def backend_findings(path: str, source: str, package: str, rooms: set[str]) -> list[str]:
+    """Return the imports of a backend's file that are not of level 0, or of another backend."""
+    found = [
+        f"{path}:{line}: a backend imports '{target}', which is not of level 0"
+        for line, target in imported_rooms(source, package, rooms)
+        if LEVEL_OF.get(target) != 0
+    ]
+    own = package.partition(".")[0]
+    for line, name in imports(source, package):
+        first = name.partition(".")[0]
+        if first.startswith("devrt_") and first != own:
+            found.append(f"{path}:{line}: a backend imports another backend, '{first}'")
+    return found
+
+
+def files_below(folder: Path) -> list[tuple[str, str]]:
+    return [
+        (path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.py"))
+    ]
+
+
+def rooms_of(core: Path) -> set[str]:
+    return {room_of(path) for path, _ in files_below(core)} | LEVEL_OF.keys()
+
+
+def test_the_core_imports_downwards_only(checkout):
+    rooms = rooms_of(checkout.core)
+    findings = [level_findings(path, text, rooms) for path, text in files_below(checkout.core)]
+    assert not any(findings), "\n".join(line for found in findings for line in found)
+
+
+def test_backends_import_level_0_only(checkout):
+    rooms = rooms_of(checkout.core)
+    folders = [*checkout.root.glob("packages/*/src/*"), *checkout.root.glob("examples/*/src/*")]
+    found = []
+    for folder in folders:
+        if folder == checkout.core:
+            continue
+        for path, text in files_below(folder):
+            package = ".".join([folder.name, *PurePosixPath(path).parts[:-1]])
+            found += backend_findings(f"{folder.name}/{path}", text, package, rooms)
+    assert not found, "\n".join(found)
+
+
+def test_every_exception_is_needed(checkout):
+    used = {
+        (room_of(path), target)
+        for path, text in files_below(checkout.core)
+        for _, target in imported_rooms(
+            text, ".".join(["devrt", *PurePosixPath(path).parts[:-1]]), rooms_of(checkout.core)
+        )
+    }
+    assert EXCEPTIONS.keys() <= used
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("runtime/_runtime.py", "from devrt.arrays import Array"),
+        ("runtime/_runtime.py", "import devrt.arrays._array"),
+        ("runtime/_runtime.py", "def f():\n    from devrt.sharding import Mesh"),
+        ("runtime/_runtime.py", "if TYPE_CHECKING:\n    from devrt.cli import main"),
+        ("runtime/_runtime.py", "from devrt import Array"),
+        ("runtime/_runtime.py", "from devrt import arrays"),
+        ("runtime/_runtime.py", "import devrt"),
+        ("runtime/_runtime.py", "from ..arrays import Array"),
+        ("runtime/_runtime.py", "from .. import arrays"),
+        ("errors.py", "from .plugins import Registry"),
+        ("errors.py", "importlib.import_module('devrt.plugins')"),
+        ("__init__.py", "from devrt.xla_client import Client"),
+        ("attic/_new.py", ""),
+    ],
+)
+def test_an_import_that_goes_up_is_reported(path, source):
+    assert len(level_findings(path, source, set(LEVEL_OF))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("runtime/_runtime.py", "from devrt.plugins import Registry\nfrom devrt import errors"),
+        ("runtime/_runtime.py", "from ._default import x\nfrom . import _default"),
+        ("arrays/_array.py", "from ..errors import DevrtError\nimport numpy as np"),
+        ("__init__.py", "from devrt.arrays import Array\nfrom .errors import DevrtError"),
+        ("cli/_main.py", "import devrt\nfrom devrt import Array"),
+    ],
+)
+def test_an_import_that_goes_down_is_not(path, source):
+    assert level_findings(path, source, set(LEVEL_OF)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import devrt",
+        "from devrt import devices",
+        "from devrt.runtime import devices",
+        "def f():\n    import devrt.arrays",
+        "from devrt_other import plugin",
+    ],
+)
+def test_a_backend_that_reaches_above_level_0_is_reported(source):
+    path, package = "devrt_acme/sub/x.py", "devrt_acme.sub"
+    assert len(backend_findings(path, source, package, set(LEVEL_OF))) == 1
+
+
+def test_a_backend_that_stays_at_level_0_is_not():
+    source = "from devrt.contract import Client\nfrom devrt import errors\nfrom ..x import y"
+    assert backend_findings("devrt_acme/sub/x.py", source, "devrt_acme.sub", set(LEVEL_OF)) == []

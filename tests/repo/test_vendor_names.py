@@ -1,0 +1,106 @@
+"""Nothing in the core names a vendor: identifiers, strings, docstrings, comments and file names."""
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+import pytest
+
+_VENDORS = """
+amd amdgpu apple ascend cann cublas cuda cudnn cufft cupti cusolver cusparse gaudi google
+graphcore habana hip hipcc hiprtc huawei intel ipu libcuda libtpu musa nccl neuron nvcc nvidia
+nvml nvrtc oneapi qualcomm radeon rccl rocm tenstorrent tpu trainium xpu
+"""
+VENDOR_WORDS = frozenset(_VENDORS.split())
+
+JAXLIB_NAMES = {
+    "make_tpu_client",
+    "make_tfrt_tpu_c_api_device_topology",
+    "CUDA_ASYNC",
+}
+
+EXCEPTIONS: dict[str, set[str]] = {
+    # Names that jaxlib's users write, and that devrt offers under the same names.
+    "xla_client.py": JAXLIB_NAMES,
+    "xla_client/*": JAXLIB_NAMES,
+    # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
+    "runtime/*": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH"},
+    "__init__.py": {"make_pjrt_tpu_topology"},
+    "_config.py": {
+        "jax_cuda_visible_devices",
+        "jax_rocm_visible_devices",
+        "cuda_visible_devices",
+        "rocm_visible_devices",
+    },
+}
+"""For files of the core, the whole identifiers in which a vendor's name is let pass."""
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def vendor_words(text: str, allowed: set[str]) -> Iterator[str]:
+    """Yield the vendors' names in a text, also as part of an identifier in any spelling."""
+    for identifier in _IDENTIFIER.findall(text):
+        if identifier not in allowed:
+            for word in _WORD.findall(identifier):
+                if word.lower() in VENDOR_WORDS:
+                    yield word.lower()
+
+
+def vendor_findings(path: str, text: str) -> list[str]:
+    """Return the lines of one file of the core, and its name, that name a vendor."""
+    allowed = {name for glob, names in EXCEPTIONS.items() if fnmatch(path, glob) for name in names}
+    lines = [path, *text.splitlines()]
+    return [
+        f"{path}:{number}: names a vendor ({word})"
+        for number, line in enumerate(lines)
+        for word in dict.fromkeys(vendor_words(line, allowed))
+    ]
+
+
+def test_the_core_names_no_vendor(checkout):
+    found = []
+    for name, text in checkout.texts():
+        path = name.removeprefix("packages/devrt-core/src/devrt/")
+        if path != name:
+            found += vendor_findings(path, text)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import cuda",
+        '"""Works on NVIDIA GPUs."""',
+        "def make_cuda_client(): ...",
+        "class CudaClient: ...",
+        "priority = {'rocm': 200}",
+        "# as libtpu does",
+        "RUN_ON_TPU = 1",
+        "cuda13 = 1",
+        "x = 'amd-gpu'",
+        "hipError_t e;",
+    ],
+)
+def test_a_vendors_name_is_reported(line):
+    assert vendor_findings("arrays/_array.py", f"\n{line}\n")[0].startswith("arrays/_array.py:2:")
+
+
+@pytest.mark.parametrize("path", ["native/include/devrt/gpu/cuda.hpp", "_rocm.py"])
+def test_a_vendors_name_in_a_files_name_is_reported(path):
+    assert vendor_findings(path, "")
+
+
+@pytest.mark.parametrize(
+    "line", ["ship = 1", "a chip", "barracuda", "amdahl", "intelligent", "gpu", "x86_64", "PjRt"]
+)
+def test_other_words_are_not(line):
+    assert vendor_findings("arrays/_array.py", line) == []
+
+
+def test_an_exception_holds_for_its_file_and_its_whole_name_only():
+    assert vendor_findings("xla_client.py", "make_tpu_client()") == []
+    assert vendor_findings("arrays/_array.py", "make_tpu_client()")
+    assert vendor_findings("xla_client.py", "make_tpu_clients()")
+    assert vendor_findings("xla_client.py", "a TPU")
