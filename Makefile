@@ -49,6 +49,17 @@ types: $(STAMP)
 	$(BIN)/mypy packages/devrt-core/src packages/devrt-cpu/src packages/devrt-cuda/src \
 		packages/devrt-rocm/src packages/devrt-tpu/src
 
+stubs: $(STAMP)
+	$(BIN)/python -m pytest -q tests/integration/test_stubs.py
+
+rules: $(STAMP)
+	$(BIN)/python -m pytest -q tests/repo
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check sphinx furo myst-parser
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+	@echo "docs/_build/index.html"
+
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)
 

@@ -6,9 +6,10 @@ Only the import lines differ from those for jaxlib and JAX: ``from devrt import 
 
 from __future__ import annotations
 
-import devrt
 import numpy as np
 import pytest
+
+import devrt
 
 pytest.importorskip("devrt_cpu")
 

@@ -1,0 +1,97 @@
+"""The matrix: the checks that need more than the one environment that `make test` uses."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+nox.needs_version = ">=2024.10"
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = True  # else nox skips, and reports success
+nox.options.sessions = ["tests", "stubs", "wheels", "native"]
+
+
+def _works(command: str) -> bool:
+    found = shutil.which(command)
+    if found is None:
+        return False
+    # A version manager may leave a stub on the path that only says that nothing is selected.
+    return subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+def _add_managed_interpreters() -> None:
+    """Put pyenv's interpreters on the path, for the versions that are not found without it."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for python in PYTHONS:
+        if not _works(f"python{python}"):
+            folders = sorted(versions.glob(f"{python}.*/bin"), key=_patch_release)
+            if folders:
+                os.environ["PATH"] = f"{folders[-1]}{os.pathsep}{os.environ['PATH']}"
+
+
+def _patch_release(folder: Path) -> int:
+    patch = folder.parent.name.rpartition(".")[2]
+    return int(patch) if patch.isdigit() else -1
+
+
+_add_managed_interpreters()
+
+
+def _install(session: nox.Session) -> None:
+    session.install("-r", "requirements-dev.txt")
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the test-suite on one Python."""
+    _install(session)
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def wheels(session: nox.Session) -> None:
+    """Build every wheel, install them outside the checkout and use them there."""
+    session.install("build>=1.2", "packaging>=24", "pytest>=8.3")
+    session.run("python", "-m", "pytest", "-m", "wheels", "tests/integration", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def stubs(session: nox.Session) -> None:
+    """Make the native modules' stubs again and compare them with those that are committed."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integration/test_stubs.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def native(session: nox.Session) -> None:
+    """Run the native tests, plain and under each sanitizer."""
+    session.install("nanobind>=3.1,<4", "cmake>=3.24", "ninja")
+    kinds = session.posargs or ["plain", "asan", "tsan"]
+    session.run("tools/native_tests.sh", *kinds, external=True)
+
+
+@nox.session(python=PYTHONS[0])
+def bench(session: nox.Session) -> None:
+    """Measure devrt beside its peers and write the table."""
+    _install(session)
+    session.run("python", "-m", "bench", *session.posargs)
+
+
+@nox.session(python=False)
+def fresh(session: nox.Session) -> None:
+    """Run the README's two commands in a fresh clone with an empty home."""
+    with tempfile.TemporaryDirectory() as folder:
+        clone, home = Path(folder, "clone"), Path(folder, "home")
+        home.mkdir()
+        session.run("git", "clone", "--quiet", str(ROOT), str(clone), external=True)
+        env = {"HOME": str(home), "PYTHON": sys.executable, "VIRTUAL_ENV": None}
+        with session.chdir(clone):
+            session.run("make", "demo", env=env, external=True)
+            session.run("make", "test", env=env, external=True)
