@@ -1,0 +1,1 @@
+"""devrt beside its peers: what each costs, measured in turn in the same run."""

@@ -1,0 +1,180 @@
+"""The alternation: every side of a case, block by block, in turn."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from bench.case import Spec, choose
+from bench.environments import Environment
+from bench.figures import summarize
+from bench.process import Worker, WorkerError
+from bench.rows import Outcome, Row
+from bench.sides import ROOT, variables
+
+__all__ = ["Context", "Options", "Pool", "measure", "run_subject"]
+
+START_TIMEOUT = 120.0
+PREPARE_TIMEOUT = 180.0
+BLOCK_TIMEOUT = 120.0
+
+Start = Callable[[Environment, int], Worker]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much to measure."""
+
+    blocks: int = 21
+    is_full: bool = False
+    is_quick: bool = False
+
+
+@dataclass
+class Context:
+    """What a run has at hand: the environments, the options, and what was learnt of each.
+
+    ``versions`` maps an environment to what its worker's hello said.
+    """
+
+    environments: Mapping[str, Environment]
+    options: Options
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def title(self, name: str) -> str:
+        """Return the environment's name and version for the table, as far as it is known."""
+        environment = self.environments[name]
+        version = self.versions.get(name, {}).get("version", "")
+        return f"{environment.peer.library} {version}".strip()
+
+
+def start_worker(environment: Environment, devices: int) -> Worker:
+    """Start the worker of an environment with `devices` CPU devices."""
+    assert environment.python is not None
+    side = environment.peer.side
+    return Worker(
+        [environment.python, "-m", "bench.worker", side],
+        # The checkout's root, for `bench` itself; -m puts the working directory first anyway.
+        variables(side, devices),
+        ROOT,
+    )
+
+
+class Pool:
+    """The workers that are alive, one for an environment; all have the same device count.
+
+    A worker that died or timed out is started again for the next case; an environment that cannot
+    start at all keeps its reason.
+    """
+
+    def __init__(self, context: Context, start: Start = start_worker) -> None:
+        self._context = context
+        self._start = start
+        self._devices = 0
+        self._alive: dict[str, Worker] = {}
+        self._broken: dict[str, str] = {}
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill every worker."""
+        for worker in self._alive.values():
+            worker.close()
+        self._alive.clear()
+
+    def get(self, name: str, devices: int) -> Worker:
+        """Return the environment's worker.
+
+        Raises
+        ------
+        WorkerError
+            The environment has no Python, or its library cannot be imported.
+        """
+        if devices != self._devices:
+            self.close()
+            self._devices = devices
+        if name in self._broken:
+            raise WorkerError(self._broken[name])
+        found = self._alive.get(name)
+        if found is not None and found.is_alive:
+            return found
+        self._alive[name] = self._greet(name, devices)
+        return self._alive[name]
+
+    def _greet(self, name: str, devices: int) -> Worker:
+        environment = self._context.environments[name]
+        if environment.python is None:
+            raise WorkerError(self._break(name, environment.reason))
+        try:
+            worker = self._start(environment, devices)
+        except OSError as error:
+            raise WorkerError(self._break(name, f"{name}: {error}")) from error
+        try:
+            hello = {"op": "hello", "library": environment.peer.library}
+            self._context.versions[name] = worker.ask(hello, START_TIMEOUT)
+        except WorkerError as error:
+            worker.close()
+            raise WorkerError(self._break(name, f"{name}: {error}")) from error
+        return worker
+
+    def _break(self, name: str, reason: str) -> str:
+        self._broken[name] = reason
+        return reason
+
+
+def measure(
+    pool: Pool, subject: str, spec: Spec, names: Iterable[str], blocks: int
+) -> dict[str, Outcome]:
+    """Measure one case in every named environment, in turn, `blocks` times after a warm-up round.
+
+    An environment that fails at any point leaves the rotation with its reason; the others go on.
+    """
+    turn: dict[str, list[list[float]]] = {}
+    failed: dict[str, Outcome] = {}
+    prepare = {"op": "prepare", "subject": subject, "case": spec.name}
+    for name in names:
+        try:
+            pool.get(name, spec.devices).ask(prepare, PREPARE_TIMEOUT)
+            turn[name] = []
+        except WorkerError as error:
+            failed[name] = Outcome(reason=str(error))
+    for _ in range(blocks + 1):
+        for name in list(turn):
+            try:
+                reply = pool.get(name, spec.devices).ask({"op": "block"}, BLOCK_TIMEOUT)
+                turn[name].append(reply["seconds"])
+            except WorkerError as error:
+                del turn[name]
+                failed[name] = Outcome(reason=str(error))
+    # The first round is a warm-up: each side has just seen the other's caches.
+    return failed | {
+        name: Outcome(summarize(seen[1:]), blocks=[median(samples) for samples in seen[1:]])
+        for name, seen in turn.items()
+    }
+
+
+def run_subject(
+    context: Context, subject: str, specs: Sequence[Spec], start: Start = start_worker
+) -> list[Row]:
+    """Measure every case of a subject; one row for each case and peer."""
+    rows = []
+    options = context.options
+    chosen = choose(specs, is_full=options.is_full, is_quick=options.is_quick)
+    with Pool(context, start) as pool:
+        # Stable: cases with one device count stand together, so workers are started seldom.
+        for spec in sorted(chosen, key=lambda spec: spec.devices):
+            print(f"  {subject}: {spec.name}", file=sys.stderr)
+            peers = [peer for peer in spec.peers if peer in context.environments]
+            seen = measure(pool, subject, spec, ["devrt", *peers], options.blocks)
+            rows += [
+                Row(subject, spec.name, context.title(peer), seen["devrt"], seen[peer],
+                    sweep=spec.sweep)
+                for peer in peers
+            ]  # fmt: skip
+    return rows

@@ -1,0 +1,27 @@
+"""The subjects: one module each, with the code of every side of its cases.
+
+A subject module has ``SPECS`` and, for each side that its cases name, a function
+``<side>_cases()`` that imports the library and returns a factory for every spec by name. A subject
+that cannot be timed inside a worker has a ``measure(context)`` instead.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+__all__ = ["ALIASES", "SUBJECTS", "module_of"]
+
+SUBJECTS = {
+    "start": "bench.subjects.start",
+    "put": "bench.subjects.put",
+    "pyval": "bench.subjects.pyval",
+    "copy": "bench.subjects.copying",
+    "numpy": "bench.subjects.to_numpy",
+}
+ALIASES = {"import": "start"}
+
+
+def module_of(subject: str) -> ModuleType:
+    """Import the module of a subject."""
+    return import_module(SUBJECTS[subject])
