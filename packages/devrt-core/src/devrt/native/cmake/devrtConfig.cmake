@@ -1,0 +1,55 @@
+# devrt's native SDK for backends.
+#
+#   find_package(devrt CONFIG REQUIRED)        # devrt_DIR from: python -m devrt.native --cmake-dir
+#   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme SOURCES ext.cpp LIBRARIES acme_rt)
+#
+# Targets: devrt::headers (include path, C++20, threads), devrt::warnings (compile options).
+include_guard(GLOBAL)
+
+option(DEVRT_WERROR "Treat compiler warnings as errors" OFF)
+option(DEVRT_LINKED_NANOBIND "Link nanobind into the module instead of using nanobind-backend" OFF)
+
+find_package(Threads REQUIRED)
+
+add_library(devrt_headers INTERFACE)
+add_library(devrt::headers ALIAS devrt_headers)
+target_include_directories(devrt_headers INTERFACE "${CMAKE_CURRENT_LIST_DIR}/../include")
+target_compile_features(devrt_headers INTERFACE cxx_std_20)
+target_link_libraries(devrt_headers INTERFACE Threads::Threads)
+
+add_library(devrt_warnings INTERFACE)
+add_library(devrt::warnings ALIAS devrt_warnings)
+target_compile_options(devrt_warnings INTERFACE -Wall -Wextra -Wconversion
+                                                $<$<BOOL:${DEVRT_WERROR}>:-Werror>)
+
+# Adds a Python extension module in nanobind's split mode: one abi3 module for every Python.
+#
+#   name        target and module name
+#   NB_DOMAIN   nanobind domain, one per distribution: two that share one lose each other's classes
+#   SOURCES     the module's files
+#   LIBRARIES   what it links to; shared libraries among them are found beside it at run time
+function(devrt_add_backend_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN" "SOURCES;LIBRARIES")
+  if(NOT ARG_NB_DOMAIN OR NOT ARG_SOURCES)
+    message(FATAL_ERROR "devrt_add_backend_module(${name}): NB_DOMAIN and SOURCES are needed")
+  endif()
+  if(NOT COMMAND nanobind_add_module)
+    find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
+    # Asked of this interpreter: under pip's isolation find_package(nanobind) alone may pick another.
+    execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+                    OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE nanobind_ROOT
+                    COMMAND_ERROR_IS_FATAL ANY)
+    find_package(nanobind CONFIG REQUIRED)
+  endif()
+  set(mode BACKEND_MODULE nanobind_backend STABLE_ABI_VERSION 3.11)
+  if(DEVRT_LINKED_NANOBIND)
+    set(mode NB_STATIC)
+  endif()
+  nanobind_add_module(${name} ${mode} NB_DOMAIN ${ARG_NB_DOMAIN} NOMINSIZE NB_SUPPRESS_WARNINGS
+                      ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} devrt::headers devrt::warnings)
+  set_target_properties(${name} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+endfunction()

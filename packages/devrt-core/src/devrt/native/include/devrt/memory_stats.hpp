@@ -1,0 +1,105 @@
+// Counters of one memory or device, keyed as JAX keys them when read.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace devrt {
+
+/// One consistent-enough reading of the counters; each value is true at some moment of the read.
+struct MemorySnapshot {
+  std::int64_t num_allocs = 0;
+  std::int64_t bytes_in_use = 0;
+  std::int64_t peak_bytes_in_use = 0;
+  std::int64_t largest_alloc_size = 0;
+  std::int64_t bytes_limit = 0;
+  std::int64_t bytes_reserved = 0;
+  std::int64_t peak_bytes_reserved = 0;
+  std::int64_t bytes_reservable_limit = 0;
+  std::int64_t largest_free_block_bytes = 0;
+
+  using Item = std::pair<const char*, std::int64_t>;
+  /// Returns the values under JAX's keys.
+  std::array<Item, 9> items() const noexcept {
+    return {{{"num_allocs", num_allocs},
+             {"bytes_in_use", bytes_in_use},
+             {"peak_bytes_in_use", peak_bytes_in_use},
+             {"largest_alloc_size", largest_alloc_size},
+             {"bytes_limit", bytes_limit},
+             {"bytes_reserved", bytes_reserved},
+             {"peak_bytes_reserved", peak_bytes_reserved},
+             {"bytes_reservable_limit", bytes_reservable_limit},
+             {"largest_free_block_bytes", largest_free_block_bytes}}};
+  }
+};
+
+/// Returns the bytes of physical memory of this machine.
+inline std::int64_t physical_memory_bytes() noexcept {
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+/// Returns the bytes of physical memory that nothing uses now.
+inline std::int64_t available_memory_bytes() noexcept {
+  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+/// Lock-free counters; a memory's count into their device's as well.
+class MemoryStats {
+ public:
+  explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr)
+      : bytes_limit_(bytes_limit), parent_(std::move(parent)) {}
+  MemoryStats(const MemoryStats&) = delete;
+  MemoryStats& operator=(const MemoryStats&) = delete;
+
+  std::int64_t bytes_limit() const noexcept { return bytes_limit_; }
+  std::int64_t bytes_in_use() const noexcept { return in_use_.load(std::memory_order_relaxed); }
+
+  /// Counts an allocation of `bytes`.
+  void record_allocate(std::int64_t bytes) noexcept {
+    num_allocs_.fetch_add(1, std::memory_order_relaxed);
+    raise_to(peak_in_use_, in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    raise_to(largest_, bytes);
+    if (parent_) parent_->record_allocate(bytes);
+  }
+
+  /// Counts the end of an allocation of `bytes`.
+  void record_deallocate(std::int64_t bytes) noexcept {
+    in_use_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (parent_) parent_->record_deallocate(bytes);
+  }
+
+  /// Reads the counters; nothing is reserved ahead of use, so the reserved figures are zero.
+  MemorySnapshot snapshot() const noexcept {
+    MemorySnapshot s;
+    s.num_allocs = num_allocs_.load(std::memory_order_relaxed);
+    s.bytes_in_use = bytes_in_use();
+    s.peak_bytes_in_use = peak_in_use_.load(std::memory_order_relaxed);
+    s.largest_alloc_size = largest_.load(std::memory_order_relaxed);
+    s.bytes_limit = bytes_limit_;
+    s.bytes_reservable_limit = bytes_limit_;
+    s.largest_free_block_bytes = available_memory_bytes();
+    return s;
+  }
+
+ private:
+  static void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) noexcept {
+    std::int64_t seen = peak.load(std::memory_order_relaxed);
+    while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    }
+  }
+
+  std::atomic<std::int64_t> num_allocs_{0};
+  std::atomic<std::int64_t> in_use_{0};
+  std::atomic<std::int64_t> peak_in_use_{0};
+  std::atomic<std::int64_t> largest_{0};
+  const std::int64_t bytes_limit_;
+  const std::shared_ptr<MemoryStats> parent_;
+};
+
+}  // namespace devrt

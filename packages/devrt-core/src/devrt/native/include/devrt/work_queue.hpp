@@ -1,0 +1,128 @@
+// An ordered, bounded queue of work with one thread that starts at the first use.
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "devrt/fork_guard.hpp"
+#include "devrt/status.hpp"
+#include "devrt/unique_function.hpp"
+
+namespace devrt {
+
+/// Runs tasks one after another in the order they came. Tasks must not throw.
+class WorkQueue {
+ public:
+  using Task = UniqueFunction<void()>;
+  /// What `close` does with tasks that have not started.
+  enum class OnClose { kDrain, kCancel };
+
+  WorkQueue(std::string name, std::size_t depth)
+      : shared_(std::make_shared<Shared>()), name_(std::move(name)) {
+    shared_->depth = depth == 0 ? 1 : depth;
+  }
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+  ~WorkQueue() { close(OnClose::kCancel); }
+
+  /// Appends a task; waits while the queue is full. Throws FAILED_PRECONDITION once closed.
+  void enqueue(Task task) {
+    fork_.check("enqueue");
+    Shared& shared = *shared_;
+    std::unique_lock lock(shared.mutex);
+    if (!shared.closed && !shared.started) start(shared);
+    shared.room.wait(lock, [&] { return shared.closed || shared.tasks.size() < shared.depth; });
+    if (shared.closed) {
+      throw StatusError(Status(StatusCode::kFailedPrecondition,
+                               "The work queue " + name_ + " is closed and takes no more work.")
+                            .because(Reason::kClosed)
+                            .during("enqueue"));
+    }
+    shared.tasks.push_back(std::move(task));
+    shared.work.notify_one();
+  }
+
+  /// Ends the thread after the tasks are run or dropped. Idempotent; waits unless called by a task.
+  void close(OnClose how) noexcept {
+    if (fork_.is_child()) return abandon();
+    std::deque<Task> dropped;
+    std::thread worker;
+    {
+      std::lock_guard lock(shared_->mutex);
+      shared_->closed = true;
+      if (how == OnClose::kCancel) dropped.swap(shared_->tasks);
+      worker.swap(worker_);
+      shared_->work.notify_all();
+      shared_->room.notify_all();
+    }
+    dropped.clear();
+    if (!worker.joinable()) return;
+    if (worker.get_id() == std::this_thread::get_id()) {
+      worker.detach();  // the last owner died inside a task: the thread ends by itself
+    } else {
+      worker.join();
+    }
+  }
+
+  /// Returns the number of tasks that have not started.
+  std::size_t pending() const {
+    std::lock_guard lock(shared_->mutex);
+    return shared_->tasks.size();
+  }
+
+ private:
+  /// Outlives the queue as long as the thread runs.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable work;
+    std::condition_variable room;
+    std::deque<Task> tasks;
+    std::size_t depth = 1;
+    bool started = false;
+    bool closed = false;
+  };
+
+  void start(Shared& shared) {
+    worker_ = std::thread([keep = shared_] { run(*keep); });
+    shared.started = true;
+    pthread_setname_np(worker_.native_handle(), name_.substr(0, 15).c_str());
+  }
+
+  static void run(Shared& shared) {
+    std::unique_lock lock(shared.mutex);
+    while (true) {
+      shared.work.wait(lock, [&] { return shared.closed || !shared.tasks.empty(); });
+      if (shared.tasks.empty()) return;
+      {
+        Task task = std::move(shared.tasks.front());
+        shared.tasks.pop_front();
+        shared.room.notify_one();
+        lock.unlock();
+        task();
+      }  // what the task owns is freed without the lock
+      lock.lock();
+    }
+  }
+
+  /// In a forked child the thread does not exist and the lock may be held for ever: leak both.
+  void abandon() noexcept {
+    if (worker_.joinable()) worker_.detach();
+    new std::shared_ptr<Shared>(std::move(shared_));
+    shared_ = nullptr;
+  }
+
+  std::shared_ptr<Shared> shared_;
+  std::string name_;
+  std::thread worker_;
+  ForkGuard fork_;
+};
+
+}  // namespace devrt
