@@ -1,0 +1,193 @@
+// The CPU client: devices, their memories and the transfers between host values and buffers.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "devrt/allocator.hpp"
+#include "devrt/buffer.hpp"
+#include "devrt/external_owner.hpp"
+#include "devrt/fork_guard.hpp"
+#include "devrt/live_registry.hpp"
+#include "devrt/memory_stats.hpp"
+#include "devrt/strided_copy.hpp"
+#include "devrt/work_queue.hpp"
+
+#define DEVRT_CPU_API __attribute__((visibility("default")))
+
+namespace devrt::cpu {
+
+class Client;
+class Device;
+class Memory;
+using Buffer = devrt::Buffer<Memory>;
+
+/// Copies up to this size are made at once; larger ones leave the GIL, or go to a queue.
+inline constexpr std::size_t kInlineCopyBytes = std::size_t{64} << 10;
+
+/// What the caller promises about the source, numbered as `PJRT_HostBufferSemantics`.
+enum class Semantics : int {
+  kOnlyDuringCall = 0,
+  kUntilTransferCompletes = 1,
+  kZeroCopy = 2,
+  kMutableZeroCopy = 3,
+};
+
+/// A view of a host array of a known element type.
+struct HostArray {
+  StridedView view;
+  ElementType type = ElementType::kInvalid;
+};
+
+/// How a transfer may treat its source.
+struct PutOptions {
+  Semantics semantics = Semantics::kOnlyDuringCall;
+  bool force_copy = false;
+};
+
+/// One target of a batched transfer: where to, and the first element of the block.
+struct Block {
+  Memory* memory = nullptr;
+  Dims offset;
+};
+
+/// A memory kind that a plugin adds, with the allocator that it brings.
+struct AddedKind {
+  std::string kind;
+  std::shared_ptr<HostAllocator> allocator;
+};
+
+/// What a client is made with.
+struct ClientOptions {
+  bool asynchronous = true;
+  int num_devices = 1;
+  int node_id = 0;
+  int num_nodes = 1;
+  std::vector<AddedKind> added_kinds;
+};
+
+/// One address space of one device.
+class DEVRT_CPU_API Memory {
+ public:
+  Memory(Device& device, std::size_t kind_index, std::string kind,
+         std::shared_ptr<HostAllocator> source);
+
+  const std::string& kind() const noexcept { return kind_; }
+  std::size_t kind_index() const noexcept { return kind_index_; }
+  Device& device() const noexcept { return device_; }
+  Client& client() const noexcept;
+  const MemoryStats& stats() const noexcept { return *stats_; }
+  /// Returns the page-locking allocator, or null where the memory has another.
+  const PageLockedAllocator* page_locked() const noexcept;
+
+  Ref<Storage> allocate(std::size_t bytes) const { return Storage::allocate(allocator_, bytes); }
+  /// Returns the memory as a share of its client.
+  std::shared_ptr<Memory> shared();
+  LiveRegistry<Buffer>& registry() const noexcept;
+  bool is_forked() const noexcept;
+
+ private:
+  Device& device_;
+  const std::size_t kind_index_;
+  const std::string kind_;
+  const std::shared_ptr<HostAllocator> source_;
+  const std::shared_ptr<MemoryStats> stats_;
+  const std::shared_ptr<HostAllocator> allocator_;
+};
+
+/// One virtual device; all of them share the memory of the host.
+class DEVRT_CPU_API Device {
+ public:
+  Device(Client& client, int id, int local_id, int process_index, const ClientOptions& options);
+
+  int id() const noexcept { return id_; }
+  int local_id() const noexcept { return local_id_; }
+  int process_index() const noexcept { return process_index_; }
+  bool is_addressable() const noexcept { return !memories_.empty(); }
+  Client& client() const noexcept { return client_; }
+  const std::shared_ptr<MemoryStats>& stats() const noexcept { return stats_; }
+  std::span<const std::unique_ptr<Memory>> memories() const noexcept { return memories_; }
+  WorkQueue& queue() noexcept { return queue_; }
+  std::string name() const { return "cpu:" + std::to_string(id_); }
+
+  /// Returns the memory of a kind; throws INVALID_ARGUMENT, naming those that exist.
+  Memory& memory(std::string_view kind) const;
+  /// Returns the first memory; throws FAILED_PRECONDITION on another process's device.
+  Memory& default_memory() const;
+  std::shared_ptr<Device> shared();
+
+ private:
+  void check_addressable(const char* operation) const;
+
+  Client& client_;
+  const int id_;
+  const int local_id_;
+  const int process_index_;
+  const std::shared_ptr<MemoryStats> stats_;
+  std::vector<std::unique_ptr<Memory>> memories_;
+  WorkQueue queue_;
+};
+
+/// The live connection. Made by `make`; kept alive by every device, memory and buffer handle.
+class DEVRT_CPU_API Client {
+ public:
+  static std::shared_ptr<Client> make(ClientOptions options);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  std::span<const std::unique_ptr<Device>> devices() const noexcept { return devices_; }
+  std::span<const std::unique_ptr<Device>> local_devices() const noexcept;
+  int process_index() const noexcept { return options_.node_id; }
+  std::shared_ptr<Client> shared() const { return self_.lock(); }
+  LiveRegistry<Buffer>& registry() noexcept { return registry_; }
+
+  bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  bool is_forked() const noexcept { return fork_.is_child(); }
+  /// Throws the closed error, or the one of a forked child.
+  void check_open(const char* operation) const;
+  /// Waits for the work in flight and deletes every buffer. Idempotent.
+  void close();
+
+  /// Starts the transfer of a host array. Takes `hold`, which keeps the source alive, if it still
+  /// needs the source after it returns; else leaves it.
+  Ref<Buffer> put(Memory& memory, const HostArray& source, ExternalOwner& hold, PutOptions options);
+
+  /// Starts the transfer of one block to each target; equal blocks on one kind are made once.
+  std::vector<Ref<Buffer>> put_blocks(const HostArray& source, std::span<const Block> blocks,
+                                      std::span<const std::int64_t> shape, ExternalOwner& hold,
+                                      PutOptions options);
+
+  /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
+  Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias);
+
+  /// Returns another buffer on the same storage.
+  Ref<Buffer> clone(const Buffer& source);
+
+  /// Returns the storage of a buffer that may be used; throws deleted, closed or forked.
+  Ref<Storage> storage_of(const Buffer& buffer, const char* operation) const;
+
+ private:
+  explicit Client(ClientOptions options);
+
+  Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
+                          ExternalOwner hold, ReadyEvent& ready);
+
+  const ClientOptions options_;
+  std::weak_ptr<Client> self_;
+  ForkGuard fork_;
+  std::atomic<bool> closed_{false};
+  LiveRegistry<Buffer> registry_;
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+/// Returns the package's version and the compiler, for people to read.
+DEVRT_CPU_API const char* platform_version() noexcept;
+
+}  // namespace devrt::cpu

@@ -1,0 +1,92 @@
+// The way between NumPy's dtype objects and element types, by the objects' addresses.
+#include <array>
+
+#include "python.hpp"
+
+namespace devrt::cpu {
+
+namespace {
+
+/// Dtype objects already seen. Each is kept alive, so that its address stays its name.
+class DtypeCache {
+ public:
+  const DtypeInfo* find(PyObject* dtype) const noexcept {
+    for (std::size_t i = slot(dtype); rows_[i].dtype; i = (i + 1) % kRows) {
+      if (rows_[i].dtype == dtype) return &rows_[i].info;
+    }
+    return nullptr;
+  }
+
+  void add(PyObject* dtype, DtypeInfo info) noexcept {
+    if (size_ >= kRows / 2) return;  // odd dtype objects made in a loop must not fill memory
+    std::size_t i = slot(dtype);
+    while (rows_[i].dtype) i = (i + 1) % kRows;
+    Py_INCREF(dtype);
+    rows_[i] = {dtype, info};
+    ++size_;
+  }
+
+ private:
+  static constexpr std::size_t kRows = 256;
+  struct Row {
+    PyObject* dtype = nullptr;
+    DtypeInfo info;
+  };
+
+  static std::size_t slot(PyObject* dtype) noexcept {
+    return (reinterpret_cast<std::uintptr_t>(dtype) >> 5) % kRows;
+  }
+
+  std::array<Row, kRows> rows_;
+  std::size_t size_ = 0;
+};
+
+DtypeCache cache;
+std::array<PyObject*, kElementTypeLimit> numpy_dtypes{};
+
+DtypeInfo look_up(nb::handle dtype) {
+  nb::object element = nb::module_::import_("devrt.dtypes").attr("from_numpy")(dtype);
+  const auto type = static_cast<ElementType>(nb::cast<int>(element.attr("code")));
+  return {type, !nb::cast<bool>(dtype.attr("isnative"))};
+}
+
+}  // namespace
+
+DtypeInfo dtype_info(nb::handle dtype) {
+  if (const DtypeInfo* known = cache.find(dtype.ptr())) [[likely]]
+    return *known;
+  const DtypeInfo found = look_up(dtype);
+  cache.add(dtype.ptr(), found);
+  return found;
+}
+
+nb::handle numpy_dtype(ElementType type) {
+  PyObject*& dtype = numpy_dtypes[static_cast<std::size_t>(type)];
+  if (!dtype) [[unlikely]] {
+    nb::object made = nb::module_::import_("devrt.dtypes").attr("to_numpy")(static_cast<int>(type));
+    if (!dtype) dtype = made.release().ptr();
+  }
+  return dtype;
+}
+
+namespace {
+
+/// Returns an attribute of the numpy module, kept for ever. Not a function-local static: importing
+/// lets other threads run, and one that waited for such a static with the GIL would lock up.
+nb::handle numpy_attribute(PyObject*& kept, const char* name) {
+  if (!kept) [[unlikely]] {
+    nb::object found = nb::module_::import_("numpy").attr(name);
+    if (!kept) kept = found.release().ptr();
+  }
+  return kept;
+}
+
+PyObject* ndarray_type = nullptr;
+PyObject* asarray_function = nullptr;
+
+}  // namespace
+
+nb::handle numpy_ndarray() { return numpy_attribute(ndarray_type, "ndarray"); }
+nb::handle numpy_asarray() { return numpy_attribute(asarray_function, "asarray"); }
+
+}  // namespace devrt::cpu

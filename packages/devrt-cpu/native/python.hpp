@@ -1,0 +1,83 @@
+// The Python side's own declarations; the one header that includes Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <cstddef>
+
+#include "client.hpp"
+#include "devrt/status.hpp"
+
+namespace devrt::cpu {
+
+namespace nb = nanobind;
+
+/// What Python holds: one share of a buffer. Handles on one buffer compare equal.
+struct BufferHandle {
+  explicit BufferHandle(Ref<Buffer> buffer) noexcept : state(std::move(buffer)) {}
+  BufferHandle(BufferHandle&&) noexcept = default;
+  BufferHandle& operator=(BufferHandle&&) = delete;
+  BufferHandle(const BufferHandle&) = delete;
+  BufferHandle& operator=(const BufferHandle&) = delete;
+  ~BufferHandle();
+
+  Ref<Buffer> state;
+};
+
+/// Keeps storage alive for an array that NumPy made of it; offers its raw bytes, read-only.
+struct HostView {
+  Ref<Storage> storage;
+};
+
+/// The module's types, borrowed: the module keeps them alive as long as there are instances.
+struct Types {
+  nb::handle client;
+  nb::handle device;
+  nb::handle memory;
+  nb::handle buffer;
+  nb::handle host_view;
+};
+inline Types types;
+
+/// Sets the Python error for a status; the one place where that happens.
+void set_python_error(const Status& status) noexcept;
+void bind_errors();
+
+/// Makes the Python object that holds a buffer.
+nb::object wrap(Ref<Buffer> buffer);
+
+/// Returns the NumPy dtype of a type: the same object on every call.
+nb::handle numpy_dtype(ElementType type);
+/// Return what the numpy module has by that name; imported at the first use.
+nb::handle numpy_ndarray();
+nb::handle numpy_asarray();
+
+/// A type and whether its bytes are in the other order.
+struct DtypeInfo {
+  ElementType type = ElementType::kInvalid;
+  bool swapped = false;
+};
+/// Returns what a NumPy dtype object means; throws InvalidTypeError if no device can hold it.
+DtypeInfo dtype_info(nb::handle dtype);
+
+/// Waits for the ready event with the GIL released; throws its error. Obeys signals.
+void await(const Buffer& buffer);
+/// Returns the storage of a usable, filled buffer; throws deleted, closed, forked or its error.
+Ref<Storage> read(const Buffer& buffer, const char* operation);
+
+nb::object to_tuple(std::span<const std::int64_t> values);
+/// Returns the memory that an argument names; throws if it is none of this client's.
+Memory& resolve_memory(Client& client, nb::handle target, const char* operation);
+
+/// Returns a NumPy array that shows a filled buffer; keeps its storage alive.
+nb::object view_as_numpy(const Buffer& buffer, Ref<Storage> storage);
+
+/// Exports a buffer as a DLPack capsule, as the array API has it.
+nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle max_version,
+                         nb::handle dl_device, nb::handle copy);
+
+void bind_buffer(nb::module_& module);
+void bind_client(nb::module_& module);
+
+}  // namespace devrt::cpu

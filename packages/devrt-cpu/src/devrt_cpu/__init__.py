@@ -1,0 +1,62 @@
+"""devrt's CPU backend: virtual devices on the host's memory.
+
+The native module is loaded when a client is first made, never by importing this package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from devrt.records import MemoryKind
+    from devrt_cpu._ext import CpuClient
+
+__all__ = ["__version__", "make_cpu_client"]
+
+__version__ = "0.1.0"
+
+
+def make_cpu_client(
+    asynchronous: bool = True,
+    num_devices: int = 1,
+    node_id: int = 0,
+    num_nodes: int = 1,
+    memory_kinds: Sequence[MemoryKind] = (),
+) -> CpuClient:
+    """Make a client for the host's processors and memory.
+
+    Parameters
+    ----------
+    asynchronous
+        Whether large copies may still run when a call returns; each buffer's ready event tells.
+    num_devices
+        Number of virtual devices of this process.
+    node_id
+        Index of this process among those of the platform.
+    num_nodes
+        Number of processes of the platform; each has ``num_devices`` devices.
+    memory_kinds
+        Memory kinds to give to every device beside the built-in ones; each brings an allocator.
+
+    Returns
+    -------
+    CpuClient
+        A client that is independent of every other one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is out of range, or a memory kind is unknown and brings no allocator.
+    """
+    from devrt_cpu import _contract, _ext
+
+    _contract.register()
+    return _ext.make_cpu_client(
+        asynchronous=asynchronous,
+        num_devices=num_devices,
+        node_id=node_id,
+        num_nodes=num_nodes,
+        memory_kinds=tuple(memory_kinds),
+    )

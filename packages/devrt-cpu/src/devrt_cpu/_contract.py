@@ -1,0 +1,25 @@
+"""Registers the native module's classes with the backend contract."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+__all__ = ["register"]
+
+
+@functools.cache
+def register() -> None:
+    """Load the native module and make its classes those of `devrt.contract`, once."""
+    from devrt import contract
+    from devrt_cpu import _ext
+
+    # Any: register() is typed for subclasses, and these become subclasses only by this call.
+    pairs: tuple[tuple[Any, type], ...] = (
+        (contract.Client, _ext.CpuClient),
+        (contract.Device, _ext.CpuDevice),
+        (contract.Memory, _ext.CpuMemory),
+        (contract.Buffer, _ext.CpuBuffer),
+    )
+    for abstract, concrete in pairs:
+        abstract.register(concrete)

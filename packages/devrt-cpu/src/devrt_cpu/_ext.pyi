@@ -1,0 +1,254 @@
+"""The native half of devrt's CPU backend."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import numpy.typing
+
+
+class CpuMemory:
+    """One address space of one CPU device."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def platform(self) -> str: ...
+
+    @property
+    def process_index(self) -> int: ...
+
+    def addressable_by_devices(self) -> list[CpuDevice]: ...
+
+    def memory_stats(self) -> dict[str, int]:
+        """Return this memory's own counters, keyed as `CpuDevice.memory_stats`."""
+
+    def __repr__(self) -> str: ...
+
+    def __str__(self) -> str: ...
+
+class CpuDevice:
+    """One virtual CPU device."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def process_index(self) -> int: ...
+
+    @property
+    def host_id(self) -> int: ...
+
+    @property
+    def task_id(self) -> int: ...
+
+    @property
+    def local_hardware_id(self) -> int: ...
+
+    @property
+    def platform(self) -> str: ...
+
+    @property
+    def device_kind(self) -> str: ...
+
+    @property
+    def client(self) -> CpuClient: ...
+
+    def __call__(self) -> CpuDevice:
+        """Return the device itself, so that ``buffer.device()`` works too."""
+
+    def __repr__(self) -> str: ...
+
+    def __str__(self) -> str: ...
+
+    def memory(self, kind: str) -> CpuMemory:
+        """Return the memory of a kind; the error lists those that there are."""
+
+    def default_memory(self) -> CpuMemory:
+        """Return the memory that buffers go to when none is named."""
+
+    def addressable_memories(self) -> list[CpuMemory]:
+        """Return every memory of the device, the default one first."""
+
+    def live_buffers(self) -> list[CpuBuffer]:
+        """
+        Return the buffers on this device that are neither deleted nor collected.
+        """
+
+    def memory_stats(self) -> dict[str, int]:
+        """
+        Return counts and bytes over the device's memories, keyed as JAX keys them.
+        """
+
+    def get_stream_for_external_ready_events(self) -> int: ...
+
+class CpuClient:
+    """A live connection to the host's processors and memory."""
+
+    def buffer_from_pyval(self, argument: Any, device: CpuDevice | CpuMemory | None = None, force_copy: bool = False, host_buffer_semantics: int = 0) -> CpuBuffer:
+        """Start the transfer of a host value to a device or memory."""
+
+    def batched_buffer_from_pyval(self, argument: Any, devices: Sequence[CpuDevice | CpuMemory], offsets: Sequence[tuple[int, ...]], shape: tuple[int, ...], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
+        """
+        Start the transfer of one block of a host array to each of several targets.
+        """
+
+    @property
+    def platform(self) -> str: ...
+
+    @property
+    def platform_version(self) -> str: ...
+
+    @property
+    def runtime_type(self) -> str: ...
+
+    @property
+    def program_formats(self) -> tuple[str, ...]: ...
+
+    def process_index(self) -> int: ...
+
+    def host_id(self) -> int: ...
+
+    def devices(self) -> list[CpuDevice]:
+        """Return every device of every process, ordered by id."""
+
+    def local_devices(self) -> list[CpuDevice]:
+        """Return the devices that this process addresses, ordered by id."""
+
+    def device_count(self) -> int: ...
+
+    def local_device_count(self) -> int: ...
+
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> CpuDevice: ...
+
+    def __repr__(self) -> str: ...
+
+    def close(self) -> None:
+        """
+        Wait for the work in flight, delete every buffer and give all memory back. Idempotent.
+        """
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def __enter__(self) -> CpuClient: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+    def defragment(self) -> None:
+        """
+        Do nothing: every allocation is its own, so there is nothing to defragment.
+        """
+
+    def live_buffers(self) -> list[CpuBuffer]:
+        """
+        Return the buffers that are neither deleted nor collected, oldest first.
+        """
+
+    def live_arrays(self) -> list[CpuBuffer]:
+        """Return `live_buffers` under jaxlib's name."""
+
+    def live_executables(self) -> list[Any]: ...
+
+    def heap_profile(self) -> bytes: ...
+
+    def topology(self) -> Any: ...
+
+    def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
+
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = ()) -> CpuClient:
+    """Make a client; see `devrt_cpu.make_cpu_client`."""
+
+class _HostView:
+    pass
+
+class CpuBuffer:
+    """One immutable allocation on one memory of a CPU device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]: ...
+
+    @property
+    def ndim(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def itemsize(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def is_ready(self) -> bool:
+        """Return whether the data has arrived, without waiting."""
+
+    def block_until_ready(self) -> CpuBuffer:
+        """
+        Wait for the data, with the GIL released; return the buffer or raise its error.
+        """
+
+    def is_deleted(self) -> bool:
+        """
+        Return whether the buffer was deleted, by `delete` or by closing its client.
+        """
+
+    def delete(self) -> None:
+        """
+        Give the memory back as soon as no view or work in flight uses it. Idempotent.
+        """
+
+    def clone(self) -> CpuBuffer:
+        """
+        Return another buffer on the same allocation, deleted independently of this one.
+        """
+
+    def copy_to_memory(self, memory: CpuMemory | CpuDevice, *, may_alias: bool = True) -> CpuBuffer:
+        """
+        Start a copy to another memory of the same client; share the allocation if allowed.
+        """
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the size of the allocation in bytes."""
+
+    def unsafe_buffer_pointer(self) -> int:
+        """
+        Wait for the data and return its address, valid only while the buffer is alive.
+        """
+
+    @property
+    def memory(self) -> CpuMemory: ...
+
+    @property
+    def device(self) -> CpuDevice: ...
+
+    def devices(self) -> set[CpuDevice]:
+        """Return the set of the one device."""
+
+    @property
+    def traceback(self) -> None: ...
+
+    @property
+    def _arrays(self) -> list[CpuBuffer]: ...
+
+    def __array__(self, dtype: numpy.dtype[Any] | None = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]:
+        """
+        Return the data as a NumPy array: a read-only view unless a copy is asked for.
+        """
+
+    def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """Export the data as a DLPack capsule that keeps the storage alive."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+    def __eq__(self, other: object) -> bool: ...
+
+    def __hash__(self) -> int: ...
+
+    def __repr__(self) -> str: ...

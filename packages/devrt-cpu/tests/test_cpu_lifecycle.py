@@ -1,0 +1,241 @@
+"""Deleting, closing, forking, exiting, and doing so from several threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from devrt import errors
+from devrt_cpu import make_cpu_client
+
+if TYPE_CHECKING:
+    from devrt_cpu._ext import CpuBuffer, CpuClient
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "is_ready": lambda b: b.is_ready(),
+    "block_until_ready": lambda b: b.block_until_ready(),
+    "clone": lambda b: b.clone(),
+    "copy_to_memory": lambda b: b.copy_to_memory(None),
+    "on_device_size_in_bytes": lambda b: b.on_device_size_in_bytes(),
+    "unsafe_buffer_pointer": lambda b: b.unsafe_buffer_pointer(),
+    "__array__": np.asarray,
+    "__dlpack__": np.from_dlpack,
+    "memoryview": memoryview,
+    "memory": lambda b: b.memory,
+    "device": lambda b: b.device,
+    "devices": lambda b: b.devices(),
+}
+
+
+def _check_facts(buffer: CpuBuffer) -> None:
+    assert buffer.shape == (4,)
+    assert buffer.dtype == np.float32
+    assert (buffer.ndim, buffer.size, buffer.nbytes, buffer.itemsize) == (1, 4, 16, 4)
+    assert len(buffer) == 4
+    assert buffer.traceback is None
+    assert buffer._arrays == [buffer]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_deleted_buffers_say_so(client: CpuClient, use: str) -> None:
+    buffer = client.buffer_from_pyval(np.zeros(4, np.float32))
+    assert not buffer.is_deleted()
+    buffer.delete()
+    buffer.delete()
+    assert buffer.is_deleted()
+    with pytest.raises(errors.DeletedError, match="deleted") as caught:
+        USES[use](buffer)
+    assert caught.value.code == errors.StatusCode.FAILED_PRECONDITION
+    assert caught.value.data["device"] == "cpu:0"
+    _check_facts(buffer)
+    assert "deleted" in repr(buffer)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_buffers_of_a_closed_client_say_so(use: str) -> None:
+    client = make_cpu_client()
+    buffer = client.buffer_from_pyval(np.zeros(4, np.float32))
+    client.close()
+    client.close()
+    assert client.is_closed
+    with pytest.raises(errors.ClosedError, match="closed"):
+        USES[use](buffer)
+    buffer.delete()
+    assert buffer.is_deleted()
+    _check_facts(buffer)
+    assert "closed" in repr(buffer)
+
+
+def test_closed_client() -> None:
+    with make_cpu_client() as client:
+        device = client.devices()[0]
+        buffer = client.buffer_from_pyval(np.zeros(100))
+        view = np.asarray(buffer)
+    assert client.is_closed
+    assert "closed" in repr(client)
+    assert (client.live_buffers(), device.live_buffers()) == ([], [])
+    assert np.array_equal(view, np.zeros(100))
+    del view
+    assert device.memory_stats()["bytes_in_use"] == 0
+    with pytest.raises(errors.ClosedError):
+        client.buffer_from_pyval(1)
+    with pytest.raises(errors.ClosedError):
+        client.batched_buffer_from_pyval(np.zeros(2), [device], [(0,)], (2,))
+    with pytest.raises(errors.ClosedError):
+        client.defragment()
+
+
+def test_live_buffers_are_oldest_first(client: CpuClient) -> None:
+    first, second = client.devices()
+    made = [client.buffer_from_pyval(i, d) for i, d in enumerate((first, second, first))]
+    assert client.live_buffers() == client.live_arrays() == made
+    assert first.live_buffers() == [made[0], made[2]]
+    assert hash(client.live_buffers()[1]) == hash(made[1])
+    assert made[0] != made[2]
+    assert made[0] != 0
+    made[1].delete()
+    assert client.live_buffers() == [made[0], made[2]]
+    del made[0]
+    assert client.live_buffers() == [made[1]]
+    assert client.live_executables() == []
+
+
+def test_deleting_through_another_handle(client: CpuClient) -> None:
+    buffer = client.buffer_from_pyval(np.arange(3))
+    (same,) = client.live_buffers()
+    same.delete()
+    assert buffer.is_deleted()
+
+
+def test_threads_create_read_delete_and_enumerate() -> None:
+    with make_cpu_client(num_devices=2) as client:
+        start = threading.Barrier(3)
+        done = threading.Event()
+        failures: list[BaseException] = []
+
+        def guarded(work: Callable[[], None]) -> None:
+            try:
+                start.wait()
+                work()
+            except BaseException as error:  # noqa: BLE001 - handed to the main thread
+                failures.append(error)
+                done.set()
+
+        def churn(seed: int) -> None:
+            for i in range(1500):
+                size = (1, 100, 20_000)[i % 3]
+                host = np.full(size, seed + i, np.float32)
+                buffer = client.buffer_from_pyval(host, client.devices()[i % 2], False, i % 3)
+                other = buffer.copy_to_memory(client.devices()[0].memory("pinned_host"))
+                assert np.asarray(buffer)[-1] == np.asarray(other)[0] == seed + i
+                if i % 2:
+                    buffer.delete()
+
+        def enumerate_all() -> None:
+            while not done.is_set():
+                for buffer in client.live_buffers():
+                    assert len(buffer) > 0
+                    assert isinstance(buffer.is_deleted(), bool)
+
+        workers = [threading.Thread(target=guarded, args=(lambda s=s: churn(s),)) for s in (1, 2)]
+        watcher = threading.Thread(target=guarded, args=(enumerate_all,))
+        for thread in (*workers, watcher):
+            thread.start()
+        for thread in workers:
+            thread.join()
+        done.set()
+        watcher.join()
+        assert failures == []
+        assert client.live_buffers() == []
+        for device in client.devices():
+            assert device.memory_stats()["bytes_in_use"] == 0
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONDEVMODE": "1"},
+    )
+
+
+EXITS = {
+    "everything alive in globals": """
+        buffer = client.buffer_from_pyval(np.arange(8.0))
+        device, memory = client.devices()[0], client.devices()[0].default_memory()
+        view = np.asarray(buffer); mv = memoryview(buffer); shared = np.from_dlpack(buffer)
+    """,
+    "zero copy source": """
+        raw = np.zeros(1 << 20, np.uint8)
+        buffer = client.buffer_from_pyval(raw[-raw.ctypes.data % 64:], None, False, 2)
+    """,
+    "work in flight": """
+        buffers = [client.buffer_from_pyval(np.ones(1 << 20), None, False, 1) for _ in range(8)]
+    """,
+    "work in flight, handles gone": """
+        for _ in range(8): client.buffer_from_pyval(np.ones(1 << 20), None, False, 1)
+    """,
+    "closed": """
+        buffer = client.buffer_from_pyval(np.arange(8.0)); client.close()
+    """,
+    "error kept": """
+        try: client.buffer_from_pyval([1])
+        except TypeError as error: kept = error
+    """,
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_exit_leaks_nothing(case: str) -> None:
+    head = "import numpy as np, devrt_cpu\nclient = devrt_cpu.make_cpu_client(num_devices=2)\n"
+    done = _run(head + textwrap.dedent(EXITS[case]))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_forked_child_gets_an_error() -> None:
+    client = make_cpu_client()
+    host = np.ones(1 << 18)
+    buffer = client.buffer_from_pyval(host, None, False, 1)
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that threads are running is the point
+        child = os.fork()
+    if child == 0:
+        said = []
+        for use in (
+            lambda: client.buffer_from_pyval(1),
+            lambda: np.asarray(buffer),
+            buffer.block_until_ready,
+            client.live_buffers,
+        ):
+            try:
+                use()
+            except errors.DevrtError as error:
+                said.append(error.code == errors.StatusCode.FAILED_PRECONDITION)
+                said.append("forked" in str(error))
+        client.close()
+        fresh = make_cpu_client()
+        said.append(int(np.asarray(fresh.buffer_from_pyval(np.int32(7)))) == 7)
+        del buffer, client
+        os.write(write, bytes(said))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(said) == [1] * 9
+    assert np.array_equal(np.asarray(buffer), host)
+    client.close()

@@ -1,0 +1,247 @@
+"""Devices, memories, copies between them, and what they count."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from devrt import errors
+from devrt.contract import Buffer, Client, Device, Memory
+from devrt.records import MemoryKind
+from devrt_cpu import make_cpu_client
+
+if TYPE_CHECKING:
+    from devrt_cpu._ext import CpuClient
+
+KINDS = ["device", "pinned_host", "unpinned_host"]
+KEYS = {
+    "num_allocs",
+    "bytes_in_use",
+    "peak_bytes_in_use",
+    "largest_alloc_size",
+    "bytes_limit",
+    "bytes_reserved",
+    "peak_bytes_reserved",
+    "bytes_reservable_limit",
+    "largest_free_block_bytes",
+}
+
+
+def test_device_facts(client: CpuClient) -> None:
+    for i, device in enumerate(client.devices()):
+        assert (device.id, device.local_hardware_id) == (i, i)
+        assert device.process_index == device.host_id == device.task_id == 0
+        assert (device.platform, device.device_kind) == ("cpu", "cpu")
+        assert (repr(device), str(device)) == (f"CpuDevice(id={i})", f"cpu:{i}")
+        assert device() is device
+        assert device.client is client
+        assert client.device_from_local_hardware_id(i) is device
+        with pytest.raises(errors.UnimplementedError, match="streams"):
+            device.get_stream_for_external_ready_events()
+    assert client.device_count() == client.local_device_count() == 2
+
+
+def test_contract_classes(client: CpuClient) -> None:
+    device = client.devices()[0]
+    assert isinstance(client, Client)
+    assert isinstance(device, Device)
+    assert isinstance(device.default_memory(), Memory)
+    assert isinstance(client.buffer_from_pyval(1), Buffer)
+
+
+def test_handles_are_the_same_object(client: CpuClient) -> None:
+    device = client.devices()[1]
+    memory = device.memory("pinned_host")
+    assert client.local_devices()[1] is device
+    assert device.memory("pinned_host") is memory
+    assert memory.addressable_by_devices() == [device]
+    assert device.default_memory() is device.addressable_memories()[0]
+    assert [m.kind for m in device.addressable_memories()] == KINDS
+    buffer = client.buffer_from_pyval(1, memory)
+    assert buffer.memory is memory
+    assert buffer.device is device
+    assert buffer.devices() == {device}
+    assert len({device, client.devices()[0]}) == 2
+
+
+def test_processes() -> None:
+    with make_cpu_client(num_devices=2, node_id=1, num_nodes=3) as client:
+        assert client.process_index() == client.host_id() == 1
+        assert [d.id for d in client.devices()] == list(range(6))
+        assert [d.id for d in client.local_devices()] == [2, 3]
+        assert [d.process_index for d in client.devices()] == [0, 0, 1, 1, 2, 2]
+        assert client.buffer_from_pyval(1).device.id == 2
+        far = client.devices()[5]
+        assert far.addressable_memories() == []
+        for call in (far.default_memory, far.memory_stats, lambda: far.memory("device")):
+            with pytest.raises(errors.DevrtError, match="process 2"):
+                call()
+        with pytest.raises(errors.DevrtError, match="process 2"):
+            client.buffer_from_pyval(1, far)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_counts_and_gives_back(client: CpuClient, kind: str) -> None:
+    device = client.devices()[1]
+    memory = device.memory(kind)
+    host = np.arange(1000, dtype=np.float64)
+    buffer = client.buffer_from_pyval(host, memory)
+    for stats in (memory.memory_stats(), device.memory_stats()):
+        assert stats.keys() >= KEYS
+        assert all(isinstance(v, int) for v in stats.values())
+        assert stats["num_allocs"] == 1
+        assert stats["bytes_in_use"] == stats["peak_bytes_in_use"] == 8000
+        assert stats["largest_alloc_size"] == 8000
+        assert 0 < stats["largest_free_block_bytes"] <= stats["bytes_limit"]
+    assert buffer.unsafe_buffer_pointer() % 64 == 0
+    assert buffer.on_device_size_in_bytes() == 8000
+    view = np.asarray(buffer)
+    buffer.delete()
+    assert memory.memory_stats()["bytes_in_use"] == 8000  # the view still shows it
+    assert np.array_equal(view, host)
+    del view
+    assert device.memory_stats()["bytes_in_use"] == memory.memory_stats()["bytes_in_use"] == 0
+    assert device.memory_stats()["peak_bytes_in_use"] == 8000
+
+
+def test_pinned_memory_says_what_is_locked(client: CpuClient) -> None:
+    memory = client.devices()[0].memory("pinned_host")
+    buffer = client.buffer_from_pyval(np.zeros(5000, np.uint8), memory)
+    stats = memory.memory_stats()
+    page = 4096
+    assert stats["bytes_page_locked"] + stats["bytes_not_page_locked"] == 2 * page
+    del buffer
+    stats = memory.memory_stats()
+    assert stats["bytes_page_locked"] == stats["bytes_not_page_locked"] == 0
+
+
+@pytest.mark.parametrize("size", [4, 1 << 16])
+def test_copies_share_within_a_kind_only(client: CpuClient, size: int) -> None:
+    first, second = client.devices()
+    host = np.arange(size, dtype=np.float32)
+    source = client.buffer_from_pyval(host)
+    shared = source.copy_to_memory(second.default_memory())
+    apart = source.copy_to_memory(second.default_memory(), may_alias=False)
+    other = source.copy_to_memory(first.memory("unpinned_host"))
+    assert shared.unsafe_buffer_pointer() == source.unsafe_buffer_pointer()
+    assert shared != source
+    assert (
+        len({source.unsafe_buffer_pointer(), *(b.unsafe_buffer_pointer() for b in (apart, other))})
+        == 3
+    )
+    assert (shared.device, other.memory.kind) == (second, "unpinned_host")
+    source.delete()
+    for buffer in (shared, apart, other):
+        assert np.array_equal(np.asarray(buffer), host)
+
+
+def test_clone_lives_by_itself(client: CpuClient) -> None:
+    source = client.buffer_from_pyval(np.arange(4))
+    clone = source.clone()
+    assert clone != source
+    assert clone.unsafe_buffer_pointer() == source.unsafe_buffer_pointer()
+    source.delete()
+    assert np.array_equal(np.asarray(clone), np.arange(4))
+
+
+def test_too_large_is_out_of_memory(client: CpuClient) -> None:
+    limit = client.devices()[0].memory_stats()["bytes_limit"]
+    host = np.broadcast_to(np.uint8(1), (limit + 1,))
+    with pytest.raises(errors.OutOfMemoryError, match="bytes_in_use=0") as caught:
+        client.buffer_from_pyval(host)
+    assert isinstance(caught.value, MemoryError)
+    assert client.live_buffers() == []
+
+
+class HostAllocator(ctypes.Structure):
+    """Mirror of ``devrt_host_allocator``."""
+
+    Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+    Deallocate = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    _fields_ = (
+        ("struct_size", ctypes.c_size_t),
+        ("ctx", ctypes.c_void_p),
+        ("allocate", Allocate),
+        ("deallocate", Deallocate),
+    )
+
+
+class Arena:
+    """An allocator that a plugin could bring; remembers what is out."""
+
+    def __init__(self) -> None:
+        self.out: dict[int, Any] = {}
+        self.table = HostAllocator(
+            ctypes.sizeof(HostAllocator),
+            None,
+            HostAllocator.Allocate(self._allocate),
+            HostAllocator.Deallocate(self._deallocate),
+        )
+
+    def _allocate(self, ctx: Any, size: int, alignment: int) -> int | None:
+        if size > 1 << 20:
+            return None
+        block = ctypes.create_string_buffer(size + alignment)
+        address = ctypes.addressof(block)
+        address += -address % alignment
+        self.out[address] = block
+        return address
+
+    def _deallocate(self, ctx: Any, data: int, size: int) -> None:
+        del self.out[data]
+
+    def capsule(self) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.table), b"devrt_host_allocator", None)
+
+
+def test_added_kind_uses_its_allocator() -> None:
+    arena = Arena()
+    kind = MemoryKind(platform="cpu", kind="arena", allocator=arena.capsule)
+    builtin = MemoryKind(platform="cpu", kind="device")
+    with make_cpu_client(num_devices=2, memory_kinds=[builtin, kind]) as client:
+        memory = client.devices()[1].memory("arena")
+        assert [m.kind for m in client.devices()[0].addressable_memories()] == [*KINDS, "arena"]
+        buffer = client.buffer_from_pyval(np.arange(9.0), memory)
+        assert buffer.unsafe_buffer_pointer() in arena.out
+        assert memory.memory_stats()["bytes_in_use"] == 72
+        back = buffer.copy_to_memory(client.devices()[0].default_memory())
+        assert np.array_equal(np.asarray(back), np.arange(9.0))
+        with pytest.raises(errors.OutOfMemoryError):
+            client.buffer_from_pyval(np.zeros(1 << 20), memory)
+        del buffer
+        assert arena.out == {}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (MemoryKind(platform="cpu", kind="odd"), "brings no allocator"),
+        (MemoryKind(platform="cpu", kind="device", allocator=object), "there already"),
+    ],
+)
+def test_unusable_kinds_are_refused(record: MemoryKind, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        make_cpu_client(memory_kinds=[record])
+
+
+def test_no_cycle_keeps_a_client_alive() -> None:
+    gc.disable()
+    try:
+        client = make_cpu_client()
+        device = client.devices()[0]
+        gone = weakref.ref(client)
+        buffer = client.buffer_from_pyval(np.arange(3))
+        del client
+        assert gone() is None
+        assert device.client.devices()[0] is device
+        assert np.array_equal(np.asarray(buffer), np.arange(3))
+    finally:
+        gc.enable()

@@ -1,0 +1,64 @@
+"""The plugin: light to import, registered by an entry point, and true in what it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pluggy
+import pytest
+
+from devrt import hookspecs
+from devrt.records import API_VERSION, Available, ClientContext
+from devrt_cpu import plugin
+
+
+def test_importing_the_plugin_loads_nothing_native() -> None:
+    code = (
+        "import sys, devrt_cpu.plugin as p; p._probe();"
+        "list(p.devrt_client_factories()); list(p.devrt_memory_kinds());"
+        "heavy = {'numpy', 'ml_dtypes', 'devrt_cpu._ext', 'nanobind_backend'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_hooks_fit_their_specifications() -> None:
+    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
+    manager.add_hookspecs(hookspecs)
+    manager.register(plugin)
+    manager.check_pending()
+    ((factory,),) = manager.hook.devrt_client_factories()
+    (kinds,) = manager.hook.devrt_memory_kinds()
+    assert (factory.platform, factory.priority, factory.api_version) == ("cpu", 0, API_VERSION)
+    assert [o.name for o in factory.options] == ["num_cpu_devices"]
+    assert isinstance(factory.probe(), Available)
+    options = {"num_cpu_devices": 3}
+    with factory.factory(ClientContext(options=options, memory_kinds=tuple(kinds))) as client:
+        assert client.platform == "cpu"
+        assert client.runtime_type == "native"
+        assert client.program_formats == ()
+        assert client.platform_version.startswith("devrt-cpu 0.1.0 ")
+        memories = client.local_devices()[2].addressable_memories()
+        assert [m.kind for m in memories] == [k.kind for k in kinds]
+
+
+def test_probe_of_an_incomplete_installation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(plugin, "__file__", str(tmp_path_factory.mktemp("empty") / "plugin.py"))
+    monkeypatch.setattr(plugin, "_MODULE", "_not_there")
+    answer = plugin._probe()
+    assert not isinstance(answer, Available)
+    assert "pip" in answer.remedy
+
+
+def test_entry_point() -> None:
+    try:
+        distribution = metadata.distribution("devrt-cpu")
+    except metadata.PackageNotFoundError:
+        pytest.skip("devrt-cpu is not installed as a distribution")
+    (entry,) = distribution.entry_points.select(group="devrt_plugins")
+    assert (entry.name, entry.value) == ("cpu", "devrt_cpu.plugin")

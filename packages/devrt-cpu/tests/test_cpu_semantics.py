@@ -1,0 +1,150 @@
+"""What the client does with the host memory that a buffer is made from."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from devrt.contract import HostBufferSemantics as Semantics
+from devrt_cpu import make_cpu_client
+
+if TYPE_CHECKING:
+    from devrt_cpu._ext import CpuClient
+
+SIZES = [8, 1 << 16, 1 << 20]
+
+
+class Tracked(np.ndarray[Any, Any]):
+    """An array that can be watched dying."""
+
+
+def aligned(size: int, offset: int = 0) -> np.ndarray[Any, Any]:
+    """Return float32 values that start at a multiple of 64 bytes plus ``offset``."""
+    raw = np.zeros(size * 4 + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    array = raw[start : start + size * 4].view(np.float32)
+    array[:] = np.arange(size)
+    return array
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_source_may_change_after_the_call(client: CpuClient, size: int) -> None:
+    host = aligned(size)
+    buffer = client.buffer_from_pyval(host)
+    host[:] = -1
+    assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_source_may_change_once_ready(client: CpuClient, size: int) -> None:
+    host = aligned(size)
+    buffer = client.buffer_from_pyval(
+        host, None, False, Semantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
+    )
+    assert buffer.block_until_ready() is buffer
+    assert buffer.is_ready()
+    host[:] = -1
+    assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_source_may_be_dropped_at_once(client: CpuClient, size: int) -> None:
+    for semantics in Semantics:
+        buffer = client.buffer_from_pyval(aligned(size), None, False, semantics)
+        assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
+
+
+@pytest.mark.parametrize("semantics", [2, 3])
+@pytest.mark.parametrize("size", SIZES)
+def test_zero_copy_shows_the_source(client: CpuClient, size: int, semantics: int) -> None:
+    host = aligned(size)
+    buffer = client.buffer_from_pyval(host, None, False, semantics)
+    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
+    host[0] = 42
+    assert np.asarray(buffer)[0] == 42
+    assert client.devices()[0].memory_stats()["bytes_in_use"] == 0
+
+
+def test_zero_copy_keeps_the_source_and_lets_it_go(client: CpuClient) -> None:
+    host = aligned(64).view(Tracked)
+    alive = weakref.ref(host)
+    buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
+    view = np.asarray(buffer)
+    del host
+    buffer.delete()
+    assert alive() is not None
+    assert view[3] == 3
+    del view
+    assert alive() is None
+
+
+@pytest.mark.parametrize("semantics", [1, 2, 3])
+def test_handle_collection_lets_the_source_go(client: CpuClient, semantics: int) -> None:
+    host = aligned(1 << 16).view(Tracked)
+    references = sys.getrefcount(host)
+    buffer = client.buffer_from_pyval(host, None, False, semantics)
+    buffer.block_until_ready()
+    del buffer
+    client.buffer_from_pyval(1)  # a call that holds the GIL tidies up what a worker let go
+    assert sys.getrefcount(host) == references
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_force_copy_never_aliases(client: CpuClient, semantics: Semantics) -> None:
+    host = aligned(64)
+    buffer = client.buffer_from_pyval(host, None, True, semantics)
+    assert buffer.unsafe_buffer_pointer() != host.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "host",
+    [aligned(64, 4), aligned(64)[::2], aligned(64).astype(">f4"), aligned(64).reshape(8, 8).T],
+    ids=["unaligned", "strided", "big-endian", "transposed"],
+)
+def test_zero_copy_copies_where_it_must(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+    buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
+    assert buffer.unsafe_buffer_pointer() != host.ctypes.data
+    assert buffer.unsafe_buffer_pointer() % 64 == 0
+    assert np.array_equal(np.asarray(buffer), host)
+
+
+def test_synchronous_client_is_ready_at_once(synchronous_client: CpuClient) -> None:
+    for semantics in Semantics:
+        buffer = synchronous_client.buffer_from_pyval(aligned(1 << 18), None, False, semantics)
+        assert buffer.is_ready()
+        copied = buffer.copy_to_memory(
+            synchronous_client.devices()[0].memory("pinned_host"), may_alias=False
+        )
+        assert copied.is_ready()
+
+
+def test_many_transfers_in_flight() -> None:
+    host = [np.full(1 << 15, i, np.float32) for i in range(200)]
+    with make_cpu_client(num_devices=2) as client:
+        devices = client.devices()
+        buffers = [
+            client.buffer_from_pyval(source, devices[i % 2], False, 1)
+            for i, source in enumerate(host)
+        ]
+        moved = [
+            b.copy_to_memory(devices[(i + 1) % 2].default_memory(), may_alias=False)
+            for i, b in enumerate(buffers)
+        ]
+        for i, buffer in enumerate(moved):
+            assert np.all(np.asarray(buffer) == i)
+
+
+def test_closing_finishes_transfers_in_flight() -> None:
+    client = make_cpu_client()
+    host = aligned(1 << 20).view(Tracked)
+    alive = weakref.ref(host)
+    buffers = [client.buffer_from_pyval(host, None, False, 1) for _ in range(4)]
+    del host
+    client.close()
+    assert all(b.is_deleted() for b in buffers)
+    make_cpu_client().buffer_from_pyval(0)  # tidies up
+    assert alive() is None
