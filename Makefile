@@ -50,7 +50,7 @@ types: $(STAMP)
 		packages/devrt-rocm/src packages/devrt-tpu/src
 
 stubs: $(STAMP)
-	$(BIN)/python -m pytest -q tests/integration/test_stubs.py
+	$(BIN)/python -m pytest -q packages/devrt-cpu/tests/test_cpu_stub.py
 
 rules: $(STAMP)
 	$(BIN)/python -m pytest -q tests/repo

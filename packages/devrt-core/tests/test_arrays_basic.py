@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 
-import devrt
 import ml_dtypes
 import numpy as np
 import pytest
-from devrt import dtypes
-from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+import devrt
+from devrt import dtypes
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 
 pytest.importorskip("devrt_cpu")
 
@@ -168,7 +169,9 @@ def test_repr_shows_value_and_dtype(cpu):
     a = devrt.device_put(np.array([1, 2], np.int16), cpu[0])
     assert repr(a) == "Array([1, 2], dtype=int16)"
     assert str(a) == "[1 2]"
-    assert repr(devrt.device_put(np.ones(2, ml_dtypes.bfloat16), cpu[0])).endswith("dtype=bfloat16)")
+    assert repr(devrt.device_put(np.ones(2, ml_dtypes.bfloat16), cpu[0])).endswith(
+        "dtype=bfloat16)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_repr_shows_value_and_dtype(cpu):
         lambda a: 1 - a,
         lambda a: a @ a,
         lambda a: -a,
-        lambda a: a == a,  # noqa: PLR0124
+        lambda a: a == a,
         lambda a: a[0],
         lambda a: list(a),
         lambda a: 1 in a,

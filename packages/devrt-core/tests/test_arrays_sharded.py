@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import devrt
 import numpy as np
 import pytest
-from devrt.errors import DeletedError, InvalidArgumentError
-from devrt.sharding import NamedSharding, SingleDeviceSharding
-from devrt.sharding import PartitionSpec as P
 from hypothesis import given
 from hypothesis import strategies as st
 
+import devrt
+from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.sharding import NamedSharding, SingleDeviceSharding
+from devrt.sharding import PartitionSpec as P
+
 pytest.importorskip("devrt_cpu")
 
-SPECS = [P(), P("x"), P("y"), P(None, "x"), P("x", "y"), P("y", "x"), P(("x", "y")), P(None, ("y", "x"))]
+SPECS = [
+    P(),
+    P("x"),
+    P("y"),
+    P(None, "x"),
+    P("x", "y"),
+    P("y", "x"),
+    P(("x", "y")),
+    P(None, ("y", "x")),
+]
 KINDS = [None, "device", "pinned_host", "unpinned_host"]
 
 

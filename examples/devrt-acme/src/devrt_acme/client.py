@@ -7,6 +7,7 @@ import weakref
 from typing import Any
 
 import numpy as np
+
 from devrt import dtypes
 from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError

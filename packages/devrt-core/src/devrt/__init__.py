@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from devrt import errors, numpy, sharding, xla_client
+    from devrt import errors, numpy, sharding
     from devrt._config import Config
     from devrt.arrays import (
         Array,
@@ -95,10 +95,9 @@ __all__ = [
     "process_index",
     "process_indices",
     "sharding",
-    "xla_client",
 ]
 
-_MODULES = {"errors", "numpy", "sharding", "xla_client"}
+_MODULES = {"errors", "numpy", "sharding"}
 _FROM_ARRAYS = {
     *("Array", "Shard", "block_until_ready", "clear_caches", "default_device", "device_get"),
     *("device_put", "live_arrays"),

@@ -11,6 +11,8 @@ import contextlib
 import contextvars
 import dataclasses
 import difflib
+import math
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -67,7 +69,8 @@ class Setting:
 class Config:
     """The options of one runtime.
 
-    Options read as attributes (``config.platforms``); those of a plugin appear once it is loaded.
+    Options read as attributes (``config.platforms``), and assigning to one is `update`; those of a
+    plugin appear once it is loaded.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ class Config:
         self._specs: dict[str, OptionSpec] = {}
         self._code: dict[str, Any] = {}
         self._settled: dict[str, Setting] = {}
-        self._frozen: dict[str, str] = {}
+        self._frozen: dict[str, tuple[str, Any]] = {}
         self._overrides: contextvars.ContextVar[Mapping[str, Any] | None] = contextvars.ContextVar(
             "devrt_config", default=None
         )
@@ -142,24 +145,25 @@ class Config:
         """
         spec = self.spec(name)
         value = _checked(spec, value, f"config.update({name!r}, ...)")
-        frozen_by = self._frozen.get(spec.name)
-        if frozen_by is not None and value != self.read(spec.name):
-            msg = (
-                f"option {spec.name!r} cannot become {value!r} any more: {frozen_by} was made with "
-                f"{self.read(spec.name)!r}. Set it before the first use of the platform, or call "
-                "devrt.clear_backends() first."
-            )
-            raise ConfigError(msg, option=spec.name, frozen_by=frozen_by)
+        self._check_frozen(spec.name, value)
         self._code[spec.name] = value
         self._forget(spec.name)
 
     @contextlib.contextmanager
     def override(self, **values: Any) -> Iterator[None]:
-        """Set options within a ``with`` block, in this thread or task only."""
+        """Set options within a ``with`` block, in this thread or task only.
+
+        Raises
+        ------
+        ConfigError
+            As `update`.
+        """
         mine = dict(self._overrides.get() or {})
         for name, value in values.items():
             spec = self.spec(name)
-            mine[spec.name] = _checked(spec, value, f"config.override({name}=...)")
+            value = _checked(spec, value, f"config.override({name}=...)")
+            self._check_frozen(spec.name, value)
+            mine[spec.name] = value
         token = self._overrides.set(mine)
         try:
             yield
@@ -194,7 +198,7 @@ class Config:
     def freeze(self, names: tuple[str, ...], by: str) -> None:
         """Refuse further changes of options that ``by`` was made with."""
         for name in names:
-            self._frozen[name] = by
+            self._frozen[name] = (by, self.read(name))
 
     def thaw(self) -> None:
         """Allow changes again and read the environment anew: nothing made with it is left."""
@@ -210,6 +214,24 @@ class Config:
         except ConfigError as error:
             raise AttributeError(str(error)) from error
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self.update(name, value)
+
+    def _check_frozen(self, name: str, value: Any) -> None:
+        frozen = self._frozen.get(name)
+        if frozen is None or frozen[1] == value:
+            return
+        by, made_with = frozen
+        msg = (
+            f"option {name!r} cannot become {value!r} any more: {by} was made with "
+            f"{made_with!r}. Set it before the first use of the platform, or call "
+            "devrt.clear_backends() first."
+        )
+        raise ConfigError(msg, option=name, frozen_by=by)
+
     def _forget(self, name: str) -> None:
         self._settled.pop(name, None)
         self._generation += 1
@@ -219,14 +241,14 @@ class Config:
             return Setting(spec.name, self._code[spec.name], "code")
         for variable in (f"DEVRT_{spec.name.upper()}", f"JAX_{spec.name.upper()}"):
             text = self._environ.get(variable)
-            if text and spec.type is not object:
+            if text:
                 value = _checked(spec, text, f"environment variable {variable}")
                 return Setting(spec.name, value, "environment", variable)
         return Setting(spec.name, spec.default, "default")
 
 
 def _checked(spec: OptionSpec, value: Any, source: str) -> Any:
-    if value is None or spec.type is object:
+    if spec.type is object or (value is None and spec.default is None):
         return value
     try:
         converted = _converted(spec.type, value)
@@ -249,4 +271,8 @@ def _converted(kind: type, value: Any) -> Any:
         raise ValueError(value)
     if kind is str and not isinstance(value, str):
         raise TypeError(value)
+    if kind is int and not isinstance(value, (str, float)):
+        return operator.index(value)
+    if kind is float and math.isnan(number := float(value)):
+        raise ValueError(number)
     return kind(value)

@@ -6,8 +6,9 @@ with both, and has a message that says what failed, on which object, why, and wh
 
 from __future__ import annotations
 
+import copy
 import enum
-from typing import Any
+from typing import Any, Self
 
 __all__ = [
     "BackendInitializationError",
@@ -97,6 +98,12 @@ class DevrtError(RuntimeError):
     def data(self) -> dict[str, Any]:
         """The facts that the error was raised with, by name."""
         return dict(self._data)
+
+    def fresh(self) -> Self:
+        """Return a copy to raise again: the same cause, and no traceback of earlier raises."""
+        copied = copy.copy(self)
+        copied.__cause__ = self.__cause__
+        return copied
 
     def __str__(self) -> str:
         return self.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from devrt.contract import Client, Device, Memory
 from devrt.errors import InvalidArgumentError, UnimplementedError
 

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import DeviceList, check_and_canonicalize_memory_kind, is_addressable
 

@@ -5,6 +5,8 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
+from rich.console import Console
+
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import (
     Mesh,
@@ -16,7 +18,6 @@ from devrt.sharding import (
     sharding_table,
     visualize_sharding,
 )
-from rich.console import Console
 
 FOUR_BY_TWO = """\
 ┌───────────┬───────────┐

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from devrt.errors import InvalidArgumentError
-from devrt.sharding import Mesh, NamedSharding, P, PartitionSpec, index_map
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+
+from devrt.errors import InvalidArgumentError
+from devrt.sharding import Mesh, NamedSharding, P, PartitionSpec, index_map
 
 law = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.sharding import make_mesh, make_mesh_from_devices, order_by_topology
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding import make_mesh, make_mesh_from_devices, order_by_topology
 
 
 @pytest.fixture(scope="session")

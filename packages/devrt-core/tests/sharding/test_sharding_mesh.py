@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import AbstractMesh, Mesh, current_mesh
 

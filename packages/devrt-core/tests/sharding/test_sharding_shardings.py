@@ -5,6 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
+
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding import (
     AbstractMesh,

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+
 from devrt.errors import InvalidTypeError
 from devrt.sharding import P, PartitionSpec
 

@@ -215,18 +215,12 @@ class Array(Unsupported):
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        if len(self._buffers) == 1 and self._sharding_is_single():
-            return self._buffers[0].__array__(dtype, copy)
+        host = self._value()
+        if dtype is None and not copy:
+            return host
         import numpy as np
 
-        return np.array(self._value(), dtype=dtype, copy=copy)
-
-    @property
-    def __array_struct__(self) -> Any:
-        # NumPy's cheapest door; an AttributeError sends it on to __array__.
-        if len(self._buffers) != 1 or not self._sharding_is_single():
-            raise AttributeError("__array_struct__")
-        return self._buffers[0].__array_struct__  # type: ignore[attr-defined]
+        return np.array(host, dtype=dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
         return memoryview(self._value())  # type: ignore[arg-type]
@@ -306,10 +300,16 @@ class Array(Unsupported):
         return self._buffers[0]
 
     def _value(self) -> np.ndarray[Any, Any]:
-        """Return the whole array as a read-only NumPy array, gathered at most once."""
-        if self._host is None or self.is_deleted():
-            self._host = self._gathered()
-        return self._host
+        """Return the whole array as a read-only NumPy array, made at most once."""
+        host = self._host
+        if host is not None and not self._buffers[0].is_deleted():
+            return host
+        buffers = self._buffers
+        if len(buffers) == 1 and self._sharding_is_single():
+            self._host = host = buffers[0].__array__()
+            return host
+        self._host = host = self._gathered()
+        return host
 
     def _gathered(self) -> np.ndarray[Any, Any]:
         if self.is_deleted():
@@ -318,8 +318,6 @@ class Array(Unsupported):
                 "Keep a clone() if it is needed afterwards."
             )
             raise DeletedError(msg, operation="read")
-        if len(self._buffers) == 1 and self._sharding_is_single():
-            return self._buffers[0].__array__()
         from devrt.arrays._shard import gather
 
         return gather(self)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
+from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Buffer, Device, HostBufferSemantics, Memory
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
@@ -64,25 +65,17 @@ def device_put(
     OutOfMemoryError
         If the memory has no room.
     """
+    kind = _target_kinds.get(type(device))
+    if kind == "device" and type(x) in HOST_LEAVES:  # the common case, first
+        semantics = _ALIAS if may_alias else _COPY
+        return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
     if not _tree.is_leaf(x):
         return _tree.map_leaves(
             lambda leaf: device_put(leaf, device, src, donate=donate, may_alias=may_alias), x
         )
-    kind = _target_kinds.get(type(device)) or _target_kind(device)
     if type(x) is Array:
-        return _put_array(x, device, kind, src, donate, may_alias)
-    semantics = _ALIAS if may_alias else _COPY
-    if kind == "device":
-        return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
-    if kind == "default":
-        target = default_runtime().default_device()
-        buffer = target.client.buffer_from_pyval(x, target, False, semantics)
-        return Array((buffer,), None, None, False)
-    if kind == "sharding":
-        return _put_sharded(x, device, semantics)
-    memory = _memory(device, default_runtime().default_device())
-    owner = memory.addressable_by_devices()[0]
-    return Array((owner.client.buffer_from_pyval(x, memory, False, semantics),))
+        return _put_array(x, device, kind or _target_kind(device), src, donate, may_alias)
+    return _put_host(x, device, kind or _target_kind(device), _ALIAS if may_alias else _COPY)
 
 
 def device_get(x: Any) -> Any:
@@ -151,6 +144,20 @@ def _memory(target: Memory | str, device: Device) -> Memory:
 # -- host values ------------------------------------------------------------------------------
 
 
+def _put_host(x: Any, target: Any, kind: str, semantics: int) -> Array:
+    if kind == "sharding":
+        return _put_sharded(x, target, semantics)
+    if kind == "default":
+        device = default_runtime().default_device()
+        buffer = device.client.buffer_from_pyval(x, device, False, semantics)
+        return Array((buffer,), None, None, False)
+    if kind == "device":
+        return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
+    memory = _memory(target, default_runtime().default_device())
+    (owner, *_) = memory.addressable_by_devices()
+    return Array((owner.client.buffer_from_pyval(x, memory, False, semantics),))
+
+
 def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     if isinstance(sharding, SingleDeviceSharding):
         (device,) = sharding.device_set
@@ -166,10 +173,11 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
             f"no device of {sharding} belongs to this process, so it can hold no part of the array."
         )
         raise InvalidArgumentError(msg, sharding=sharding)
+    first = plan.devices[0]
     targets: tuple[Device | Memory, ...] = plan.devices
-    if sharding.memory_kind is not None:
+    if sharding.memory_kind not in (None, first.default_memory().kind):
         targets = tuple(_target_of(device, sharding) for device in plan.devices)
-    buffers = plan.devices[0].client.batched_buffer_from_pyval(
+    buffers = first.client.batched_buffer_from_pyval(
         x, targets, plan.offsets, plan.shard_shape, semantics
     )
     return Array(buffers, sharding, shape)

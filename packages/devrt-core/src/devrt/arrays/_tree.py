@@ -9,11 +9,12 @@ from typing import Any
 from devrt.arrays._array import Array
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["is_leaf", "leaves", "map_leaves"]
+__all__ = ["HOST_LEAVES", "is_leaf", "leaves", "map_leaves"]
 
 _NAMESPACE = "devrt"
 
-_LEAF_TYPES: set[type] = {Array, bool, int, float, complex, str, bytes}
+HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
+"""Types known to be leaves that are no arrays on devices; NumPy's join when they are met."""
 
 
 def is_leaf(x: Any) -> bool:
@@ -21,12 +22,12 @@ def is_leaf(x: Any) -> bool:
 
     The common kinds are told by their type alone; optree is imported for the others.
     """
-    if type(x) in _LEAF_TYPES:
+    if type(x) in HOST_LEAVES or type(x) is Array:
         return True
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray | numpy.generic):
         if type(x).__module__ == "numpy":
-            _LEAF_TYPES.add(type(x))
+            HOST_LEAVES.add(type(x))
         return True
     if x is None or isinstance(x, dict | list | tuple):
         return False

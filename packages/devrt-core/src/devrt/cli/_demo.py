@@ -93,7 +93,7 @@ def _shard(data: Input, devices: list[Device], checks: _Checks) -> devrt.Array:
         _say(f"  {data.array.shape[0]} rows do not divide by {len(devices)}: padded with {added}")
     sharding = devrt.NamedSharding(mesh, devrt.P("rows"))
     sharded: devrt.Array = devrt.device_put(padded, sharding).block_until_ready()
-    _say(render_sharding(padded.shape[:2], devrt.NamedSharding(mesh, devrt.P("rows"))))
+    _say(render_sharding(padded.shape[:2], sharding))
     checks.equal("gathered from all shards", devrt.device_get(sharded), padded)
     checks.equal("without the padding", devrt.device_get(sharded)[: len(data.array)], data.array)
     return sharded
@@ -108,11 +108,12 @@ def _padded(array: np.ndarray[Any, Any], parts: int) -> tuple[np.ndarray[Any, An
 def _move(data: Input, sharded: devrt.Array, devices: list[Device], checks: _Checks) -> None:
     _title("One shard, moved about")
     shard = sharded.addressable_shards[-1]
+    rows = f"{shard.index[0].start or 0}:{shard.index[0].stop or len(data.array)}"
     expected = np.asarray(shard.data)
     current = shard.data
     for kind in (*_other_kinds(shard.device), shard.device.default_memory().kind):
         current = devrt.device_put(current, shard.device.memory(kind)).block_until_ready()
-        checks.equal(f"shard {shard.index[0]} of {shard.device} in {kind}", current, expected)
+        checks.equal(f"rows {rows} of {shard.device} in {kind}", current, expected)
     arrived = devrt.device_put(current, devices[0])
     checks.equal(f"the same shard on {devices[0]}", arrived, expected)
 

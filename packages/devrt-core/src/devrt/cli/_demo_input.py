@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import numpy as np
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Input", "load"]
+
+
+_DAMAGES = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +60,19 @@ def _digits() -> Input:
 
 def _npy(file: Path) -> tuple[str, np.ndarray[Any, Any]]:
     try:
-        return file.name, np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        with file.open("rb") as stream:  # np.load would take an archive of this name as well
+            return file.name, np.lib.format.read_array(stream, allow_pickle=False)
+    except _DAMAGES as error:
         raise _unreadable(file, error) from error
 
 
 def _npz(file: Path) -> tuple[str, np.ndarray[Any, Any]]:
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError) as error:
+        with file.open("rb") as stream, np.lib.npyio.NpzFile(stream) as archive:
+            members = {name: archive[name] for name in archive.files}
+    except _DAMAGES as error:
         raise _unreadable(file, error) from error
+    arrays = {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
     if not arrays:
         msg = f"{file.name}: the archive holds no array; save one with numpy.savez."
         raise InvalidArgumentError(msg, path=str(file))
@@ -75,13 +82,13 @@ def _npz(file: Path) -> tuple[str, np.ndarray[Any, Any]]:
 
 def _image(file: Path) -> tuple[str, np.ndarray[Any, Any]]:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ModuleNotFoundError as error:
         raise _missing("pillow", f"the image {file.name}", error) from error
     try:
         with Image.open(file) as image:
             return f"{file.name}, {image.mode} image", np.asarray(image)
-    except (UnidentifiedImageError, OSError) as error:
+    except (*_DAMAGES, SyntaxError, Image.DecompressionBombError) as error:
         raise _unreadable(file, error) from error
 
 

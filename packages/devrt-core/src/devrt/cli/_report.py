@@ -24,7 +24,7 @@ def devices(platform: str | None = None) -> dict[str, Any]:
     if decision.chosen is None or platform is not None:
         runtime.get_backend(platform)  # raises with every cause
     rows: list[dict[str, Any]] = []
-    failures: list[dict[str, str]] = []
+    failures = _failed_before(decision)
     for candidate in decision.usable:
         try:
             client = runtime.get_backend(candidate.ref.name)
@@ -34,6 +34,14 @@ def devices(platform: str | None = None) -> dict[str, Any]:
         rows.extend(_device(device, client) for device in client.devices())
     default = rows[0]["platform"] if rows else None
     return {"default": default, "devices": rows, "failures": failures}
+
+
+def _failed_before(decision: Decision) -> list[dict[str, str]]:
+    return [
+        {"platform": verdict.candidate.ref.platform, "message": verdict.reason}
+        for verdict in decision.verdicts
+        if isinstance(verdict.candidate.state, Broken) and verdict.candidate.state.phase == "client"
+    ]
 
 
 def _device(device: Device, client: Client) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class PluginRef:
     Attributes
     ----------
     platform : str
-        The entry point's name.
+        The entry point's name in lower case, as platforms are asked for.
     distribution : str
         The distribution's name; ``"(code)"`` for one registered by a call.
     version : str
@@ -37,6 +37,8 @@ class PluginRef:
         The module to import.
     source : str
         How it was found.
+    library : str
+        A PJRT library that stands in for a module; empty for a plugin that is a module.
     """
 
     platform: str
@@ -44,6 +46,7 @@ class PluginRef:
     version: str = ""
     module: str = ""
     source: str = f"entry point ({ENTRY_POINT_GROUP})"
+    library: str = ""
 
     @property
     def name(self) -> str:
@@ -67,8 +70,8 @@ def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...
     folders = list(
         dict.fromkeys(entry or os.curdir for entry in (sys.path if path is None else path))
     )
-    if path is None and not _plain(folders):
-        return tuple(sorted(set(_from_standard_library())))
+    if not _plain(folders):
+        return tuple(sorted(set(_from_standard_library(folders))))
     return tuple(sorted(set(_from_folders(folders))))
 
 
@@ -77,20 +80,22 @@ def _plain(folders: Iterable[str]) -> bool:
         finder is not PathFinder and hasattr(finder, "find_distributions")
         for finder in sys.meta_path
     )
-    return not foreign and not any(os.path.isfile(folder) for folder in folders)
+    return not foreign and not any(
+        folder.endswith(".egg") or os.path.isfile(folder) for folder in folders
+    )
 
 
-def _from_standard_library() -> Iterator[PluginRef]:
-    from importlib.metadata import entry_points
+def _from_standard_library(folders: Sequence[str]) -> Iterator[PluginRef]:
+    from importlib.metadata import distributions
 
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        dist = point.dist
-        yield PluginRef(
-            point.name,
-            dist.name if dist else "(unknown)",
-            dist.version if dist else "",
-            point.value,
-        )
+    seen: set[str] = set()
+    for dist in distributions(path=list(folders)):
+        name = dist.metadata["Name"] or "(unknown)"
+        if _normalized(name) in seen:
+            continue
+        seen.add(_normalized(name))
+        for platform, module in _entry_points(dist.read_text("entry_points.txt") or ""):
+            yield PluginRef(platform, name, dist.metadata["Version"] or "", module)
 
 
 def _from_folders(folders: Iterable[str]) -> Iterator[PluginRef]:
@@ -99,15 +104,19 @@ def _from_folders(folders: Iterable[str]) -> Iterator[PluginRef]:
         for info in sorted(_metadata_folders(folder)):
             stem = os.path.basename(info).rpartition(".")[0]
             name, _, version = stem.partition("-")
-            key = re.sub(r"[-_.]+", "-", name).lower()
+            key = _normalized(name)
             if key in seen:
                 continue
             seen.add(key)
-            points = list(_entry_points(info))
+            points = list(_entry_points(_read(info, "entry_points.txt")))
             if points:
                 name, version = _name_and_version(info, name, version)
             for platform, module in points:
                 yield PluginRef(platform, name, version, module)
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _metadata_folders(folder: str) -> Iterator[str]:
@@ -128,19 +137,18 @@ def _read(info: str, name: str) -> str:
         return ""
 
 
-def _entry_points(info: str) -> Iterator[tuple[str, str]]:
-    text = _read(info, "entry_points.txt")
+def _entry_points(text: str) -> Iterator[tuple[str, str]]:
     if ENTRY_POINT_GROUP not in text:
         return
     group = ""
     for raw in text.splitlines():
         line = raw.strip()
-        if line.startswith("["):
-            group = line.strip("[] \t")
+        if line.startswith("[") and line.endswith("]"):
+            group = line.strip("[]")
         elif group == ENTRY_POINT_GROUP and line and not line.startswith(("#", ";")):
             name, separator, value = line.partition("=")
             if separator:
-                yield name.strip(), value.split("[")[0].strip()
+                yield name.strip().lower(), value.split("[")[0].strip()
 
 
 def _name_and_version(info: str, name: str, version: str) -> tuple[str, str]:

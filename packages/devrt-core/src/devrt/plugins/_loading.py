@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -13,11 +13,33 @@ import pluggy
 from devrt import hookspecs
 from devrt.errors import PluginContractError, PluginError, PluginLoadError
 from devrt.plugins._discovery import PluginRef
-from devrt.records import API_VERSION, ClientFactory, MemoryKind, TopologyFactory
+from devrt.records import API_VERSION, ClientFactory, MemoryKind, OptionSpec, TopologyFactory
 
 __all__ = ["Plugin", "load_plugin", "make_plugin_manager"]
 
 _Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind)
+
+_HOOKS = ("devrt_client_factories", "devrt_memory_kinds", "devrt_topology_factories")
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and value == value.lower()
+
+
+def _are(kind: type, values: Any) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)
+
+
+_UNSET = object()
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "platform": _is_name,
+    "aliases": lambda value: _are(str, value) and all(map(_is_name, value)),
+    "priority": lambda value: isinstance(value, int),
+    "factory": callable,
+    "probe": callable,
+    "options": lambda value: _are(OptionSpec, value),
+    "kind": _is_name,
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,11 +87,13 @@ def load_plugin(manager: pluggy.PluginManager, ref: PluginRef) -> Plugin:
     PluginContractError
         If a hook is misspelt or returns what the contract does not allow.
     """
+    if ":" in ref.module:
+        raise _contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
     module = _import(ref)
     is_new = not manager.is_registered(module)  # one module may serve several entry points
     try:
         if is_new:
-            manager.register(module, name=ref.name)
+            manager.register(module, name=f"{ref.name} {ref.module}")
         return _collect(manager, ref, module)
     except PluginError:
         _unregister(manager, module, is_new)
@@ -92,7 +116,8 @@ def _import(ref: PluginRef) -> ModuleType:
         return importlib.import_module(ref.module)
     except ModuleNotFoundError as error:
         missing = error.name or "a module"
-        whose = "its own module" if missing == ref.module else "a module that it needs"
+        is_own = f"{ref.module}.".startswith(f"{missing}.")
+        whose = "its own module" if is_own else "a module that it needs"
         msg = (
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
             f"is not installed. Reinstall it with: pip install --force-reinstall {ref.distribution}"
@@ -114,16 +139,12 @@ def _unregister(manager: pluggy.PluginManager, module: ModuleType, is_new: bool)
 
 def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> Plugin:
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
-    misspelt = [
-        caller.name for caller in manager.get_hookcallers(module) or () if caller.spec is None
-    ]
-    if misspelt:
-        known = sorted(name for name in vars(manager.hook) if name.startswith("devrt_"))
-        msg = f"it implements unknown hooks {', '.join(misspelt)}; hooks are {', '.join(known)}"
-        raise _contract_error(ref, msg)
+    implemented = _check_hooks(manager, ref, module)
 
     def records(hook: str, kind: type[_Record]) -> tuple[_Record, ...]:
         answers = manager.subset_hook_caller(hook, others)()
+        if hook in implemented and not answers:  # pluggy leaves None out
+            raise _contract_error(ref, f"{hook} must return a list of {kind.__name__}, not None")
         return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind))
 
     plugin = Plugin(
@@ -134,6 +155,22 @@ def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) 
     )
     _check_platforms(ref, plugin)
     return plugin
+
+
+def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> set[str]:
+    callers = manager.get_hookcallers(module) or []
+    misspelt = [
+        caller.name
+        for caller in callers
+        if caller.spec is None and not all(impl.optionalhook for impl in caller.get_hookimpls())
+    ]
+    known = ", ".join(_HOOKS)
+    if misspelt:
+        msg = f"it implements unknown hooks {', '.join(misspelt)}; hooks are {known}"
+        raise _contract_error(ref, msg)
+    if not callers:
+        raise _contract_error(ref, f"its module {ref.module!r} implements no hook of {known}")
+    return {caller.name for caller in callers}
 
 
 def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> Iterable[_Record]:
@@ -151,7 +188,16 @@ def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> It
                 f"install a version of {ref.distribution} that matches"
             )
             raise _contract_error(ref, msg)
+        _check_fields(ref, record)
         yield record
+
+
+def _check_fields(ref: PluginRef, record: Any) -> None:
+    """Check what later steps rely on outside the guarded places, sorting for one."""
+    for name, is_valid in _FIELDS.items():
+        value = getattr(record, name, _UNSET)
+        if value is not _UNSET and not is_valid(value):
+            raise _contract_error(ref, f"{type(record).__name__}.{name} cannot be {value!r}")
 
 
 def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pluggy
 
@@ -51,14 +52,21 @@ class PluginRegistry:
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""
         with self._lock:
+            if self._on_load is not None:
+                self._on_load(plugin)
             for ref in [ref for ref in self._added if ref.name == plugin.ref.name]:
                 del self._added[ref]
                 self._loaded.pop(ref, None)
                 self._probed.pop(ref, None)
             self._added[plugin.ref] = plugin
             self._loaded[plugin.ref] = plugin
-            if self._on_load is not None:
-                self._on_load(plugin)
+
+    def refresh(self) -> None:
+        """Forget which plugins are installed, what failed to load, and every probe's answer."""
+        with self._lock:
+            self._refs = None
+            self._probed.clear()
+            self._loaded = {r: p for r, p in self._loaded.items() if isinstance(p, Plugin)}
 
     def load(self, ref: PluginRef) -> Plugin:
         """Return the plugin, importing it the first time.
@@ -73,8 +81,14 @@ class PluginRegistry:
             if known is None:
                 known = self._loaded[ref] = self._attempt(ref)
             if isinstance(known, PluginError):
-                raise known
+                raise known.fresh()
             return known
+
+    def load_errors(self) -> tuple[PluginError, ...]:
+        """Return the errors of the plugins that could not be loaded so far."""
+        with self._lock:
+            failed = [self._loaded.get(ref) for ref in self.refs()]
+        return tuple(error for error in failed if isinstance(error, PluginError))
 
     def refs_for(self, names: Sequence[str]) -> tuple[PluginRef, ...]:
         """Return the plugins that can serve one of ``names``, loading as few as possible.
@@ -126,7 +140,8 @@ class PluginRegistry:
         return factory
 
     def memory_kinds(self, platform: str) -> tuple[MemoryKind, ...]:
-        """Return the memory kinds that loaded plugins bring for a platform."""
+        """Return the memory kinds that its plugins and other loaded ones bring for a platform."""
+        self.candidates((platform,))  # loads those that add to the platform but do not serve it
         with self._lock:
             plugins = [self._loaded.get(ref) for ref in self.refs()]
         kinds = (
@@ -158,7 +173,7 @@ class PluginRegistry:
 
 
 def _probe(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
-    answer: object
+    answer: Any  # whatever the plugin returns
     try:
         answer = factory.probe()
     except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything

@@ -174,15 +174,8 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     return Decision(policy, tuple(verdicts), unknown, unserved)
 
 
-def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, str, str, str]:
-    ref = candidate.ref
-    return (
-        _position(candidate, policy),
-        -candidate.priority,
-        ref.platform,
-        ref.distribution,
-        str(ref),
-    )
+def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, PluginRef]:
+    return _position(candidate, policy), -candidate.priority, candidate.ref
 
 
 def _position(candidate: Candidate, policy: Policy) -> int:

@@ -9,6 +9,7 @@ from devrt.errors import (
     BackendInitializationError,
     BackendUnavailableError,
     DevrtError,
+    InvalidArgumentError,
     InvalidTypeError,
     NoBackendError,
     SelectionError,
@@ -21,8 +22,10 @@ __all__ = [
     "excluded",
     "initialization",
     "invalid_backend",
+    "nameless",
     "no_default",
     "not_served",
+    "unusable",
 ]
 
 
@@ -30,6 +33,12 @@ def invalid_backend(given: object) -> InvalidTypeError:
     """Return the error for a backend argument that is neither a name nor a client."""
     msg = f"a backend is named by a string or given as a client, not as {given!r}."
     return InvalidTypeError(msg)
+
+
+def nameless() -> InvalidArgumentError:
+    """Return the error for a platform argument without a name in it."""
+    msg = "a platform's name is empty. Name one, or pass None for the default platform."
+    return InvalidArgumentError(msg)
 
 
 def excluded(name: str, candidates: Sequence[Candidate], policy: Policy) -> SelectionError:
@@ -42,17 +51,24 @@ def excluded(name: str, candidates: Sequence[Candidate], policy: Policy) -> Sele
     return SelectionError(msg, platform=name, allowed=policy.platforms)
 
 
-def not_served(name: str, decision: Decision, known: Sequence[PluginRef]) -> SelectionError:
+def not_served(
+    name: str,
+    decision: Decision,
+    known: Sequence[PluginRef],
+    unloaded: Sequence[DevrtError] = (),
+) -> SelectionError:
     """Return the error for a platform that was named and cannot be had."""
     if decision.unknown:
-        return _unknown(decision.unknown[0], known)
+        return _unknown(decision.unknown[0], known, unloaded)
     return _unavailable(name, [v.candidate for v in decision.verdicts])
 
 
-def no_default(decision: Decision, known: Sequence[PluginRef]) -> SelectionError:
+def no_default(
+    decision: Decision, known: Sequence[PluginRef], unloaded: Sequence[DevrtError] = ()
+) -> SelectionError:
     """Return the error for a default platform that does not exist."""
     if decision.unknown:
-        return _unknown(decision.unknown[0], known, f" ({decision.policy.source})")
+        return _unknown(decision.unknown[0], known, unloaded, f" ({decision.policy.source})")
     if decision.unserved:
         name = decision.unserved[0]
         causes = [v.candidate for v in decision.verdicts if v.candidate.answers_to(name)]
@@ -80,15 +96,34 @@ def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
     )
 
 
-def _unknown(name: str, known: Sequence[PluginRef], where: str = "") -> UnknownPlatformError:
+def unusable(ref: PluginRef, problem: str) -> BackendInitializationError:
+    """Return the error for a client factory whose client cannot be used."""
+    msg = (
+        f"platform {ref.platform!r} could not be initialised by plugin {ref}: {problem}. "
+        f"Report it to the author of {ref.distribution}."
+    )
+    return BackendInitializationError(
+        msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
+    )
+
+
+def _unknown(
+    name: str, known: Sequence[PluginRef], unloaded: Sequence[DevrtError], where: str = ""
+) -> UnknownPlatformError:
     platforms = sorted({ref.platform for ref in known})
     near = difflib.get_close_matches(name, platforms, n=2, cutoff=0.5)
-    if near:
+    if name in platforms:
+        added = ", ".join(str(ref) for ref in known if ref.platform == name)
+        hint = f"What {added} adds needs the platform's own backend: install that too."
+    elif near:
         hint = f"Did you mean {' or '.join(map(repr, near))}?"
     else:
         hint = f"If it exists, its backend is probably called: pip install devrt-{name}"
     installed = ", ".join(platforms) or "none; install one, at the least: pip install devrt-cpu"
     msg = f"no installed backend serves platform {name!r}{where}. {hint} Installed: {installed}."
+    if unloaded:  # an alias is known only once its plugin was loaded
+        causes = "".join(f"\n  {error}" for error in unloaded)
+        msg += f" These plugins, which may serve it, could not be loaded:{causes}"
     return UnknownPlatformError(msg, platform=name, known=tuple(platforms), nearest=tuple(near))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from devrt._warn import warn
 from devrt.contract import Client, Device
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.plugins import Plugin, PluginRef
 from devrt.records import ClientContext, ClientFactory, TopologyFactory
 from devrt.runtime._default import default_runtime
@@ -103,6 +103,9 @@ def local_devices(
     client = get_backend(backend)
     if process_index is None:
         return client.local_devices()
+    if not hasattr(process_index, "__index__"):
+        msg = f"a process is named by its index, not by {process_index!r}."
+        raise InvalidTypeError(msg, process_index=process_index)
     count = process_count(client)
     if not 0 <= process_index < count:
         msg = f"platform {client.platform!r} has no process {process_index}; it has {count}."
@@ -155,12 +158,12 @@ def host_ids(backend: Backend = None) -> list[int]:
 
 def is_known_platform(platform: str) -> bool:
     """Return whether some plugin serves ``platform`` or has it as an alias, usable or not."""
-    return bool(default_runtime().plugins.refs_for((platform,)))
+    return bool(default_runtime().plugins.refs_for((platform.lower(),)))
 
 
 def expand_platform_alias(platform: str) -> list[str]:
     """Return the installed platforms that ``platform`` stands for; itself if it is no alias."""
-    refs = default_runtime().plugins.refs_for((platform,))
+    refs = default_runtime().plugins.refs_for((platform.lower(),))
     return list(dict.fromkeys(ref.platform for ref in refs)) or [platform]
 
 
@@ -203,6 +206,7 @@ def register_backend_factory(
     InvalidArgumentError
         If the platform's client has already been made.
     """
+    name = name.lower()
     runtime = default_runtime()
     if name in runtime.live_clients():
         msg = (
@@ -223,7 +227,7 @@ def register_backend_factory(
     )
     topologies = () if make_topology is None else (_topology(name, make_topology),)
     ref = PluginRef(name, REGISTERED, source="register_backend_factory")
-    runtime.plugins.add(Plugin(ref, (record,), topologies))
+    runtime.register(Plugin(ref, (record,), topologies))
 
 
 def _topology(name: str, make_topology: Callable[..., Any]) -> TopologyFactory:

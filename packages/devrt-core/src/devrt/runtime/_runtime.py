@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from devrt._config import Config
@@ -95,14 +94,16 @@ class Runtime:
         platform
             A platform, an alias or ``platform@distribution``; None asks for the default.
         """
-        policy = self.policy()
         if platform is not None:
-            asked = parse_platforms(platform, f"the argument {platform!r}")
-            return self._decide_asked(asked, policy)
+            return self._decide_asked(_asked(platform), self._candidates)
+        policy = self.policy()
         return select(self._candidates(policy.platforms), policy)
 
-    def _decide_asked(self, asked: Policy, policy: Policy) -> Decision:
-        candidates = self._candidates(asked.platforms)
+    def _decide_asked(
+        self, asked: Policy, find: Callable[[tuple[str, ...]], tuple[Candidate, ...]]
+    ) -> Decision:
+        policy = self.policy()
+        candidates = find(asked.platforms)
         if not policy.platforms:
             return select(candidates, asked)
         allowed = [c for c in candidates if any(c.answers_to(n) for n in policy.platforms)]
@@ -147,10 +148,9 @@ class Runtime:
         if platform is None:
             return self._default_client()
         if isinstance(platform, str):
-            decision = self.decide(platform)
-            if decision.chosen is None:
-                raise _failures.not_served(platform, decision, self._known())
-            return self._client(decision.chosen.ref)
+            # Without regard to clients that failed: a second call must not choose differently.
+            decision = self._decide_asked(_asked(platform), self.plugins.candidates)
+            return self._client(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
             return given
@@ -167,21 +167,21 @@ class Runtime:
         return client
 
     def _choose_default(self) -> Client:
+        policy = self.policy()
+        find = self.plugins.candidates if policy.platforms else self._candidates
         while True:
-            decision = self.decide()
-            chosen = decision.chosen
-            if chosen is None:
-                raise _failures.no_default(decision, self._known())
+            decision = select(find(policy.platforms), policy)
+            if decision.chosen is None:
+                raise _failures.no_default(decision, self._known(), self.plugins.load_errors())
+            ref = decision.chosen.ref
             try:
-                return self._client(chosen.ref)
-            except DevrtError as error:
-                if decision.policy.platforms:
+                return self._client(ref)
+            except BackendInitializationError as error:
+                if policy.platforms:
                     raise
-                self._fell_back(chosen.ref, error)
+                self._fell_back(ref, error)
 
     def _fell_back(self, ref: PluginRef, error: DevrtError) -> None:
-        if ref not in self._failed:
-            raise error
         if not self.plugins.factory(ref).fail_quietly:
             self._warn_once(
                 f"{error.message} Another platform is the default meanwhile; "
@@ -203,7 +203,7 @@ class Runtime:
     def _make_client(self, ref: PluginRef) -> Client:
         failed = self._failed.get(ref)
         if failed is not None:
-            raise copy.copy(failed) from failed.__cause__
+            raise failed.fresh()
         factory = self.plugins.factory(ref)
         if factory.experimental:
             self._warn_once(
@@ -212,8 +212,8 @@ class Runtime:
             )
         try:
             client = self._call_factory(ref, factory, {})
-        except DevrtError as error:
-            self._failed[ref] = error
+        except BackendInitializationError as error:  # any other is a value that the user can mend
+            self._failed[ref] = error.fresh()
             raise
         names = tuple(spec.name for spec in factory.options)
         self.config.freeze(names, f"the {ref.platform} client of {ref}")
@@ -236,11 +236,8 @@ class Runtime:
         SelectionError, BackendInitializationError
             As `get_backend`.
         """
-        asked = parse_platforms(platform, f"the argument {platform!r}")
-        decision = select(self.plugins.candidates(asked.platforms), asked)
-        if decision.chosen is None:
-            raise _failures.not_served(platform, decision, self._known())
-        ref = decision.chosen.ref
+        asked = _asked(platform)
+        ref = self._chosen(platform, select(self.plugins.candidates(asked.platforms), asked))
         return self._call_factory(ref, self.plugins.factory(ref), options or {})
 
     def _call_factory(
@@ -253,12 +250,20 @@ class Runtime:
         )
         try:
             client = factory.factory(context)
+            problem = _problem(client)
         except InvalidArgumentError:
             raise  # a value that the caller passed or configured, not a failure of the plugin
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
             raise _failures.initialization(ref, error) from error
-        _check_client(ref, client)
+        if problem:
+            _close(ref, client)
+            raise _failures.unusable(ref, problem)
         return client
+
+    def register(self, plugin: Plugin) -> None:
+        """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
+        self.plugins.add(plugin)
+        self._failed.pop(plugin.ref, None)
 
     def backends(self) -> dict[str, Client]:
         """Return the clients that are alive, by platform, the default backend's among them."""
@@ -292,7 +297,7 @@ class Runtime:
     # -- the end ------------------------------------------------------------------------------
 
     def clear_backends(self) -> None:
-        """Close every client and forget every failure; the next use starts anew.
+        """Close every client and forget every failure; the next use discovers and probes anew.
 
         Arrays on the closed clients are deleted; using them raises.
         """
@@ -301,15 +306,22 @@ class Runtime:
             self._failed.clear()
             self._default = None
             self.config.thaw()
-        for ref, client in sorted(clients.items()):
-            with _reporting(ref):
-                client.close()
+            self.plugins.refresh()
+        problems = [_close(ref, client) for ref, client in sorted(clients.items())]
+        for problem in filter(None, problems):  # after all were closed: a warning may raise
+            warn(problem, DevrtWarning)
 
     def close(self) -> None:
         """Give back everything the runtime holds, device memory included. Idempotent."""
         self.clear_backends()
 
     # -- helpers ------------------------------------------------------------------------------
+
+    def _chosen(self, platform: str, decision: Decision) -> PluginRef:
+        if decision.chosen is None:
+            unloaded = self.plugins.load_errors()
+            raise _failures.not_served(platform, decision, self._known(), unloaded)
+        return decision.chosen.ref
 
     def _known(self) -> tuple[PluginRef, ...]:
         return self.plugins.refs()
@@ -321,7 +333,13 @@ class Runtime:
                     self.config.define(spec)
                 except ConfigError as error:
                     msg = f"plugin {plugin.ref} breaks the plugin contract: {error.message}"
-                    raise PluginContractError(msg, plugin=plugin.ref.distribution) from error
+                    raise PluginContractError(
+                        msg,
+                        phase="contract",
+                        plugin=plugin.ref.distribution,
+                        version=plugin.ref.version,
+                        platform=plugin.ref.platform,
+                    ) from error
 
     def _load_allowed(self) -> None:
         for ref in self.plugins.refs_for(self.policy().platforms):
@@ -334,27 +352,24 @@ class Runtime:
             warn(message, DevrtWarning)
 
 
-@contextlib.contextmanager
-def _reporting(ref: PluginRef) -> Iterator[None]:
+def _asked(platform: str) -> Policy:
+    asked = parse_platforms(platform, f"the argument {platform!r}")
+    if not asked.platforms:
+        raise _failures.nameless()
+    return asked
+
+
+def _close(ref: PluginRef, client: Client) -> str:
     try:
-        yield
+        client.close()
     except Exception as error:  # noqa: BLE001  plugin code: one bad close must not keep others open
-        warn(f"closing the {ref.platform} client of {ref} failed: {error}", DevrtWarning)
+        return f"closing the {ref.platform} client of {ref} failed: {error}"
+    return ""
 
 
-def _check_client(ref: PluginRef, client: Any) -> None:
+def _problem(client: Any) -> str:
     if client is None:
-        problem = "its factory returned None"
-    elif not isinstance(client, Client):
-        problem = f"its factory returned {type(client).__name__}, which is no devrt.contract.Client"
-    elif client.device_count() == 0:
-        problem = "its client has no devices"
-    else:
-        return
-    msg = (
-        f"platform {ref.platform!r} could not be initialised by plugin {ref}: {problem}. "
-        f"Report it to the author of {ref.distribution}."
-    )
-    raise BackendInitializationError(
-        msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
-    )
+        return "its factory returned None"
+    if not isinstance(client, Client):
+        return f"its factory returned {type(client).__name__}, which is no devrt.contract.Client"
+    return "" if client.device_count() else "its client has no devices"

@@ -1,0 +1,152 @@
+"""Plugins as real distributions in a folder of the test's own, and runtimes that know only them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from devrt._config import Config
+from devrt.plugins import installed_plugins
+from devrt.runtime import Runtime, set_default_runtime
+
+# No test depends on how fast the machine is.
+settings.register_profile(
+    "devrt", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("devrt")
+
+BODY = """
+from devrt.hookspecs import hookimpl
+from devrt.records import (
+    Available, ClientFactory, MemoryKind, OptionSpec, TopologyFactory, Unavailable
+)
+
+contexts = []
+
+def make_client(context):
+    contexts.append(context)
+    from devrt_acme.client import AcmeClient
+    {make}
+
+def probe():
+    {probe}
+
+@hookimpl
+def devrt_client_factories():
+    return [
+        ClientFactory(
+            platform={platform!r}, factory=make_client, probe=probe, options={options}, {fields}
+        )
+    ]
+"""
+
+
+def body(
+    platform, *, make=None, probe="return Available('simulated')", options="()", extra="", **fields
+):
+    """Return the source of a plugin module that serves ``platform``; ``options`` is source too."""
+    make = make or f"return type('FakeClient', (AcmeClient,), {{'platform': {platform!r}}})(2)"
+    arguments = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+    source = BODY.format(
+        platform=platform, make=make, probe=probe, options=options, fields=arguments
+    )
+    return source + textwrap.dedent(extra)
+
+
+def write_distribution(folder, name, entry_points, *, version="1.0", kind="dist-info"):
+    """Write the metadata of a distribution, as an installer does."""
+    info = folder / f"{name.replace('-', '_')}-{version}.{kind}"
+    info.mkdir(parents=True)
+    metadata = "METADATA" if kind == "dist-info" else "PKG-INFO"
+    (info / metadata).write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
+    return info
+
+
+@pytest.fixture(scope="session", name="write_distribution")
+def _write_distribution():
+    return write_distribution
+
+
+@dataclasses.dataclass
+class PluginFolder:
+    """A folder on ``sys.path`` with distributions in it."""
+
+    path: object
+
+    def add(self, platform, source=None, *, distribution=None, version="1.0", **options):
+        """Install a plugin: a distribution with an entry point, and the module that it names."""
+        distribution = distribution or f"fake-{platform}"
+        module = f"{distribution.replace('-', '_').lower()}_plugin"
+        source = body(platform, **options) if source is None else textwrap.dedent(source)
+        (self.path / f"{module}.py").write_text(source, encoding="utf-8")
+        write_distribution(
+            self.path, distribution, f"[devrt_plugins]\n{platform} = {module}\n", version=version
+        )
+        importlib.invalidate_caches()
+        return module
+
+    def refs(self):
+        return installed_plugins([str(self.path)])
+
+    def ref(self, platform):
+        (ref,) = [ref for ref in self.refs() if ref.platform == platform]
+        return ref
+
+    def runtime(self, **environ):
+        """Return a runtime that knows this folder's plugins and these environment variables."""
+        return Runtime(config=Config(environ), discover=self.refs)
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    """An empty folder for plugins; what was imported from it is forgotten afterwards."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    yield PluginFolder(folder)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "") or "").startswith(str(folder)):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def as_default():
+    """Make a runtime the default one until the test ends, then close it."""
+    made = []
+
+    def install(runtime):
+        former = set_default_runtime(runtime)
+        made.append((runtime, former))
+        return runtime
+
+    yield install
+    for runtime, former in reversed(made):
+        set_default_runtime(former)
+        runtime.close()
+
+
+@pytest.fixture
+def run_python():
+    """Run a fresh interpreter with an environment that says nothing of devrt but ``environ``."""
+
+    def run(*arguments, path=(), **environ):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
+        clean |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONWARNINGS": "default"}
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=clean | environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run

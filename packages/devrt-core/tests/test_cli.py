@@ -1,0 +1,278 @@
+"""The commands: what they print, where, and how they end."""
+
+import importlib.metadata
+import json
+import re
+import warnings
+
+import pytest
+from click.testing import CliRunner
+
+from devrt.cli import main
+
+
+@pytest.fixture
+def invoke(monkeypatch):
+    """Run a command in this process; what it does to warnings is undone."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+    def run(*arguments):
+        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def two(plugins, as_default):
+    """Install two platforms, of which ``one`` is the default."""
+    plugins.add("one", priority=5, version="1.2")
+    plugins.add("two", aliases=("second",))
+    return as_default(plugins.runtime())
+
+
+def failed(result, words):
+    """Check that a command ended with one message on standard error and nothing else."""
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert re.search(words, result.stderr), result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("devrt: ") == 1
+    return result
+
+
+def test_devices_of_every_backend_the_default_first(two, invoke):
+    result = invoke("devices")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["device", "kind", "process", "memories", "in", "use", "limit"]
+    assert [line.split()[0] for line in lines[1:5]] == ["acme:0", "acme:1", "acme:0", "acme:1"]
+    assert "Acme Simulator 1" in lines[1]
+    assert "0 B" in lines[1]
+    assert set(two.live_clients()) == {"one", "two"}
+
+
+def test_devices_of_one_platform(two, invoke):
+    result = invoke("devices", "--platform", "second")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) == 4
+    assert set(two.live_clients()) == {"two"}
+
+
+def test_devices_as_json(two, invoke):
+    result = invoke("devices", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report = json.loads(result.stdout)
+    assert set(report) == {"default", "devices", "failures"}
+    assert len(report["devices"]) == 4
+    assert report["failures"] == []
+    assert report["devices"][1] == {
+        "platform": "acme",
+        "id": 1,
+        "kind": "Acme Simulator 1",
+        "process_index": 0,
+        "local_hardware_id": 1,
+        "memories": ["device"],
+        "bytes_in_use": 0,
+        "bytes_limit": None,
+        "platform_version": "acme simulator 1",
+    }
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_an_unknown_platform_is_one_message(two, invoke, flags):
+    words = r"UnknownPlatformError: .*'ones'.*Did you mean 'one'\?.*Installed: one, two"
+    failed(invoke("devices", "--platform", "ones", *flags), words)
+
+
+def test_no_backend_is_one_message(plugins, as_default, invoke):
+    as_default(plugins.runtime())
+    failed(invoke("devices"), "NoBackendError: no backend is installed.*pip install devrt-cpu")
+    result = invoke("list")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no backend is installed" in result.stderr
+
+
+def test_a_platform_that_fails_is_one_message(plugins, as_default, invoke):
+    plugins.add("bad", make="raise OSError('too old')")
+    as_default(plugins.runtime())
+    for _ in range(2):
+        failed(invoke("devices", "--platform", "bad"), "BackendInitializationError.*too old")
+
+
+def test_a_bad_variable_is_one_message(plugins, as_default, invoke):
+    plugins.add("one", options="(OptionSpec(name='num_one', type=int, default=1),)")
+    as_default(plugins.runtime(DEVRT_NUM_ONE="many"))
+    failed(invoke("devices", "--platform", "one"), "ConfigError: environment variable DEVRT_NUM_O")
+
+
+def test_failures_beside_devices_go_to_standard_error(plugins, as_default, invoke):
+    plugins.add("one", priority=5)
+    plugins.add("bad", make="raise OSError('too old')")
+    as_default(plugins.runtime())
+    result = invoke("devices")
+    assert result.exit_code == 0
+    assert "acme:1" in result.stdout
+    assert "too old" not in result.stdout
+    assert "too old" in result.stderr
+    (failure,) = json.loads(invoke("devices", "--json").stdout)["failures"]
+    assert failure["platform"] == "bad"
+    assert "too old" in failure["message"]
+
+
+@pytest.fixture
+def mixed(plugins, as_default):
+    """Install a backend of each state."""
+    plugins.add("one", priority=5, version="1.2", experimental=True)
+    plugins.add("one", distribution="other-one")
+    plugins.add("two", aliases=("second",))
+    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    plugins.add("broken", "import no_such_library")
+    return as_default(plugins.runtime())
+
+
+STATES = {
+    "one@fake-one": "chosen",
+    "one@other-one": "shadowed",
+    "two@fake-two": "eligible",
+    "away@fake-away": "unavailable",
+    "broken@fake-broken": "broken",
+}
+
+
+def test_list_gives_every_backend_its_state_and_reason(mixed, invoke):
+    result = invoke("list", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report = json.loads(result.stdout)
+    rows = {f"{row['platform']}@{row['distribution']}": row for row in report["backends"]}
+    assert {name: row["state"] for name, row in rows.items()} == STATES
+    assert report["chosen"] == "one@fake-one"
+    assert report["problem"] is None
+    assert report["policy"] == {"platforms": [], "source": ""}
+    assert rows["one@fake-one"] == {
+        "platform": "one",
+        "distribution": "fake-one",
+        "version": "1.2",
+        "priority": 5,
+        "experimental": True,
+        "aliases": [],
+        "state": "chosen",
+        "reason": "highest priority (5) among the available",
+        "remedy": "",
+        "source": "entry point (devrt_plugins)",
+    }
+    away = rows["away@fake-away"]
+    assert (away["reason"], away["remedy"]) == ("no card", "Buy one.")
+    assert "no_such_library" in rows["broken@fake-broken"]["reason"]
+    assert mixed.live_clients() == {}, "listing makes no client"
+
+
+def test_list_as_a_table(mixed, invoke):
+    result = invoke("list")
+    assert (result.exit_code, result.stderr) == (0, "")
+    for name, state in STATES.items():
+        platform, _, distribution = name.partition("@")
+        assert re.search(rf"^{platform} +{distribution} .* {state} ", result.stdout, re.M), name
+    assert "no card. Buy one." in result.stdout
+
+
+def test_list_shows_what_the_policy_excludes_without_importing_it(
+    plugins, as_default, invoke, monkeypatch
+):
+    plugins.add("one")
+    plugins.add("bad", "raise AssertionError('imported')")
+    as_default(plugins.runtime(DEVRT_PLATFORMS="one"))
+    rows = json.loads(invoke("list", "--json").stdout)["backends"]
+    assert {row["platform"]: row["state"] for row in rows} == {"one": "chosen", "bad": "excluded"}
+    assert rows[1]["reason"] == "DEVRT_PLATFORMS allows only one; not imported"
+    assert rows[1]["priority"] is None
+    table = invoke("list").stdout
+    assert "allowed: one (DEVRT_PLATFORMS)" in table
+    assert "excluded" in table
+
+
+def test_list_tells_what_is_wrong_when_none_is_chosen(plugins, as_default, invoke):
+    plugins.add("one")
+    as_default(plugins.runtime(DEVRT_PLATFORMS="none"))
+    result = invoke("list")
+    assert result.exit_code == 0
+    assert "'none' (DEVRT_PLATFORMS)" in result.stderr
+    assert "excluded" in result.stdout
+
+
+def test_version(invoke):
+    result = invoke("--version")
+    expected = f"devrt {importlib.metadata.version('devrt-core')}\n"
+    assert (result.exit_code, result.stdout) == (0, expected)
+
+
+@pytest.mark.parametrize("command", [(), ("devices",), ("list",), ("demo",)])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help(invoke, command, flag):
+    result = invoke(*command, flag)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: main")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo", "--devices", "0"),
+        ("demo", "--devices", "many"),
+        ("demo", "--input", "no-such-file"),
+        ("devices", "--nonsense"),
+        ("nonsense",),
+    ],
+)
+def test_a_wrong_use_ends_with_status_two(invoke, arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert "Error: " in result.stderr
+
+
+# -- as a program -------------------------------------------------------------------------------
+
+
+def test_the_module_runs_as_a_program(run_python):
+    result = run_python("-m", "devrt", "--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("devrt ")
+
+
+def test_devices_of_a_real_backend_in_a_program_of_its_own(run_python):
+    result = run_python("-m", "devrt", "devices", "--platform", "acme", DEVRT_NUM_ACME_DEVICES="3")
+    assert result.returncode == 0, result.stderr
+    assert "acme:2" in result.stdout
+    assert re.fullmatch(r"devrt: DevrtWarning: platform 'acme' .* experimental.*\n", result.stderr)
+
+
+def test_an_unknown_platform_in_a_program_of_its_own(run_python):
+    result = run_python("-m", "devrt", "devices", "--platform", "acmee")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(r"devrt: UnknownPlatformError: .*'acme'.*\n", result.stderr)
+
+
+def test_list_in_a_program_of_its_own_survives_a_broken_plugin(plugins, run_python):
+    plugins.add("broken", "raise SystemExit(7)")
+    plugins.add("away", "raise AssertionError", distribution="excluded-one")
+    result = run_python("-m", "devrt", "list", path=[plugins.path])
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "SystemExit: 7" in result.stdout
+    result = run_python("-m", "devrt", "list", path=[plugins.path], DEVRT_PLATFORMS="acme")
+    assert result.returncode == 0
+    assert "AssertionError" not in result.stdout
+    assert "SystemExit" not in result.stdout
+
+
+def test_demo_end_to_end(run_python, tmp_path):
+    pytest.importorskip("devrt_cpu")
+    np = pytest.importorskip("numpy")
+    np.save(tmp_path / "rows.npy", np.arange(70, dtype=np.float32).reshape(10, 7))
+    result = run_python(
+        "-m", "devrt", "demo", "--devices", "4", "--input", str(tmp_path / "rows.npy")
+    )
+    assert result.returncode == 0, result.stderr
+    assert "shape (10, 7), float32" in result.stdout
+    assert "padded with 2" in result.stdout
+    assert "DIFFERENT" not in result.stdout
+    passed, total = re.search(r"(\d+) of (\d+) comparisons", result.stdout).groups()
+    assert passed == total != "0"

@@ -1,0 +1,94 @@
+"""What importing devrt does not do: each room is brought in by its first use."""
+
+import subprocess
+import sys
+
+import pytest
+
+# NumPy and the backends are the expensive ones; importlib.metadata reads every distribution.
+HEAVY = [
+    *("numpy", "ml_dtypes", "optree", "rich", "click", "pluggy", "sklearn", "PIL", "ctypes"),
+    *("importlib.metadata", "email", "asyncio"),
+    *("devrt_acme", "devrt_cpu", "devrt_cuda", "devrt_rocm", "devrt_tpu"),
+]
+
+REPORT = f"""
+import sys
+libraries = []
+def hook(event, args):
+    if event == "ctypes.dlopen" or event == "import" and args[1]:  # an import of a library's file
+        libraries.append(str(args[0] if event == "ctypes.dlopen" else args[1]))
+sys.addaudithook(hook)
+exec(sys.argv[1])
+print(sorted(name for name in {HEAVY!r} if name in sys.modules))
+print([library for library in libraries if "lib-dynload" not in library])
+"""
+
+
+def outcome(run_python, code):
+    result = run_python("-I", "-c", REPORT, code)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    modules, libraries = result.stdout.splitlines()
+    return modules, libraries
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import devrt",
+        "import devrt; devrt.__all__; dir(devrt)",
+        "import devrt.errors, devrt.records, devrt._config, devrt.dtypes",
+    ],
+)
+def test_importing_brings_in_nothing_heavy(run_python, code):
+    assert outcome(run_python, code) == ("[]", "[]")
+
+
+def test_the_report_would_tell(run_python):
+    modules, libraries = outcome(run_python, "import numpy")
+    assert "numpy" in modules
+    assert "numpy" in libraries
+
+
+def test_finding_the_plugins_needs_no_metadata_and_no_numpy(run_python):
+    code = "from devrt.plugins import installed_plugins; installed_plugins()"
+    modules, libraries = outcome(run_python, code)
+    for name in ("numpy", "importlib.metadata", "devrt_acme", "rich", "click"):
+        assert f"'{name}'" not in modules
+    assert libraries == "[]"
+
+
+def test_every_public_name_is_there_and_no_other_promise(run_python):
+    code = "import devrt; print([n for n in devrt.__all__ if not hasattr(devrt, n)])"
+    assert run_python("-c", code).stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = __import__("devrt").nonsense
+
+
+def test_the_command_line_imports_no_backend_for_its_version(run_python):
+    modules, _ = outcome(
+        run_python,
+        "from click.testing import CliRunner; from devrt.cli import main;"
+        "assert CliRunner().invoke(main, ['--version']).exit_code == 0",
+    )
+    assert "numpy" not in modules
+    assert "devrt_acme" not in modules
+
+
+def test_the_facade_needs_the_standard_library_only():
+    import devrt
+
+    folder = devrt.__file__.rpartition("devrt")[0].rstrip("/\\")
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.append({folder!r}); import devrt",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")

@@ -1,0 +1,253 @@
+"""The selection function: pure, total, deterministic, and never another platform."""
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from devrt.plugins import Broken, Candidate, Outcome, PluginRef, Policy, parse_platforms, select
+from devrt.records import Available, Unavailable
+
+NAMES = ("cpu", "cuda", "rocm", "gpu", "acme")
+STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Mend it."))
+
+refs = st.builds(
+    PluginRef, st.sampled_from(NAMES), st.sampled_from(["d1", "d2", "d3"]), st.just("1.0")
+)
+candidates = st.lists(
+    st.builds(
+        Candidate,
+        refs,
+        st.sampled_from([STATES[0], *STATES]),
+        st.integers(-2, 2),
+        st.lists(st.sampled_from(NAMES), max_size=2).map(tuple),
+        st.booleans(),
+    ),
+    max_size=6,
+    unique_by=lambda candidate: candidate.ref,
+)
+asked_names = st.sampled_from([*NAMES, "none", "cpu@d1", "cuda@d2", "acme@d9"])
+policies = st.builds(
+    Policy, st.lists(asked_names, max_size=3, unique=True).map(tuple), st.just("TEST")
+)
+questions = st.tuples(candidates, policies)
+
+
+def candidate(platform, distribution="d1", state=STATES[0], priority=0, aliases=()):
+    return Candidate(PluginRef(platform, distribution, "1.0"), state, priority, aliases)
+
+
+def outcomes(decision):
+    return {v.candidate.ref.name: v.outcome.value for v in decision.verdicts}
+
+
+def chosen(*found, names=()):
+    decision = select(found, Policy(tuple(names), "TEST"))
+    return decision.chosen.ref.name if decision.chosen else None
+
+
+# -- for every question ---------------------------------------------------------------------------
+
+
+@given(questions, st.data())
+def test_the_order_of_the_candidates_does_not_matter(question, data):
+    found, policy = question
+    shuffled = data.draw(st.permutations(found))
+    assert select(shuffled, policy) == select(found, policy)
+
+
+@given(questions)
+def test_asking_again_about_the_answer_gives_the_answer(question):
+    decision = select(*question)
+    again = select([verdict.candidate for verdict in decision.verdicts], decision.policy)
+    assert again == decision
+    assert select(iter(question[0]), question[1]) == decision
+
+
+@given(questions)
+def test_every_candidate_gets_one_verdict_with_a_reason(question):
+    found, policy = question
+    decision = select(found, policy)
+    assert sorted(v.candidate.ref for v in decision.verdicts) == sorted(c.ref for c in found)
+    assert all(isinstance(v.outcome, Outcome) and v.reason for v in decision.verdicts)
+
+
+@given(questions)
+def test_at_most_one_is_chosen_and_it_can_be_used_and_is_the_first_that_can(question):
+    decision = select(*question)
+    winners = [v.candidate for v in decision.verdicts if v.outcome is Outcome.CHOSEN]
+    assert winners == ([decision.chosen] if decision.chosen else [])
+    assert all(isinstance(c.state, Available) for c in decision.usable)
+    if decision.chosen:
+        assert decision.usable[0] is decision.chosen
+
+
+@given(questions)
+def test_no_choice_outside_of_the_policy(question):
+    found, policy = question
+    decision = select(found, policy)
+    for verdict in decision.verdicts:
+        allowed = not policy.platforms or any(
+            verdict.candidate.answers_to(name) for name in policy.platforms
+        )
+        assert (verdict.outcome is Outcome.EXCLUDED) is not allowed
+    if decision.chosen and policy.platforms:
+        assert decision.chosen.answers_to(policy.platforms[0])
+
+
+@given(questions)
+def test_a_name_that_is_not_served_leaves_no_choice(question):
+    decision = select(*question)
+    usable = decision.usable
+    served = {n for n in decision.policy.platforms if any(c.answers_to(n) for c in usable)}
+    missing = set(decision.policy.platforms) - served
+    assert missing == {*decision.unknown, *decision.unserved}
+    assert not set(decision.unknown) & set(decision.unserved)
+    assert (decision.chosen is None) == (bool(missing) or not usable)
+
+
+@given(questions)
+def test_unknown_means_that_nobody_answers_to_it(question):
+    found, policy = question
+    expected = [n for n in policy.platforms if not any(c.answers_to(n) for c in found)]
+    assert list(select(found, policy).unknown) == expected
+
+
+@given(candidates)
+def test_without_a_policy_nothing_usable_comes_before_the_choice(found):
+    decision = select(found, Policy())
+    usable = [c for c in found if isinstance(c.state, Available)]
+    assert (decision.chosen is None) == (not usable)
+    if usable:
+        best = min(usable, key=lambda c: (-c.priority, c.ref.platform, c.ref.distribution))
+        assert decision.chosen is best
+
+
+@given(candidates)
+def test_one_usable_candidate_of_each_platform_and_the_others_are_in_its_shadow(found):
+    decision = select(found, Policy())
+    platforms = [c.ref.platform for c in decision.usable]
+    assert len(platforms) == len(set(platforms))
+    for verdict in decision.verdicts:
+        if verdict.outcome is Outcome.SHADOWED:
+            assert verdict.candidate.ref.platform in platforms
+            assert verdict.candidate.ref.name in verdict.reason
+
+
+@given(questions)
+def test_it_changes_nothing_that_it_was_given(question):
+    found, policy = question
+    before = [dataclasses.replace(c) for c in found]
+    select(found, policy)
+    assert found == before
+
+
+# -- what the rules mean --------------------------------------------------------------------------
+
+
+def test_the_highest_priority_is_the_default():
+    assert chosen(candidate("cpu"), candidate("cuda", priority=200)) == "cuda@d1"
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations("bac")))
+def test_equal_priorities_are_decided_by_name(order):
+    assert chosen(*(candidate(name, priority=5) for name in order)) == "a@d1"
+
+
+def test_the_policy_comes_before_priority():
+    found = candidate("cpu"), candidate("cuda", priority=200)
+    assert chosen(*found, names=["cpu", "cuda"]) == "cpu@d1"
+    assert chosen(*found, names=["cpu"]) == "cpu@d1"
+    reasons = {v.candidate.ref.platform: v for v in select(found, Policy(("cpu",), "X")).verdicts}
+    assert reasons["cuda"].outcome is Outcome.EXCLUDED
+    assert reasons["cuda"].reason == "X allows only cpu"
+    assert reasons["cpu"].reason == "first of cpu (X)"
+
+
+@pytest.mark.parametrize("state", STATES[1:])
+def test_a_named_platform_that_cannot_be_used_is_not_replaced(state):
+    found = candidate("cpu"), candidate("cuda", state=state, priority=200)
+    decision = select(found, Policy(("cuda", "cpu"), "TEST"))
+    assert decision.chosen is None
+    assert (decision.unknown, decision.unserved) == ((), ("cuda",))
+    assert outcomes(decision)["cpu@d1"] == "eligible"
+    assert chosen(*found) == "cpu@d1"
+
+
+def test_an_alias_stands_for_what_is_installed():
+    cuda = candidate("cuda", priority=2, aliases=("gpu",))
+    rocm = candidate("rocm", priority=1, aliases=("gpu",))
+    cpu = candidate("cpu", priority=9)
+    assert chosen(cuda, cpu, names=["gpu"]) == "cuda@d1"
+    assert chosen(rocm, cpu, names=["gpu"]) == "rocm@d1"
+    assert chosen(cuda, rocm, cpu, names=["gpu"]) == "cuda@d1"
+    off = dataclasses.replace(cuda, state=STATES[1])
+    assert chosen(off, rocm, cpu, names=["gpu"]) == "rocm@d1"
+    assert chosen(off, cpu, names=["gpu"]) is None
+    assert chosen(cpu, names=["gpu"]) is None
+
+
+def test_of_two_distributions_the_loser_is_reachable_by_its_full_name():
+    first, second = candidate("cuda", "a"), candidate("cuda", "b")
+    decision = select([second, first], Policy())
+    assert outcomes(decision) == {"cuda@a": "chosen", "cuda@b": "shadowed"}
+    shadowed = decision.verdicts[1]
+    assert "a 1.0 serves cuda too and comes first (equal priority, first by name)" in (
+        shadowed.reason
+    )
+    assert "'cuda@b'" in shadowed.reason
+    assert chosen(first, second, names=["cuda@b"]) == "cuda@b"
+    louder = dataclasses.replace(second, priority=1)
+    assert outcomes(select([first, louder], Policy())) == {
+        "cuda@b": "chosen",
+        "cuda@a": "shadowed",
+    }
+    reason = select([first, louder], Policy()).verdicts[1].reason
+    assert "priority 1 over 0" in reason
+
+
+@pytest.mark.parametrize("state", STATES[1:])
+def test_one_that_cannot_be_used_puts_none_in_the_shadow(state):
+    found = candidate("cuda", "a", state=state, priority=5), candidate("cuda", "b")
+    assert chosen(*found) == chosen(*found, names=["cuda"]) == "cuda@b"
+
+
+def test_refs_that_differ_only_in_their_module_are_ordered_too():
+    refs = [PluginRef("acme", "d", "1", module) for module in ("b", "a")]
+    found = [Candidate(ref, Available()) for ref in refs]
+    assert select(found, Policy()) == select(found[::-1], Policy())
+    assert select(found, Policy()).chosen.ref.module == "a"
+
+
+def test_nothing_at_all_is_a_decision_too():
+    decision = select([], Policy())
+    assert (decision.chosen, decision.verdicts, decision.usable) == (None, (), ())
+    assert select([], Policy(("cpu",), "X")).unknown == ("cpu",)
+
+
+# -- the list of platforms as text ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("cpu", ("cpu",)),
+        (" CUDA , cpu ", ("cuda", "cpu")),
+        ("cpu,,cpu,", ("cpu",)),
+        ("Cuda@Some-Dist", ("cuda@Some-Dist",)),
+        ("", ()),
+        (" , ", ()),
+    ],
+)
+def test_reading_platforms(text, expected):
+    assert parse_platforms(text, "X") == Policy(expected, "X")
+
+
+@given(st.text())
+def test_any_text_gives_distinct_names_and_reads_back(text):
+    policy = parse_platforms(text, "X")
+    assert len(set(policy.platforms)) == len(policy.platforms)
+    assert all(name == name.strip() and name for name in policy.platforms)
+    assert parse_platforms(",".join(policy.platforms), "X") == policy
