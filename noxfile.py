@@ -10,6 +10,7 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
+STUB_TEST = "packages/devrt-cpu/tests/test_cpu_stub.py"
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 nox.needs_version = ">=2024.10"
@@ -56,6 +57,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def explore(session: nox.Session) -> None:
+    """Run the property tests on ten times as many examples, drawn anew."""
+    _install(session)
+    session.run("python", "-m", "pytest", "--hypothesis-profile=explore", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def wheels(session: nox.Session) -> None:
     """Build every wheel, install them outside the checkout and use them there."""
     session.install("build>=1.2", "packaging>=24", "pytest>=8.3")
@@ -66,7 +74,7 @@ def wheels(session: nox.Session) -> None:
 def stubs(session: nox.Session) -> None:
     """Make the native modules' stubs again and compare them with those that are committed."""
     _install(session)
-    session.run("python", "-m", "pytest", "packages/devrt-cpu/tests/test_cpu_stub.py", *session.posargs)
+    session.run("python", "-m", "pytest", STUB_TEST, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

@@ -1,7 +1,7 @@
 """Sphinx: Markdown pages and a reference from the docstrings. Needs no network."""
 
 project = "devrt"
-copyright = "the devrt authors"  # noqa: A001  Sphinx's name
+copyright = "the devrt authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 exclude_patterns = ["_build"]

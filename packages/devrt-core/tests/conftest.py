@@ -10,17 +10,12 @@ import sys
 import textwrap
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from devrt._config import Config
 from devrt.plugins import installed_plugins
 from devrt.runtime import Runtime, set_default_runtime
 
 # No test depends on how fast the machine is.
-settings.register_profile(
-    "devrt", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
-settings.load_profile("devrt")
 
 BODY = """
 from devrt.hookspecs import hookimpl

@@ -33,7 +33,7 @@ def test_put_and_get_keep_value_dtype_and_shape(cpu):
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_every_dtype_comes_back_bit_for_bit(cpu, dtype):
     bits = np.arange(16, dtype=np.uint8)
-    x = (bits % 2).astype(dtype) if dtype == bool else bits.astype(np.float32).astype(dtype)
+    x = (bits % 2 if dtype.kind == "b" else bits).astype(np.float32).astype(dtype)
     back = devrt.device_get(devrt.device_put(x, cpu[-1]))
     assert back.dtype == dtype
     assert back.tobytes() == x.tobytes()
@@ -181,7 +181,7 @@ def test_repr_shows_value_and_dtype(cpu):
         lambda a: 1 - a,
         lambda a: a @ a,
         lambda a: -a,
-        lambda a: a == a,
+        lambda a: a == 1,
         lambda a: a[0],
         lambda a: list(a),
         lambda a: 1 in a,
@@ -189,7 +189,7 @@ def test_repr_shows_value_and_dtype(cpu):
 )
 def test_operators_are_refused_rather_than_wrong(cpu, operate):
     a = devrt.device_put(np.ones((2, 2)), cpu[0])
-    with pytest.raises(UnimplementedError, match="numpy.asarray"):
+    with pytest.raises(UnimplementedError, match=r"numpy\.asarray"):
         operate(a)
 
 
@@ -201,17 +201,16 @@ def test_arrays_are_unhashable_like_jax(cpu):
 @pytest.mark.parametrize(
     "value",
     [
-        object(),
-        "text",
-        b"bytes are no array of numbers"[:0] or object,
-        np.array(["a"]),
-        np.array([object()]),
-        np.array(["2026-01-01"], "datetime64[D]"),
-        np.zeros(2, [("a", "i4")]),
-        np.zeros(1, np.longdouble),
-        {1, 2},
+        pytest.param(object(), id="object"),
+        pytest.param("text", id="text"),
+        pytest.param(object, id="class"),
+        pytest.param(np.array(["a"]), id="strings"),
+        pytest.param(np.array([object()]), id="objects"),
+        pytest.param(np.array(["2026-01-01"], "datetime64[D]"), id="dates"),
+        pytest.param(np.zeros(2, [("a", "i4")]), id="structure"),
+        pytest.param(np.zeros(1, np.longdouble), id="longdouble"),
+        pytest.param({1, 2}, id="set"),
     ],
-    ids=repr,
 )
 def test_what_is_no_array_is_one_clear_error(cpu, value):
     with pytest.raises(InvalidTypeError) as caught:
@@ -220,7 +219,7 @@ def test_what_is_no_array_is_one_clear_error(cpu, value):
     assert len(str(caught.value)) > 20
 
 
-@pytest.mark.parametrize("target", [3, object(), "no_such_memory", ["cpu"]])
+@pytest.mark.parametrize("target", [3, b"cpu", "no_such_memory", ["cpu"]])
 def test_a_bad_target_is_one_clear_error(cpu, target):
     with pytest.raises(InvalidArgumentError):
         devrt.device_put(np.ones(2), target)

@@ -31,7 +31,7 @@ CORE_OPTIONS = (
     OptionSpec(
         name="platform_name",
         type=str,
-        help="The default platform, when 'platforms' does not say (JAX's older spelling).",
+        help="The default platform; unlike 'platforms' it forbids no other.",
     ),
     OptionSpec(
         name="default_device",

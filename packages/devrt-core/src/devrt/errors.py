@@ -21,6 +21,7 @@ __all__ = [
     "DevrtError",
     "DevrtWarning",
     "DistributedError",
+    "ForkedError",
     "InternalError",
     "InvalidArgumentError",
     "InvalidTypeError",
@@ -186,6 +187,12 @@ class ClosedError(DevrtError):
     default_code = StatusCode.FAILED_PRECONDITION
 
 
+class ForkedError(DevrtError):
+    """A forked process used what only its parent can use: clients do not survive a fork."""
+
+    default_code = StatusCode.FAILED_PRECONDITION
+
+
 class OutOfMemoryError(DevrtError, MemoryError):
     """A memory has no room; the message carries the allocator's summary."""
 
@@ -243,6 +250,7 @@ _BY_CODE: dict[StatusCode, type[DevrtError]] = {
 _BY_REASON: dict[str, type[DevrtError]] = {
     "deleted": DeletedError,
     "closed": ClosedError,
+    "forked": ForkedError,
     "type": InvalidTypeError,
 }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -16,7 +14,6 @@ from devrt.errors import (
     ConfigError,
     DevrtError,
     DevrtWarning,
-    InvalidArgumentError,
     PluginContractError,
 )
 from devrt.plugins import (
@@ -31,8 +28,8 @@ from devrt.plugins import (
     parse_platforms,
     select,
 )
-from devrt.records import ClientContext, ClientFactory
 from devrt.runtime import _failures
+from devrt.runtime._clients import ClientStore
 
 __all__ = ["Runtime"]
 
@@ -61,12 +58,9 @@ class Runtime:
     ) -> None:
         self.config = Config() if config is None else config
         self.plugins = PluginRegistry(discover, self._declare_options)
-        self._lock = threading.RLock()
-        self._locks: dict[PluginRef, threading.RLock] = {}
-        self._clients: dict[PluginRef, Client] = {}
-        self._failed: dict[PluginRef, DevrtError] = {}
-        self._warned: set[str] = set()
+        self._clients = ClientStore(self.plugins, self.config)
         self._default: tuple[int, Client] | None = None
+        self._default_place: tuple[int, Client, Device] | None = None
         self.config.when_unknown(self._load_allowed)
 
     def __enter__(self) -> Runtime:
@@ -78,13 +72,8 @@ class Runtime:
     # -- choosing -----------------------------------------------------------------------------
 
     def policy(self) -> Policy:
-        """Return what the configuration asks for."""
-        for option in ("platforms", "platform_name"):
-            setting = self.config.setting(option)
-            if setting.value:
-                source = setting.detail or f"config.{option}"
-                return parse_platforms(str(setting.value), source)
-        return Policy()
+        """Return which platforms the configuration allows; empty if any."""
+        return self._configured("platforms")
 
     def decide(self, platform: str | None = None) -> Decision:
         """Choose a backend without making its client, and say why.
@@ -94,31 +83,33 @@ class Runtime:
         platform
             A platform, an alias or ``platform@distribution``; None asks for the default.
         """
-        if platform is not None:
-            return self._decide_asked(_asked(platform), self._candidates)
-        policy = self.policy()
-        return select(self._candidates(policy.platforms), policy)
+        return self._decide(None if platform is None else _asked(platform), self._candidates)
 
-    def _decide_asked(
-        self, asked: Policy, find: Callable[[tuple[str, ...]], tuple[Candidate, ...]]
+    def _configured(self, option: str) -> Policy:
+        setting = self.config.setting(option)
+        return parse_platforms(str(setting.value or ""), setting.detail or f"config.{option}")
+
+    def _decide(
+        self, asked: Policy | None, find: Callable[[tuple[str, ...]], tuple[Candidate, ...]]
     ) -> Decision:
         policy = self.policy()
+        asked = asked or self._configured("platform_name")
+        if not asked.platforms:
+            return select(find(policy.platforms), policy if policy.platforms else Policy())
         candidates = find(asked.platforms)
         if not policy.platforms:
             return select(candidates, asked)
         allowed = [c for c in candidates if any(c.answers_to(n) for n in policy.platforms)]
-        if allowed:
-            return select(allowed, asked)
-        if candidates:
+        if candidates and not allowed:
             raise _failures.excluded(asked.platforms[0], candidates, policy)
-        return select((), asked)
+        return select(allowed, asked)
 
     def _candidates(self, names: tuple[str, ...]) -> tuple[Candidate, ...]:
         found = self.plugins.candidates(names)
         return tuple(self._with_failure(candidate) for candidate in found)
 
     def _with_failure(self, candidate: Candidate) -> Candidate:
-        error = self._failed.get(candidate.ref)
+        error = self._clients.failure(candidate.ref)
         if error is None:
             return candidate
         broken = Broken("client", error.message, str(getattr(error, "remedy", "")))
@@ -149,77 +140,44 @@ class Runtime:
             return self._default_client()
         if isinstance(platform, str):
             # Without regard to clients that failed: a second call must not choose differently.
-            decision = self._decide_asked(_asked(platform), self.plugins.candidates)
-            return self._client(self._chosen(platform, decision))
+            decision = self._decide(_asked(platform), self.plugins.candidates)
+            return self._clients.get(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
             return given
         raise _failures.invalid_backend(given)
 
     def _default_client(self) -> Client:
-        known = self._default
-        if known is not None and known[0] == self.config.generation and not self.config.overridden:
-            return known[1]
-        generation = self.config.generation
+        known, config = self._default, self.config
+        if known is not None and known[0] == config.generation and not config.overridden:
+            return known[1] if not known[1].is_closed else self._choose_default()
+        generation = config.generation
         client = self._choose_default()
-        if not self.config.overridden:
+        if not config.overridden:
             self._default = (generation, client)
         return client
 
     def _choose_default(self) -> Client:
-        policy = self.policy()
-        find = self.plugins.candidates if policy.platforms else self._candidates
+        named = bool(self.policy().platforms or self._configured("platform_name").platforms)
+        find = self.plugins.candidates if named else self._candidates
         while True:
-            decision = select(find(policy.platforms), policy)
+            decision = self._decide(None, find)
             if decision.chosen is None:
                 raise _failures.no_default(decision, self._known(), self.plugins.load_errors())
             ref = decision.chosen.ref
             try:
-                return self._client(ref)
+                return self._clients.get(ref)
             except BackendInitializationError as error:
-                if policy.platforms:
+                if named:
                     raise
                 self._fell_back(ref, error)
 
     def _fell_back(self, ref: PluginRef, error: DevrtError) -> None:
         if not self.plugins.factory(ref).fail_quietly:
-            self._warn_once(
+            self._clients.warn_once(
                 f"{error.message} Another platform is the default meanwhile; "
                 f"name {ref.platform!r} in DEVRT_PLATFORMS to make this an error."
             )
-
-    def _client(self, ref: PluginRef) -> Client:
-        client = self._clients.get(ref)
-        if client is not None:
-            return client
-        with self._lock:
-            lock = self._locks.setdefault(ref, threading.RLock())
-        with lock:
-            client = self._clients.get(ref)
-            if client is None:
-                client = self._make_client(ref)
-            return client
-
-    def _make_client(self, ref: PluginRef) -> Client:
-        failed = self._failed.get(ref)
-        if failed is not None:
-            raise failed.fresh()
-        factory = self.plugins.factory(ref)
-        if factory.experimental:
-            self._warn_once(
-                f"platform {ref.platform!r} ({ref}) is experimental: its author says that results "
-                "may be incomplete or wrong."
-            )
-        try:
-            client = self._call_factory(ref, factory, {})
-        except BackendInitializationError as error:  # any other is a value that the user can mend
-            self._failed[ref] = error.fresh()
-            raise
-        names = tuple(spec.name for spec in factory.options)
-        self.config.freeze(names, f"the {ref.platform} client of {ref}")
-        with self._lock:
-            self._clients[ref] = client
-        return client
 
     def make_client(self, platform: str, options: Mapping[str, Any] | None = None) -> Client:
         """Make another client of a platform, which the caller owns and closes.
@@ -238,32 +196,12 @@ class Runtime:
         """
         asked = _asked(platform)
         ref = self._chosen(platform, select(self.plugins.candidates(asked.platforms), asked))
-        return self._call_factory(ref, self.plugins.factory(ref), options or {})
-
-    def _call_factory(
-        self, ref: PluginRef, factory: ClientFactory, options: Mapping[str, Any]
-    ) -> Client:
-        values = {spec.name: self.config.read(spec.name) for spec in factory.options}
-        context = ClientContext(
-            options=types.MappingProxyType({**values, **options}),
-            memory_kinds=self.plugins.memory_kinds(ref.platform),
-        )
-        try:
-            client = factory.factory(context)
-            problem = _problem(client)
-        except InvalidArgumentError:
-            raise  # a value that the caller passed or configured, not a failure of the plugin
-        except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
-            raise _failures.initialization(ref, error) from error
-        if problem:
-            _close(ref, client)
-            raise _failures.unusable(ref, problem)
-        return client
+        return self._clients.make(ref, options or {})
 
     def register(self, plugin: Plugin) -> None:
         """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
         self.plugins.add(plugin)
-        self._failed.pop(plugin.ref, None)
+        self._clients.forget_failure(plugin.ref)
 
     def backends(self) -> dict[str, Client]:
         """Return the clients that are alive, by platform, the default backend's among them."""
@@ -272,9 +210,15 @@ class Runtime:
         return self.live_clients()
 
     def live_clients(self) -> dict[str, Client]:
-        """Return the clients made so far, by platform, without making any."""
-        with self._lock:
-            return {ref.platform: client for ref, client in sorted(self._clients.items())}
+        """Return the clients made so far, by platform, without making any.
+
+        Where two distributions serve one platform and both have a client, the first by name has
+        the platform's key and the other its own, ``platform@distribution``.
+        """
+        found: dict[str, Client] = {}
+        for ref, client in self._clients.live().items():
+            found[ref.name if ref.platform in found else ref.platform] = client
+        return found
 
     def default_device(self) -> Device:
         """Return the device for arrays placed without naming one: the configured, else the first.
@@ -284,7 +228,17 @@ class Runtime:
         ConfigError
             If ``default_device`` is configured to something that is no device or platform.
         """
-        configured = self.config.read("default_device")
+        known, config = self._default_place, self.config
+        fresh = known is not None and known[0] == config.generation and not config.overridden
+        if known is not None and fresh and not known[1].is_closed:
+            return known[2]
+        generation = config.generation
+        device = self._choose_device(config.read("default_device"))
+        if not config.overridden:
+            self._default_place = (generation, device.client, device)
+        return device
+
+    def _choose_device(self, configured: object) -> Device:
         if configured is None:
             return self._default_client().local_devices()[0]
         if isinstance(configured, Device):
@@ -301,14 +255,12 @@ class Runtime:
 
         Arrays on the closed clients are deleted; using them raises.
         """
-        with self._lock:
-            clients, self._clients = self._clients, {}
-            self._failed.clear()
-            self._default = None
-            self.config.thaw()
-            self.plugins.refresh()
-        problems = [_close(ref, client) for ref, client in sorted(clients.items())]
-        for problem in filter(None, problems):  # after all were closed: a warning may raise
+        self._default = None
+        self._default_place = None
+        problems = self._clients.close_all()
+        self.config.thaw()
+        self.plugins.refresh()
+        for problem in problems:  # after all were closed: a warning may raise
             warn(problem, DevrtWarning)
 
     def close(self) -> None:
@@ -346,30 +298,9 @@ class Runtime:
             with contextlib.suppress(DevrtError):  # a broken plugin declares no option
                 self.plugins.load(ref)
 
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            warn(message, DevrtWarning)
-
 
 def _asked(platform: str) -> Policy:
     asked = parse_platforms(platform, f"the argument {platform!r}")
     if not asked.platforms:
         raise _failures.nameless()
     return asked
-
-
-def _close(ref: PluginRef, client: Client) -> str:
-    try:
-        client.close()
-    except Exception as error:  # noqa: BLE001  plugin code: one bad close must not keep others open
-        return f"closing the {ref.platform} client of {ref} failed: {error}"
-    return ""
-
-
-def _problem(client: Any) -> str:
-    if client is None:
-        return "its factory returned None"
-    if not isinstance(client, Client):
-        return f"its factory returned {type(client).__name__}, which is no devrt.contract.Client"
-    return "" if client.device_count() else "its client has no devices"

@@ -1,0 +1,168 @@
+"""The clients of one runtime: each made once, at the first use, and closed together."""
+
+from __future__ import annotations
+
+import os
+import threading
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from devrt._config import Config
+from devrt._warn import warn
+from devrt.contract import Client
+from devrt.errors import BackendInitializationError, DevrtError, DevrtWarning, InvalidArgumentError
+from devrt.plugins import PluginRef, PluginRegistry
+from devrt.records import ClientContext, ClientFactory
+from devrt.runtime import _failures
+
+__all__ = ["ClientStore"]
+
+
+class ClientStore:
+    """Makes clients, keeps them, and keeps what failed, so that the same use fails alike.
+
+    Parameters
+    ----------
+    plugins
+        Where the factories are.
+    config
+        Where the options' values are.
+    """
+
+    def __init__(self, plugins: PluginRegistry, config: Config) -> None:
+        self._plugins = plugins
+        self._config = config
+        self._warned: set[str] = set()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._locks: dict[PluginRef, threading.RLock] = {}
+        self._clients: dict[PluginRef, Client] = {}
+        self._failed: dict[PluginRef, DevrtError] = {}
+
+    def get(self, ref: PluginRef) -> Client:
+        """Return the client of a plugin, made at the first call and again once it was closed.
+
+        Raises
+        ------
+        BackendInitializationError
+            If it could not be made; on every call, as a fresh exception.
+        ForkedError
+            In a process forked from one that had made clients.
+        """
+        self._check_process()
+        client = self._clients.get(ref)
+        if client is not None and not client.is_closed:
+            return client
+        with self._lock:
+            lock = self._locks.setdefault(ref, threading.RLock())
+        with lock:
+            client = self._clients.get(ref)
+            if client is None or client.is_closed:
+                client = self._first(ref)
+            return client
+
+    def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
+        """Make a client that is not kept, with ``options`` in place of configured values."""
+        self._check_process()
+        return self._call_factory(ref, self._plugins.factory(ref), options)
+
+    def live(self) -> dict[PluginRef, Client]:
+        """Return the clients made so far that are open, ordered by plugin."""
+        with self._lock:
+            clients = sorted(self._clients.items())
+        return {ref: client for ref, client in clients if not client.is_closed}
+
+    def failure(self, ref: PluginRef) -> DevrtError | None:
+        """Return why a plugin's client could not be made; None if it was not tried or works."""
+        return self._failed.get(ref)
+
+    def forget_failure(self, ref: PluginRef) -> None:
+        """Let the next use try again."""
+        self._failed.pop(ref, None)
+
+    def close_all(self) -> list[str]:
+        """Close every client and forget every failure; return what went wrong, in words.
+
+        In a forked child nothing is closed: the threads that a client would wait for are the
+        parent's.
+        """
+        if self._pid != os.getpid():
+            return []
+        with self._lock:
+            clients, self._clients = self._clients, {}
+            self._failed.clear()
+        return [p for ref, client in sorted(clients.items()) if (p := _close(ref, client))]
+
+    def warn_once(self, message: str) -> None:
+        """Warn at the caller's line, the first time that these words are used."""
+        if message not in self._warned:
+            self._warned.add(message)
+            warn(message, DevrtWarning)
+
+    def _check_process(self) -> None:
+        if self._pid == os.getpid():
+            return
+        if self._clients or self._locks:
+            raise _failures.forked(self._pid, sorted(self._locks))
+        self._reset()  # forked before anything was made
+
+    def _first(self, ref: PluginRef) -> Client:
+        failed = self._failed.get(ref)
+        if failed is not None:
+            raise failed.fresh()
+        factory = self._plugins.factory(ref)
+        if factory.experimental:
+            self.warn_once(
+                f"platform {ref.platform!r} ({ref}) is experimental: its author says that results "
+                "may be incomplete or wrong."
+            )
+        try:
+            client = self._call_factory(ref, factory, {})
+        except BackendInitializationError as error:  # any other is a value that the user can mend
+            self._failed[ref] = error.fresh()
+            raise
+        names = tuple(spec.name for spec in factory.options)
+        self._config.freeze(names, f"the {ref.platform} client of {ref}")
+        with self._lock:
+            self._clients[ref] = client
+        return client
+
+    def _call_factory(
+        self, ref: PluginRef, factory: ClientFactory, options: Mapping[str, Any]
+    ) -> Client:
+        values = {spec.name: self._config.read(spec.name) for spec in factory.options}
+        context = ClientContext(
+            options=types.MappingProxyType({**values, **options}),
+            memory_kinds=self._plugins.memory_kinds(ref.platform),
+        )
+        try:
+            client = factory.factory(context)
+            problem = _problem(client)
+        except InvalidArgumentError:
+            raise  # a value that the caller passed or configured, not a failure of the plugin
+        except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
+            raise _failures.initialization(ref, error) from error
+        if problem:
+            _close(ref, client)
+            raise _failures.unusable(ref, problem)
+        return client
+
+
+def _close(ref: PluginRef, client: Client) -> str:
+    try:
+        client.close()
+    except Exception as error:  # noqa: BLE001  plugin code: one bad close must not keep others open
+        return f"closing the {ref.platform} client of {ref} failed: {error}"
+    return ""
+
+
+def _problem(client: Any) -> str:
+    if client is None:
+        return "its factory returned None"
+    if not isinstance(client, Client):
+        return f"its factory returned {type(client).__name__}, which is no devrt.contract.Client"
+    return "" if client.device_count() else "its client has no devices"
