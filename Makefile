@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml) \
+SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/pyproject.toml) \
 	packages/devrt-cpu/CMakeLists.txt \
 	$(shell find packages/devrt-cpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
 

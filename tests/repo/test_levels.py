@@ -20,6 +20,8 @@ LEVELS = {
         "hookspecs",
         "dtypes",
         "_config",
+        "_config_files",
+        "_config_values",
         "hardware",
         "native",
         "topology",

@@ -1,8 +1,9 @@
 """Typed options, layered, each value with its origin.
 
-From weakest to strongest: the option's default, the environment, ``config.update``, and
-``config.override`` (a context manager, per thread and per asyncio task). The environment is read
-when an option is first asked for and remembered, so that one question has one answer.
+From weakest to strongest: the option's default, the user's file, the project's file, the
+environment, ``config.update``, and ``config.override`` (a context manager, per thread and per
+asyncio task). Files and environment are read when an option is first asked for and remembered, so
+that one question has one answer.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import contextlib
 import contextvars
 import dataclasses
 import difflib
-import math
-import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from devrt.errors import ConfigError
+from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
+from devrt._config_values import checked
+from devrt._warn import warn
+from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import OptionSpec
 
 __all__ = ["CORE_OPTIONS", "Config", "Setting"]
@@ -38,10 +40,23 @@ CORE_OPTIONS = (
         type=object,
         help="The device for arrays that are placed without naming one.",
     ),
+    OptionSpec(
+        name="probe",
+        type=str,
+        default="in-process",
+        choices=("in-process", "isolated"),
+        help="Where plugins are probed: here, or each in a child process first.",
+    ),
+    OptionSpec(
+        name="init_timeout",
+        type=float,
+        minimum=0.0,
+        help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
+    ),
 )
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
+NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")
+"""Variables that begin with ``DEVRT_`` and configure something else than an option."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,9 +70,9 @@ class Setting:
     value : object
         The value in force.
     origin : str
-        ``"default"``, ``"environment"``, ``"code"`` or ``"context"``.
+        ``"default"``, ``"file"``, ``"environment"``, ``"code"`` or ``"context"``.
     detail : str
-        The environment variable's name where the origin is the environment; else empty.
+        The file's path or the environment variable's name; else empty.
     """
 
     name: str
@@ -88,6 +103,8 @@ class Config:
             "devrt_config", default=None
         )
         self._find_more: Callable[[], None] | None = None
+        self._platforms: Callable[[], Iterable[str]] = tuple
+        self._files: tuple[ConfigFile, ...] | None = None
         self._generation = 0
         for spec in CORE_OPTIONS:
             self.define(spec)
@@ -108,9 +125,21 @@ class Config:
             )
             raise ConfigError(msg, option=spec.name)
 
-    def when_unknown(self, find_more: Callable[[], None]) -> None:
-        """Call ``find_more`` before an unknown name is refused; it may `define` options."""
+    def when_unknown(
+        self, find_more: Callable[[], None], platforms: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """Say where options come from that are not known yet.
+
+        Parameters
+        ----------
+        find_more
+            Called before an unknown name is refused; it may `define` options.
+        platforms
+            Returns the installed platforms. A plugin's option carries its platform's name, so a
+            file may set it before the plugin is loaded.
+        """
         self._find_more = find_more
+        self._platforms = platforms
 
     def names(self) -> tuple[str, ...]:
         """Return the names of the options known so far, sorted."""
@@ -128,11 +157,32 @@ class Config:
         if key not in self._specs and self._find_more is not None:
             self._find_more()
         if key not in self._specs:
-            near = difflib.get_close_matches(key, self._specs, n=3)
-            hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-            msg = f"there is no option {name!r}. {hint}Options: {', '.join(self.names())}."
-            raise ConfigError(msg, option=name)
+            raise self._unknown(name, f"there is no option {name!r}")
         return self._specs[key]
+
+    def unread(self) -> tuple[str, ...]:
+        """Return the ``DEVRT_`` variables of the environment that name no option, sorted.
+
+        An option of a plugin that is not loaded yet is among them.
+        """
+        known = {f"DEVRT_{name.upper()}" for name in self._specs} | set(NOT_OPTIONS)
+        return tuple(sorted(v for v in self._environ if v.startswith("DEVRT_") and v not in known))
+
+    def files(self) -> tuple[ConfigFile, ...]:
+        """Return the configuration files that are in force, the strongest first.
+
+        Raises
+        ------
+        ConfigError
+            If one cannot be read, is no valid TOML, or sets an option that does not exist.
+        """
+        if self._files is None:
+            files = read_config_files(self._environ, os.getcwd())
+            for file in files:
+                self._check_file(file)
+            self._files = files
+            self._warn_of_typos()
+        return self._files
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
@@ -144,7 +194,7 @@ class Config:
             made with another value.
         """
         spec = self.spec(name)
-        value = _checked(spec, value, f"config.update({name!r}, ...)")
+        value = checked(spec, value, f"config.update({name!r}, ...)")
         self._check_frozen(spec.name, value)
         self._code[spec.name] = value
         self._forget(spec.name)
@@ -161,7 +211,7 @@ class Config:
         mine = dict(self._overrides.get() or {})
         for name, value in values.items():
             spec = self.spec(name)
-            value = _checked(spec, value, f"config.override({name}=...)")
+            value = checked(spec, value, f"config.override({name}=...)")
             self._check_frozen(spec.name, value)
             mine[spec.name] = value
         token = self._overrides.set(mine)
@@ -201,9 +251,10 @@ class Config:
             self._frozen[name] = (by, self.read(name))
 
     def thaw(self) -> None:
-        """Allow changes again and read the environment anew: nothing made with it is left."""
+        """Allow changes again, and read files and environment anew."""
         self._frozen.clear()
         self._settled.clear()
+        self._files = None
         self._generation += 1
 
     def __getattr__(self, name: str) -> Any:
@@ -242,37 +293,35 @@ class Config:
         for variable in (f"DEVRT_{spec.name.upper()}", f"JAX_{spec.name.upper()}"):
             text = self._environ.get(variable)
             if text:
-                value = _checked(spec, text, f"environment variable {variable}")
+                value = checked(spec, text, f"environment variable {variable}")
                 return Setting(spec.name, value, "environment", variable)
+        for file in self.files():
+            if spec.name in file.values:
+                value = checked(spec, file.values[spec.name], f"configuration file {file.path}")
+                return Setting(spec.name, value, "file", file.path)
         return Setting(spec.name, spec.default, "default")
 
+    def _unknown(self, name: str, problem: str) -> ConfigError:
+        near = difflib.get_close_matches(name.removeprefix("jax_"), self._specs, n=3)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        msg = f"{problem}. {hint}Options: {', '.join(self.names())}."
+        return ConfigError(msg, option=name)
 
-def _checked(spec: OptionSpec, value: Any, source: str) -> Any:
-    if spec.type is object or (value is None and spec.default is None):
-        return value
-    try:
-        converted = _converted(spec.type, value)
-    except (TypeError, ValueError):
-        msg = f"{source}: option {spec.name!r} takes {spec.type.__name__}, not {value!r}."
-        raise ConfigError(msg, option=spec.name, value=value, source=source) from None
-    if spec.minimum is not None and converted < spec.minimum:
-        msg = f"{source}: option {spec.name!r} must be at least {spec.minimum}, not {value!r}."
-        raise ConfigError(msg, option=spec.name, value=value, source=source)
-    return converted
+    def _check_file(self, file: ConfigFile) -> None:
+        for key in file.values:
+            if key not in self._specs and not self._may_be_a_plugins(key) and not file.is_shared:
+                raise self._unknown(key, f"configuration file {file.path}: no option {key!r}")
 
+    def _may_be_a_plugins(self, key: str) -> bool:
+        return not set(self._platforms()).isdisjoint(key.lower().split("_"))
 
-def _converted(kind: type, value: Any) -> Any:
-    if kind is bool:
-        word = str(value).strip().lower()
-        if word not in _TRUE | _FALSE:
-            raise ValueError(word)
-        return word in _TRUE
-    if kind is int and (isinstance(value, bool) or (isinstance(value, float) and value % 1)):
-        raise ValueError(value)
-    if kind is str and not isinstance(value, str):
-        raise TypeError(value)
-    if kind is int and not isinstance(value, (str, float)):
-        return operator.index(value)
-    if kind is float and math.isnan(number := float(value)):
-        raise ValueError(number)
-    return kind(value)
+    def _warn_of_typos(self) -> None:
+        for variable in self.unread():
+            name = variable.removeprefix("DEVRT_").lower()
+            near = difflib.get_close_matches(name, self._specs, n=1, cutoff=0.8)
+            if near and not self._may_be_a_plugins(name):
+                msg = (
+                    f"environment variable {variable} is not read by devrt. "
+                    f"Did you mean DEVRT_{near[0].upper()}?"
+                )
+                warn(msg, DevrtWarning)

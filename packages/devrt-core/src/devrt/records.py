@@ -74,6 +74,8 @@ class OptionSpec:
         One sentence for ``devrt config``.
     minimum : int or float, optional
         Least value accepted.
+    choices : tuple
+        The values accepted, where they can be counted.
     """
 
     name: str
@@ -81,6 +83,7 @@ class OptionSpec:
     default: Any = None
     help: str = ""
     minimum: float | None = None
+    choices: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

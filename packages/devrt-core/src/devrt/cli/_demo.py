@@ -81,8 +81,8 @@ def _choose() -> None:
 
 
 def _accelerators() -> list[str]:
-    usable = devrt.default_runtime().decide().usable
-    return [c.ref.platform for c in usable if c.ref.platform != _HOST]
+    others = [c for c in devrt.default_runtime().decide().usable if c.ref.platform != _HOST]
+    return [c.ref.platform for c in others if not c.experimental]
 
 
 def _shard(data: Input, devices: list[Device], checks: _Checks) -> devrt.Array:

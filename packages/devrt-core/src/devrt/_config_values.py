@@ -1,0 +1,61 @@
+"""What an option's value may be, and how text becomes one."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from devrt.errors import ConfigError
+from devrt.records import OptionSpec
+
+__all__ = ["checked"]
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def checked(spec: OptionSpec, value: Any, source: str) -> Any:
+    """Return ``value`` as the option's type.
+
+    Raises
+    ------
+    ConfigError
+        If it does not fit; the message names ``source`` and the form that is accepted.
+    """
+    if spec.type is object or (value is None and spec.default is None):
+        return value
+    try:
+        converted = _converted(spec.type, value)
+    except (TypeError, ValueError):
+        msg = f"{source}: option {spec.name!r} takes {spec.type.__name__}, not {value!r}."
+        raise _error(msg, spec, value, source) from None
+    if spec.minimum is not None and converted < spec.minimum:
+        msg = f"{source}: option {spec.name!r} must be at least {spec.minimum}, not {value!r}."
+        raise _error(msg, spec, value, source)
+    if spec.choices and converted not in spec.choices:
+        accepted = " or ".join(map(repr, spec.choices))
+        msg = f"{source}: option {spec.name!r} takes {accepted}, not {value!r}."
+        raise _error(msg, spec, value, source)
+    return converted
+
+
+def _error(message: str, spec: OptionSpec, value: Any, source: str) -> ConfigError:
+    return ConfigError(message, option=spec.name, value=value, source=source)
+
+
+def _converted(kind: type, value: Any) -> Any:
+    if kind is bool:
+        word = str(value).strip().lower()
+        if word not in _TRUE | _FALSE:
+            raise ValueError(word)
+        return word in _TRUE
+    if kind is int and (isinstance(value, bool) or (isinstance(value, float) and value % 1)):
+        raise ValueError(value)
+    if kind is str and not isinstance(value, str):
+        raise TypeError(value)
+    if kind is int and not isinstance(value, (str, float)):
+        return operator.index(value)
+    if kind is float and math.isnan(number := float(value)):
+        raise ValueError(number)
+    return kind(value)
