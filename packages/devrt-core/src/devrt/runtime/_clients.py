@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from devrt._config import Config
@@ -15,6 +15,7 @@ from devrt.errors import BackendInitializationError, DevrtError, DevrtWarning, I
 from devrt.plugins import PluginRef, PluginRegistry
 from devrt.records import ClientContext, ClientFactory
 from devrt.runtime import _failures
+from devrt.runtime._deadline import call_with_deadline, warned_after
 
 __all__ = ["ClientStore"]
 
@@ -140,7 +141,7 @@ class ClientStore:
             memory_kinds=self._plugins.memory_kinds(ref.platform),
         )
         try:
-            client = factory.factory(context)
+            client = self._call(ref, lambda: factory.factory(context))
             problem = _problem(client)
         except InvalidArgumentError:
             raise  # a value that the caller passed or configured, not a failure of the plugin
@@ -150,6 +151,29 @@ class ClientStore:
             _close(ref, client)
             raise _failures.unusable(ref, problem)
         return client
+
+
+    def _call(self, ref: PluginRef, make: Callable[[], Client]) -> Client:
+        manifest = getattr(self._plugins, "manifest", lambda _: None)(ref)
+        timeout = self._config.read("init_timeout")
+        if timeout is None and manifest is not None:
+            timeout = manifest.init_timeout
+        patience = None if manifest is None else manifest.init_warning
+
+        def on_slow() -> None:
+            self.warn_once(
+                f"platform {ref.platform!r} ({ref}) has not been initialised after {patience:g} s. "
+                "Is another process using its devices, or a host of the cluster not started? "
+                "DEVRT_INIT_TIMEOUT sets a deadline."
+            )
+
+        with warned_after(patience, on_slow):
+            return call_with_deadline(make, timeout, lambda late: _discard(ref, late))
+
+
+def _discard(ref: PluginRef, client: object) -> None:
+    if isinstance(client, Client):
+        _close(ref, client)
 
 
 def _close(ref: PluginRef, client: Client) -> str:

@@ -1,0 +1,53 @@
+"""Calls that hang are given up; nothing here waits for a clock to decide a result."""
+
+import threading
+
+import pytest
+
+from devrt.errors import DeadlineExceededError
+from devrt.runtime._deadline import call_with_deadline, warned_after
+
+
+def refuse(value):
+    raise AssertionError(value)
+
+
+def test_without_a_deadline_it_runs_in_this_thread():
+    assert call_with_deadline(threading.get_ident, None, refuse) == threading.get_ident()
+
+
+def test_a_result_in_time_is_returned_and_an_error_raised():
+    assert call_with_deadline(lambda: 3, 60, refuse) == 3
+    with pytest.raises(ZeroDivisionError):
+        call_with_deadline(lambda: 1 // 0, 60, refuse)
+
+
+def test_what_comes_late_goes_to_whoever_cleans_up():
+    release, cleaned = threading.Event(), threading.Event()
+    late = []
+
+    def slow():
+        assert release.wait(60)
+        return "client"
+
+    def clean(value):
+        late.append(value)
+        cleaned.set()
+
+    with pytest.raises(DeadlineExceededError, match=r"0\.01 s"):
+        call_with_deadline(slow, 0.01, clean)
+    release.set()
+    assert cleaned.wait(60)
+    assert late == ["client"]
+
+
+def test_a_warning_comes_while_waiting():
+    warned = threading.Event()
+    with warned_after(0.0, warned.set):
+        assert warned.wait(60)
+    with warned_after(None, refuse):
+        pass
+    never = threading.Event()
+    with warned_after(3600, never.set):
+        pass
+    assert not never.is_set()
