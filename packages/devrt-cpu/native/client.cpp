@@ -1,5 +1,8 @@
 #include "client.hpp"
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace devrt::cpu {
@@ -11,6 +14,10 @@ constexpr const char* kPinnedHost = "pinned_host";
 constexpr const char* kUnpinnedHost = "unpinned_host";
 constexpr std::size_t kQueueDepth = 64;
 constexpr int kMaxDevices = 4096;
+constexpr unsigned kMaxCopyThreads = 4;  // a few saturate the memory
+
+/// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
+constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
 
 void check_options(const ClientOptions& options) {
   const auto in_range = [](const char* name, int value, int least, int limit) {
@@ -24,17 +31,26 @@ void check_options(const ClientOptions& options) {
   in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
   in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
   in_range("node_id", options.node_id, 0, options.num_nodes);
+  if (options.recycled_bytes < 0) {
+    raise_invalid("recycled_bytes must not be negative, and is " +
+                      std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
+                  "make_cpu_client");
+  }
 }
 
 }  // namespace
 
-Memory::Memory(Device& device, std::size_t kind_index, std::string kind,
-               std::shared_ptr<HostAllocator> source)
+std::int64_t default_recycled_bytes() noexcept {
+  return std::min(std::int64_t{1} << 30, physical_memory_bytes() / 16);
+}
+
+Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
     : device_(device),
       kind_index_(kind_index),
-      kind_(std::move(kind)),
-      source_(std::move(source)),
-      stats_(std::make_shared<MemoryStats>(physical_memory_bytes(), device.stats())),
+      kind_(source.kind),
+      source_(source.allocator),
+      stats_(
+          std::make_shared<MemoryStats>(physical_memory_bytes(), device.stats(), source.reserved)),
       allocator_(std::make_shared<StatisticsAllocator>(source_, stats_)) {}
 
 Client& Memory::client() const noexcept { return device_.client(); }
@@ -44,26 +60,20 @@ bool Memory::is_forked() const noexcept { return client().is_forked(); }
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
 
 const PageLockedAllocator* Memory::page_locked() const noexcept {
-  return dynamic_cast<const PageLockedAllocator*>(source_.get());
+  return dynamic_cast<const PageLockedAllocator*>(&source_->upstream());
 }
 
 Device::Device(Client& client, int id, int local_id, int process_index,
-               const ClientOptions& options)
+               std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved)
     : client_(client),
       id_(id),
       local_id_(local_id),
       process_index_(process_index),
-      stats_(std::make_shared<MemoryStats>(physical_memory_bytes())),
+      stats_(std::make_shared<MemoryStats>(physical_memory_bytes(), nullptr, std::move(reserved))),
       queue_("devrt-cpu:" + std::to_string(id), kQueueDepth) {
-  if (process_index != options.node_id) return;
-  const auto add = [&](std::string kind, std::shared_ptr<HostAllocator> source) {
-    memories_.push_back(
-        std::make_unique<Memory>(*this, memories_.size(), std::move(kind), std::move(source)));
-  };
-  add(kDevice, std::make_shared<AlignedAllocator>());
-  add(kPinnedHost, std::make_shared<PageLockedAllocator>());
-  add(kUnpinnedHost, std::make_shared<AlignedAllocator>());
-  for (const AddedKind& added : options.added_kinds) add(added.kind, added.allocator);
+  for (const KindSource& source : sources) {
+    memories_.push_back(std::make_unique<Memory>(*this, memories_.size(), source));
+  }
 }
 
 std::shared_ptr<Device> Device::shared() { return {client_.shared(), this}; }
@@ -104,15 +114,42 @@ std::shared_ptr<Client> Client::make(ClientOptions options) {
   return client;
 }
 
-Client::Client(ClientOptions options) : options_(std::move(options)) {
+Client::Client(ClientOptions options)
+    : options_(std::move(options)),
+      cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
+      pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
+  const auto reserved = std::make_shared<ReservedBytes>();
+  const std::vector<KindSource> sources = make_sources(reserved);
   const int count = options_.num_devices;
   devices_.reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(options_.num_nodes));
   for (int id = 0; id < count * options_.num_nodes; ++id) {
-    devices_.push_back(std::make_unique<Device>(*this, id, id % count, id / count, options_));
+    const bool is_local = id / count == options_.node_id;
+    devices_.push_back(std::make_unique<Device>(
+        *this, id, id % count, id / count,
+        is_local ? std::span<const KindSource>(sources) : std::span<const KindSource>(), reserved));
   }
 }
 
-Client::~Client() = default;
+Client::~Client() { cache_->close(); }  // a view that is still out must not bring its block here
+
+std::vector<KindSource> Client::make_sources(const std::shared_ptr<ReservedBytes>& reserved) const {
+  std::vector<KindSource> sources;
+  const auto add = [&](std::string kind, std::shared_ptr<HostAllocator> from,
+                       std::size_t smallest) {
+    auto held = std::make_shared<ReservedBytes>(reserved);
+    auto allocator = std::make_shared<RecyclingAllocator>(std::move(from), cache_, held, smallest);
+    sources.push_back({std::move(kind), std::move(allocator), std::move(held)});
+  };
+  add(kDevice, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
+  // Every one: locking even a single page takes calls into the system.
+  add(kPinnedHost, std::make_shared<PageLockedAllocator>(), 1);
+  add(kUnpinnedHost, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
+  // Whether a plugin's memory is worth keeping, only the plugin knows.
+  for (const AddedKind& added : options_.added_kinds) {
+    add(added.kind, added.allocator, RecyclingAllocator::kNever);
+  }
+  return sources;
+}
 
 std::span<const std::unique_ptr<Device>> Client::local_devices() const noexcept {
   const auto count = static_cast<std::size_t>(options_.num_devices);
@@ -135,6 +172,14 @@ void Client::close() {
   registry_.close();
   for (const auto& device : devices_) device->queue().close(WorkQueue::OnClose::kDrain);
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
+  cache_->close();
+  pool_.close();
+}
+
+void Client::defragment() {
+  check_open("defragment");
+  cache_->trim();
+  malloc_trim(0);  // the C library's heap keeps what is freed as well
 }
 
 Ref<Storage> Client::storage_of(const Buffer& buffer, const char* operation) const {

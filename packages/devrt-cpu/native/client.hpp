@@ -16,7 +16,9 @@
 #include "devrt/fork_guard.hpp"
 #include "devrt/live_registry.hpp"
 #include "devrt/memory_stats.hpp"
+#include "devrt/recycling_allocator.hpp"
 #include "devrt/strided_copy.hpp"
+#include "devrt/thread_pool.hpp"
 #include "devrt/work_queue.hpp"
 
 #define DEVRT_CPU_API __attribute__((visibility("default")))
@@ -63,6 +65,9 @@ struct AddedKind {
   std::shared_ptr<HostAllocator> allocator;
 };
 
+/// Returns 1 GiB, or a sixteenth of the physical memory where that is less.
+DEVRT_CPU_API std::int64_t default_recycled_bytes() noexcept;
+
 /// What a client is made with.
 struct ClientOptions {
   bool asynchronous = true;
@@ -70,13 +75,21 @@ struct ClientOptions {
   int node_id = 0;
   int num_nodes = 1;
   std::vector<AddedKind> added_kinds;
+  /// How many bytes of freed blocks to keep for reuse.
+  std::int64_t recycled_bytes = default_recycled_bytes();
+};
+
+/// Where one kind of memory comes from; the devices of a client share it.
+struct KindSource {
+  std::string kind;
+  std::shared_ptr<RecyclingAllocator> allocator;
+  std::shared_ptr<const ReservedBytes> reserved;
 };
 
 /// One address space of one device.
 class DEVRT_CPU_API Memory {
  public:
-  Memory(Device& device, std::size_t kind_index, std::string kind,
-         std::shared_ptr<HostAllocator> source);
+  Memory(Device& device, std::size_t kind_index, const KindSource& source);
 
   const std::string& kind() const noexcept { return kind_; }
   std::size_t kind_index() const noexcept { return kind_index_; }
@@ -96,7 +109,7 @@ class DEVRT_CPU_API Memory {
   Device& device_;
   const std::size_t kind_index_;
   const std::string kind_;
-  const std::shared_ptr<HostAllocator> source_;
+  const std::shared_ptr<RecyclingAllocator> source_;
   const std::shared_ptr<MemoryStats> stats_;
   const std::shared_ptr<HostAllocator> allocator_;
 };
@@ -104,7 +117,9 @@ class DEVRT_CPU_API Memory {
 /// One virtual device; all of them share the memory of the host.
 class DEVRT_CPU_API Device {
  public:
-  Device(Client& client, int id, int local_id, int process_index, const ClientOptions& options);
+  /// A device of another process has no sources, and so no memories.
+  Device(Client& client, int id, int local_id, int process_index,
+         std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved);
 
   int id() const noexcept { return id_; }
   int local_id() const noexcept { return local_id_; }
@@ -154,6 +169,8 @@ class DEVRT_CPU_API Client {
   void check_open(const char* operation) const;
   /// Waits for the work in flight and deletes every buffer. Idempotent.
   void close();
+  /// Gives the freed blocks that are kept for reuse back to the system.
+  void defragment();
 
   /// Starts the transfer of a host array. Takes `hold`, which keeps the source alive, if it still
   /// needs the source after it returns; else leaves it.
@@ -179,9 +196,13 @@ class DEVRT_CPU_API Client {
   Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
                           ExternalOwner hold, ReadyEvent& ready);
 
+  std::vector<KindSource> make_sources(const std::shared_ptr<ReservedBytes>& reserved) const;
+
   const ClientOptions options_;
   std::weak_ptr<Client> self_;
   ForkGuard fork_;
+  const std::shared_ptr<BlockCache> cache_;
+  ThreadPool pool_;
   std::atomic<bool> closed_{false};
   LiveRegistry<Buffer> registry_;
   std::vector<std::unique_ptr<Device>> devices_;

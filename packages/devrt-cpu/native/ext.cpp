@@ -6,6 +6,7 @@ NB_MODULE(_ext, module) {
   using namespace devrt::cpu;
   module.doc() = "The native half of devrt's CPU backend.";
   bind_errors();
+  bind_devices(module);
   bind_client(module);
   bind_buffer(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { close_graveyard(); }));

@@ -76,26 +76,31 @@ const char* refuse_view(const Buffer& buffer, int flags) noexcept {
   return nullptr;
 }
 
+/// Fills in what a view of dense elements shows; `shape` and `strides` must outlive it.
+void show(PyObject* owner, const Storage& storage, ElementType type, const Dims& shape,
+          const Dims& strides, Py_buffer* view, int flags) noexcept {
+  const auto sizes = [](const Dims& dims) {
+    return const_cast<Py_ssize_t*>(reinterpret_cast<const Py_ssize_t*>(dims.data()));
+  };
+  view->buf = storage.data();
+  view->len = static_cast<Py_ssize_t>(storage.bytes());
+  view->itemsize = static_cast<Py_ssize_t>(itemsize(type));
+  view->readonly = 1;
+  view->ndim = static_cast<int>(shape.size());
+  view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(info(type).format) : nullptr;
+  view->shape = (flags & PyBUF_ND) ? sizes(shape) : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes(strides) : nullptr;
+  view->suboffsets = nullptr;
+  view->obj = Py_NewRef(owner);
+}
+
 void fill_view(PyObject* self, const Buffer& buffer, Py_buffer* view, int flags) {
   auto exported = std::make_unique<ViewExport>();
   exported->storage = read(buffer, "memoryview");
   exported->shape = buffer.shape().copy();
   exported->strides = dense_strides(buffer.shape().span(), itemsize(buffer.type()));
-  view->buf = exported->storage->data();
-  view->len = static_cast<Py_ssize_t>(buffer.bytes());
-  view->itemsize = static_cast<Py_ssize_t>(itemsize(buffer.type()));
-  view->readonly = 1;
-  view->ndim = static_cast<int>(buffer.shape().size());
-  view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(info(buffer.type()).format) : nullptr;
-  view->shape =
-      (flags & PyBUF_ND) ? reinterpret_cast<Py_ssize_t*>(exported->shape.data()) : nullptr;
-  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES
-                      ? reinterpret_cast<Py_ssize_t*>(exported->strides.data())
-                      : nullptr;
-  view->suboffsets = nullptr;
+  show(self, *exported->storage, buffer.type(), exported->shape, exported->strides, view, flags);
   view->internal = exported.release();
-  view->obj = self;
-  Py_INCREF(self);
 }
 
 int buffer_get(PyObject* self, Py_buffer* view, int flags) noexcept {
@@ -124,9 +129,19 @@ void buffer_release(PyObject*, Py_buffer* view) noexcept {
 }
 
 int host_view_get(PyObject* self, Py_buffer* view, int flags) noexcept {
-  const Storage& storage = *nb::inst_ptr<HostView>(self)->storage;
-  return PyBuffer_FillInfo(view, self, storage.data(), static_cast<Py_ssize_t>(storage.bytes()), 1,
-                           flags);
+  const HostView& host = *nb::inst_ptr<HostView>(self);
+  if (!(flags & PyBUF_FORMAT)) {
+    return PyBuffer_FillInfo(view, self, host.storage->data(),
+                             static_cast<Py_ssize_t>(host.storage->bytes()), 1, flags);
+  }
+  if (flags & PyBUF_WRITABLE) {
+    view->obj = nullptr;
+    PyErr_SetString(PyExc_BufferError, "A device buffer is immutable: its views are read-only.");
+    return -1;
+  }
+  view->internal = nullptr;
+  show(self, *host.storage, host.type, host.shape, host.strides, view, flags);
+  return 0;
 }
 
 PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(buffer_get)},
@@ -153,8 +168,19 @@ nb::object to_array(const BufferHandle& self, nb::handle dtype, nb::handle copy)
 }
 
 Memory& memory_of(const BufferHandle& self, const char* operation) {
-  (void)self.state->memory()->client().storage_of(*self.state, operation);
-  return *self.state->memory();
+  const Buffer& buffer = *self.state;
+  Client& client = buffer.memory()->client();
+  if (buffer.is_deleted() || client.is_closed() || client.is_forked()) [[unlikely]] {
+    (void)client.storage_of(buffer, operation);  // throws what is wrong
+  }
+  return *buffer.memory();
+}
+
+/// Returns the Python object of a device or memory: most often there is one, found without a share.
+template <class Owned>
+nb::object to_object(Owned& owned) {
+  nb::object known = nb::find(&owned);
+  return known.is_valid() ? known : nb::cast(owned.shared());
 }
 
 void delete_buffer(const BufferHandle& self) {
@@ -270,9 +296,13 @@ void bind_state(nb::class_<BufferHandle>& cls) {
 }
 
 void bind_place(nb::class_<BufferHandle>& cls) {
-  cls.def_prop_ro("memory", [](const BufferHandle& b) { return memory_of(b, "memory").shared(); })
-      .def_prop_ro("device",
-                   [](const BufferHandle& b) { return memory_of(b, "device").device().shared(); })
+  cls.def_prop_ro(
+         "memory", [](const BufferHandle& b) { return to_object(memory_of(b, "memory")); },
+         nb::sig("def memory(self) -> CpuMemory"))
+      .def_prop_ro(
+          "device",
+          [](const BufferHandle& b) { return to_object(memory_of(b, "device").device()); },
+          nb::sig("def device(self) -> CpuDevice"))
       .def(
           "devices",
           [](const BufferHandle& b) {
@@ -328,10 +358,16 @@ void bind_views(nb::class_<BufferHandle>& cls) {
 }  // namespace
 
 nb::object view_as_numpy(const Buffer& buffer, Ref<Storage> storage) {
+  const std::span<const std::int64_t> shape = buffer.shape().span();
   nb::object view = nb::inst_alloc(types.host_view);
-  new (nb::inst_ptr<HostView>(view)) HostView{std::move(storage)};
+  new (nb::inst_ptr<HostView>(view)) HostView{std::move(storage), buffer.type(), Dims(shape),
+                                              dense_strides(shape, itemsize(buffer.type()))};
   nb::inst_mark_ready(view);
-  return numpy_ndarray()(to_tuple(buffer.shape().span()), numpy_dtype(buffer.type()), view);
+  if (*info(buffer.type()).format == '\0') {
+    return numpy_ndarray()(to_tuple(shape), numpy_dtype(buffer.type()), view);
+  }
+  // NumPy takes a buffer in faster than the arguments of its constructor.
+  return numpy_asarray()(view);
 }
 
 void bind_buffer(nb::module_& module) {

@@ -1,4 +1,7 @@
-// The Python classes of clients, devices and memories.
+// The Python class of clients.
+#include <nanobind/stl/optional.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +14,6 @@ namespace devrt::cpu {
 using namespace nb::literals;
 
 namespace {
-
-[[noreturn]] void raise_foreign(nb::handle target, const char* operation) {
-  nb::str text = nb::str(target);
-  raise_invalid(std::string(operation) + " failed: " + text.c_str() +
-                    " belongs to another client. Use a device or memory of this client.",
-                operation);
-}
 
 /// A Python object that native code keeps: let go in the graveyard.
 struct ObjectGrave : Grave {
@@ -125,43 +121,10 @@ nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::hand
   return list;
 }
 
-/// Returns the live buffers, of one device if it is given.
-nb::list live_buffers(Client& client, const Device* device) {
-  drain_graveyard();
-  nb::list found;
-  if (client.is_closed()) return found;
-  client.check_open("live_buffers");
-  for (Ref<Buffer>& buffer : client.registry().snapshot()) {
-    if (!device || &buffer->memory()->device() == device) found.append(wrap(std::move(buffer)));
-  }
-  return found;
-}
-
-nb::dict to_dict(const MemorySnapshot& snapshot) {
-  nb::dict stats;
-  for (const auto& [key, value] : snapshot.items()) stats[key] = value;
-  return stats;
-}
-
-nb::dict memory_stats(const Memory& memory) {
-  nb::dict stats = to_dict(memory.stats().snapshot());
-  if (const PageLockedAllocator* pages = memory.page_locked()) {
-    stats["bytes_page_locked"] = pages->locked_bytes();
-    stats["bytes_not_page_locked"] = pages->unlocked_bytes();
-  }
-  return stats;
-}
-
 nb::list to_list(std::span<const std::unique_ptr<Device>> devices) {
   nb::list list;
   for (const auto& device : devices) list.append(device->shared());
   return list;
-}
-
-[[noreturn]] void raise_unimplemented(const char* operation, const char* why) {
-  throw StatusError(Status(StatusCode::kUnimplemented,
-                           std::string(operation) + " is not offered by the cpu client: " + why)
-                        .during(operation));
 }
 
 std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, int id) {
@@ -213,97 +176,16 @@ std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
 }
 
 std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
-                                        int num_nodes, nb::handle memory_kinds) {
+                                        int num_nodes, nb::handle memory_kinds,
+                                        std::optional<std::int64_t> recycled_bytes) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
   options.node_id = node_id;
   options.num_nodes = num_nodes;
   options.added_kinds = to_added_kinds(memory_kinds);
+  options.recycled_bytes = recycled_bytes.value_or(default_recycled_bytes());
   return Client::make(std::move(options));
-}
-
-void bind_memory(nb::module_& module) {
-  nb::class_<Memory> cls(module, "CpuMemory", nb::is_final(), nb::is_weak_referenceable(),
-                         "One address space of one CPU device.");
-  types.memory = cls;
-  cls.def_prop_ro("kind", [](const Memory& m) { return nb::str(m.kind().c_str()); })
-      .def_prop_ro("platform", [](const Memory&) { return nb::str("cpu"); })
-      .def_prop_ro("process_index", [](const Memory& m) { return m.device().process_index(); })
-      .def(
-          "addressable_by_devices",
-          [](const Memory& m) {
-            nb::list devices;
-            devices.append(m.device().shared());
-            return devices;
-          },
-          nb::sig("def addressable_by_devices(self) -> list[CpuDevice]"))
-      .def("memory_stats", &memory_stats, nb::sig("def memory_stats(self) -> dict[str, int]"),
-           "Return this memory's own counters, keyed as `CpuDevice.memory_stats`.")
-      .def("__repr__",
-           [](const Memory& m) {
-             return nb::str(
-                 ("CpuMemory(device=" + m.device().name() + ", kind=" + m.kind() + ")").c_str());
-           })
-      .def("__str__",
-           [](const Memory& m) { return nb::str((m.device().name() + ":" + m.kind()).c_str()); });
-}
-
-void bind_device_facts(nb::class_<Device>& cls) {
-  cls.def_prop_ro("id", &Device::id)
-      .def_prop_ro("process_index", &Device::process_index)
-      .def_prop_ro("host_id", &Device::process_index)
-      .def_prop_ro("task_id", &Device::process_index)
-      .def_prop_ro("local_hardware_id", &Device::local_id)
-      .def_prop_ro("platform", [](const Device&) { return nb::str("cpu"); })
-      .def_prop_ro("device_kind", [](const Device&) { return nb::str("cpu"); })
-      .def_prop_ro("client", [](const Device& d) { return d.client().shared(); })
-      .def(
-          "__call__", [](nb::handle_t<Device> self) { return nb::borrow(self); },
-          nb::sig("def __call__(self) -> CpuDevice"),
-          "Return the device itself, so that ``buffer.device()`` works too.")
-      .def("__repr__",
-           [](const Device& d) {
-             return nb::str(("CpuDevice(id=" + std::to_string(d.id()) + ")").c_str());
-           })
-      .def("__str__", [](const Device& d) { return nb::str(d.name().c_str()); });
-}
-
-void bind_device(nb::module_& module) {
-  nb::class_<Device> cls(module, "CpuDevice", nb::is_final(), nb::is_weak_referenceable(),
-                         "One virtual CPU device.");
-  types.device = cls;
-  bind_device_facts(cls);
-  cls.def(
-         "memory", [](const Device& d, const char* kind) { return d.memory(kind).shared(); },
-         "kind"_a, "Return the memory of a kind; the error lists those that there are.")
-      .def(
-          "default_memory", [](const Device& d) { return d.default_memory().shared(); },
-          "Return the memory that buffers go to when none is named.")
-      .def(
-          "addressable_memories",
-          [](const Device& d) {
-            nb::list memories;
-            for (const auto& memory : d.memories()) memories.append(memory->shared());
-            return memories;
-          },
-          nb::sig("def addressable_memories(self) -> list[CpuMemory]"),
-          "Return every memory of the device, the default one first.")
-      .def(
-          "live_buffers", [](const Device& d) { return live_buffers(d.client(), &d); },
-          nb::sig("def live_buffers(self) -> list[CpuBuffer]"),
-          "Return the buffers on this device that are neither deleted nor collected.")
-      .def(
-          "memory_stats",
-          [](const Device& d) {
-            (void)d.default_memory();  // another process's device has no counters here
-            return to_dict(d.stats()->snapshot());
-          },
-          nb::sig("def memory_stats(self) -> dict[str, int]"),
-          "Return counts and bytes over the device's memories, keyed as JAX keys them.")
-      .def("get_stream_for_external_ready_events", [](const Device&) -> int {
-        raise_unimplemented("get_stream_for_external_ready_events", "the platform has no streams.");
-      });
 }
 
 void bind_client_facts(nb::class_<Client>& cls) {
@@ -343,9 +225,8 @@ void bind_client_life(nb::class_<Client>& cls) {
       .def(
           "__exit__", [](Client& self, const nb::args&) { close_client(self); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
-      .def(
-          "defragment", [](const Client& c) { c.check_open("defragment"); },
-          "Do nothing: every allocation is its own, so there is nothing to defragment.")
+      .def("defragment", &Client::defragment, nb::call_guard<nb::gil_scoped_release>(),
+           "Give the memory of freed buffers that is kept for the next ones back to the system.")
       .def(
           "live_buffers", [](Client& c) { return live_buffers(c, nullptr); },
           nb::sig("def live_buffers(self) -> list[CpuBuffer]"),
@@ -400,38 +281,16 @@ void bind_client_class(nb::module_& module) {
 
 }  // namespace
 
-Memory& resolve_memory(Client& client, nb::handle target, const char* operation) {
-  if (target.is_none()) return client.local_devices().front()->default_memory();
-  const nb::handle type = target.type();
-  if (type.is(types.device)) {
-    Device& device = *nb::inst_ptr<Device>(target);
-    if (&device.client() != &client) raise_foreign(target, operation);
-    return device.default_memory();
-  }
-  if (type.is(types.memory)) {
-    Memory& memory = *nb::inst_ptr<Memory>(target);
-    if (&memory.client() != &client) raise_foreign(target, operation);
-    return memory;
-  }
-  throw StatusError(
-      Status(StatusCode::kInvalidArgument, std::string(operation) +
-                                               " failed: the target must be a device or a "
-                                               "memory of this cpu client, not " +
-                                               nb::str(type.attr("__qualname__")).c_str() + ".")
-          .because(Reason::kType)
-          .during(operation));
-}
-
 void bind_client(nb::module_& module) {
-  bind_memory(module);
-  bind_device(module);
   bind_client_class(module);
   module.def(
       "make_cpu_client", &make_cpu_client, "asynchronous"_a = true, "num_devices"_a = 1,
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
+      "recycled_bytes"_a = nb::none(),
       nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
               "int = 0, num_nodes: int = 1, memory_kinds: "
-              "collections.abc.Sequence[typing.Any] = ()) -> CpuClient"),
+              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None) -> "
+              "CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
 }
 

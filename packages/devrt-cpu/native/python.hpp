@@ -7,6 +7,8 @@
 #include <cstddef>
 
 #include "client.hpp"
+#include "devrt/dims.hpp"
+#include "devrt/element_type.hpp"
 #include "devrt/status.hpp"
 
 namespace devrt::cpu {
@@ -25,9 +27,13 @@ struct BufferHandle {
   Ref<Buffer> state;
 };
 
-/// Keeps storage alive for an array that NumPy made of it; offers its raw bytes, read-only.
+/// Keeps storage alive for an array that NumPy made of it; shows it as what the buffer was, or as
+/// raw bytes where the buffer protocol has no name for its elements. Read-only.
 struct HostView {
   Ref<Storage> storage;
+  ElementType type;
+  Dims shape;
+  Dims strides;
 };
 
 /// The module's types, borrowed: the module keeps them alive as long as there are instances.
@@ -77,7 +83,13 @@ nb::object view_as_numpy(const Buffer& buffer, Ref<Storage> storage);
 nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle max_version,
                          nb::handle dl_device, nb::handle copy);
 
+/// Returns the live buffers, of one device if it is given.
+nb::list live_buffers(Client& client, const Device* device);
+
+[[noreturn]] void raise_unimplemented(const char* operation, const char* why);
+
 void bind_buffer(nb::module_& module);
+void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 
 }  // namespace devrt::cpu

@@ -106,17 +106,16 @@ std::vector<std::size_t> find_equal_blocks(std::span<const Block> blocks,
 struct CopyBatch {
   std::vector<std::pair<const std::byte*, std::byte*>> pieces;
 
-  void run(StridedView view, std::size_t piece_bytes) const {
-    const auto copy_one = [&](std::size_t i, unsigned threads) {
+  void run(StridedView view, std::size_t piece_bytes, ThreadPool& pool) const {
+    const auto copy_one = [&](std::size_t i, ThreadPool* helpers) {
       StridedView piece = view;
       piece.data = pieces[i].first;
-      copy_to_dense(piece, pieces[i].second, threads);
+      copy_to_dense(piece, pieces[i].second, helpers);
     };
-    const unsigned threads = copy_threads();
-    if (pieces.size() >= threads && pieces.size() * piece_bytes >= kParallelCopyBytes) {
-      parallel_for(pieces.size(), threads, [&](std::size_t i) { copy_one(i, 1); });
+    if (pieces.size() >= pool.width() && pieces.size() * piece_bytes >= kParallelCopyBytes) {
+      pool.run(pieces.size(), [&](std::size_t i) { copy_one(i, nullptr); });
     } else {
-      for (std::size_t i = 0; i < pieces.size(); ++i) copy_one(i, threads);
+      for (std::size_t i = 0; i < pieces.size(); ++i) copy_one(i, &pool);
     }
   }
 };
@@ -154,7 +153,7 @@ Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& 
     if (later) {
       storage = fill_later(memory.device(), std::move(storage), view, std::move(hold), ready);
     } else if (bytes > 0) {
-      copy_to_dense(view, storage->data(), copy_threads());
+      copy_to_dense(view, storage->data(), &pool_);
     }
   }
   return Buffer::make(memory.shared(), source.type, Dims(view.shape), std::move(storage),
@@ -198,7 +197,7 @@ std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<c
       batch.pieces.emplace_back(starts[i], storages[i]->data());
     }
   }
-  batch.run(view, bytes);
+  batch.run(view, bytes, pool_);
 
   std::vector<Ref<Buffer>> buffers;
   buffers.reserve(blocks.size());
@@ -215,13 +214,13 @@ Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias) {
   if (!may_alias || target.kind_index() != source.memory()->kind_index()) {
     Ref<Storage> copied = target.allocate(source.bytes());
     const bool at_once = ready.is_ready() && source.bytes() <= kInlineCopyBytes;
-    const auto fill = [](const Storage& from, const Storage& to, unsigned threads) {
+    const auto fill = [](const Storage& from, const Storage& to, ThreadPool* pool) {
       const auto bytes = static_cast<std::int64_t>(from.bytes());
       const std::int64_t stride = 1;
-      copy_to_dense({from.data(), {&bytes, 1}, {&stride, 1}, 1, 1}, to.data(), threads);
+      copy_to_dense({from.data(), {&bytes, 1}, {&stride, 1}, 1, 1}, to.data(), pool);
     };
     if (at_once || !options_.asynchronous) {
-      if (ready.wait().ok()) fill(*storage, *copied, copy_threads());
+      if (ready.wait().ok()) fill(*storage, *copied, &pool_);
     } else {
       ReadyPromise promise;
       ReadyEvent copied_ready = promise.event();
@@ -229,7 +228,7 @@ Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias) {
                                        to = copied.share(), ready = std::move(ready),
                                        fill]() mutable {
         Status status = ready.wait();
-        if (status.ok()) fill(*from, *to, 1);
+        if (status.ok()) fill(*from, *to, nullptr);
         from.reset();
         to.reset();
         promise.set(std::move(status));

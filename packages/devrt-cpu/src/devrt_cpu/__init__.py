@@ -24,6 +24,7 @@ def make_cpu_client(
     node_id: int = 0,
     num_nodes: int = 1,
     memory_kinds: Sequence[MemoryKind] = (),
+    recycled_bytes: int | None = None,
 ) -> CpuClient:
     """Make a client for the host's processors and memory.
 
@@ -39,6 +40,10 @@ def make_cpu_client(
         Number of processes of the platform; each has ``num_devices`` devices.
     memory_kinds
         Memory kinds to give to every device beside the built-in ones; each brings an allocator.
+    recycled_bytes
+        How many bytes of freed blocks the client keeps for its next buffers, over all its devices
+        and built-in memory kinds. None for 1 GiB, or a sixteenth of the machine's memory where
+        that is less; 0 to give every block back at once.
 
     Returns
     -------
@@ -59,4 +64,5 @@ def make_cpu_client(
         node_id=node_id,
         num_nodes=num_nodes,
         memory_kinds=tuple(memory_kinds),
+        recycled_bytes=recycled_bytes,
     )

@@ -22,7 +22,11 @@ class CpuMemory:
     def addressable_by_devices(self) -> list[CpuDevice]: ...
 
     def memory_stats(self) -> dict[str, int]:
-        """Return this memory's own counters, keyed as `CpuDevice.memory_stats`."""
+        """
+        Return this memory's own counters, keyed as `CpuDevice.memory_stats`.
+
+        The reserved bytes are those held for all memories of this kind, blocks kept for reuse included.
+        """
 
     def __repr__(self) -> str: ...
 
@@ -79,6 +83,8 @@ class CpuDevice:
     def memory_stats(self) -> dict[str, int]:
         """
         Return counts and bytes over the device's memories, keyed as JAX keys them.
+
+        The reserved bytes are those held for all devices of the client, as they share blocks.
         """
 
     def get_stream_for_external_ready_events(self) -> int: ...
@@ -138,7 +144,7 @@ class CpuClient:
 
     def defragment(self) -> None:
         """
-        Do nothing: every allocation is its own, so there is nothing to defragment.
+        Give the memory of freed buffers that is kept for the next ones back to the system.
         """
 
     def live_buffers(self) -> list[CpuBuffer]:
@@ -157,7 +163,7 @@ class CpuClient:
 
     def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = ()) -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
 
 class _HostView:

@@ -15,15 +15,16 @@ std::vector<std::byte> model(const StridedView& view) {
   std::vector<std::int64_t> index(view.shape.size(), 0);
   std::size_t count = 1;
   for (const std::int64_t extent : view.shape) count *= static_cast<std::size_t>(extent);
+  out.reserve(count * view.itemsize);
   for (std::size_t n = 0; n < count; ++n) {
     const std::byte* from = view.data;
     for (std::size_t d = 0; d < index.size(); ++d) from += index[d] * view.strides[d];
-    std::vector<std::byte> item(from, from + view.itemsize);
-    for (std::size_t i = 0; i < view.itemsize; i += view.swap) {
-      std::reverse(item.begin() + static_cast<std::ptrdiff_t>(i),
-                   item.begin() + static_cast<std::ptrdiff_t>(i + view.swap));
+    out.insert(out.end(), from, from + view.itemsize);
+    const auto item = out.end() - static_cast<std::ptrdiff_t>(view.itemsize);
+    for (std::size_t i = 0; i < view.itemsize && view.swap > 1; i += view.swap) {
+      std::reverse(item + static_cast<std::ptrdiff_t>(i),
+                   item + static_cast<std::ptrdiff_t>(i + view.swap));
     }
-    out.insert(out.end(), item.begin(), item.end());
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < view.shape[d]) break;
       index[d] = 0;
@@ -33,9 +34,11 @@ std::vector<std::byte> model(const StridedView& view) {
 }
 
 void check_copy(const StridedView& view, unsigned threads) {
+  ThreadPool workers("test", threads);
+  ThreadPool* pool = threads > 1 ? &workers : nullptr;
   const std::vector<std::byte> expected = model(view);
   std::vector<std::byte> got(expected.size() + 1, std::byte{0x5a});
-  copy_to_dense(view, got.data(), threads);
+  copy_to_dense(view, got.data(), pool);
   CHECK(got.back() == std::byte{0x5a});
   CHECK(expected.empty() || std::memcmp(got.data(), expected.data(), expected.size()) == 0);
 }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +17,7 @@
 #include <utility>
 
 #include "devrt/external_owner.hpp"
+#include "devrt/fork_guard.hpp"
 #include "devrt/host_allocator.h"
 #include "devrt/memory_stats.hpp"
 #include "devrt/status.hpp"
@@ -36,6 +39,8 @@ class HostAllocator {
   virtual void* allocate(std::size_t bytes, std::size_t alignment) = 0;
   /// Takes back what `allocate` returned for the same `bytes`.
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
+  /// Returns about how many bytes more can be had that are all this allocator promises.
+  virtual std::size_t room() const noexcept { return std::numeric_limits<std::size_t>::max(); }
 };
 
 /// The C library's heap, aligned; asks for huge pages where a block is large enough to gain.
@@ -98,6 +103,10 @@ class PageLockedAllocator final : public HostAllocator {
 
   void deallocate(void* data, std::size_t bytes) noexcept override {
     const std::size_t length = page_multiple(bytes);
+    if (fork_.is_child()) {  // a thread that does not exist here may hold the lock
+      munmap(data, length);
+      return;
+    }
     bool was_locked = true;
     {
       std::lock_guard guard(mutex_);
@@ -107,9 +116,19 @@ class PageLockedAllocator final : public HostAllocator {
     munmap(data, length);
   }
 
-  /// Returns the bytes in use that are locked into RAM, in whole pages.
+  /// Returns how many bytes more RLIMIT_MEMLOCK leaves room to lock.
+  std::size_t room() const noexcept override {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+      return std::numeric_limits<std::size_t>::max();
+    }
+    const std::size_t locked = locked_bytes();
+    return limit.rlim_cur > locked ? limit.rlim_cur - locked : 0;
+  }
+
+  /// Returns the bytes allocated that are locked into RAM, in whole pages.
   std::size_t locked_bytes() const noexcept { return locked_.load(std::memory_order_relaxed); }
-  /// Returns the bytes in use that could not be locked, in whole pages.
+  /// Returns the bytes allocated that could not be locked, in whole pages.
   std::size_t unlocked_bytes() const noexcept { return unlocked_.load(std::memory_order_relaxed); }
 
  private:
@@ -124,6 +143,7 @@ class PageLockedAllocator final : public HostAllocator {
   std::atomic<std::size_t> unlocked_{0};
   std::mutex mutex_;
   std::unordered_set<void*> not_locked_;
+  ForkGuard fork_;
 };
 
 /// An allocator that a plugin lends through the C struct; keeps what owns the struct alive.

@@ -49,11 +49,50 @@ inline std::int64_t available_memory_bytes() noexcept {
   return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
+namespace detail {
+
+inline void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) noexcept {
+  std::int64_t seen = peak.load(std::memory_order_relaxed);
+  while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace detail
+
+/// Counts the bytes held from the system, whether in use or kept for reuse, and into a parent.
+class ReservedBytes {
+ public:
+  explicit ReservedBytes(std::shared_ptr<ReservedBytes> parent = nullptr) noexcept
+      : parent_(std::move(parent)) {}
+  ReservedBytes(const ReservedBytes&) = delete;
+  ReservedBytes& operator=(const ReservedBytes&) = delete;
+
+  std::int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  std::int64_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
+
+  void add(std::int64_t bytes) noexcept {
+    detail::raise_to(peak_, bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    if (parent_) parent_->add(bytes);
+  }
+  void remove(std::int64_t bytes) noexcept {
+    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (parent_) parent_->remove(bytes);
+  }
+
+ private:
+  std::atomic<std::int64_t> bytes_{0};
+  std::atomic<std::int64_t> peak_{0};
+  const std::shared_ptr<ReservedBytes> parent_;
+};
+
 /// Lock-free counters; a memory's count into their device's as well.
 class MemoryStats {
  public:
-  explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr)
-      : bytes_limit_(bytes_limit), parent_(std::move(parent)) {}
+  /// `reserved` is what is held for this memory and those that it shares its blocks with; without
+  /// one, nothing is held but what is in use.
+  explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr,
+                       std::shared_ptr<const ReservedBytes> reserved = nullptr)
+      : bytes_limit_(bytes_limit), parent_(std::move(parent)), reserved_(std::move(reserved)) {}
   MemoryStats(const MemoryStats&) = delete;
   MemoryStats& operator=(const MemoryStats&) = delete;
 
@@ -63,8 +102,8 @@ class MemoryStats {
   /// Counts an allocation of `bytes`.
   void record_allocate(std::int64_t bytes) noexcept {
     num_allocs_.fetch_add(1, std::memory_order_relaxed);
-    raise_to(peak_in_use_, in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-    raise_to(largest_, bytes);
+    detail::raise_to(peak_in_use_, in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    detail::raise_to(largest_, bytes);
     if (parent_) parent_->record_allocate(bytes);
   }
 
@@ -74,7 +113,7 @@ class MemoryStats {
     if (parent_) parent_->record_deallocate(bytes);
   }
 
-  /// Reads the counters; nothing is reserved ahead of use, so the reserved figures are zero.
+  /// Reads the counters.
   MemorySnapshot snapshot() const noexcept {
     MemorySnapshot s;
     s.num_allocs = num_allocs_.load(std::memory_order_relaxed);
@@ -82,24 +121,21 @@ class MemoryStats {
     s.peak_bytes_in_use = peak_in_use_.load(std::memory_order_relaxed);
     s.largest_alloc_size = largest_.load(std::memory_order_relaxed);
     s.bytes_limit = bytes_limit_;
+    s.bytes_reserved = reserved_ ? reserved_->bytes() : s.bytes_in_use;
+    s.peak_bytes_reserved = reserved_ ? reserved_->peak() : s.peak_bytes_in_use;
     s.bytes_reservable_limit = bytes_limit_;
     s.largest_free_block_bytes = available_memory_bytes();
     return s;
   }
 
  private:
-  static void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) noexcept {
-    std::int64_t seen = peak.load(std::memory_order_relaxed);
-    while (seen < value && !peak.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
-    }
-  }
-
   std::atomic<std::int64_t> num_allocs_{0};
   std::atomic<std::int64_t> in_use_{0};
   std::atomic<std::int64_t> peak_in_use_{0};
   std::atomic<std::int64_t> largest_{0};
   const std::int64_t bytes_limit_;
   const std::shared_ptr<MemoryStats> parent_;
+  const std::shared_ptr<const ReservedBytes> reserved_;
 };
 
 }  // namespace devrt

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "devrt/dims.hpp"
-#include "devrt/parallel.hpp"
+#include "devrt/thread_pool.hpp"
 
 namespace devrt {
 
@@ -22,7 +22,7 @@ struct StridedView {
 };
 
 /// Copies at least this large are shared among threads.
-inline constexpr std::size_t kParallelCopyBytes = std::size_t{2} << 20;
+inline constexpr std::size_t kParallelCopyBytes = std::size_t{1} << 20;
 
 namespace detail {
 
@@ -134,8 +134,9 @@ inline void copy_range(const CopyLoops& loops, const StridedView& view, std::byt
 
 }  // namespace detail
 
-/// Copies `view` to `to`, dense and row-major; may use up to `threads` threads. Must not overlap.
-inline void copy_to_dense(const StridedView& view, std::byte* to, unsigned threads = 1) {
+/// Copies `view` to `to`, dense and row-major; with the help of a pool when it is large. Must not
+/// overlap.
+inline void copy_to_dense(const StridedView& view, std::byte* to, ThreadPool* pool = nullptr) {
   std::size_t bytes = view.itemsize;
   for (const std::int64_t extent : view.shape) bytes *= static_cast<std::size_t>(extent);
   if (bytes == 0) return;
@@ -146,9 +147,12 @@ inline void copy_to_dense(const StridedView& view, std::byte* to, unsigned threa
     loops.stride[0] = static_cast<std::int64_t>(view.itemsize);
   }
   const std::int64_t rows = loops.extent[0];
-  const auto parts = static_cast<std::int64_t>(bytes < kParallelCopyBytes ? 1 : threads);
-  if (parts <= 1 || rows < parts) return detail::copy_range(loops, view, to, 0, rows);
-  parallel_for(static_cast<std::size_t>(parts), threads, [&](std::size_t part) {
+  if (!pool || bytes < kParallelCopyBytes || rows < pool->width()) {
+    return detail::copy_range(loops, view, to, 0, rows);
+  }
+  // A few pieces for each thread, so that one that comes late leaves little to wait for.
+  const auto parts = std::min<std::int64_t>(rows, 4 * pool->width());
+  pool->run(static_cast<std::size_t>(parts), [&](std::size_t part) {
     const auto i = static_cast<std::int64_t>(part);
     detail::copy_range(loops, view, to, rows * i / parts, rows * (i + 1) / parts);
   });
