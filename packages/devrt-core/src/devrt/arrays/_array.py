@@ -215,7 +215,11 @@ class Array(Unsupported):
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        host = self._value()
+        host = self._host
+        if host is None and self._shape is None:  # one buffer, looked at for the first time
+            self._host = host = self._buffers[0].__array__()
+        else:
+            host = self._value()
         if dtype is None and not copy:
             return host
         import numpy as np
@@ -301,12 +305,12 @@ class Array(Unsupported):
 
     def _value(self) -> np.ndarray[Any, Any]:
         """Return the whole array as a read-only NumPy array, made at most once."""
-        host = self._host
-        if host is not None and not self._buffers[0].is_deleted():
+        host, buffer = self._host, self._buffers[0]
+        if host is not None and not buffer.is_deleted():
             return host
-        buffers = self._buffers
-        if len(buffers) == 1 and self._sharding_is_single():
-            self._host = host = buffers[0].__array__()
+        # An array without a shape of its own is its one buffer: the common case, first.
+        if self._shape is None or (len(self._buffers) == 1 and self._sharding_is_single()):
+            self._host = host = buffer.__array__()
             return host
         self._host = host = self._gathered()
         return host
