@@ -16,10 +16,16 @@ if TYPE_CHECKING:
         Shard,
         block_until_ready,
         clear_caches,
+        copy_to_host_async,
         default_device,
         device_get,
         device_put,
+        device_put_replicated,
+        device_put_sharded,
         live_arrays,
+        make_array_from_callback,
+        make_array_from_process_local_data,
+        make_array_from_single_device_arrays,
     )
     from devrt.contract import Client, Device, Memory
     from devrt.runtime import (
@@ -73,12 +79,15 @@ __all__ = [
     "clear_backends",
     "clear_caches",
     "config",
+    "copy_to_host_async",
     "default_backend",
     "default_device",
     "default_runtime",
     "device_count",
     "device_get",
     "device_put",
+    "device_put_replicated",
+    "device_put_sharded",
     "devices",
     "errors",
     "get_backend",
@@ -89,6 +98,9 @@ __all__ = [
     "live_arrays",
     "local_device_count",
     "local_devices",
+    "make_array_from_callback",
+    "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays",
     "make_mesh",
     "numpy",
     "process_count",
@@ -100,7 +112,13 @@ __all__ = [
 _MODULES = {"errors", "numpy", "sharding"}
 _FROM_ARRAYS = {
     *("Array", "Shard", "block_until_ready", "clear_caches", "default_device", "device_get"),
-    *("device_put", "live_arrays"),
+    *("copy_to_host_async", "device_put", "device_put_replicated", "device_put_sharded"),
+    *("live_arrays", "make_array_from_callback", "make_array_from_process_local_data"),
+    "make_array_from_single_device_arrays",
+}
+_NOT_YET = {
+    *("debug", "distributed", "eval_shape", "grad", "jit", "lax", "pmap", "random", "shard_map"),
+    *("ShapeDtypeStruct", "smap", "transfer_guard", "tree", "vmap", "with_sharding_constraint"),
 }
 _FROM_CONTRACT = {"Client", "Device", "Memory"}
 _FROM_SHARDING = {
@@ -112,6 +130,8 @@ _FROM_SHARDING = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         msg = f"module 'devrt' has no attribute {name!r}"
+        if name in _NOT_YET:
+            msg += "; it needs what this release does not have yet. The README lists that."
         raise AttributeError(msg)
     if name == "config":  # not kept: it is the default runtime's, which can be replaced
         return _module("runtime").default_runtime().config

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from devrt import dtypes
 from devrt.arrays import Array, device_put
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ _NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
 def _placed(host: Any, device: Any = None) -> Array:
     placed: Array = device_put(host, device)
     return placed
+
+
+def _dtype(dtype: DTypeLike | None) -> np.dtype[Any] | None:
+    """Resolve a dtype, ml_dtypes' names included."""
+    return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
 
 
 def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
@@ -70,13 +76,13 @@ def array(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) ->
         A copy; does not wait for the device.
     """
     has_dtype = hasattr(object, "dtype")
-    host = np.asarray(object, dtype=dtype)
+    host = np.asarray(object, dtype=_dtype(dtype))
     return _placed(host if has_dtype else _default(host, dtype), device)
 
 
 def asarray(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
     """Return ``object`` as an array: itself if it is one already with this dtype and place."""
-    if type(object) is Array and (dtype is None or object.dtype == np.dtype(dtype)):
+    if type(object) is Array and (dtype is None or object.dtype == _dtype(dtype)):
         return object if device is None else _placed(object, device)
     return array(object, dtype, device=device)
 
@@ -89,7 +95,7 @@ def full(
     device: Any = None,
 ) -> Array:
     """Make an array of ``shape`` whose elements are all ``fill_value``."""
-    host = np.full(shape, fill_value, dtype=dtype)
+    host = np.full(shape, fill_value, dtype=_dtype(dtype))
     return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
 
 
@@ -97,14 +103,14 @@ def zeros(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros, float32 by default."""
-    return _placed(np.zeros(shape, np.float32 if dtype is None else dtype), device)
+    return _placed(np.zeros(shape, _dtype(dtype) or np.float32), device)
 
 
 def ones(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of ones, float32 by default."""
-    return _placed(np.ones(shape, np.float32 if dtype is None else dtype), device)
+    return _placed(np.ones(shape, _dtype(dtype) or np.float32), device)
 
 
 def empty(
@@ -119,7 +125,7 @@ def full_like(
 ) -> Array:
     """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``."""
     like = np.asarray(x)
-    return _placed(np.full(like.shape, fill_value, like.dtype if dtype is None else dtype), device)
+    return _placed(np.full(like.shape, fill_value, _dtype(dtype) or like.dtype), device)
 
 
 def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
@@ -142,7 +148,7 @@ def arange(
 ) -> Array:
     """Make evenly spaced values within ``[start, stop)``, by NumPy's rules."""
     first, last = (0, start) if stop is None else (start, stop)
-    host = np.arange(first, last, 1 if step is None else step, dtype=dtype)
+    host = np.arange(first, last, 1 if step is None else step, dtype=_dtype(dtype))
     return _placed(_default(host, dtype), device)
 
 
@@ -156,7 +162,7 @@ def linspace(
     device: Any = None,
 ) -> Array:
     """Make ``num`` evenly spaced values from ``start`` to ``stop``, by NumPy's rules."""
-    host = np.linspace(start, stop, num, endpoint=endpoint, dtype=dtype)
+    host = np.linspace(start, stop, num, endpoint=endpoint, dtype=_dtype(dtype))
     return _placed(_default(host, dtype), device)
 
 
@@ -169,16 +175,29 @@ def eye(
     device: Any = None,
 ) -> Array:
     """Make an ``N`` by ``M`` array with ones on the ``k``-th diagonal, float32 by default."""
-    return _placed(np.eye(N, M, k, np.float32 if dtype is None else dtype), device)
+    return _placed(np.eye(N, M, k, _dtype(dtype) or np.float32), device)
 
 
 def __getattr__(name: str) -> Any:
-    if hasattr(np, name) and not name.startswith("_"):
-        scalar = getattr(np, name)
-        if isinstance(scalar, type) and issubclass(scalar, np.generic):
-            return scalar
-        what = f"devrt.numpy.{name} computes on a device and needs compiled programs"
-        msg = f"{what}, which this release does not have yet; use numpy.{name} on the host."
-    else:
-        msg = f"module 'devrt.numpy' has no attribute {name!r}"
+    if name == "ndarray":
+        return Array
+    if name in _ELEMENT_TYPES:
+        return dtypes.to_numpy(dtypes.by_name(name).code).type
+    value = getattr(np, name, None) if not name.startswith("_") else None
+    if isinstance(value, float | type(None)) and hasattr(np, name):
+        return value  # a constant: pi, e, inf, nan, newaxis
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return value
+    if name in _METADATA:
+        return value
+    msg = f"module 'devrt.numpy' has no attribute {name!r}"
+    if value is not None:
+        msg += (
+            f": devrt has no array function of that name yet, because most run programs on a "
+            f"device. Use numpy.{name} on numpy.asarray(x)."
+        )
     raise AttributeError(msg)
+
+
+_ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
+_METADATA = {"dtype", "finfo", "iinfo", "issubdtype", "ndim", "result_type", "shape", "size"}

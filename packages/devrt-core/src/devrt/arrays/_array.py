@@ -202,6 +202,16 @@ class Array(Unsupported):
 
         return device_put, (self._value(),)
 
+    def copy_to_host_async(self) -> None:
+        """Start copying to the host, so that reading it later does not wait as long.
+
+        Arrays on host-visible memory are read in place, so nothing is copied for them.
+        """
+        for buffer in self._buffers:
+            start = getattr(buffer, "copy_to_host_async", None)
+            if start is not None:
+                start()
+
     def on_device_size_in_bytes(self) -> int:
         """Return the bytes that the addressable shards take, padding included."""
         return sum(buffer.on_device_size_in_bytes() for buffer in self._buffers)

@@ -9,25 +9,17 @@ from devrt.errors import UnimplementedError
 
 __all__ = ["Unsupported"]
 
-_BINARY = [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "divmod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-]
-_UNARY = ["neg", "pos", "abs", "invert", "round"]
-_COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
-_OTHERS = ["getitem", "iter", "contains"]
+_ARITHMETIC = "add sub mul truediv floordiv mod divmod pow matmul".split()
+_BINARY = [*_ARITHMETIC, *"and or xor lshift rshift".split()]
+_UNARY = "neg pos abs invert round".split()
+_COMPARISONS = "eq ne lt le gt ge".split()
+_OTHERS = "getitem iter contains".split()
+
+_METHODS = """
+    T mT at all any argmax argmin argsort astype clip conj conjugate cumprod cumsum diagonal dot
+    fill flatten imag max mean min nonzero prod ravel real repeat reshape round searchsorted sort
+    squeeze std sum swapaxes take trace transpose var view
+""".split()
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
@@ -61,3 +53,22 @@ for _name in (
     *_OTHERS,
 ):
     setattr(Unsupported, f"__{_name}__", _refusing(f"__{_name}__"))
+
+
+class _NeedsProgram:
+    """An attribute that is absent, and says why. Not ``__getattr__``: NumPy would go through it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        msg = (
+            f"'Array' object has no attribute {self._name!r}: it runs a program on the device, and "
+            "this release compiles none yet. Compute on the host with numpy.asarray(x), then "
+            "devrt.device_put the result."
+        )
+        raise AttributeError(msg, name=self._name, obj=instance)
+
+
+for _name in _METHODS:
+    setattr(Unsupported, _name, _NeedsProgram(_name))

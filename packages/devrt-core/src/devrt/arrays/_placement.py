@@ -17,7 +17,13 @@ from devrt.sharding import Sharding, SingleDeviceSharding
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["block_until_ready", "default_device", "device_get", "device_put"]
+__all__ = [
+    "block_until_ready",
+    "copy_to_host_async",
+    "default_device",
+    "device_get",
+    "device_put",
+]
 
 _COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
 _ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
@@ -41,8 +47,9 @@ def device_put(
         An array, a scalar, or any tree of them (dict, list, tuple, named tuple ...). NumPy arrays
         keep their dtype; Python scalars become 32-bit types, as in JAX.
     device
-        A device, a sharding, a memory, or the name of a memory kind. None takes the default
-        device, and leaves an array that is on a device already where it is.
+        A device, a sharding, a memory, or the name of a memory kind; or a tree of them whose
+        structure is a beginning of that of ``x``. None takes the default device, and leaves an
+        array that is on a device already where it is.
     src
         Where ``x`` comes from, as a device or sharding; checked, and otherwise not needed.
     donate
@@ -71,7 +78,9 @@ def device_put(
         return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
     if not _tree.is_leaf(x):
         return _tree.map_leaves(
-            lambda leaf: device_put(leaf, device, src, donate=donate, may_alias=may_alias), x
+            lambda leaf, target: device_put(leaf, target, src, donate=donate, may_alias=may_alias),
+            x,
+            device,
         )
     if type(x) is Array:
         return _put_array(x, device, kind or _target_kind(device), src, donate, may_alias)
@@ -92,6 +101,22 @@ def device_get(x: Any) -> Any:
     import numpy as np
 
     return np.asarray(x)
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying every array in ``x``, a tree, to the host; return a future of `device_get`.
+
+    Returns
+    -------
+    concurrent.futures.Future
+        Its result is what ``device_get(x)`` returns. Host-visible arrays are not copied.
+    """
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="devrt-copy-to-host")
+    future: Future[Any] = pool.submit(device_get, x)
+    pool.shutdown(wait=False)
+    return future
 
 
 def block_until_ready(x: Any) -> Any:
@@ -118,6 +143,13 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     device
         A device, a platform's name (its first local device), or None for the usual default.
     """
+    given: Any = device  # callers are not bound by the annotation
+    if not (given is None or isinstance(given, Device | str)):
+        msg = (
+            f"default_device takes a device, a platform's name or None, not {given!r} of type "
+            f"{type(given).__name__}. Choose one, for example devrt.devices()[0]."
+        )
+        raise InvalidTypeError(msg, device=given)
     with default_runtime().config.override(default_device=device):
         yield
 
@@ -138,7 +170,16 @@ def _target_kind(target: Any) -> str:
 
 
 def _memory(target: Memory | str, device: Device) -> Memory:
-    return device.memory(target) if isinstance(target, str) else target
+    if not isinstance(target, str):
+        return target
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    if target not in kinds:
+        msg = (
+            f"device_put takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
+            f"{target!r} is none. For a platform's device pass devrt.devices({target!r})[0]."
+        )
+        raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
+    return device.memory(target)
 
 
 # -- host values ------------------------------------------------------------------------------
@@ -203,8 +244,11 @@ def _put_array(
 ) -> Array:
     if src is not None:
         _check_source(x, src)
+    if x.is_deleted():
+        x._gathered()  # raises, with the words for a deleted array
     placed = _moved(x, target, kind, may_alias is not False)
-    if donate and placed is not x:
+    if donate:
+        placed = placed.clone() if placed is x else placed
         x.delete()
     return placed
 
@@ -213,6 +257,7 @@ def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
     if kind == "default":
         return x
     if kind == "kind":
+        _memory(target, x._buffers[0].device)
         return _moved(x, x.sharding.with_memory_kind(target), "sharding", may_alias)
     if kind == "sharding":
         return _resharded(x, target, may_alias)

@@ -45,20 +45,37 @@ def leaves(x: Any) -> list[Any]:
     return list(optree.tree_leaves(x, namespace=_NAMESPACE))
 
 
-def map_leaves(function: Callable[[Any], Any], x: Any) -> Any:
+def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
     """Apply ``function`` to every leaf and return a tree of the same structure.
+
+    A ``prefix``, if given, is one value for all leaves or a tree whose structure is a beginning of
+    that of ``x``; the function gets its value as a second argument.
 
     An `InvalidArgumentError` is raised again with the leaf's path in front.
     """
     import optree
 
     values, structure = optree.tree_flatten(x, namespace=_NAMESPACE)
+    seconds = [_broadcast(tree, x, len(values)) for tree in prefix]
     results = []
     for position, value in enumerate(values):
         try:
-            results.append(function(value))
+            results.append(function(value, *(second[position] for second in seconds)))
         except InvalidArgumentError as error:
             path = optree.treespec_accessors(structure)[position].codify("x")
             msg = f"leaf {path}: {error.message}"
             raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
     return optree.tree_unflatten(structure, results)
+
+
+def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
+    if not isinstance(prefix, dict | list | tuple):
+        return [prefix] * count
+    import optree
+
+    trees: tuple[Any, Any] = (prefix, x)
+    try:
+        return list(optree.broadcast_prefix(*trees, namespace=_NAMESPACE))
+    except ValueError as error:
+        msg = f"the tree of targets does not fit the tree of values: {error}"
+        raise InvalidArgumentError(msg) from error

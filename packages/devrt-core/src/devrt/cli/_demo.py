@@ -50,8 +50,8 @@ def run(path: str | None, count: int) -> bool:
     _say(
         f"  shape {data.array.shape}, {data.array.dtype}, {_tables.human_bytes(data.array.nbytes)}"
     )
-    devrt.config.update("num_cpu_devices", count)
     _choose()
+    devrt.config.update("num_cpu_devices", count)
     devices = devrt.devices(_HOST)[:count]
     checks = _Checks()
     sharded = _shard(data, devices, checks)
@@ -77,6 +77,9 @@ def _choose() -> None:
     _title("Backends")
     report = _report.backends()
     _tables.show_backends(report)
+    if devrt.default_runtime().decide(_HOST).chosen is None or report["chosen"] is None:
+        devrt.get_backend(_HOST)  # raises with every cause
+        devrt.get_backend()
     _say(f"  default: {report['chosen']}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from devrt import dtypes
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["Input", "load"]
@@ -46,7 +47,8 @@ def load(path: str | None) -> Input:
             f"{file.name}: an array of shape {array.shape} has nothing to shard; give a larger one."
         )
         raise InvalidArgumentError(msg, path=path)
-    return Input(name, np.ascontiguousarray(array))
+    element = dtypes.from_numpy(array.dtype)  # raises for what no device can hold
+    return Input(name, np.ascontiguousarray(array, dtypes.to_numpy(element.code)))
 
 
 def _digits() -> Input:
