@@ -6,11 +6,13 @@ import subprocess
 import sys
 from importlib import metadata
 
+import numpy as np
 import pluggy
 import pytest
 
 from devrt import hookspecs
-from devrt.records import API_VERSION, Available, ClientContext
+from devrt.errors import DevrtWarning
+from devrt.records import API_VERSION, Available, ClientContext, MemoryKind
 from devrt_cpu import plugin
 
 
@@ -62,3 +64,25 @@ def test_entry_point() -> None:
         pytest.skip("devrt-cpu is not installed as a distribution")
     (entry,) = distribution.entry_points.select(group="devrt_plugins")
     assert (entry.name, entry.value) == ("cpu", "devrt_cpu.plugin")
+
+
+def make(**fields: object) -> object:
+    (factory,) = plugin.devrt_client_factories()
+    return factory.factory(ClientContext(**fields))  # type: ignore[arg-type]
+
+
+def test_the_factory_passes_on_what_the_context_says() -> None:
+    source = np.ones(1 << 20, np.float32)
+    with make(options={"num_cpu_devices": 3, "asynchronous": False}) as client:
+        assert client.device_count() == 3
+        buffer = client.buffer_from_pyval(source, host_buffer_semantics=1)
+        assert buffer.is_ready()
+
+
+def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning() -> None:
+    kinds = (*plugin.devrt_memory_kinds(), MemoryKind(platform="cpu", kind="nvm"))
+    with pytest.warns(DevrtWarning, match="'nvm'"):
+        client = make(memory_kinds=kinds)
+    with client:
+        names = [memory.kind for memory in client.devices()[0].addressable_memories()]
+    assert names == ["device", "pinned_host", "unpinned_host"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from devrt.errors import DevrtWarning
 from devrt.hookspecs import hookimpl
 from devrt.records import (
     Available,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["devrt_client_factories", "devrt_memory_kinds"]
 
 _MODULE = "_ext"
+_BUILT_IN = ("device", "pinned_host", "unpinned_host")
 
 
 def _probe() -> ProbeResult:
@@ -46,9 +49,26 @@ def _make_client(context: ClientContext) -> Client:
     from devrt_cpu import make_cpu_client
 
     client = make_cpu_client(
-        num_devices=context.options.get("num_cpu_devices", 1), memory_kinds=context.memory_kinds
+        asynchronous=context.options.get("asynchronous", True),
+        num_devices=context.options.get("num_cpu_devices", 1),
+        memory_kinds=tuple(_usable(context.memory_kinds)),
     )
     return cast("Client", client)  # registered as one when it was made
+
+
+def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
+    """Leave out kinds that another plugin adds and that cannot work, so that the rest does."""
+    for kind in kinds:
+        if kind.kind in _BUILT_IN or kind.allocator is not None:
+            yield kind
+            continue
+        warnings.warn(
+            f"the memory kind {kind.kind!r} that an installed plugin adds to platform 'cpu' is "
+            "left out: it brings no allocator, and the cpu client knows none for it. The plugin's "
+            "author must set MemoryKind.allocator.",
+            DevrtWarning,
+            stacklevel=2,
+        )
 
 
 @hookimpl
