@@ -52,8 +52,10 @@ def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[
     narrow = _NARROW.get(host.dtype.name) if dtype is None else None
     if narrow is None:
         return host
-    if host.dtype.kind == "i" and host.size and np.abs(host).max() > np.iinfo(np.int32).max:
-        return host
+    if host.dtype.kind == "i" and host.size:
+        limits = np.iinfo(np.int32)
+        if host.min() < limits.min or host.max() > limits.max:
+            return host
     return host.astype(narrow)
 
 

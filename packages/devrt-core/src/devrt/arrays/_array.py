@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -149,9 +150,9 @@ class Array(Unsupported):
     def addressable_data(self, index: int) -> Array:
         """Return the ``index``-th addressable shard as an array on one device."""
         try:
-            return Array((self._buffers[index],))
-        except IndexError:
-            msg = f"there is no addressable shard {index}: this process has {len(self._buffers)}."
+            return Array((self._buffers[operator.index(index)],))
+        except (IndexError, TypeError):
+            msg = f"there is no addressable shard {index!r}: this process has {len(self._buffers)}."
             raise InvalidArgumentError(msg, index=index) from None
 
     # -- readiness and life -------------------------------------------------------------------
@@ -174,6 +175,8 @@ class Array(Unsupported):
 
     def is_deleted(self) -> bool:
         """Return whether the array's memory was given back or donated."""
+        if len(self._buffers) == 1:
+            return self._buffers[0].is_deleted()
         return any(buffer.is_deleted() for buffer in self._buffers)
 
     def delete(self) -> None:
@@ -316,7 +319,7 @@ class Array(Unsupported):
     def _value(self) -> np.ndarray[Any, Any]:
         """Return the whole array as a read-only NumPy array, made at most once."""
         host, buffer = self._host, self._buffers[0]
-        if host is not None and not buffer.is_deleted():
+        if host is not None and not self.is_deleted():
             return host
         # An array without a shape of its own is its one buffer: the common case, first.
         if self._shape is None or (len(self._buffers) == 1 and self._sharding_is_single()):

@@ -19,7 +19,9 @@ def live_arrays(platform: str | Client | None = None) -> list[Array]:
     platform
         Only arrays of this platform or client; None for all.
     """
-    arrays = [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+    # Another thread may be between making an array and filling it in: that one has no buffers yet.
+    found = [x for x in gc.get_objects() if type(x) is Array and hasattr(x, "_buffers")]
+    arrays = [x for x in found if not x.is_deleted()]
     if platform is None:
         return arrays
     client = default_runtime().get_backend(platform)

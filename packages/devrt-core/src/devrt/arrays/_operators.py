@@ -42,6 +42,7 @@ class Unsupported:
     """
 
     __slots__ = ()
+    __array_ufunc__ = None  # else NumPy would compute ``ndarray + array`` on the host, in silence
     __hash__ = None  # type: ignore[assignment]
 
 

@@ -204,10 +204,9 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
         (device,) = sharding.device_set
         target = _target_of(device, sharding)
         return Array((device.client.buffer_from_pyval(x, target, False, semantics),), sharding)
-    shape = getattr(x, "shape", None)
-    if type(shape) is not tuple:
+    if type(x).__module__ != "numpy":  # only NumPy's own arrays are taken at their word
         x = _as_host(x)
-        shape = x.shape
+    shape = x.shape
     plan = sharding.placement(shape)
     if not plan.devices:
         msg = (
@@ -232,8 +231,11 @@ def _target_of(device: Device, sharding: Sharding) -> Device | Memory:
 def _as_host(x: Any) -> np.ndarray[Any, Any]:
     import numpy as np
 
+    if isinstance(x, bytes | bytearray):
+        return np.frombuffer(x, np.uint8)
     narrow = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
-    return np.asarray(x, dtype=narrow.get(type(x)))
+    wide = type(x) is int and not -(2**31) <= x < 2**31
+    return np.asarray(x, dtype=np.int64 if wide else narrow.get(type(x)))
 
 
 # -- device arrays ----------------------------------------------------------------------------

@@ -84,8 +84,25 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
     if array.is_fully_replicated:
         return array._buffers[0].__array__()
     whole = np.empty(array.shape, array.dtype)
+    filled = 0
     for shard in addressable_shards(array):
         if shard.replica_id == 0:
             whole[shard.index] = shard.data
-    whole.flags.writeable = False
-    return whole
+            filled += whole[shard.index].size
+    if filled != whole.size:
+        msg = (
+            f"{array.sharding} maps {filled} elements of an array of {whole.size} to devices: its "
+            "parts overlap or leave some out. Correct its devices_indices_map."
+        )
+        raise InvalidArgumentError(msg, sharding=array.sharding)
+    return _sealed(whole)
+
+
+def _sealed(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a view that can never be made writable: it is handed out on every reading."""
+    import numpy as np
+
+    if not host.size:
+        return host
+    data = memoryview(host.reshape(-1).view(np.uint8)).toreadonly()  # type: ignore[arg-type]
+    return np.frombuffer(data, np.uint8).view(host.dtype).reshape(host.shape)
