@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +24,9 @@ settings.load_profile("devrt")
 for _name in [name for name in os.environ if name.startswith(("DEVRT_", "JAX_"))]:
     del os.environ[_name]
 os.environ["DEVRT_NUM_CPU_DEVICES"] = "8"
+# Neither the developer's configuration nor his verdicts on plugins belong in a test.
+_folder = tempfile.TemporaryDirectory(prefix="devrt-tests-")
+os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = _folder.name
 
 
 @pytest.fixture(scope="session")

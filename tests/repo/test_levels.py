@@ -28,7 +28,7 @@ LEVELS = {
         "_device_assignment",
         "_warn",
     },
-    1: {"plugins", "runtime"},
+    1: {"doctor", "plugins", "runtime"},
     2: {"sharding", "distributed"},
     3: {"arrays", "numpy"},
     4: {"programs"},

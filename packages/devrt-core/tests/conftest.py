@@ -145,3 +145,56 @@ def run_python():
         )
 
     return run
+
+
+PJRT_LOADER = """
+    from devrt.hookspecs import hookimpl
+    from devrt.records import Available, ClientFactory, PjrtLoader, Unavailable
+
+    calls = []
+
+    def make_client(library, platform, options, context):
+        from devrt_acme.client import AcmeClient
+        calls.append((library, platform, dict(options), context.memory_kinds))
+        version = "PJRT C API 0.7 (test)"
+        fields = {"platform": platform, "platform_version": version,
+                  "pjrt_c_api_major_version": 0, "pjrt_c_api_minor_version": 7}
+        return type("LibraryClient", (AcmeClient,), fields)(options.get("count", 1))
+
+    def check(library):
+        if "bad" in str(library):
+            return Unavailable("the library is too old", "Upgrade it.")
+        return Available("version 7")
+
+    def make_topology(library, platform, topology_name, options):
+        return (library, platform, topology_name, options)
+
+    @hookimpl
+    def devrt_client_factories():
+        return [ClientFactory(platform="loading", factory=print, probe=lambda: Unavailable("", ""))]
+
+    @hookimpl
+    def devrt_pjrt_loader():
+        return {loader}
+"""
+FULL_LOADER = "PjrtLoader(make_client=make_client, check=check, make_topology=make_topology)"
+LOADER_MANIFEST = 'schema = 1\n[[backend]]\nplatform = "loading"\npjrt_loader = {says}\n'
+
+
+@pytest.fixture
+def add_loader(plugins, write_distribution):
+    """Return a function that installs a plugin that can load PJRT libraries."""
+
+    def add(loader=FULL_LOADER, says="true"):
+        folder = plugins.path / "loading_pkg"
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+        (folder / "plugin.py").write_text(textwrap.dedent(PJRT_LOADER).replace("{loader}", loader))
+        if says:
+            (folder / "devrt.toml").write_text(LOADER_MANIFEST.format(says=says))
+        write_distribution(
+            plugins.path, "loading-dist", "[devrt_plugins]\nloading = loading_pkg.plugin\n"
+        )
+        return "loading_pkg.plugin"
+
+    return add

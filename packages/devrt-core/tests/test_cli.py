@@ -11,13 +11,21 @@ from click.testing import CliRunner
 from devrt.cli import main
 
 
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    """Keep verdicts out of the user's own cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
-def invoke(monkeypatch):
-    """Run a command in this process; what it does to warnings is undone."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+def invoke():
+    """Run a command in this process."""
+    former = warnings.showwarning
 
     def run(*arguments):
-        return CliRunner().invoke(main, arguments, catch_exceptions=False)
+        result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+        assert warnings.showwarning is former, "a command must leave warnings as they were"
+        return result
 
     return run
 

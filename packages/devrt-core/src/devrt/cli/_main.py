@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -14,14 +16,33 @@ __all__ = ["main"]
 
 
 class _Commands(click.Group):
-    """A group whose commands print a devrt error as one message and exit with status 1."""
+    """A group whose commands print warnings and a devrt error as one message each.
+
+    An error ends them with status 1.
+    """
 
     def invoke(self, context: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            with _shown_warnings():
+                return super().invoke(context)
         except DevrtError as error:
             click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
             context.exit(1)
+
+
+@contextlib.contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Show warnings as messages meanwhile, and put back what was there."""
+    former = warnings.showwarning
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = former
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    click.echo(f"devrt: {category.__name__}: {message}", err=True)
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -43,11 +64,6 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 )
 def main() -> None:
     """Find the accelerators of this machine and put arrays on them."""
-    warnings.showwarning = _show_warning
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    click.echo(f"devrt: {category.__name__}: {message}", err=True)
 
 
 @main.command()
@@ -100,3 +116,37 @@ def demo(path: str | None, count: int) -> None:
 
     if not _demo.run(path, count):
         click.get_current_context().exit(1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--level",
+    type=click.Choice(["metadata", "load", "client"]),
+    help="How far to go: run nothing, load and probe, or make a client. By default a client, "
+    "except for devices that only one process can hold.",
+)
+@click.option(
+    "--platform", "platforms", multiple=True, help="Ask for this platform, not for the default."
+)
+@click.option("--fresh", is_flag=True, help="Probe anew what an earlier probe found.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each plugin."
+)
+def doctor(
+    as_json: bool, level: str | None, platforms: tuple[str, ...], fresh: bool, timeout: float | None
+) -> None:
+    """Examine every plugin in a child process and say what is wrong and what to do.
+
+    The exit status is 0 if the default backend works and nothing is wrong, 1 if it works and
+    something is wrong, 2 if no backend can be used.
+    """
+    from devrt.cli import _doctor
+    from devrt.doctor import diagnose
+
+    report = diagnose(level=level, platforms=platforms, fresh=fresh, timeout=timeout)
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        _doctor.show(report)
+    click.get_current_context().exit(report.status)

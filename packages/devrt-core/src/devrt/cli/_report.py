@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from devrt.contract import Client, Device
-from devrt.errors import DevrtError, SelectionError
-from devrt.plugins import Broken, Decision, Outcome, PluginRef, Verdict
-from devrt.records import Unavailable
-from devrt.runtime import default_runtime
+from devrt.doctor import PluginEntry, entries, survey
+from devrt.errors import DevrtError
+from devrt.plugins import Broken, Decision
+from devrt.plugins._isolated import Level
+from devrt.plugins._verdicts import VerdictCache
+from devrt.runtime import Runtime, default_runtime
 
 __all__ = ["backends", "devices"]
 
@@ -20,20 +24,32 @@ def devices(platform: str | None = None) -> dict[str, Any]:
     message for backends that could not be initialised).
     """
     runtime = default_runtime()
-    decision = runtime.decide(platform)
-    if decision.chosen is None or platform is not None:
-        runtime.get_backend(platform)  # raises with every cause
-    rows: list[dict[str, Any]] = []
-    failures = _failed_before(decision)
-    for candidate in decision.usable:
-        try:
-            client = runtime.get_backend(candidate.ref.name)
-        except DevrtError as error:
-            failures.append({"platform": candidate.ref.platform, "message": error.message})
-            continue
-        rows.extend(_device(device, client) for device in client.devices())
+    with _probing_apart(runtime):
+        decision = runtime.decide(platform)
+        if decision.chosen is None or platform is not None:
+            runtime.get_backend(platform)  # raises with every cause
+        rows: list[dict[str, Any]] = []
+        failures = _failed_before(decision)
+        for candidate in decision.usable:
+            try:
+                client = runtime.get_backend(candidate.ref.name)
+            except DevrtError as error:
+                failures.append({"platform": candidate.ref.platform, "message": error.message})
+                continue
+            rows.extend(_device(device, client) for device in client.devices())
     default = rows[0]["platform"] if rows else None
     return {"default": default, "devices": rows, "failures": failures}
+
+
+@contextlib.contextmanager
+def _probing_apart(runtime: Runtime) -> Iterator[None]:
+    """Let plugins be probed in child processes first, unless the user said otherwise."""
+    config = runtime.config
+    if "probe" in config.names() and config.setting("probe").origin == "default":
+        with config.override(probe="isolated"):
+            yield
+    else:
+        yield
 
 
 def _failed_before(decision: Decision) -> list[dict[str, str]]:
@@ -64,65 +80,33 @@ def backends() -> dict[str, Any]:
     """Return every installed backend with its state and the reason for it.
 
     Keys: ``chosen`` (``platform@distribution`` or null), ``policy`` (platforms and source),
-    ``backends`` (list). A backend that the policy excludes is listed without being imported.
+    ``backends`` (list), ``problem``. Plugins are loaded in child processes, as by the doctor; one
+    that the policy excludes is listed without being loaded.
     """
-    runtime = default_runtime()
-    decision = runtime.decide()
-    rows = [_backend(verdict) for verdict in decision.verdicts]
-    listed = {verdict.candidate.ref for verdict in decision.verdicts}
-    for ref in runtime.plugins.refs():
-        if ref not in listed and decision.policy.platforms:
-            rows.append(_not_loaded(ref, decision))
+    found = survey(default_runtime(), level=Level.LOAD, cache=VerdictCache())
+    for error in found.trouble:
+        raise error
+    decision = found.decision
+    chosen = decision.chosen if decision is not None else None
+    policy = decision.policy if decision is not None else found.policy
     return {
-        "chosen": decision.chosen.ref.name if decision.chosen else None,
-        "policy": {
-            "platforms": list(decision.policy.platforms),
-            "source": decision.policy.source,
-        },
-        "backends": rows,
-        "problem": _problem(decision),
+        "chosen": chosen.ref.name if chosen is not None else None,
+        "policy": {"platforms": list(policy.platforms), "source": policy.source},
+        "backends": [_backend(entry) for entry in entries(found)],
+        "problem": found.problem or None,
     }
 
 
-def _problem(decision: Decision) -> str | None:
-    if decision.chosen is not None:
-        return None
-    try:
-        default_runtime().get_backend()
-    except SelectionError as error:
-        return error.message
-    return None
-
-
-def _backend(verdict: Verdict) -> dict[str, Any]:
-    candidate = verdict.candidate
-    state = candidate.state
-    remedy = state.remedy if isinstance(state, Unavailable | Broken) else ""
+def _backend(entry: PluginEntry) -> dict[str, Any]:
     return {
-        "platform": candidate.ref.platform,
-        "distribution": candidate.ref.distribution,
-        "version": candidate.ref.version,
-        "priority": candidate.priority,
-        "experimental": candidate.experimental,
-        "aliases": list(candidate.aliases),
-        "state": verdict.outcome.value,
-        "reason": verdict.reason,
-        "remedy": remedy,
-        "source": candidate.ref.source,
-    }
-
-
-def _not_loaded(ref: PluginRef, decision: Decision) -> dict[str, Any]:
-    allowed = ", ".join(decision.policy.platforms)
-    return {
-        "platform": ref.platform,
-        "distribution": ref.distribution,
-        "version": ref.version,
-        "priority": None,
-        "experimental": None,
-        "aliases": [],
-        "state": Outcome.EXCLUDED.value,
-        "reason": f"{decision.policy.source} allows only {allowed}; not imported",
-        "remedy": "",
-        "source": ref.source,
+        "platform": entry.platform,
+        "distribution": entry.distribution,
+        "version": entry.version,
+        "priority": entry.priority,
+        "experimental": entry.experimental,
+        "aliases": list(entry.aliases),
+        "state": entry.state,
+        "reason": entry.reason,
+        "remedy": entry.remedy,
+        "source": entry.source,
     }

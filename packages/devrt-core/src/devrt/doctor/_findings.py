@@ -1,0 +1,72 @@
+"""What the doctor finds: a code that stays, whom it is about, what it is, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["CODES", "Finding"]
+
+CODES: Mapping[str, str] = {
+    "plugin-import-failed": "error",
+    "plugin-missing-dependency": "error",
+    "plugin-contract": "error",
+    "plugin-manifest-invalid": "error",
+    "plugin-probe-failed": "error",
+    "plugin-client-failed": "error",
+    "plugin-crashed": "error",
+    "plugin-exited": "error",
+    "plugin-hung": "error",
+    "plugin-garbled": "error",
+    "version-mismatch": "error",
+    "env-malformed": "error",
+    "config-malformed": "error",
+    "no-backend": "error",
+    "default-failed": "error",
+    "discovery-failed": "error",
+    "probe-not-started": "error",
+    "platform-duplicate": "warning",
+    "library-exports-more": "warning",
+    "hardware-without-backend": "warning",
+    "cache-unusable": "warning",
+    "env-unknown": "warning",
+    "platform-unavailable": "info",
+    "platform-excluded": "info",
+    "library-format-unknown": "info",
+}
+"""Every code and its severity. Codes are part of the interface: they are added, never renamed."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the doctor noticed.
+
+    Attributes
+    ----------
+    code : str
+        One of `CODES`; stays the same from version to version.
+    subject : str
+        Whom it is about: ``platform@distribution``, a variable, a library, a piece of hardware.
+    message : str
+        What was found, as a sentence.
+    remedy : str
+        What to do about it; may be empty where nothing is wrong.
+    command : str
+        A command to type, where there is one.
+    """
+
+    code: str
+    subject: str
+    message: str
+    remedy: str = ""
+    command: str = ""
+
+    @property
+    def severity(self) -> str:
+        """``"error"``, ``"warning"`` or ``"info"``."""
+        return CODES[self.code]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as JSON takes it."""
+        return {"severity": self.severity, **dataclasses.asdict(self)}

@@ -1,0 +1,296 @@
+"""Examining every plugin in child processes and putting the answers to the selection."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from devrt.errors import DevrtError, PluginContractError, PluginError
+from devrt.plugins import (
+    BackendManifest,
+    Broken,
+    Candidate,
+    Decision,
+    PluginRef,
+    Policy,
+    parse_platforms,
+)
+from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest
+from devrt.plugins._verdicts import VerdictCache, probe_with_cache, state_of
+from devrt.records import API_VERSION, Available, ProbeResult, Unavailable
+from devrt.runtime import Runtime, _failures
+
+__all__ = ["Examined", "Survey", "survey"]
+
+_TIMEOUTS = {Level.METADATA: 0.0, Level.LOAD: 30.0, Level.CLIENT: 60.0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Examined:
+    """A plugin and what its examination gave.
+
+    Attributes
+    ----------
+    ref : PluginRef
+        The plugin.
+    level : Level
+        How far it was examined.
+    manifest : BackendManifest or None
+        What it says of itself without being imported.
+    manifest_error : PluginError or None
+        What is wrong with that.
+    report : ProbeReport or None
+        What became of the probe; None if there was none.
+    candidate : Candidate or None
+        What the selection gets; None for a plugin that serves no platform.
+    skipped : str
+        Why it was not examined; empty if it was.
+    """
+
+    ref: PluginRef
+    level: Level = Level.METADATA
+    manifest: BackendManifest | None = None
+    manifest_error: PluginError | None = None
+    report: ProbeReport | None = None
+    candidate: Candidate | None = None
+    skipped: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Survey:
+    """Every plugin, and the decision among them.
+
+    Attributes
+    ----------
+    examined : tuple of Examined
+        The plugins, in the order in which they were found.
+    policy : Policy
+        What is allowed.
+    decision : Decision or None
+        What the selection made of them; None if it refused the question.
+    problem : str
+        Why no backend was chosen; empty if one was.
+    trouble : tuple of DevrtError
+        What kept plugins from being found or the policy from being read.
+    """
+
+    examined: tuple[Examined, ...]
+    policy: Policy
+    decision: Decision | None
+    problem: str
+    trouble: tuple[DevrtError, ...]
+
+
+def survey(
+    runtime: Runtime,
+    *,
+    platforms: Sequence[str] = (),
+    level: Level | None = None,
+    timeout: float | None = None,
+    cache: VerdictCache | None = None,
+    fresh: bool = False,
+) -> Survey:
+    """Examine the plugins that the policy allows and decide among them; nothing runs in-process.
+
+    Parameters
+    ----------
+    runtime
+        Whose plugins and configuration.
+    platforms
+        Ask for these instead of for the default.
+    level
+        How far to go; by default to the client, but not for devices that only one process can hold.
+    timeout
+        Seconds for each plugin; by default what its manifest says, or what suits the level.
+    cache
+        Where verdicts are remembered; None remembers nothing.
+    fresh
+        Whether to probe also what is remembered.
+    """
+    trouble: list[DevrtError] = []
+    refs = _attempt(runtime.plugins.refs, (), trouble)
+    policy = _attempt(runtime.policy, Policy(), trouble)
+    asked = parse_platforms(",".join(platforms), "--platform") if platforms else None
+    plans = [_plan(runtime, ref, level) for ref in refs]
+    if asked is not None:
+        considered = _considered(plans, asked.platforms)
+    else:
+        considered = _considered(plans, policy.needed if policy.platforms else ())
+    considered -= {ref for ref in refs if _is_named(ref, policy.forbid)}
+    reports = _probe([p for p in plans if p.ref in considered], timeout, cache, fresh)
+    examined = tuple(
+        _judged(runtime, plan, reports.get(plan.ref))
+        if plan.ref in considered
+        else _skipped(plan, policy)
+        for plan in plans
+    )
+    decision, problem = _decide(runtime, asked, examined)
+    if decision is not None and decision.chosen is None:
+        problem = _why_none(decision, asked, refs, examined)
+    return Survey(examined, policy, decision, problem, tuple(trouble))
+
+
+def _attempt(question: Callable[[], Any], otherwise: Any, trouble: list[DevrtError]) -> Any:
+    try:
+        return question()
+    except DevrtError as error:
+        trouble.append(error)
+    except Exception as error:  # noqa: BLE001  metadata on the path may be broken in any way
+        trouble.append(DevrtError(f"plugins could not be listed: {type(error).__name__}: {error}"))
+    return otherwise
+
+
+def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRef]:
+    """Return the plugins that may serve ``names``: those without a manifest by an alias, too."""
+    direct = {plan.ref for plan in plans if _is_named(plan.ref, names)}
+    met = {name for ref in direct for name in (ref.platform, ref.name)}
+    unmet = set(names) - met
+    if not names:
+        return {plan.ref for plan in plans}
+    if unmet:
+        direct |= {p.ref for p in plans if p.manifest is None or unmet & set(p.manifest.aliases)}
+    return direct
+
+
+def _is_named(ref: PluginRef, names: Sequence[str]) -> bool:
+    return ref.platform in names or ref.name in names
+
+
+def _skipped(plan: Examined, policy: Policy) -> Examined:
+    if not _is_named(plan.ref, policy.forbid):
+        return dataclasses.replace(plan, skipped="excluded by the policy")
+    state = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
+    candidate = Candidate(plan.ref, state)
+    return dataclasses.replace(plan, candidate=candidate, skipped="forbidden by the policy")
+
+
+def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
+    manifest, error = None, None
+    try:
+        manifest = runtime.plugins.manifest(ref)
+        error = _other_contract(ref, manifest)
+    except PluginError as raised:
+        error = raised
+    except Exception as raised:  # noqa: BLE001  finders on sys.meta_path are strangers' code
+        error = PluginError(f"the manifest of plugin {ref} cannot be looked for: {raised}")
+    exclusive = manifest is not None and manifest.exclusive
+    if level is None:
+        level = Level.LOAD if exclusive else Level.CLIENT
+    plan = Examined(ref, level, manifest, error)
+    if _lacks(plan) is not None:  # its devices are not here: no more than a library's version
+        return dataclasses.replace(plan, level=min(level, Level.LOAD))
+    return plan
+
+
+def _other_contract(ref: PluginRef, manifest: BackendManifest | None) -> PluginError | None:
+    if manifest is None or manifest.api_version == API_VERSION:
+        return None
+    msg = (
+        f"the manifest of plugin {ref} is written for plugin contract {manifest.api_version}, and "
+        f"this devrt has {API_VERSION}; install a version of {ref.distribution} that matches"
+    )
+    return PluginContractError(msg, phase="contract", api_version=manifest.api_version)
+
+
+def _probe(
+    plans: Sequence[Examined], timeout: float | None, cache: VerdictCache | None, fresh: bool
+) -> dict[PluginRef, ProbeReport]:
+    texts = {plan.ref: repr(plan.manifest) for plan in plans}
+    requests = [
+        ProbeRequest(plan.ref, plan.level, _patience(plan) if timeout is None else timeout)
+        for plan in plans
+        if not _without_child(plan)
+    ]
+    found = probe_with_cache(requests, cache, fresh=fresh, manifest_of=lambda ref: texts[ref])
+    return {request.ref: report for request, report in zip(requests, found, strict=True)}
+
+
+def _patience(plan: Examined) -> float:
+    declared = getattr(plan.manifest, "init_timeout", None) or 0.0
+    return max(_TIMEOUTS[plan.level], float(declared))
+
+
+def _without_child(plan: Examined) -> bool:
+    return (
+        plan.level is Level.METADATA
+        or plan.manifest_error is not None
+        or bool(_problem(plan.ref))
+        or _is_by_call(plan.ref)
+        or (_lacks(plan) is not None and not plan.ref.library)
+    )
+
+
+def _is_by_call(ref: PluginRef) -> bool:
+    """Return whether a call registered it in this process, which no child can repeat."""
+    return not ref.module and not ref.library and not ref.config
+
+
+def _problem(ref: PluginRef) -> str:
+    return ref.problem
+
+
+def _lacks(plan: Examined) -> Unavailable | None:
+    return plan.manifest.missing() if plan.manifest is not None else None
+
+
+def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Examined:
+    ref, manifest = plan.ref, plan.manifest
+    if report is None and _is_by_call(ref) and not _problem(ref):
+        return dataclasses.replace(plan, candidate=runtime.plugins.candidate(ref))
+    if report is not None and report.is_ok and not report.facts.get("serves", True):
+        return dataclasses.replace(plan, report=report)
+    facts = report.facts if report is not None else {}
+    lacks = _lacks(plan)  # what the runtime looks at first
+    if report is None:
+        state = _state_unprobed(plan)
+    else:
+        state = state_of(ref, report) if lacks is None else lacks
+    candidate = Candidate(
+        ref,
+        state,
+        int(facts.get("priority", getattr(manifest, "priority", 0))),
+        tuple(facts.get("aliases", getattr(manifest, "aliases", ()))),
+        bool(facts.get("experimental", getattr(manifest, "experimental", False))),
+    )
+    return dataclasses.replace(plan, report=report, candidate=candidate)
+
+
+def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
+    if _problem(plan.ref):
+        return Broken("load", _problem(plan.ref), "Correct the entry, or take it out.")
+    if plan.manifest_error is not None:
+        remedy = f"Upgrade {plan.ref.distribution} or report this to its author; or uninstall it."
+        return Broken("manifest", plan.manifest_error.message.rstrip("."), remedy)
+    return _lacks(plan) or Available("not loaded")
+
+
+def _decide(
+    runtime: Runtime, asked: Policy | None, examined: Sequence[Examined]
+) -> tuple[Decision | None, str]:
+    candidates = tuple(e.candidate for e in examined if e.candidate is not None)
+
+    def find(names: tuple[str, ...], forbid: tuple[str, ...] = ()) -> tuple[Candidate, ...]:
+        return tuple(c for c in candidates if not names or any(map(c.answers_to, names)))
+
+    try:
+        return runtime._decide(asked, find), ""
+    except DevrtError as error:
+        return None, error.message
+
+
+def _why_none(
+    decision: Decision,
+    asked: Policy | None,
+    refs: Sequence[PluginRef],
+    examined: Sequence[Examined],
+) -> str:
+    """Return the words of the runtime for a choice that cannot be made."""
+    unloaded = [
+        DevrtError(e.candidate.state.reason)
+        for e in examined
+        if e.candidate is not None and isinstance(e.candidate.state, Broken)
+    ]
+    if asked is not None:
+        return _failures.not_served(asked.platforms[0], decision, refs, unloaded).message
+    return _failures.no_default(decision, refs, unloaded).message

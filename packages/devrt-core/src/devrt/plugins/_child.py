@@ -1,0 +1,260 @@
+"""What runs in the child process of an isolated probe; see `devrt.plugins._isolated`.
+
+The child tells its parent each phase before it begins it, so that a crash is known by where it
+happened. It speaks on a pipe of its own: what plugin code prints cannot be mistaken for a reply.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from devrt.plugins._discovery import PluginRef
+    from devrt.plugins._loading import Plugin
+    from devrt.plugins._registry import PluginRegistry
+    from devrt.records import ClientFactory
+
+__all__ = ["LOST_PIPE", "MAX_LINE", "library_facts", "main"]
+
+MAX_LINE = 1 << 17
+"""Bytes of one reply; the parent drops what is longer."""
+
+LOST_PIPE = 86
+"""Exit code of a child whose pipe to the parent was closed or replaced under it."""
+
+_CLIENT = 2
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class _UnusableError(Exception):
+    """The plugin answered with something that the contract does not allow."""
+
+
+class _Reporter:
+    """Writes replies, each a line that begins with the parent's token."""
+
+    def __init__(self, descriptor: int, token: str) -> None:
+        self._descriptor = descriptor
+        self._token = token
+        self._pid = os.getpid()
+        self._pipe = self._identity()
+
+    def say(self, **fields: Any) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a copy that plugin code forked off must not answer in our name
+        line = f"\n{self._token} {json.dumps(fields, default=str)}\n".encode()
+        if len(line) > MAX_LINE:
+            msg = f"what it says of itself is {len(line)} bytes long; {MAX_LINE} are taken"
+            return self.say(error="PluginContractError", message=msg, kind="contract")
+        try:
+            if self._identity() != self._pipe:
+                os._exit(LOST_PIPE)
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError:
+            os._exit(LOST_PIPE)
+
+    def _identity(self) -> tuple[int, int]:
+        found = os.fstat(self._descriptor)
+        return found.st_dev, found.st_ino
+
+
+def main(request: dict[str, Any]) -> NoReturn:
+    """Do what the request asks, report it, and leave without clean-up."""
+    _stay_harmless(int(request["parent"]))
+    reporter = _Reporter(int(request["descriptor"]), request["token"])
+    try:
+        facts = _examine(request, reporter)
+    except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises is the verdict
+        reporter.say(**_failure(error))
+    else:
+        reporter.say(facts=facts)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # plugin code may have closed or replaced it
+            stream.flush()
+    # Exit handlers and destructors of plugin code are not what was asked about.
+    os._exit(0)
+
+
+def _stay_harmless(parent: int) -> None:
+    """Leave no core file behind, and do not outlive the parent."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)  # it died before it could be watched
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    from devrt.errors import ConfigError, PluginContractError, PluginLoadError
+
+    kind, remedy = "other", str(getattr(error, "remedy", "") or "")
+    if isinstance(error, PluginContractError | _UnusableError):
+        kind = "contract"
+        if getattr(error, "api_version", None) or "is written for plugin contract" in str(error):
+            kind = "version"
+        if getattr(error, "phase", "") == "manifest":
+            kind = "manifest"
+    elif isinstance(error, PluginLoadError):
+        kind = "dependency" if getattr(error, "missing", "") else "import"
+    elif isinstance(error, ConfigError):
+        kind = "config"
+    elif isinstance(error, ImportError):
+        kind = "import"
+    name = "PluginContractError" if isinstance(error, _UnusableError) else type(error).__name__
+    missing = str(getattr(error, "missing", "") or "")
+    return {
+        "error": name[:200],
+        "message": _words(error)[:4000],
+        "kind": kind,
+        "missing": missing[:200],
+        "remedy": remedy[:1000],
+    }
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print
+        return "(its message cannot be shown)"
+
+
+def _examine(request: dict[str, Any], reporter: _Reporter) -> dict[str, Any]:
+    reporter.say(phase="load")
+    ref = _ref(request["ref"])
+    facts = library_facts(ref.library) if ref.library else {}
+    return facts | _examine_plugin(ref, request, reporter)
+
+
+def _ref(fields: Mapping[str, Any]) -> PluginRef:
+    from devrt.plugins._discovery import PluginRef
+
+    thawed: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return PluginRef(**thawed)
+
+
+def _examine_plugin(ref: PluginRef, request: dict[str, Any], reporter: _Reporter) -> dict[str, Any]:
+    from devrt.plugins._discovery import installed_plugins
+    from devrt.plugins._registry import PluginRegistry
+    from devrt.records import Available, Unavailable
+
+    # The others are known, and not loaded: one of them may be what loads libraries.
+    registry = PluginRegistry(lambda: {ref, *installed_plugins()})
+    plugin = registry.load(ref)
+    factory = _factory(registry, plugin)
+    facts = _records_of(plugin, factory)
+    if factory is None:
+        return facts
+    reporter.say(phase="probe")
+    state: Any = factory.probe()
+    if isinstance(state, Unavailable):
+        reason = str(state.reason) or "it cannot be used here, and does not say why"
+        return facts | {"unavailable": reason, "remedy": str(state.remedy)}
+    if not isinstance(state, Available):
+        msg = f"its probe returned {type(state).__name__}, not Available or Unavailable"
+        raise _UnusableError(msg)
+    facts["detail"] = str(state.detail)
+    if request["level"] >= _CLIENT:
+        reporter.say(phase="client")
+        facts |= _client_facts(plugin, factory, request["options"])
+    return facts
+
+
+def _factory(registry: PluginRegistry, plugin: Plugin) -> ClientFactory | None:
+    from devrt.errors import PluginContractError
+
+    try:
+        return registry.factory(plugin.ref)
+    except PluginContractError:
+        return plugin.client_factory()
+
+
+def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "memory_kinds": [f"{kind.platform}:{kind.kind}" for kind in plugin.memory_kinds],
+        "topologies": [topology.platform for topology in plugin.topologies],
+        "serves": False,
+    }
+    if factory is not None:
+        facts |= {
+            "serves": True,
+            "priority": factory.priority,
+            "aliases": list(factory.aliases),
+            "experimental": bool(factory.experimental),
+            "fail_quietly": bool(factory.fail_quietly),
+            "options": [spec.name for spec in factory.options],
+        }
+    return facts
+
+
+def _client_facts(
+    plugin: Plugin, factory: ClientFactory, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    from devrt._config import Config
+    from devrt.contract import Client
+    from devrt.records import ClientContext
+
+    config = Config()  # the parent's environment is this process's
+    for spec in factory.options:
+        config.define(spec)
+    options = {spec.name: given.get(spec.name, config.read(spec.name)) for spec in factory.options}
+    own = tuple(kind for kind in plugin.memory_kinds if kind.platform == plugin.ref.platform)
+    context = ClientContext(options=options, memory_kinds=own)
+    client: Any = factory.factory(context)
+    if client is None:
+        raise _UnusableError("its factory returned None")
+    if not isinstance(client, Client):
+        name = type(client).__name__
+        raise _UnusableError(f"its factory returned {name}, which is no devrt.contract.Client")
+    devices = client.devices()
+    if not devices:
+        raise _UnusableError("its client has no devices")
+    facts = {
+        "device_count": len(devices),
+        "device_kinds": sorted({str(device.device_kind) for device in devices})[:16],
+        "platform_version": str(client.platform_version),
+    }
+    client.close()
+    return facts
+
+
+def library_facts(path: str) -> dict[str, Any]:
+    """Open a PJRT library and return the version of the C API that it was built with.
+
+    Reads the head of ``PJRT_Api``: struct_size, extension_start, then a version structure of
+    struct_size, extension_start, major and minor (``PJRT_Api_Version`` of the PJRT C API).
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path}")
+    # Never closed: libraries of this kind crash when they are.
+    keep = getattr(os, "RTLD_NODELETE", 0)
+    library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL | keep)
+    try:
+        get_api = library.GetPjrtApi
+    except AttributeError:
+        raise ImportError(f"{os.path.basename(path)} exports no function GetPjrtApi") from None
+    get_api.restype = ctypes.c_void_p
+    address = get_api()
+    if not address:
+        raise ImportError(f"GetPjrtApi of {os.path.basename(path)} returned nothing")
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    size = ctypes.c_size_t.from_address(address).value
+    if size < 5 * pointer:
+        raise ImportError(
+            f"GetPjrtApi of {os.path.basename(path)} returned a table of {size} bytes"
+        )
+    version_at = address + 2 * pointer
+    major = ctypes.c_int.from_address(version_at + 2 * pointer).value
+    minor = ctypes.c_int.from_address(version_at + 2 * pointer + 4).value
+    return {"pjrt_version": [major, minor], "pjrt_api_size": size}
