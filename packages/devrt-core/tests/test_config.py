@@ -100,7 +100,9 @@ def test_an_unknown_name_suggests_the_nearest(ask):
 
 
 def test_a_name_like_no_other_gets_the_list_only():
-    with pytest.raises(ConfigError, match=r"no option 'zzz'\. Options: default_device, ") as caught:
+    with pytest.raises(
+        ConfigError, match=r"no option 'zzz'\. Options: allow_experimental, "
+    ) as caught:
         make().update("zzz", 1)
     assert "mean" not in str(caught.value)
 

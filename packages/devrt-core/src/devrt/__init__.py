@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         make_array_from_single_device_arrays,
     )
     from devrt.contract import Client, Device, Memory
+    from devrt.doctor import Explanation, explain
     from devrt.runtime import (
         Runtime,
         backends,
@@ -64,6 +65,7 @@ __all__ = [
     "Array",
     "Client",
     "Device",
+    "Explanation",
     "Memory",
     "Mesh",
     "NamedSharding",
@@ -90,6 +92,7 @@ __all__ = [
     "device_put_sharded",
     "devices",
     "errors",
+    "explain",
     "get_backend",
     "get_device_backend",
     "host_count",
@@ -121,6 +124,7 @@ _NOT_YET = {
     *("ShapeDtypeStruct", "smap", "transfer_guard", "tree", "vmap", "with_sharding_constraint"),
 }
 _FROM_CONTRACT = {"Client", "Device", "Memory"}
+_FROM_DOCTOR = {"Explanation", "explain"}
 _FROM_SHARDING = {
     *("Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding", "SingleDeviceSharding"),
     "make_mesh",
@@ -143,7 +147,12 @@ def __getattr__(name: str) -> Any:
 def _exported(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("devrt-core")
-    rooms = (("arrays", _FROM_ARRAYS), ("contract", _FROM_CONTRACT), ("sharding", _FROM_SHARDING))
+    rooms = (
+        ("arrays", _FROM_ARRAYS),
+        ("contract", _FROM_CONTRACT),
+        ("doctor", _FROM_DOCTOR),
+        ("sharding", _FROM_SHARDING),
+    )
     room = next((room for room, names in rooms if name in names), "runtime")
     return getattr(_module(room), name)
 

@@ -13,6 +13,7 @@ import contextvars
 import dataclasses
 import difflib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,27 @@ CORE_OPTIONS = (
         name="platform_name",
         type=str,
         help="The default platform; unlike 'platforms' it forbids no other.",
+    ),
+    OptionSpec(
+        name="require_platforms",
+        type=str,
+        help="Comma-separated platforms that must all be usable for there to be a default one.",
+    ),
+    OptionSpec(
+        name="prefer_platforms",
+        type=str,
+        help="Comma-separated platforms that come before others, whatever their priority.",
+    ),
+    OptionSpec(
+        name="forbid_platforms",
+        type=str,
+        help="Comma-separated platforms that are never used.",
+    ),
+    OptionSpec(
+        name="allow_experimental",
+        type=bool,
+        default=True,
+        help="Whether experimental platforms may be used without being named.",
     ),
     OptionSpec(
         name="default_device",
@@ -106,6 +128,7 @@ class Config:
         self._platforms: Callable[[], Iterable[str]] = tuple
         self._files: tuple[ConfigFile, ...] | None = None
         self._generation = 0
+        self._lock = threading.Lock()
         for spec in CORE_OPTIONS:
             self.define(spec)
 
@@ -153,6 +176,10 @@ class Config:
         ConfigError
             If no option has that name; the message gives the nearest ones.
         """
+        given: Any = name  # callers are not bound by the annotation
+        if not isinstance(given, str):
+            msg = f"an option is named by a string, not by {given!r}."
+            raise ConfigError(msg, option=given)
         key = name.removeprefix("jax_")
         if key not in self._specs and self._find_more is not None:
             self._find_more()
@@ -232,7 +259,11 @@ class Config:
             return Setting(spec.name, overrides[spec.name], "context")
         settled = self._settled.get(spec.name)
         if settled is None:
-            settled = self._settled[spec.name] = self._settle(spec)
+            generation = self._generation
+            settled = self._settle(spec)
+            with self._lock:
+                if generation == self._generation:  # else an update came in between
+                    self._settled[spec.name] = settled
         return settled
 
     @property
@@ -284,8 +315,9 @@ class Config:
         raise ConfigError(msg, option=name, frozen_by=by)
 
     def _forget(self, name: str) -> None:
-        self._settled.pop(name, None)
-        self._generation += 1
+        with self._lock:
+            self._generation += 1
+            self._settled.pop(name, None)
 
     def _settle(self, spec: OptionSpec) -> Setting:
         if spec.name in self._code:

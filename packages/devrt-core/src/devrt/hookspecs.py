@@ -10,12 +10,13 @@ from collections.abc import Iterable
 
 import pluggy
 
-from devrt.records import ClientFactory, MemoryKind, TopologyFactory
+from devrt.records import ClientFactory, MemoryKind, PjrtLoader, TopologyFactory
 
 __all__ = [
     "PROJECT_NAME",
     "devrt_client_factories",
     "devrt_memory_kinds",
+    "devrt_pjrt_loader",
     "devrt_topology_factories",
     "hookimpl",
 ]
@@ -41,4 +42,10 @@ def devrt_topology_factories() -> Iterable[TopologyFactory]:
 @hookspec
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
     """Return memory kinds that this plugin adds, to its own platform or to another's."""
+    raise NotImplementedError
+
+
+@hookspec
+def devrt_pjrt_loader() -> PjrtLoader:
+    """Return the loader that makes a client from any PJRT library."""
     raise NotImplementedError

@@ -17,6 +17,7 @@ __all__ = [
     "ClientFactory",
     "MemoryKind",
     "OptionSpec",
+    "PjrtLoader",
     "ProbeResult",
     "TopologyFactory",
     "Unavailable",
@@ -188,4 +189,36 @@ class TopologyFactory:
 
     platform: str
     factory: Callable[..., Topology]
+    api_version: int = API_VERSION
+
+
+def _found(library: Any) -> ProbeResult:
+    return Available()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PjrtLoader:
+    """How a plugin says that it can use any library with the PJRT C API.
+
+    ``library`` is the path of one, or a capsule named ``pjrt_c_api``.
+
+    Attributes
+    ----------
+    make_client : callable
+        Called as ``make_client(library, platform, options, context)``; returns a
+        `devrt.contract.Client` with at least one device. ``options`` are the client's, of the
+        kinds that PJRT takes.
+    check : callable
+        Called as ``check(library)``; returns `Available` or `Unavailable` within milliseconds and
+        opens no device.
+    make_topology : callable, optional
+        Called as ``make_topology(library, platform, topology_name, options)``; returns a
+        `devrt.contract.Topology`. None: the loader makes none.
+    api_version : int
+        The version of the contract that the record was written for.
+    """
+
+    make_client: Callable[[Any, str, Mapping[str, Any], ClientContext], Client]
+    check: Callable[[Any], ProbeResult] = _found
+    make_topology: Callable[[Any, str, str, Mapping[str, Any]], Topology] | None = None
     api_version: int = API_VERSION

@@ -5,61 +5,81 @@ costs more than all of this module's work: it reads every distribution's metadat
 email parser. Here only ``entry_points.txt`` files are opened. Where distributions can hide from a
 plain look at the folders of ``sys.path`` (a zip archive on the path, a foreign metadata finder),
 the standard library is asked instead; a test holds the two answers equal.
+
+The sources, in the order in which their plugins are reported: entry points and the namespace
+package of devrt's own group, the environment, and then plugins that were made for JAX or XLA.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 
-__all__ = ["ENTRY_POINT_GROUP", "PluginRef", "installed_plugins"]
+from devrt.plugins import _adopted
+from devrt.plugins._refs import (
+    ENTRY_POINT_GROUP,
+    ENVIRONMENT_VARIABLE,
+    FROM_NAMESPACE,
+    PluginRef,
+    in_order,
+)
+from devrt.plugins._sources import (
+    Distribution,
+    Site,
+    distributions_by_standard_library,
+    distributions_in,
+    list_folder,
+    namespace_modules,
+)
 
-ENTRY_POINT_GROUP = "devrt_plugins"
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "PluginRef",
+    "discover_plugins",
+    "environment_plugins",
+    "installed_plugins",
+]
+
+_NAMESPACES = (ENTRY_POINT_GROUP, _adopted.NAMESPACE)
+_GROUPS = (ENTRY_POINT_GROUP, *_adopted.GROUPS)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class PluginRef:
-    """A plugin that somebody installed or registered, not yet loaded.
+def discover_plugins(
+    path: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
+) -> tuple[PluginRef, ...]:
+    """Return every plugin there is: the installed ones and those that the environment names.
 
-    Attributes
+    Parameters
     ----------
-    platform : str
-        The entry point's name in lower case, as platforms are asked for.
-    distribution : str
-        The distribution's name; ``"(code)"`` for one registered by a call.
-    version : str
-        The distribution's version; empty where unknown.
-    module : str
-        The module to import.
-    source : str
-        How it was found.
-    library : str
-        A PJRT library that stands in for a module; empty for a plugin that is a module.
+    path
+        As for `installed_plugins`.
+    environ
+        Environment variables; those of the process when omitted.
     """
+    found = (*installed_plugins(path), *environment_plugins(environ))
+    return tuple(sorted(found, key=in_order))
 
-    platform: str
-    distribution: str
-    version: str = ""
-    module: str = ""
-    source: str = f"entry point ({ENTRY_POINT_GROUP})"
-    library: str = ""
 
-    @property
-    def name(self) -> str:
-        """``platform@distribution``, unique among the installed plugins."""
-        return f"{self.platform}@{self.distribution}"
+def environment_plugins(environ: Mapping[str, str] | None = None) -> tuple[PluginRef, ...]:
+    """Return the plugins that the environment names; the malformed ones with what is wrong.
 
-    def __str__(self) -> str:
-        version = f" {self.version}" if self.version else ""
-        return f"{self.distribution}{version}"
+    Parameters
+    ----------
+    environ
+        Environment variables; those of the process when omitted.
+    """
+    text = (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE)
+    if not text:
+        return ()
+    from devrt.plugins._pjrt_env import plugins_in  # seldom needed, and startup counts
+
+    return plugins_in(text)
 
 
 def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...]:
-    """Return the plugins that distributions on ``path`` advertise, sorted by name.
+    """Return the plugins that distributions on ``path`` bring, sorted by source, then by name.
 
     Parameters
     ----------
@@ -70,9 +90,20 @@ def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...
     folders = list(
         dict.fromkeys(entry or os.curdir for entry in (sys.path if path is None else path))
     )
-    if not _plain(folders):
-        return tuple(sorted(set(_from_standard_library(folders))))
-    return tuple(sorted(set(_from_folders(folders))))
+    sites = [list_folder(folder, _NAMESPACES) for folder in folders]
+    distributions = list(
+        distributions_in(sites) if _plain(folders) else distributions_by_standard_library(folders)
+    )
+    points = [list(dist.entry_points(_GROUPS)) for dist in distributions]
+    own = set(_own_entry_points(distributions, points))
+    own |= set(_own_namespace(sites, distributions, {ref.module for ref in own}))
+    served = {(ref.platform, ref.distribution) for ref in own}
+    adopted = {
+        ref
+        for ref in _adopted.adopted_plugins(sites, distributions, points)
+        if (ref.platform, ref.distribution) not in served  # it speaks for itself there
+    }
+    return tuple(sorted(own | adopted, key=in_order))
 
 
 def _plain(folders: Iterable[str]) -> bool:
@@ -85,77 +116,22 @@ def _plain(folders: Iterable[str]) -> bool:
     )
 
 
-def _from_standard_library(folders: Sequence[str]) -> Iterator[PluginRef]:
-    from importlib.metadata import distributions
-
-    seen: set[str] = set()
-    for dist in distributions(path=list(folders)):
-        name = dist.metadata["Name"] or "(unknown)"
-        if _normalized(name) in seen:
-            continue
-        seen.add(_normalized(name))
-        for platform, module in _entry_points(dist.read_text("entry_points.txt") or ""):
-            yield PluginRef(platform, name, dist.metadata["Version"] or "", module)
+def _own_entry_points(
+    distributions: Sequence[Distribution], points: Sequence[Sequence[tuple[str, str, str]]]
+) -> Iterator[PluginRef]:
+    for dist, mine in zip(distributions, points, strict=True):
+        named = [point for point in mine if point[0] == ENTRY_POINT_GROUP]
+        if named:
+            name, version = dist.name_and_version()
+            yield from (PluginRef(platform, name, version, module) for _, platform, module in named)
 
 
-def _from_folders(folders: Iterable[str]) -> Iterator[PluginRef]:
-    seen: set[str] = set()
-    for folder in folders:
-        for info in sorted(_metadata_folders(folder)):
-            stem = os.path.basename(info).rpartition(".")[0]
-            name, _, version = stem.partition("-")
-            key = _normalized(name)
-            if key in seen:
-                continue
-            seen.add(key)
-            points = list(_entry_points(_read(info, "entry_points.txt")))
-            if points:
-                name, version = _name_and_version(info, name, version)
-            for platform, module in points:
-                yield PluginRef(platform, name, version, module)
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _metadata_folders(folder: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith((".dist-info", ".egg-info")):
-                    yield entry.path
-    except OSError:
-        return  # not a folder, or not readable: nothing can be installed in it
-
-
-def _read(info: str, name: str) -> str:
-    try:
-        with open(os.path.join(info, name), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _entry_points(text: str) -> Iterator[tuple[str, str]]:
-    if ENTRY_POINT_GROUP not in text:
-        return
-    group = ""
-    for raw in text.splitlines():
-        line = raw.strip()
-        if line.startswith("[") and line.endswith("]"):
-            group = line.strip("[]")
-        elif group == ENTRY_POINT_GROUP and line and not line.startswith(("#", ";")):
-            name, separator, value = line.partition("=")
-            if separator:
-                yield name.strip().lower(), value.split("[")[0].strip()
-
-
-def _name_and_version(info: str, name: str, version: str) -> tuple[str, str]:
-    header = (_read(info, "METADATA") or _read(info, "PKG-INFO")).partition("\n\n")[0]
-    fields = dict(
-        (key, value.strip())
-        for key, found, value in (line.partition(":") for line in header.splitlines())
-        if found and key in ("Name", "Version")
-    )
-    return fields.get("Name", name), fields.get("Version", version)
+def _own_namespace(
+    sites: Sequence[Site], distributions: Sequence[Distribution], named: set[str]
+) -> Iterator[PluginRef]:
+    for module in namespace_modules(sites, ENTRY_POINT_GROUP):
+        dotted = f"{ENTRY_POINT_GROUP}.{module.name}"
+        if dotted not in named:
+            owner = module.owner(ENTRY_POINT_GROUP, distributions)
+            name, version = owner.name_and_version() if owner else ("(namespace)", "")
+            yield PluginRef(module.name.lower(), name, version, dotted, FROM_NAMESPACE)

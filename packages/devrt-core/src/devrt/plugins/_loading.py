@@ -12,14 +12,29 @@ import pluggy
 
 from devrt import hookspecs
 from devrt.errors import PluginContractError, PluginError, PluginLoadError
-from devrt.plugins._discovery import PluginRef
-from devrt.records import API_VERSION, ClientFactory, MemoryKind, OptionSpec, TopologyFactory
+from devrt.plugins._libraries import LibraryBackend
+from devrt.plugins._refs import PluginRef
+from devrt.plugins._registrations import Registrations, collect_registrations
+from devrt.records import (
+    API_VERSION,
+    ClientFactory,
+    MemoryKind,
+    OptionSpec,
+    PjrtLoader,
+    TopologyFactory,
+)
 
 __all__ = ["Plugin", "load_plugin", "make_plugin_manager"]
 
-_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind)
+_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, PjrtLoader)
 
-_HOOKS = ("devrt_client_factories", "devrt_memory_kinds", "devrt_topology_factories")
+_LOADER_HOOK = "devrt_pjrt_loader"
+_HOOKS = (
+    "devrt_client_factories",
+    "devrt_memory_kinds",
+    _LOADER_HOOK,
+    "devrt_topology_factories",
+)
 
 
 def _is_name(value: Any) -> bool:
@@ -35,10 +50,15 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,
     "aliases": lambda value: _are(str, value) and all(map(_is_name, value)),
     "priority": lambda value: isinstance(value, int),
+    "experimental": lambda value: isinstance(value, bool),
+    "fail_quietly": lambda value: isinstance(value, bool),
     "factory": callable,
     "probe": callable,
     "options": lambda value: _are(OptionSpec, value),
     "kind": _is_name,
+    "make_client": callable,
+    "check": callable,
+    "make_topology": lambda value: value is None or callable(value),
 }
 
 
@@ -56,29 +76,47 @@ class Plugin:
         In the order the plugin gave them.
     memory_kinds : tuple of MemoryKind
         In the order the plugin gave them.
+    libraries : tuple of LibraryBackend
+        PJRT libraries that it serves platforms with; a registry makes clients' records of them.
+    loader : PjrtLoader, optional
+        How it loads such libraries, its own and others'.
     """
 
     ref: PluginRef
     clients: tuple[ClientFactory, ...] = ()
     topologies: tuple[TopologyFactory, ...] = ()
     memory_kinds: tuple[MemoryKind, ...] = ()
+    libraries: tuple[LibraryBackend, ...] = ()
+    loader: PjrtLoader | None = None
 
     def client_factory(self) -> ClientFactory | None:
         """Return the record for the platform that the entry point names."""
         return next((c for c in self.clients if c.platform == self.ref.platform), None)
 
 
-def make_plugin_manager() -> pluggy.PluginManager:
+class _Manager(pluggy.PluginManager):
+    """A plugin manager that knows what modules without hooks registered by calls."""
+
+    def __init__(self) -> None:
+        super().__init__(hookspecs.PROJECT_NAME)
+        self.initialized: dict[ModuleType, Registrations] = {}
+
+
+def make_plugin_manager() -> _Manager:
     """Return a plugin manager that knows devrt's hooks and no plugin."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
+    manager = _Manager()
     manager.add_hookspecs(hookspecs)
     return manager
 
 
-def load_plugin(manager: pluggy.PluginManager, ref: PluginRef) -> Plugin:
+def load_plugin(
+    manager: _Manager, ref: PluginRef, check: Callable[[Plugin], None] | None = None
+) -> Plugin:
     """Import a plugin's module, register its hooks and collect its records.
 
-    A plugin that fails is unregistered again, so that it leaves no trace.
+    A module without hooks that has a function ``initialize`` has it called instead, once, and
+    what it registers meanwhile are the plugin's records. A plugin that fails is unregistered
+    again, so that it leaves no trace; ``check`` may raise to make it fail.
 
     Raises
     ------
@@ -94,7 +132,14 @@ def load_plugin(manager: pluggy.PluginManager, ref: PluginRef) -> Plugin:
     try:
         if is_new:
             manager.register(module, name=f"{ref.name} {ref.module}")
-        return _collect(manager, ref, module)
+        if not manager.get_hookcallers(module) and callable(getattr(module, "initialize", None)):
+            _unregister(manager, module, is_new)
+            plugin = _initialize(manager, ref, module)
+        else:
+            plugin = _collect(manager, ref, module)
+        if check is not None:
+            check(plugin)
+        return plugin
     except PluginError:
         _unregister(manager, module, is_new)
         raise
@@ -104,11 +149,7 @@ def load_plugin(manager: pluggy.PluginManager, ref: PluginRef) -> Plugin:
             f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
             f"{type(error).__name__}: {error}. Report it to its author, or uninstall it."
         )
-        raise PluginLoadError(msg, phase="load", **_facts(ref)) from error
-
-
-def _facts(ref: PluginRef) -> dict[str, Any]:
-    return {"plugin": ref.distribution, "version": ref.version, "platform": ref.platform}
+        raise PluginLoadError(msg, phase="load", **ref.facts()) from error
 
 
 def _import(ref: PluginRef) -> ModuleType:
@@ -122,19 +163,36 @@ def _import(ref: PluginRef) -> ModuleType:
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
             f"is not installed. Reinstall it with: pip install --force-reinstall {ref.distribution}"
         )
-        raise PluginLoadError(msg, phase="load", missing=missing, **_facts(ref)) from error
+        raise PluginLoadError(msg, phase="load", missing=missing, **ref.facts()) from error
     except (Exception, SystemExit) as error:  # plugin code: importing runs whatever it likes
         msg = (
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: importing "
             f"{ref.module!r} raised {type(error).__name__}: {error}. "
             f"Reinstall or upgrade it, or uninstall {ref.distribution}."
         )
-        raise PluginLoadError(msg, phase="load", **_facts(ref)) from error
+        raise PluginLoadError(msg, phase="load", **ref.facts()) from error
 
 
 def _unregister(manager: pluggy.PluginManager, module: ModuleType, is_new: bool) -> None:
     if is_new and manager.is_registered(module):
         manager.unregister(module)
+
+
+def _initialize(manager: _Manager, ref: PluginRef, module: Any) -> Plugin:
+    found = manager.initialized.get(module)
+    if found is None:
+        with collect_registrations() as found:
+            module.initialize()
+    if not found.clients and not found.libraries:
+        msg = f"the initialize() of its module {ref.module!r} registered no backend"
+        raise _contract_error(ref, msg)
+    manager.initialized[module] = found
+    libraries = tuple(found.libraries)
+    plugin = Plugin(ref, tuple(found.clients), tuple(found.topologies), libraries=libraries)
+    for record in (*plugin.clients, *plugin.topologies):
+        _check_fields(ref, record)
+    _check_platforms(ref, plugin)
+    return plugin
 
 
 def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> Plugin:
@@ -152,9 +210,20 @@ def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) 
         records("devrt_client_factories", ClientFactory),
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
+        loader=_loader(ref, manager.subset_hook_caller(_LOADER_HOOK, others)(), implemented),
     )
     _check_platforms(ref, plugin)
     return plugin
+
+
+def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLoader | None:
+    if _LOADER_HOOK not in implemented:
+        return None
+    answer = answers[0] if answers else None
+    if not isinstance(answer, PjrtLoader):
+        kind = "None" if answer is None else type(answer).__name__
+        raise _contract_error(ref, f"{_LOADER_HOOK} must return a PjrtLoader, not {kind}")
+    return next(iter(_typed(ref, _LOADER_HOOK, [answer], PjrtLoader)))
 
 
 def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> set[str]:
@@ -169,7 +238,8 @@ def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleTy
         msg = f"it implements unknown hooks {', '.join(misspelt)}; hooks are {known}"
         raise _contract_error(ref, msg)
     if not callers:
-        raise _contract_error(ref, f"its module {ref.module!r} implements no hook of {known}")
+        msg = f"its module {ref.module!r} implements no hook of {known}, and has no initialize()"
+        raise _contract_error(ref, msg)
     return {caller.name for caller in callers}
 
 
@@ -201,7 +271,8 @@ def _check_fields(ref: PluginRef, record: Any) -> None:
 
 
 def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:
-    platforms = [record.platform for record in plugin.clients]
+    platforms = [client.platform for client in plugin.clients]
+    platforms += [library.platform for library in plugin.libraries]
     twice = sorted({name for name in platforms if platforms.count(name) > 1})
     if twice:
         raise _contract_error(ref, f"it has two client factories for platform {twice[0]!r}")
@@ -215,4 +286,4 @@ def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:
 
 def _contract_error(ref: PluginRef, what: str) -> PluginContractError:
     msg = f"plugin {ref} breaks the plugin contract: {what}."
-    return PluginContractError(msg, phase="contract", **_facts(ref))
+    return PluginContractError(msg, phase="contract", **ref.facts())

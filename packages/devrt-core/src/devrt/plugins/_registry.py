@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import pluggy
-
-from devrt.errors import PluginContractError, PluginError
-from devrt.plugins._discovery import PluginRef, installed_plugins
+from devrt.errors import PluginContractError, PluginError, PluginLoadError
+from devrt.plugins._adopted import adopted_table
+from devrt.plugins._discovery import discover_plugins
+from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Plugin, load_plugin, make_plugin_manager
+from devrt.plugins._manifest import BackendManifest, differences, read_manifest
+from devrt.plugins._refs import UNNAMED, PluginRef, in_order
 from devrt.plugins._selection import Broken, Candidate
-from devrt.records import Available, ClientFactory, MemoryKind, ProbeResult, Unavailable
+from devrt.records import (
+    API_VERSION,
+    Available,
+    ClientFactory,
+    MemoryKind,
+    PjrtLoader,
+    ProbeResult,
+    TopologyFactory,
+    Unavailable,
+)
 
 __all__ = ["PluginRegistry"]
+
+_NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
 
 
 class PluginRegistry:
@@ -23,35 +37,50 @@ class PluginRegistry:
     Parameters
     ----------
     discover
-        Returns the installed plugins; called at the first question.
+        Returns the plugins there are; called at the first question.
     on_load
         Called with each plugin after it was loaded.
+    isolation
+        Returns the seconds that a plugin may take in a child process before it is loaded here;
+        None to load it without.
     """
 
     def __init__(
         self,
-        discover: Callable[[], Iterable[PluginRef]] = installed_plugins,
+        discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
         on_load: Callable[[Plugin], None] | None = None,
+        isolation: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._discover = discover
         self._on_load = on_load
+        self._isolation = isolation
+        self._verdicts: Any = None
         self._lock = threading.RLock()
-        self._manager: pluggy.PluginManager | None = None
+        self._manager: Any = None
         self._refs: tuple[PluginRef, ...] | None = None
         self._added: dict[PluginRef, Plugin] = {}
         self._loaded: dict[PluginRef, Plugin | PluginError] = {}
         self._probed: dict[PluginRef, ProbeResult | Broken] = {}
+        self._manifests: dict[PluginRef, BackendManifest | PluginError | None] = {}
+        self._missing: dict[PluginRef, Unavailable | None] = {}
+
+    # -- what there is ------------------------------------------------------------------------
 
     def refs(self) -> tuple[PluginRef, ...]:
-        """Return every plugin, installed or added by `add`, sorted; imports nothing."""
+        """Return every plugin, found or added by `add`, by source and name; imports nothing."""
         with self._lock:
             if self._refs is None:
                 self._refs = tuple(self._discover())
-            return tuple(sorted({*self._refs, *self._added}))
+            return tuple(sorted({*self._refs, *self._added}, key=in_order))
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what is wrong with entries that name no platform; they belong in every error."""
+        return tuple(ref.problem for ref in self.refs() if ref.platform == UNNAMED)
 
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""
         with self._lock:
+            plugin = self._bound(plugin)
             if self._on_load is not None:
                 self._on_load(plugin)
             for ref in [ref for ref in self._added if ref.name == plugin.ref.name]:
@@ -61,12 +90,42 @@ class PluginRegistry:
             self._added[plugin.ref] = plugin
             self._loaded[plugin.ref] = plugin
 
+    def replace_source(self, source: str, refs: Iterable[PluginRef]) -> None:
+        """Put ``refs`` in the place of the plugins that were found in one source."""
+        with self._lock:
+            kept = (ref for ref in self.refs() if ref.source != source and ref not in self._added)
+            self._refs = (*kept, *refs)
+
     def refresh(self) -> None:
-        """Forget which plugins are installed, what failed to load, and every probe's answer."""
+        """Forget what is installed, every manifest and probe, and what failed to load."""
         with self._lock:
             self._refs = None
             self._probed.clear()
+            self._manifests.clear()
+            self._missing.clear()
             self._loaded = {r: p for r, p in self._loaded.items() if isinstance(p, Plugin)}
+
+    def manifest(self, ref: PluginRef) -> BackendManifest | None:
+        """Return what a plugin's distribution says of it in a file; None if it says nothing.
+
+        Raises
+        ------
+        PluginContractError
+            If the manifest is not valid.
+        """
+        with self._lock:
+            if ref not in self._manifests:
+                try:
+                    added = ref in self._added or bool(ref.problem)
+                    self._manifests[ref] = None if added else read_manifest(ref)
+                except PluginError as error:
+                    self._manifests[ref] = error
+            known = self._manifests[ref]
+        if isinstance(known, PluginError):
+            raise known.fresh()
+        return known
+
+    # -- loading ------------------------------------------------------------------------------
 
     def load(self, ref: PluginRef) -> Plugin:
         """Return the plugin, importing it the first time.
@@ -94,7 +153,8 @@ class PluginRegistry:
         """Return the plugins that can serve one of ``names``, loading as few as possible.
 
         An entry point says its platform by its name, so nothing is imported for a platform that is
-        installed. Only a name that none has, an alias perhaps, makes the others load.
+        installed. Only a name that none has, an alias perhaps, makes the others load, unless their
+        manifests say their aliases.
         """
         refs = self.refs()
         if not names:
@@ -103,25 +163,60 @@ class PluginRegistry:
         met = {name for ref in direct for name in (ref.platform, ref.name)}
         aliases = set(names) - met
         if aliases:
-            direct |= {ref for ref in refs if aliases & set(self._aliases(ref))}
+            direct |= {ref for ref in refs if aliases & set(self.aliases(ref))}
         return tuple(ref for ref in refs if ref in direct)
 
-    def candidates(self, names: Sequence[str] = ()) -> tuple[Candidate, ...]:
-        """Load and probe the plugins that can serve ``names`` (all, if empty)."""
+    def aliases(self, ref: PluginRef) -> tuple[str, ...]:
+        """Return the aliases of a plugin's platform, from its manifest if it has one."""
+        try:
+            manifest = self.manifest(ref)
+            if manifest is not None:
+                return manifest.aliases
+            factory = self.load(ref).client_factory()
+        except PluginError:
+            return ()
+        return tuple(factory.aliases) if factory is not None else ()
+
+    # -- judging ------------------------------------------------------------------------------
+
+    def candidates(
+        self, names: Sequence[str] = (), forbid: Sequence[str] = ()
+    ) -> tuple[Candidate, ...]:
+        """Load and probe the plugins that can serve ``names`` (all, if empty).
+
+        Those whose platform or full name is in ``forbid`` are listed without being imported.
+        """
         return tuple(
             candidate
             for ref in self.refs_for(names)
-            if (candidate := self.candidate(ref)) is not None
+            if (candidate := self._judge(ref, names, forbid)) is not None
         )
 
+    def _judge(
+        self, ref: PluginRef, names: Sequence[str], forbid: Sequence[str]
+    ) -> Candidate | None:
+        if ref.platform not in forbid and ref.name not in forbid:
+            return self.candidate(ref)
+        by_alias = bool(names) and ref.platform not in names and ref.name not in names
+        return Candidate(ref, _NOT_IMPORTED, aliases=self.aliases(ref) if by_alias else ())
+
     def candidate(self, ref: PluginRef) -> Candidate | None:
-        """Load and probe one plugin; None if it serves no platform by itself."""
+        """Load and probe one plugin; None if it serves no platform by itself.
+
+        A plugin whose manifest names what the machine lacks is not imported.
+        """
         with self._lock:
             try:
+                manifest = self.manifest(ref)
+                missing = None if manifest is None else self._missing_for(ref, manifest)
+                if manifest is not None and missing is not None:
+                    return Candidate(
+                        ref, missing, manifest.priority, manifest.aliases, manifest.experimental
+                    )
                 factory = self.load(ref).client_factory()
             except PluginError as error:
                 phase = str(getattr(error, "phase", "load"))
-                return Candidate(ref, Broken(phase, error.message, _reinstall(ref)))
+                return Candidate(ref, Broken(phase, error.message, _remedy(ref)))
             if factory is None:
                 return None
             state = self._probed.get(ref)
@@ -130,6 +225,17 @@ class PluginRegistry:
             return Candidate(
                 ref, state, factory.priority, tuple(factory.aliases), factory.experimental
             )
+
+    def _missing_for(self, ref: PluginRef, manifest: BackendManifest) -> Unavailable | None:
+        if manifest.api_version != API_VERSION:
+            what = (
+                f"its manifest is for plugin contract {manifest.api_version}, and this devrt has "
+                f"{API_VERSION}; install a version of {ref.distribution} that matches"
+            )
+            raise _contract_error(ref, what)
+        if ref not in self._missing:
+            self._missing[ref] = manifest.missing()
+        return self._missing[ref]
 
     def factory(self, ref: PluginRef) -> ClientFactory:
         """Return the client factory of a plugin that `candidate` found usable."""
@@ -142,34 +248,117 @@ class PluginRegistry:
     def memory_kinds(self, platform: str) -> tuple[MemoryKind, ...]:
         """Return the memory kinds that its plugins and other loaded ones bring for a platform."""
         self.candidates((platform,))  # loads those that add to the platform but do not serve it
-        with self._lock:
-            plugins = [self._loaded.get(ref) for ref in self.refs()]
         kinds = (
             kind
-            for plugin in plugins
-            if isinstance(plugin, Plugin)
+            for plugin in self._loaded_plugins()
             for kind in plugin.memory_kinds
             if kind.platform == platform
         )
         return tuple(dict.fromkeys(kinds))  # a module with two entry points says it twice
 
-    def _aliases(self, ref: PluginRef) -> tuple[str, ...]:
+    def topologies(self, platform: str) -> tuple[tuple[PluginRef, TopologyFactory], ...]:
+        """Return who describes a platform: its own plugins, and others that are loaded."""
+        for ref in self.refs_for((platform,)):
+            self._load_quietly(ref)  # also where the machine lacks the devices
+        return tuple(
+            (plugin.ref, record)
+            for plugin in self._loaded_plugins()
+            for record in plugin.topologies
+            if record.platform == platform
+        )
+
+    # -- PJRT libraries -----------------------------------------------------------------------
+
+    def pjrt_loader(self) -> PjrtLoader | Unavailable:
+        """Return the loader of PJRT libraries, or why there is none.
+
+        Only a plugin whose manifest says ``pjrt_loader = true`` is loaded to find it.
+        """
+        with self._lock:
+            for ref in self.refs():
+                plugin = self._load_quietly(ref) if self._says_loader(ref) else None
+                if plugin is not None and plugin.loader is not None:
+                    return plugin.loader
+        remedy = adopted_table().loader_remedy
+        return Unavailable("no installed plugin can load PJRT libraries", remedy)
+
+    def _says_loader(self, ref: PluginRef) -> bool:
         try:
-            factory = self.load(ref).client_factory()
+            manifest = self.manifest(ref)
         except PluginError:
-            return ()
-        return tuple(factory.aliases) if factory is not None else ()
+            return False
+        added = self._added.get(ref)
+        return bool(manifest and manifest.pjrt_loader) or bool(added and added.loader)
+
+    def _load_quietly(self, ref: PluginRef) -> Plugin | None:
+        try:
+            return self.load(ref)
+        except PluginError:
+            return None  # kept, and told by `candidate` and `load_errors`
+
+    def _loaded_plugins(self) -> list[Plugin]:
+        with self._lock:
+            known = [self._loaded.get(ref) for ref in self.refs()]
+        return [plugin for plugin in known if isinstance(plugin, Plugin)]
 
     def _attempt(self, ref: PluginRef) -> Plugin | PluginError:
-        if self._manager is None:
-            self._manager = make_plugin_manager()
         try:
-            plugin = load_plugin(self._manager, ref)
+            self._try_in_a_child(ref)
+            plugin = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
             if self._on_load is not None:
                 self._on_load(plugin)
         except PluginError as error:
             return error
         return plugin
+
+    def _try_in_a_child(self, ref: PluginRef) -> None:
+        timeout = self._isolation() if ref.module and not ref.problem else None
+        if timeout is None:
+            return
+        from devrt.plugins._verdicts import VerdictCache, isolated_state
+
+        if self._verdicts is None:
+            self._verdicts = VerdictCache()
+        state = isolated_state(ref, timeout, cache=self._verdicts)
+        if isinstance(state, Broken):
+            msg = f"plugin {ref} for platform {ref.platform!r}: {state.reason}."
+            raise PluginLoadError(msg, phase=state.phase, remedy=state.remedy, **ref.facts())
+
+    def _from_library(self, ref: PluginRef) -> Plugin:
+        manifest = self.manifest(ref)
+        names = ("priority", "aliases", "fail_quietly")
+        terms = None if manifest is None else {name: getattr(manifest, name) for name in names}
+        return Plugin(ref, libraries=(library_backend(ref, terms),))
+
+    def _from_module(self, ref: PluginRef) -> Plugin:
+        if ref.problem:
+            raise PluginLoadError(f"{ref.problem}.", phase="discovery", **ref.facts())
+        if self._manager is None:
+            self._manager = make_plugin_manager()
+        return load_plugin(self._manager, ref, self._check_manifest)
+
+    def _check_manifest(self, plugin: Plugin) -> None:
+        manifest = self.manifest(plugin.ref)
+        factory = self._bound(plugin).client_factory()
+        if manifest is not None and factory is not None:
+            wrong = differences(manifest, factory, plugin.loader is not None)
+            if wrong:
+                raise _contract_error(plugin.ref, "; ".join(wrong))
+        elif plugin.loader is not None:
+            what = "it has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"
+            raise _contract_error(plugin.ref, what)
+
+    def _bound(self, plugin: Plugin) -> Plugin:
+        """Return the plugin with records for its libraries, through whichever loader there is."""
+        if not plugin.libraries:
+            return plugin
+        clients = [library.client_factory(self.pjrt_loader) for library in plugin.libraries]
+        described = [library.topology_factory(self.pjrt_loader) for library in plugin.libraries]
+        return dataclasses.replace(
+            plugin,
+            clients=(*plugin.clients, *clients),
+            topologies=(*plugin.topologies, *described),
+        )
 
 
 def _probe(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
@@ -178,12 +367,19 @@ def _probe(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
         answer = factory.probe()
     except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything
         reason = f"its probe raised {type(error).__name__}: {error}"
-        return Broken("probe", reason, _reinstall(ref))
+        return Broken("probe", reason, _remedy(ref))
     if isinstance(answer, Available | Unavailable):
         return answer
     reason = f"its probe returned {type(answer).__name__}, not Available or Unavailable"
-    return Broken("contract", reason, _reinstall(ref))
+    return Broken("contract", reason, _remedy(ref))
 
 
-def _reinstall(ref: PluginRef) -> str:
+def _contract_error(ref: PluginRef, what: str) -> PluginContractError:
+    msg = f"plugin {ref} breaks the plugin contract: {what}."
+    return PluginContractError(msg, phase="contract", **ref.facts())
+
+
+def _remedy(ref: PluginRef) -> str:
+    if ref.distribution.startswith("("):
+        return "Correct it where it is named."
     return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."

@@ -1,7 +1,8 @@
 """The one function that chooses backends: candidates and a policy in, a decision with reasons out.
 
-It is pure, total and deterministic. Order: the policy's, then priority, then platform name, then
-distribution name. Nothing depends on the order of installation or on hashing.
+It is pure, total and deterministic. Order: the platforms that the policy names, then those that it
+prefers, then priority, then platform name, then distribution name. Nothing depends on the order of
+installation or on hashing.
 """
 
 from __future__ import annotations
@@ -71,18 +72,44 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
-    """What the user asked for.
+    """What the user asked for. A name is a platform, an alias or ``platform@distribution``.
 
     Attributes
     ----------
     platforms : tuple of str
-        Platforms or aliases that may be used, the preferred first; empty means any.
+        Names that may be used, the preferred first; empty means any.
     source : str
         Where that was said, for messages.
+    require : tuple of str
+        Names that must all be usable; else there is no choice.
+    prefer : tuple of str
+        Names that come first, whatever their priority; others may be used too.
+    forbid : tuple of str
+        Names that are not used, even where ``platforms`` names them.
+    allow_experimental : bool
+        Whether a backend that calls itself experimental may be used without being named by its
+        platform or its full name.
+    origins : tuple of (str, str)
+        Where the last four were said: the field's name and the source.
     """
 
     platforms: tuple[str, ...] = ()
     source: str = ""
+    require: tuple[str, ...] = ()
+    prefer: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()
+    allow_experimental: bool = True
+    origins: tuple[tuple[str, str], ...] = ()
+
+    def origin(self, field: str) -> str:
+        """Return where a field was said."""
+        said = self.source if field == "platforms" else dict(self.origins).get(field, "")
+        return said or "the policy"
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The names without which there is no choice."""
+        return tuple(dict.fromkeys((*self.platforms, *self.require)))
 
 
 class Outcome(enum.Enum):
@@ -142,8 +169,9 @@ class Decision:
 def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     """Choose the default backend and say of every candidate what became of it, and why.
 
-    Where the policy names platforms, each name must be served, and the first is the default: a
-    name that is not served leaves the decision without a choice, never with another platform.
+    Where the policy names or requires platforms, each name must be served, and the first named is
+    the default: a name that is not served leaves the decision without a choice, never with another
+    platform.
 
     Parameters
     ----------
@@ -158,37 +186,54 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
         Equal for equal sets of candidates and equal policies.
     """
     ordered = sorted(candidates, key=lambda c: _key(c, policy))
-    unknown = tuple(
-        name for name in policy.platforms if not any(c.answers_to(name) for c in ordered)
-    )
+    unknown = tuple(name for name in policy.needed if not any(c.answers_to(name) for c in ordered))
     first_of: dict[str, Candidate] = {}
     verdicts = [_judge(candidate, policy, first_of) for candidate in ordered]
-    usable = [v.candidate for v in verdicts if v.outcome is Outcome.ELIGIBLE]
+    served = [v.candidate for v in verdicts if v.outcome in (Outcome.ELIGIBLE, Outcome.SHADOWED)]
     unserved = tuple(
         name
-        for name in policy.platforms
-        if name not in unknown and not any(c.answers_to(name) for c in usable)
+        for name in policy.needed
+        if name not in unknown and not any(c.answers_to(name) for c in served)
     )
+    usable = [v.candidate for v in verdicts if v.outcome is Outcome.ELIGIBLE]
     if usable and not unknown and not unserved:
         verdicts = [_promote(v, usable[0], policy) for v in verdicts]
     return Decision(policy, tuple(verdicts), unknown, unserved)
 
 
-def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, PluginRef]:
-    return _position(candidate, policy), -candidate.priority, candidate.ref
+def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, PluginRef]:
+    named = _position(candidate, policy.platforms)
+    return named, _position(candidate, policy.prefer), -candidate.priority, candidate.ref
 
 
-def _position(candidate: Candidate, policy: Policy) -> int:
-    for position, name in enumerate(policy.platforms):
+def _position(candidate: Candidate, names: tuple[str, ...]) -> int:
+    for position, name in enumerate(names):
         if candidate.answers_to(name):
             return position
-    return len(policy.platforms)
+    return len(names)
+
+
+def _excluded(candidate: Candidate, policy: Policy) -> str:
+    """Return why the policy rules a candidate out; empty if it does not."""
+    forbidden = next((name for name in policy.forbid if candidate.answers_to(name)), None)
+    if forbidden is not None:
+        return f"{policy.origin('forbid')} forbids {forbidden}"
+    if policy.platforms and not any(candidate.answers_to(name) for name in policy.platforms):
+        return f"{policy.origin('platforms')} allows only {', '.join(policy.platforms)}"
+    own = (candidate.ref.platform, candidate.ref.name)
+    is_named = any(name in own for name in (*policy.needed, *policy.prefer))
+    if candidate.experimental and not policy.allow_experimental and not is_named:
+        return (
+            f"it is experimental, and {policy.origin('allow_experimental')} allows such only by "
+            f"name; name {candidate.ref.platform!r} to use it"
+        )
+    return ""
 
 
 def _judge(candidate: Candidate, policy: Policy, first_of: dict[str, Candidate]) -> Verdict:
-    if policy.platforms and not any(candidate.answers_to(name) for name in policy.platforms):
-        reason = f"{policy.source or 'the policy'} allows only {', '.join(policy.platforms)}"
-        return Verdict(candidate, Outcome.EXCLUDED, reason)
+    excluded = _excluded(candidate, policy)
+    if excluded:
+        return Verdict(candidate, Outcome.EXCLUDED, excluded)
     if isinstance(candidate.state, Broken):
         return Verdict(candidate, Outcome.BROKEN, candidate.state.reason)
     if isinstance(candidate.state, Unavailable):
@@ -197,13 +242,17 @@ def _judge(candidate: Candidate, policy: Policy, first_of: dict[str, Candidate])
     if winner is not candidate:
         reason = (
             f"{winner.ref} serves {winner.ref.platform} too and comes first "
-            f"({_why_first(winner, candidate)}); ask for {candidate.ref.name!r} to use this one"
+            f"({_why_first(winner, candidate, policy)}); ask for {candidate.ref.name!r} to use this"
+            " one"
         )
         return Verdict(candidate, Outcome.SHADOWED, reason)
     return Verdict(candidate, Outcome.ELIGIBLE, _detail(candidate))
 
 
-def _why_first(winner: Candidate, loser: Candidate) -> str:
+def _why_first(winner: Candidate, loser: Candidate, policy: Policy) -> str:
+    for field, names in (("platforms", policy.platforms), ("prefer", policy.prefer)):
+        if _position(winner, names) < _position(loser, names):
+            return f"it comes first in {policy.origin(field)}"
     if winner.priority != loser.priority:
         return f"priority {winner.priority} over {loser.priority}"
     return "equal priority, first by name"
@@ -212,11 +261,12 @@ def _why_first(winner: Candidate, loser: Candidate) -> str:
 def _promote(verdict: Verdict, first: Candidate, policy: Policy) -> Verdict:
     if verdict.candidate is not first:
         return verdict
-    why = (
-        f"first of {', '.join(policy.platforms)} ({policy.source or 'the policy'})"
-        if policy.platforms
-        else f"highest priority ({first.priority}) among the available"
-    )
+    if policy.platforms:
+        why = f"first of {', '.join(policy.platforms)} ({policy.origin('platforms')})"
+    elif _position(first, policy.prefer) < len(policy.prefer):
+        why = f"preferred by {policy.origin('prefer')} ({', '.join(policy.prefer)})"
+    else:
+        why = f"highest priority ({first.priority}) among the available"
     return Verdict(first, Outcome.CHOSEN, why)
 
 

@@ -1,6 +1,11 @@
 """The clients that are alive, the default device, and the registry of backends."""
 
 from devrt.runtime._default import default_runtime, set_default_runtime
+from devrt.runtime._pjrt import (
+    backend_pjrt_c_api_version,
+    make_pjrt_topology,
+    using_pjrt_c_api,
+)
 from devrt.runtime._queries import (
     backends,
     backends_are_initialized,
@@ -15,18 +20,25 @@ from devrt.runtime._queries import (
     host_count,
     host_id,
     host_ids,
+    is_gpu,
     is_known_platform,
     local_device_count,
     local_devices,
     process_count,
     process_index,
     process_indices,
+)
+from devrt.runtime._register import (
+    discover_pjrt_plugins,
     register_backend_factory,
+    register_pjrt_plugin_factories_from_env,
+    register_plugin,
 )
 from devrt.runtime._runtime import Runtime
 
 __all__ = [
     "Runtime",
+    "backend_pjrt_c_api_version",
     "backends",
     "backends_are_initialized",
     "canonicalize_platform",
@@ -35,18 +47,24 @@ __all__ = [
     "default_runtime",
     "device_count",
     "devices",
+    "discover_pjrt_plugins",
     "expand_platform_alias",
     "get_backend",
     "get_device_backend",
     "host_count",
     "host_id",
     "host_ids",
+    "is_gpu",
     "is_known_platform",
     "local_device_count",
     "local_devices",
+    "make_pjrt_topology",
     "process_count",
     "process_index",
     "process_indices",
     "register_backend_factory",
+    "register_pjrt_plugin_factories_from_env",
+    "register_plugin",
     "set_default_runtime",
+    "using_pjrt_c_api",
 ]

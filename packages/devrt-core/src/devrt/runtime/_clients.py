@@ -54,7 +54,7 @@ class ClientStore:
         ForkedError
             In a process forked from one that had made clients.
         """
-        self._check_process()
+        self.check_process()
         client = self._clients.get(ref)
         if client is not None and not client.is_closed:
             return client
@@ -68,7 +68,7 @@ class ClientStore:
 
     def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
-        self._check_process()
+        self.check_process()
         return self._call_factory(ref, self._plugins.factory(ref), options)
 
     def live(self) -> dict[PluginRef, Client]:
@@ -104,7 +104,8 @@ class ClientStore:
             self._warned.add(message)
             warn(message, DevrtWarning)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Raise `ForkedError` in a process forked from one that had made clients."""
         if self._pid == os.getpid():
             return
         if self._clients or self._locks:
@@ -152,9 +153,8 @@ class ClientStore:
             raise _failures.unusable(ref, problem)
         return client
 
-
     def _call(self, ref: PluginRef, make: Callable[[], Client]) -> Client:
-        manifest = getattr(self._plugins, "manifest", lambda _: None)(ref)
+        manifest = self._plugins.manifest(ref)
         timeout = self._config.read("init_timeout")
         if timeout is None and manifest is not None:
             timeout = manifest.init_timeout

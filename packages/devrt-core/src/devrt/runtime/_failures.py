@@ -16,7 +16,16 @@ from devrt.errors import (
     SelectionError,
     UnknownPlatformError,
 )
-from devrt.plugins import Broken, Candidate, Decision, PluginRef, Policy
+from devrt.plugins import (
+    UNNAMED,
+    Broken,
+    Candidate,
+    Decision,
+    Outcome,
+    PluginRef,
+    Policy,
+    Verdict,
+)
 from devrt.records import Unavailable
 
 __all__ = [
@@ -27,6 +36,7 @@ __all__ = [
     "nameless",
     "no_default",
     "not_served",
+    "noted",
     "unusable",
 ]
 
@@ -73,7 +83,15 @@ def not_served(
     """Return the error for a platform that was named and cannot be had."""
     if decision.unknown:
         return _unknown(decision.unknown[0], known, unloaded)
-    return _unavailable(name, [v.candidate for v in decision.verdicts])
+    return _unserved(name, decision)
+
+
+def noted(error: SelectionError, notes: Sequence[str]) -> SelectionError:
+    """Return an error that tells as well what is wrong with how plugins were named."""
+    if not notes:
+        return error
+    message = error.message + "".join(f"\n  Beside that, {note}." for note in notes)
+    return type(error)(message, code=error.code, **error.data)
 
 
 def no_default(
@@ -81,20 +99,41 @@ def no_default(
 ) -> SelectionError:
     """Return the error for a default platform that does not exist."""
     if decision.unknown:
-        return _unknown(decision.unknown[0], known, unloaded, f" ({decision.policy.source})")
+        where = f" ({_named_by(decision.unknown[0], decision.policy)})"
+        return _unknown(decision.unknown[0], known, unloaded, where)
     if decision.unserved:
         name = decision.unserved[0]
-        causes = [v.candidate for v in decision.verdicts if v.candidate.answers_to(name)]
-        return _unavailable(name, causes, f" ({decision.policy.source})")
+        return _unserved(name, decision, f" ({_named_by(name, decision.policy)})")
     if not known:
         msg = (
             "no backend is installed, so there is no device. "
             "Install one beside devrt-core, at the least the host's: pip install devrt-cpu"
         )
         return NoBackendError(msg, known=())
-    causes = [v.candidate for v in decision.verdicts]
-    msg = f"none of the installed backends can be used:{_causes(causes)}"
+    msg = f"none of the installed backends can be used:{_causes(decision.verdicts)}"
     return NoBackendError(msg, known=tuple(map(str, known)))
+
+
+def _named_by(name: str, policy: Policy) -> str:
+    return policy.origin("platforms" if name in policy.platforms else "require")
+
+
+def _unserved(name: str, decision: Decision, where: str = "") -> SelectionError:
+    verdicts = [v for v in decision.verdicts if v.candidate.answers_to(name)]
+    if verdicts and all(v.outcome is Outcome.EXCLUDED for v in verdicts):
+        return _ruled_out(name, verdicts, decision.policy, where)
+    return _unavailable(name, verdicts or decision.verdicts, where)
+
+
+def _ruled_out(
+    name: str, verdicts: Sequence[Verdict], policy: Policy, where: str
+) -> SelectionError:
+    causes = "".join(f"\n  {v.candidate.ref.name}: {v.reason}." for v in verdicts)
+    msg = (
+        f"platform {name!r}{where} is installed, but the configuration rules it out:{causes}\n"
+        "Change that, or use another platform."
+    )
+    return SelectionError(msg, platform=name, forbidden=policy.forbid)
 
 
 def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
@@ -123,7 +162,7 @@ def unusable(ref: PluginRef, problem: str) -> BackendInitializationError:
 def _unknown(
     name: str, known: Sequence[PluginRef], unloaded: Sequence[DevrtError], where: str = ""
 ) -> UnknownPlatformError:
-    platforms = sorted({ref.platform for ref in known})
+    platforms = sorted({ref.platform for ref in known} - {UNNAMED})
     near = difflib.get_close_matches(name, platforms, n=2, cutoff=0.5)
     if name in platforms:
         added = ", ".join(str(ref) for ref in known if ref.platform == name)
@@ -141,24 +180,26 @@ def _unknown(
 
 
 def _unavailable(
-    name: str, candidates: Sequence[Candidate], where: str = ""
+    name: str, verdicts: Sequence[Verdict], where: str = ""
 ) -> BackendUnavailableError:
-    causes = _causes(candidates)
-    msg = f"platform {name!r}{where} cannot be used on this machine:{causes}"
-    reasons = {str(c.ref): _reason(c)[0] for c in candidates}
+    msg = f"platform {name!r}{where} cannot be used on this machine:{_causes(verdicts)}"
+    reasons = {str(v.candidate.ref): _reason(v)[0] for v in verdicts}
     return BackendUnavailableError(msg, platform=name, reasons=reasons)
 
 
-def _causes(candidates: Sequence[Candidate]) -> str:
+def _causes(verdicts: Sequence[Verdict]) -> str:
     lines = []
-    for candidate in candidates:
-        reason, remedy = _reason(candidate)
-        lines.append(f"\n  {candidate.ref.platform} ({candidate.ref}): {reason}. {remedy}".rstrip())
+    for verdict in verdicts:
+        reason, remedy = _reason(verdict)
+        ref = verdict.candidate.ref
+        lines.append(f"\n  {ref.platform} ({ref}): {reason}. {remedy}".rstrip())
     return "".join(lines)
 
 
-def _reason(candidate: Candidate) -> tuple[str, str]:
-    state = candidate.state
+def _reason(verdict: Verdict) -> tuple[str, str]:
+    state = verdict.candidate.state
+    if verdict.outcome is Outcome.EXCLUDED:
+        return verdict.reason, ""
     if isinstance(state, Unavailable | Broken):
         return state.reason.rstrip("."), state.remedy
     return "available, but not chosen", ""

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from devrt._warn import warn
 from devrt.contract import Client, Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.plugins import Plugin, PluginRef
-from devrt.records import ClientContext, ClientFactory, TopologyFactory
 from devrt.runtime._default import default_runtime
 
 __all__ = [
@@ -26,18 +21,16 @@ __all__ = [
     "host_count",
     "host_id",
     "host_ids",
+    "is_gpu",
     "is_known_platform",
     "local_device_count",
     "local_devices",
     "process_count",
     "process_index",
     "process_indices",
-    "register_backend_factory",
 ]
 
 Backend = str | Client | None
-
-REGISTERED = "(code)"
 
 
 def get_backend(platform: Backend = None) -> Client:
@@ -167,6 +160,13 @@ def expand_platform_alias(platform: str) -> list[str]:
     return list(dict.fromkeys(ref.platform for ref in refs)) or [platform]
 
 
+def is_gpu(platform: str) -> bool:
+    """Return whether a plugin that serves ``platform`` gives it the alias ``gpu``."""
+    plugins = default_runtime().plugins
+    refs = [ref for ref in plugins.refs() if ref.platform == platform.lower()]
+    return any("gpu" in plugins.aliases(ref) for ref in refs)
+
+
 def canonicalize_platform(platform: str) -> str:
     """Return the one platform that a name or an alias stands for on this machine.
 
@@ -177,61 +177,6 @@ def canonicalize_platform(platform: str) -> str:
     """
     expanded = expand_platform_alias(platform)
     return platform if expanded == [platform] else get_backend(platform).platform
-
-
-def register_backend_factory(
-    name: str,
-    factory: Callable[[], Client | None],
-    *,
-    priority: int = 0,
-    fail_quietly: bool = True,
-    experimental: bool = False,
-    make_topology: Callable[..., Any] | None = None,
-) -> None:
-    """Register a backend by a call instead of an installed plugin.
-
-    Parameters
-    ----------
-    name
-        The platform that it serves.
-    factory
-        Makes the client; called without arguments at the first use.
-    priority, fail_quietly, experimental
-        As in `devrt.records.ClientFactory`.
-    make_topology
-        Makes a topology of the platform, called with its name and options.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the platform's client has already been made.
-    """
-    name = name.lower()
-    runtime = default_runtime()
-    if name in runtime.live_clients():
-        msg = (
-            f"backend {name!r} cannot be registered: a client of that platform is in use. "
-            "Register it earlier, or call devrt.clear_backends() first."
-        )
-        raise InvalidArgumentError(msg, platform=name)
-
-    def call(_: ClientContext) -> Any:
-        return factory()
-
-    record = ClientFactory(
-        platform=name,
-        factory=call,
-        priority=priority,
-        fail_quietly=fail_quietly,
-        experimental=experimental,
-    )
-    topologies = () if make_topology is None else (_topology(name, make_topology),)
-    ref = PluginRef(name, REGISTERED, source="register_backend_factory")
-    runtime.register(Plugin(ref, (record,), topologies))
-
-
-def _topology(name: str, make_topology: Callable[..., Any]) -> TopologyFactory:
-    return TopologyFactory(platform=name, factory=make_topology)
 
 
 def _renamed(old: str, new: str) -> None:

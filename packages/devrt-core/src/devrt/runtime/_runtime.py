@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -24,14 +25,18 @@ from devrt.plugins import (
     PluginRef,
     PluginRegistry,
     Policy,
-    installed_plugins,
-    parse_platforms,
+    discover_plugins,
     select,
 )
 from devrt.runtime import _failures
 from devrt.runtime._clients import ClientStore
+from devrt.runtime._policy import asked_policy, configured_names, configured_policy
 
 __all__ = ["Runtime"]
+
+_PROBE_SECONDS = 60.0
+
+_Find = Callable[[tuple[str, ...], tuple[str, ...]], tuple[Candidate, ...]]
 
 
 class Runtime:
@@ -42,7 +47,7 @@ class Runtime:
     config
         Options; read from the process's environment when omitted.
     discover
-        Returns the plugins there are; those of the installed distributions when omitted.
+        Returns the plugins there are; those installed and named in the environment when omitted.
 
     Notes
     -----
@@ -54,14 +59,16 @@ class Runtime:
         self,
         *,
         config: Config | None = None,
-        discover: Callable[[], Iterable[PluginRef]] = installed_plugins,
+        discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
     ) -> None:
         self.config = Config() if config is None else config
-        self.plugins = PluginRegistry(discover, self._declare_options)
+        self.plugins = PluginRegistry(discover, self._declare_options, self._isolation)
         self._clients = ClientStore(self.plugins, self.config)
         self._default: tuple[int, Client] | None = None
         self._default_place: tuple[int, Client, Device] | None = None
-        self.config.when_unknown(self._load_allowed)
+        self.config.when_unknown(
+            self._load_allowed, lambda: [ref.platform for ref in self.plugins.refs()]
+        )
 
     def __enter__(self) -> Runtime:
         return self
@@ -72,8 +79,8 @@ class Runtime:
     # -- choosing -----------------------------------------------------------------------------
 
     def policy(self) -> Policy:
-        """Return which platforms the configuration allows; empty if any."""
-        return self._configured("platforms")
+        """Return what the configuration allows, requires, prefers and forbids."""
+        return configured_policy(self.config)
 
     def decide(self, platform: str | None = None) -> Decision:
         """Choose a backend without making its client, and say why.
@@ -83,29 +90,39 @@ class Runtime:
         platform
             A platform, an alias or ``platform@distribution``; None asks for the default.
         """
-        return self._decide(None if platform is None else _asked(platform), self._candidates)
+        return self._decide(None if platform is None else asked_policy(platform), self._candidates)
 
-    def _configured(self, option: str) -> Policy:
-        setting = self.config.setting(option)
-        return parse_platforms(str(setting.value or ""), setting.detail or f"config.{option}")
-
-    def _decide(
-        self, asked: Policy | None, find: Callable[[tuple[str, ...]], tuple[Candidate, ...]]
-    ) -> Decision:
+    def _decide(self, asked: Policy | None, find: _Find) -> Decision:
         policy = self.policy()
-        asked = asked or self._configured("platform_name")
-        if not asked.platforms:
-            return select(find(policy.platforms), policy if policy.platforms else Policy())
-        candidates = find(asked.platforms)
-        if not policy.platforms:
-            return select(candidates, asked)
-        allowed = [c for c in candidates if any(c.answers_to(n) for n in policy.platforms)]
-        if candidates and not allowed:
-            raise _failures.excluded(asked.platforms[0], candidates, policy)
-        return select(allowed, asked)
+        if asked is not None:  # what a call names must be had; what else is required need not
+            policy = dataclasses.replace(policy, require=())
+        named = asked or configured_names(self.config, "platform_name")
+        if not named.platforms:
+            return select(find(policy.needed if policy.platforms else (), policy.forbid), policy)
+        merged = dataclasses.replace(
+            policy, platforms=named.platforms, source=named.source, require=()
+        )
+        candidates = find(named.platforms, policy.forbid)
+        if policy.platforms:
+            allowed = [c for c in candidates if any(c.answers_to(n) for n in policy.platforms)]
+            if candidates and not allowed:
+                error = _failures.excluded(named.platforms[0], candidates, policy)
+                raise _failures.noted(error, self.plugins.problems())
+            candidates = tuple(allowed)
+        if policy.require:
+            return self._required(select(candidates, merged), policy, find)
+        return select(candidates, merged)
 
-    def _candidates(self, names: tuple[str, ...]) -> tuple[Candidate, ...]:
-        found = self.plugins.candidates(names)
+    def _required(self, decision: Decision, policy: Policy, find: _Find) -> Decision:
+        """Return ``decision``, or else one without a choice that says what is required in vain."""
+        needs = dataclasses.replace(policy, platforms=())
+        required = select(find(policy.require, policy.forbid), needs)
+        return decision if required.chosen is not None else required
+
+    def _candidates(
+        self, names: tuple[str, ...], forbid: tuple[str, ...] = ()
+    ) -> tuple[Candidate, ...]:
+        found = self.plugins.candidates(names, forbid)
         return tuple(self._with_failure(candidate) for candidate in found)
 
     def _with_failure(self, candidate: Candidate) -> Candidate:
@@ -140,7 +157,7 @@ class Runtime:
             return self._default_client()
         if isinstance(platform, str):
             # Without regard to clients that failed: a second call must not choose differently.
-            decision = self._decide(_asked(platform), self.plugins.candidates)
+            decision = self._decide(asked_policy(platform), self.plugins.candidates)
             return self._clients.get(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
@@ -150,6 +167,7 @@ class Runtime:
     def _default_client(self) -> Client:
         known, config = self._default, self.config
         if known is not None and known[0] == config.generation and not config.overridden:
+            self._clients.check_process()
             return known[1] if not known[1].is_closed else self._choose_default()
         generation = config.generation
         client = self._choose_default()
@@ -158,19 +176,22 @@ class Runtime:
         return client
 
     def _choose_default(self) -> Client:
-        named = bool(self.policy().platforms or self._configured("platform_name").platforms)
+        named = bool(
+            self.policy().platforms or configured_names(self.config, "platform_name").platforms
+        )
         find = self.plugins.candidates if named else self._candidates
         while True:
             decision = self._decide(None, find)
             if decision.chosen is None:
-                raise _failures.no_default(decision, self._known(), self.plugins.load_errors())
+                error = _failures.no_default(decision, self._known(), self.plugins.load_errors())
+                raise _failures.noted(error, self.plugins.problems())
             ref = decision.chosen.ref
             try:
                 return self._clients.get(ref)
-            except BackendInitializationError as error:
+            except BackendInitializationError as failure:
                 if named:
                     raise
-                self._fell_back(ref, error)
+                self._fell_back(ref, failure)
 
     def _fell_back(self, ref: PluginRef, error: DevrtError) -> None:
         if not self.plugins.factory(ref).fail_quietly:
@@ -194,7 +215,7 @@ class Runtime:
         SelectionError, BackendInitializationError
             As `get_backend`.
         """
-        asked = _asked(platform)
+        asked = asked_policy(platform)
         ref = self._chosen(platform, select(self.plugins.candidates(asked.platforms), asked))
         return self._clients.make(ref, options or {})
 
@@ -219,6 +240,10 @@ class Runtime:
         for ref, client in self._clients.live().items():
             found[ref.name if ref.platform in found else ref.platform] = client
         return found
+
+    def live_plugins(self) -> tuple[PluginRef, ...]:
+        """Return the plugins whose clients are alive, ordered by name."""
+        return tuple(self._clients.live())
 
     def default_device(self) -> Device:
         """Return the device for arrays placed without naming one: the configured, else the first.
@@ -272,7 +297,8 @@ class Runtime:
     def _chosen(self, platform: str, decision: Decision) -> PluginRef:
         if decision.chosen is None:
             unloaded = self.plugins.load_errors()
-            raise _failures.not_served(platform, decision, self._known(), unloaded)
+            error = _failures.not_served(platform, decision, self._known(), unloaded)
+            raise _failures.noted(error, self.plugins.problems())
         return decision.chosen.ref
 
     def _known(self) -> tuple[PluginRef, ...]:
@@ -286,21 +312,19 @@ class Runtime:
                 except ConfigError as error:
                     msg = f"plugin {plugin.ref} breaks the plugin contract: {error.message}"
                     raise PluginContractError(
-                        msg,
-                        phase="contract",
-                        plugin=plugin.ref.distribution,
-                        version=plugin.ref.version,
-                        platform=plugin.ref.platform,
+                        msg, phase="contract", **plugin.ref.facts()
                     ) from error
 
+    def _isolation(self) -> float | None:
+        if self.config.read("probe") != "isolated":
+            return None
+        timeout = self.config.read("init_timeout")
+        return _PROBE_SECONDS if timeout is None else float(timeout)
+
     def _load_allowed(self) -> None:
-        for ref in self.plugins.refs_for(self.policy().platforms):
+        policy = self.policy()
+        for ref in self.plugins.refs_for(policy.platforms):
+            if ref.platform in policy.forbid or ref.name in policy.forbid:
+                continue
             with contextlib.suppress(DevrtError):  # a broken plugin declares no option
                 self.plugins.load(ref)
-
-
-def _asked(platform: str) -> Policy:
-    asked = parse_platforms(platform, f"the argument {platform!r}")
-    if not asked.platforms:
-        raise _failures.nameless()
-    return asked

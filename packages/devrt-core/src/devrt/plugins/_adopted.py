@@ -1,0 +1,183 @@
+"""Plugins that were made for JAX or XLA, used as they are: their PJRT library is found by name.
+
+Their modules are never imported. What has to be known of single distributions is data, in
+``data/adopted.toml``; the file is parsed only where a plugin turns up that it may speak of.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from devrt.plugins._refs import FROM_TABLE, PluginRef
+from devrt.plugins._sources import Distribution, Site, namespace_modules, normalized
+
+__all__ = ["GROUPS", "NAMESPACE", "AdoptedTable", "adopted_plugins", "adopted_table"]
+
+GROUPS = ("jax_plugins", "xla_plugins")
+NAMESPACE = "jax_plugins"
+
+_TABLE = os.path.join(os.path.dirname(__file__), "data", "adopted.toml")
+_DEPTH = 3
+_OWN_KEYS = ("distributions", "library")
+
+
+class AdoptedTable(NamedTuple):
+    """What ``data/adopted.toml`` says.
+
+    Attributes
+    ----------
+    patterns : tuple of str
+        File names of PJRT libraries, the most telling first.
+    loader_remedy : str
+        What to do where no plugin can load such a library.
+    rows : Mapping
+        By distribution: the keys of its table.
+    """
+
+    patterns: tuple[str, ...]
+    loader_remedy: str
+    rows: Mapping[str, Mapping[str, Any]]
+
+    def backend(self, distribution: str) -> dict[str, Any] | None:
+        """Return what a manifest would say of a distribution's backend; None if nothing."""
+        row = self.rows.get(normalized(distribution))
+        return None if row is None else {k: v for k, v in row.items() if k not in _OWN_KEYS}
+
+
+@functools.cache
+def adopted_table() -> AdoptedTable:
+    """Return the table, parsed at the first call."""
+    import tomllib
+
+    document = tomllib.loads(_table_text())
+    rows = {name: row for row in document["adopted"] for name in row["distributions"]}
+    return AdoptedTable(tuple(document["patterns"]), document["loader_remedy"], rows)
+
+
+@functools.cache
+def _table_text() -> str:
+    with open(_TABLE, encoding="utf-8") as file:
+        return file.read()
+
+
+@functools.cache
+def _table_names() -> frozenset[str]:
+    # The parser costs more than all the rest of a listing, and mostly it is not needed.
+    lists = re.findall(r"^distributions = \[(.*?)\]", _table_text(), re.M | re.S)
+    return frozenset(re.findall(r'"([^"]+)"', " ".join(lists)))
+
+
+def adopted_plugins(
+    sites: Sequence[Site],
+    distributions: Sequence[Distribution],
+    points: Sequence[Sequence[tuple[str, str, str]]],
+) -> Iterator[PluginRef]:
+    """Yield the plugins made for JAX or XLA, each with its library or with why it has none.
+
+    Parameters
+    ----------
+    sites
+        The folders of the path.
+    distributions
+        What is installed in them.
+    points
+        Of each distribution, its entry points: group, name, module.
+    """
+    folders = [site.folder for site in sites]
+    named: set[str] = set()
+    for dist, mine in zip(distributions, points, strict=True):
+        theirs = sorted(
+            (point for point in mine if point[0] in GROUPS), key=lambda p: GROUPS.index(p[0])
+        )
+        named |= {module for _, _, module in theirs}
+        yield from _of_distribution(dist, theirs, folders)
+    for module in namespace_modules(sites, NAMESPACE):
+        dotted = f"{NAMESPACE}.{module.name}"
+        if dotted not in named:
+            owner = module.owner(NAMESPACE, distributions)
+            source = f"namespace package ({NAMESPACE})"
+            yield _ref(owner, module.name.lower(), dotted, source, [module.folder])
+
+
+def _of_distribution(
+    dist: Distribution, points: Sequence[tuple[str, str, str]], folders: Sequence[str]
+) -> Iterator[PluginRef]:
+    seen: set[tuple[str, str]] = set()
+    for group, platform, module in points:
+        ref = _ref(dist, platform, module, f"entry point ({group})", folders)
+        if (ref.platform, ref.library) not in seen:  # a module may be advertised to both groups
+            seen.add((ref.platform, ref.library))
+            yield ref
+    if not points and dist.key in _table_names():
+        ref = _ref(dist, "", "", FROM_TABLE, ())
+        if ref.library:
+            yield ref
+
+
+def _ref(
+    dist: Distribution | None, platform: str, module: str, source: str, folders: Sequence[str]
+) -> PluginRef:
+    name, version = dist.name_and_version() if dist is not None else ("(namespace)", "")
+    table = adopted_table()
+    row = table.rows.get(normalized(name), {})
+    platform = str(row.get("platform", platform))
+    library = _find_library(dist, module, folders, row, table.patterns)
+    problem = "" if library else _no_library(name, module, table.patterns)
+    return PluginRef(platform, name, version, "", source, library, "", problem)
+
+
+def _no_library(distribution: str, module: str, patterns: Iterable[str]) -> str:
+    return (
+        f"no PJRT library was found among the files of {distribution}, which advertises "
+        f"{module!r} (looked for {', '.join(patterns)})"
+    )
+
+
+def _find_library(
+    dist: Distribution | None,
+    module: str,
+    folders: Sequence[str],
+    row: Mapping[str, Any],
+    patterns: Sequence[str],
+) -> str:
+    if dist is not None:
+        declared = os.path.join(dist.folder, str(row.get("library", "")))
+        if os.path.isfile(declared):
+            return declared
+        library = _best((os.path.join(dist.folder, file) for file in dist.files()), patterns)
+        if library:
+            return library
+    parts = module.partition(":")[0].split(".")
+    for folder in folders if module else ():
+        package = os.path.join(folder, *parts)
+        if os.path.isdir(package):
+            return _best(_files_below(package, _DEPTH), patterns)
+    return ""
+
+
+def _best(files: Iterable[str], patterns: Sequence[str]) -> str:
+    """Return the existing file that the earliest pattern matches; empty if there is none."""
+    ranked = sorted(
+        (rank, file)
+        for file in files
+        for rank, pattern in enumerate(patterns)
+        if fnmatchcase(os.path.basename(file), pattern)
+    )
+    return next((file for _, file in ranked if os.path.isfile(file)), "")
+
+
+def _files_below(folder: str, depth: int) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_file():
+            yield entry.path
+        elif depth > 1 and entry.is_dir():
+            yield from _files_below(entry.path, depth - 1)

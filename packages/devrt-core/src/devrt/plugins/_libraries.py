@@ -1,0 +1,149 @@
+"""PJRT libraries as backends: a plugin that can load such a library makes their clients."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
+from devrt.plugins._refs import FROM_ENVIRONMENT, PluginRef
+from devrt.records import (
+    ClientContext,
+    ClientFactory,
+    PjrtLoader,
+    ProbeResult,
+    TopologyFactory,
+    Unavailable,
+)
+
+__all__ = ["REGISTERED_PRIORITY", "LibraryBackend", "OptionsSource", "library_backend"]
+
+REGISTERED_PRIORITY = 400
+"""The priority of a library that a person named, in the environment or by a call."""
+
+ADOPTED_PRIORITY = 100
+
+OptionsSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryBackend:
+    """A backend that is a PJRT library.
+
+    Attributes
+    ----------
+    platform : str
+        The platform served.
+    library : object
+        The library's path, or a capsule named ``pjrt_c_api``.
+    options : Mapping, callable or None
+        The client's options; a callable is called when a client is made.
+    priority, aliases, fail_quietly
+        As in `devrt.records.ClientFactory`.
+    """
+
+    platform: str
+    library: Any
+    options: OptionsSource = None
+    priority: int = REGISTERED_PRIORITY
+    aliases: tuple[str, ...] = ()
+    fail_quietly: bool = False
+
+    def client_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> ClientFactory:
+        """Return the record that serves the platform through the loader that ``find`` returns."""
+
+        def probe() -> ProbeResult:
+            missing = self._missing()
+            if missing is not None:
+                return missing
+            loader = find()
+            return loader if isinstance(loader, Unavailable) else loader.check(self.library)
+
+        def make(context: ClientContext) -> Any:
+            options = {**self._options(), **context.options}
+            return self._loader(find).make_client(self.library, self.platform, options, context)
+
+        return ClientFactory(
+            platform=self.platform,
+            factory=make,
+            probe=probe,
+            aliases=self.aliases,
+            priority=self.priority,
+            fail_quietly=self.fail_quietly,
+        )
+
+    def topology_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> TopologyFactory:
+        """Return the record that describes the platform through the same loader."""
+
+        def make(topology_name: str = "", **options: Any) -> Any:
+            loader = self._loader(find)
+            if loader.make_topology is None:
+                msg = (
+                    f"no topology of platform {self.platform!r} can be made: the installed PJRT "
+                    "loader makes none. Install one that does."
+                )
+                raise UnimplementedError(msg, operation="make_topology", platform=self.platform)
+            return loader.make_topology(self.library, self.platform, topology_name, options)
+
+        return TopologyFactory(platform=self.platform, factory=make)
+
+    def _missing(self) -> Unavailable | None:
+        if isinstance(self.library, str) and not os.path.isfile(self.library):
+            return Unavailable(
+                f"its PJRT library {self.library!r} is not there",
+                "Give the full path of the library, or install what brings it again.",
+            )
+        return None
+
+    def _loader(self, find: Callable[[], PjrtLoader | Unavailable]) -> PjrtLoader:
+        loader = self._missing() or find()
+        if isinstance(loader, Unavailable):
+            msg = (
+                f"the PJRT library of platform {self.platform!r} cannot be used: "
+                f"{loader.reason}. {loader.remedy}"
+            )
+            raise UnimplementedError(msg, operation="load", platform=self.platform)
+        return loader
+
+    def _options(self) -> dict[str, Any]:
+        from devrt.plugins._pjrt_env import check_options  # only where such a client is made
+
+        options = self.options() if callable(self.options) else self.options
+        try:
+            return check_options({} if options is None else options)
+        except ConfigError as error:
+            msg = f"the options of platform {self.platform!r}: {error.message}"
+            raise ConfigError(msg, platform=self.platform, **error.data) from error
+
+
+def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> LibraryBackend:
+    """Return the backend of a plugin that is a library.
+
+    Parameters
+    ----------
+    ref
+        The plugin.
+    terms
+        Its priority, aliases and fail_quietly, where they are known.
+
+    Raises
+    ------
+    PluginLoadError
+        If its configuration file is not valid any more.
+    """
+    options: dict[str, Any] = {}
+    if ref.config:
+        from devrt.plugins._pjrt_env import read_config
+
+        try:
+            _, options = read_config(ref.config)
+        except ConfigError as error:
+            raise PluginLoadError(error.message, phase="load", **ref.facts()) from error
+    named = ref.source == FROM_ENVIRONMENT
+    default = {"priority": REGISTERED_PRIORITY if named else ADOPTED_PRIORITY}
+    given = {**default, **(terms or {})}
+    return LibraryBackend(
+        platform=ref.platform, library=ref.library, options=options or None, **given
+    )

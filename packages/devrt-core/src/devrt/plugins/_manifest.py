@@ -1,0 +1,347 @@
+"""The static manifest: what a distribution says of its backends without being imported.
+
+A file ``devrt.toml`` in the plugin's import package: the folder of the top package of its module,
+or for a module in a namespace package, the folder of the first regular package. Schema 1:
+
+.. code-block:: toml
+
+    schema = 1
+
+    [[backend]]
+    platform = "acme"            # the entry point's name; the only key that must be there
+    aliases = ["accelerator"]
+    priority = 100
+    experimental = false
+    fail_quietly = false
+    api_version = 1
+    exclusive = true             # a device can be held by one process only
+    init_timeout = 300.0         # seconds
+    init_warning = 60.0          # seconds after which waiting is worth a warning
+    pjrt_loader = false          # whether it has the hook devrt_pjrt_loader
+
+    [[backend.requires]]         # none there: the backend is unavailable, and is not imported
+    path = ["/dev/acme*"]        # files or device nodes, and beside or in place of them
+    library = "libacme.so.1"     # shared libraries
+    pci_vendor = 0x1234          # a device on the PCI bus; any one that is there is enough
+    reason = "no Acme card was found"
+    remedy = "Install the Acme driver."
+
+    [[backend.conflicts]]        # installed: known not to work together
+    distribution = "acme-runtime"
+    versions = "<2.1"
+    reason = "acme-runtime before 2.1 returns wrong sums"
+    remedy = "pip install 'acme-runtime>=2.1'"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import glob
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from devrt.errors import PluginContractError
+from devrt.plugins._adopted import adopted_table
+from devrt.plugins._refs import PluginRef
+from devrt.records import API_VERSION, ClientFactory, Unavailable
+
+__all__ = [
+    "MANIFEST_NAME",
+    "SCHEMA_VERSION",
+    "BackendManifest",
+    "Conflict",
+    "Requirement",
+    "differences",
+    "parse_manifest",
+    "read_manifest",
+]
+
+MANIFEST_NAME = "devrt.toml"
+SCHEMA_VERSION = 1
+MAX_BYTES = 1 << 16
+
+_REQUIREMENTS = ("path", "library", "pci_vendor")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """Something that must be on the machine; where several are named, one of them.
+
+    Attributes
+    ----------
+    reason, remedy : str
+        As in `devrt.records.Unavailable`.
+    path, library : tuple of str
+        Patterns of files, and names of shared libraries with their version.
+    pci_vendor : int
+        PCI vendor id of a device; -1 where none is named.
+    """
+
+    reason: str
+    remedy: str
+    path: tuple[str, ...] = ()
+    library: tuple[str, ...] = ()
+    pci_vendor: int = -1
+
+    def is_met(self, root: Path) -> bool:
+        """Return whether it is there, by looking at files only."""
+        from devrt import hardware
+
+        return (
+            any(glob.glob(path.lstrip("/"), root_dir=root) for path in self.path)
+            or any(hardware.find_shared_library(name, root=root) for name in self.library)
+            or (self.pci_vendor >= 0 and bool(hardware.pci_devices(self.pci_vendor, root=root)))
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Versions of another distribution that the backend is known not to work with."""
+
+    distribution: str
+    reason: str
+    remedy: str
+    versions: str = ""
+
+    def is_installed(self) -> bool:
+        """Return whether such a version is installed."""
+        from importlib import metadata
+
+        from devrt.plugins._versions import matches
+
+        try:
+            found = metadata.version(self.distribution)
+        except (metadata.PackageNotFoundError, ValueError):
+            return False
+        return matches(found, self.versions)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BackendManifest:
+    """One ``[[backend]]`` of a manifest; see the module for what the fields mean."""
+
+    platform: str
+    aliases: tuple[str, ...] = ()
+    priority: int = 0
+    experimental: bool = False
+    fail_quietly: bool = False
+    api_version: int = API_VERSION
+    exclusive: bool = False
+    init_timeout: float | None = None
+    init_warning: float | None = None
+    pjrt_loader: bool = False
+    requires: tuple[Requirement, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+    def missing(self, root: Path = Path("/")) -> Unavailable | None:
+        """Return why the backend cannot be used here; None if nothing speaks against it."""
+        for requirement in self.requires:
+            if not requirement.is_met(root):
+                return Unavailable(requirement.reason, requirement.remedy)
+        for conflict in self.conflicts:
+            if conflict.is_installed():
+                return Unavailable(conflict.reason, conflict.remedy)
+        return None
+
+
+def differences(manifest: BackendManifest, factory: ClientFactory, has_loader: bool) -> list[str]:
+    """Return in what a manifest and the record that the plugin returned say different things."""
+    found = []
+    for name in ("aliases", "priority", "experimental", "fail_quietly", "api_version"):
+        said, is_so = getattr(manifest, name), getattr(factory, name)
+        if said != (tuple(is_so) if name == "aliases" else is_so):
+            found.append(f"{name} is {said!r} in its manifest and {is_so!r} in its record")
+    if manifest.pjrt_loader != has_loader:
+        found.append(
+            f"pjrt_loader is {manifest.pjrt_loader!r} in its manifest, and the hook "
+            f"devrt_pjrt_loader is {'there' if has_loader else 'not'}"
+        )
+    return found
+
+
+def read_manifest(ref: PluginRef) -> BackendManifest | None:
+    """Return what a plugin's distribution says of its platform; None if it has no manifest.
+
+    Nothing is imported: the package's folder is asked of the import system's finders. For a
+    library that was not made for devrt, devrt's own table speaks.
+
+    Raises
+    ------
+    PluginContractError
+        If there is a manifest and it is not valid; the message names the file and the key.
+    """
+    if ref.library:
+        row = adopted_table().backend(ref.distribution)
+        return None if row is None else _Reader(ref, Path("adopted.toml")).backend(row, "a table")
+    path = _manifest_path(ref)
+    if path is None:
+        return None
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise _invalid(ref, path, f"it has {size} bytes, and at most {MAX_BYTES} are read")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _invalid(ref, path, f"it cannot be read: {error}") from error
+    backends = parse_manifest(text, ref, path)
+    return next((b for b in backends if b.platform == ref.platform), None)
+
+
+def parse_manifest(text: str, ref: PluginRef, path: Path) -> tuple[BackendManifest, ...]:
+    """Read and check the text of a manifest.
+
+    Raises
+    ------
+    PluginContractError
+        If it is not valid TOML, not of this schema, or has a key or value that is not allowed.
+    """
+    import tomllib
+
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _invalid(ref, path, f"it is no TOML: {error}") from error
+    reader = _Reader(ref, path)
+    reader.check_keys(document, ("schema", "backend"), "the manifest")
+    if document.get("schema") != SCHEMA_VERSION:
+        raise reader.invalid(f"schema must be {SCHEMA_VERSION}, not {document.get('schema')!r}")
+    backends = tuple(
+        reader.backend(table, f"backend[{index}]")
+        for index, table in enumerate(reader.tables(document, "backend", "the manifest"))
+    )
+    platforms = [backend.platform for backend in backends]
+    for platform in platforms:
+        if platforms.count(platform) > 1:
+            raise reader.invalid(f"it has two backends of platform {platform!r}")
+    return backends
+
+
+def _manifest_path(ref: PluginRef) -> Path | None:
+    top, *rest = ref.module.split(".")
+    if not top:
+        return None
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        package = Path(folder)
+        for part in rest:
+            if (package / "__init__.py").is_file():
+                break
+            package /= part
+        if (package / MANIFEST_NAME).is_file():
+            return package / MANIFEST_NAME
+    return None
+
+
+def _invalid(ref: PluginRef, path: Path, what: str) -> PluginContractError:
+    msg = f"the manifest {os.fspath(path)} of plugin {ref} is not valid: {what}."
+    return PluginContractError(
+        msg,
+        phase="manifest",
+        path=os.fspath(path),
+        **ref.facts(),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns tables into records, and says of which file and key an error is."""
+
+    ref: PluginRef
+    path: Path
+
+    def invalid(self, what: str) -> PluginContractError:
+        return _invalid(self.ref, self.path, what)
+
+    def check_keys(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+        for key in table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise self.invalid(f"{where} has no key {key!r}; {hint}keys: {', '.join(known)}")
+
+    def tables(self, table: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+        value = table.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.invalid(f"{key} of {where} must be an array of tables, [[{key}]]")
+        return value
+
+    def record(self, kind: type[Any], table: Mapping[str, Any], where: str, **given: Any) -> Any:
+        fields = {field.name: field for field in dataclasses.fields(kind)}
+        self.check_keys(table, tuple(fields), where)
+        values = {
+            key: self.value(value, str(fields[key].type), f"{where}.{key}")
+            for key, value in table.items()
+            if key not in given
+        }
+        missing = [
+            name
+            for name, field in fields.items()
+            if field.default is dataclasses.MISSING and name not in values | given
+        ]
+        if missing:
+            raise self.invalid(f"{where} lacks {', '.join(missing)}")
+        return kind(**values, **given)
+
+    def value(self, value: Any, kind: str, where: str) -> Any:
+        if kind == "tuple[str, ...]" and isinstance(value, list):
+            if all(isinstance(item, str) and item for item in value):
+                return tuple(value)
+        elif kind.startswith("float"):
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+                return float(value)
+        elif type(value).__name__ == kind:
+            return value
+        raise self.invalid(f"{where} must be {_KINDS[kind]}, not {value!r}")
+
+    def backend(self, table: dict[str, Any], where: str) -> BackendManifest:
+        requires = tuple(
+            self.requirement(item, f"{where}.requires[{index}]")
+            for index, item in enumerate(self.tables(table, "requires", where))
+        )
+        conflicts = tuple(
+            self.conflict(item, f"{where}.conflicts[{index}]")
+            for index, item in enumerate(self.tables(table, "conflicts", where))
+        )
+        made: BackendManifest = self.record(
+            BackendManifest, table, where, requires=requires, conflicts=conflicts
+        )
+        for name in (made.platform, *made.aliases):
+            if name != name.lower() or not name:
+                raise self.invalid(f"{where}: the name {name!r} must be in lower case")
+        return made
+
+    def requirement(self, table: dict[str, Any], where: str) -> Requirement:
+        if not any(table.get(key) not in (None, "", []) for key in _REQUIREMENTS):
+            raise self.invalid(f"{where} needs one of {', '.join(_REQUIREMENTS)}")
+        listed = {
+            key: [value] if key in ("path", "library") and isinstance(value, str) else value
+            for key, value in table.items()
+        }
+        made: Requirement = self.record(Requirement, listed, where)
+        if "pci_vendor" in table and not 0 <= made.pci_vendor <= 0xFFFF:
+            raise self.invalid(f"{where}.pci_vendor must be a number of 16 bits")
+        return made
+
+    def conflict(self, table: dict[str, Any], where: str) -> Conflict:
+        from devrt.plugins._versions import is_specifier
+
+        made: Conflict = self.record(Conflict, table, where)
+        if not is_specifier(made.versions):
+            raise self.invalid(f"{where}.versions is no version specifier: {made.versions!r}")
+        return made
+
+
+_KINDS = {
+    "tuple[str, ...]": "a list of strings",
+    "float | None": "a number above zero",
+    "int": "an integer",
+    "bool": "true or false",
+    "str": "a string",
+}

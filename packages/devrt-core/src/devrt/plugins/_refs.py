@@ -1,0 +1,93 @@
+"""The name and origin of a plugin that has not been loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "ENVIRONMENT_VARIABLE",
+    "FROM_ENTRY_POINT",
+    "FROM_ENVIRONMENT",
+    "FROM_NAMESPACE",
+    "FROM_TABLE",
+    "UNNAMED",
+    "PluginRef",
+    "in_order",
+]
+
+ENTRY_POINT_GROUP = "devrt_plugins"
+ENVIRONMENT_VARIABLE = "PJRT_NAMES_AND_LIBRARY_PATHS"
+
+FROM_ENTRY_POINT = f"entry point ({ENTRY_POINT_GROUP})"
+FROM_NAMESPACE = f"namespace package ({ENTRY_POINT_GROUP})"
+FROM_ENVIRONMENT = f"environment ({ENVIRONMENT_VARIABLE})"
+FROM_TABLE = "table of known distributions"
+
+_ORDER = (
+    FROM_ENTRY_POINT,
+    FROM_NAMESPACE,
+    FROM_ENVIRONMENT,
+    "entry point (jax_plugins)",
+    "entry point (xla_plugins)",
+    "namespace package (jax_plugins)",
+    FROM_TABLE,
+)
+_RANK = {source: rank for rank, source in enumerate(_ORDER)}
+
+UNNAMED = "(unnamed)"
+"""The platform of an entry that names none: it is listed, and cannot be asked for."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class PluginRef:
+    """A plugin that somebody installed or registered, not yet loaded.
+
+    Attributes
+    ----------
+    platform : str
+        The entry point's name in lower case, as platforms are asked for.
+    distribution : str
+        The distribution's name; one in parentheses where there is none: ``"(code)"`` for a plugin
+        registered by a call, ``"(environment)"``, ``"(namespace)"``.
+    version : str
+        The distribution's version; empty where unknown.
+    module : str
+        The module to import; empty for a library.
+    source : str
+        How it was found.
+    library : str
+        A PJRT library that stands in for a module; empty for a plugin that is a module.
+    config : str
+        The configuration file that names the library and its options; empty where there is none.
+    problem : str
+        Why it cannot be used as it was named; empty where nothing is wrong with that.
+    """
+
+    platform: str
+    distribution: str
+    version: str = ""
+    module: str = ""
+    source: str = FROM_ENTRY_POINT
+    library: str = ""
+    config: str = ""
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """``platform@distribution``, unique among the installed plugins."""
+        return f"{self.platform}@{self.distribution}"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what every error about the plugin carries as attributes."""
+        return {"plugin": self.distribution, "version": self.version, "platform": self.platform}
+
+    def __str__(self) -> str:
+        version = f" {self.version}" if self.version else ""
+        return f"{self.distribution}{version}"
+
+
+def in_order(ref: PluginRef) -> tuple[int, PluginRef]:
+    """Return a key that sorts plugins by where they were found, then by name."""
+    return _RANK.get(ref.source, len(_RANK)), ref

@@ -1,0 +1,97 @@
+"""Questions about the PJRT C API behind a backend, and topologies without their devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devrt.contract import Client
+from devrt.errors import DevrtError, PluginError, UnimplementedError
+from devrt.plugins import PluginRef, PluginRegistry
+from devrt.records import TopologyFactory
+from devrt.runtime._default import default_runtime
+from devrt.runtime._policy import asked_policy
+
+__all__ = ["backend_pjrt_c_api_version", "make_pjrt_topology", "using_pjrt_c_api"]
+
+
+def using_pjrt_c_api(backend: str | Client | None = None) -> bool:
+    """Return whether a backend works through the PJRT C API."""
+    return "PJRT C API" in default_runtime().get_backend(backend).platform_version
+
+
+def backend_pjrt_c_api_version(platform: str | Client | None = None) -> tuple[int, int] | None:
+    """Return the version of the PJRT C API of a backend; None if it does not use that."""
+    client = default_runtime().get_backend(platform)
+    major = getattr(client, "pjrt_c_api_major_version", None)
+    minor = getattr(client, "pjrt_c_api_minor_version", None)
+    return None if major is None or minor is None else (major, minor)
+
+
+def make_pjrt_topology(platform: str, topology_name: str = "", **kwargs: Any) -> Any:
+    """Return a description of devices that need not be present.
+
+    No client is made.
+
+    Parameters
+    ----------
+    platform
+        A platform, an alias or ``platform@distribution``; of several plugins that can describe
+        it, the first by the order of their sources and names does.
+    topology_name
+        What the platform calls it (``"v5e:2x2"``); empty for its default.
+    **kwargs
+        Options of the platform.
+
+    Returns
+    -------
+    devrt.contract.Topology
+        What the platform's topology factory made.
+
+    Raises
+    ------
+    UnimplementedError
+        If no installed plugin describes the platform; the message names those that describe one.
+    PluginError
+        If the plugin's factory failed.
+    """
+    plugins = default_runtime().plugins
+    (name, *_) = asked_policy(platform).platforms
+    found = _describing(plugins, name)
+    if not found:
+        raise _undescribed(plugins, name)
+    ref, record = found[0]
+    try:
+        return record.factory(topology_name, **kwargs)
+    except DevrtError:
+        raise
+    except (Exception, SystemExit) as error:  # plugin code: a description may fail in any way
+        msg = (
+            f"plugin {ref} could not describe topology {topology_name!r} of platform "
+            f"{ref.platform!r}: {type(error).__name__}: {error}. Check its name and options."
+        )
+        raise PluginError(msg, phase="topology", **ref.facts()) from error
+
+
+def _describing(plugins: PluginRegistry, name: str) -> list[tuple[PluginRef, TopologyFactory]]:
+    refs = plugins.refs_for((name,))
+    found = [
+        pair
+        for platform in dict.fromkeys(ref.platform for ref in refs)
+        for pair in plugins.topologies(platform)
+    ]
+    return [pair for pair in found if "@" not in name or pair[0].name == name]
+
+
+def _undescribed(plugins: PluginRegistry, name: str) -> UnimplementedError:
+    platforms = sorted({ref.platform for ref in plugins.refs()})
+    able = [
+        f"{platform} ({ref})"
+        for platform in platforms
+        for ref, _ in plugins.topologies(platform)[:1]
+    ]
+    others = ", ".join(able) or "none"
+    msg = (
+        f"no installed plugin describes topologies of platform {name!r}. Install one that does, or "
+        f"name another platform. Platforms with topologies: {others}."
+    )
+    return UnimplementedError(msg, operation="make_pjrt_topology", platform=name)
