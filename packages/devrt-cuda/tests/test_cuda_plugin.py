@@ -57,7 +57,7 @@ def test_one_platform_is_registered_as_jax_registers_it():
 def test_no_gpu(tmp_path):
     answer = probe(tmp_path)
     assert answer.reason.startswith("no NVIDIA GPU was found")
-    assert "nvidia.com/drivers" in answer.remedy
+    assert answer.remedy.endswith("has no client.")
 
 
 @pytest.mark.parametrize("class_code", ["0x030000", "0x030200"])

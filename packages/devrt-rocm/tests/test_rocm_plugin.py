@@ -80,7 +80,7 @@ def test_one_platform_is_registered_as_jax_registers_it():
 def test_no_gpu(tmp_path):
     answer = probe(tmp_path)
     assert answer.reason == "no AMD GPU was found (no /dev/kfd)"
-    assert "rocm.docs.amd.com" in answer.remedy
+    assert answer.remedy.endswith("has no client.")
 
 
 @pytest.mark.parametrize("class_code", ["0x030000", "0x038000", "0x120000"])

@@ -19,6 +19,10 @@ _WSL_DEVICE = "dev/dxg"
 _WSL_FOLDER = "usr/lib/wsl/lib"  # where Windows puts the driver library of its Linux guests
 
 _GET_DRIVER = "Install the NVIDIA driver: https://www.nvidia.com/drivers"
+NOTHING_TO_GAIN = (
+    "Use another platform. On a machine that has one nothing would change yet: "
+    "this release of devrt-cuda has no client."
+)
 USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
 
 
@@ -67,7 +71,7 @@ def _missing_device(root: Path) -> Unavailable | None:
         )
     return Unavailable(
         "no NVIDIA GPU was found (no /proc/driver/nvidia/version, /dev/nvidia<N> or /dev/dxg)",
-        f"Use another platform, or, if the machine has a GPU: {_GET_DRIVER}",
+        NOTHING_TO_GAIN,
     )
 
 

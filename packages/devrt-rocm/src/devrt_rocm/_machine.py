@@ -21,6 +21,10 @@ _RUNTIME_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6")
 _ROCM_FOLDERS = ("opt/rocm/lib", "opt/rocm-*/lib")
 
 _GET_DRIVER = "Install the amdgpu driver and ROCm: https://rocm.docs.amd.com"
+NOTHING_TO_GAIN = (
+    "Use another platform. On a machine that has one nothing would change yet: "
+    "this release of devrt-rocm has no client."
+)
 USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
 
 
@@ -83,7 +87,7 @@ def _missing_driver(root: Path) -> Unavailable:
         )
     return Unavailable(
         "no AMD GPU was found (no /dev/kfd)",
-        f"Use another platform, or, if the machine has a GPU: {_GET_DRIVER}",
+        NOTHING_TO_GAIN,
     )
 
 

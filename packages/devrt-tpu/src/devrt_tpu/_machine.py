@@ -77,7 +77,8 @@ def _missing_device(chips: list[str], root: Path) -> Unavailable | None:
     if not chips:
         return Unavailable(
             "no TPU chip is on the PCI bus of this machine",
-            "Use another platform, or start a TPU virtual machine.",
+            "Use another platform. On a TPU machine nothing would change yet: this release has no "
+            "client.",
         )
     devices = root / "dev"
     # Older models appear as accel<N>, later ones through VFIO, one numbered group for each chip.

@@ -105,4 +105,5 @@ def _sealed(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not host.size:
         return host
     data = memoryview(host.reshape(-1).view(np.uint8)).toreadonly()  # type: ignore[arg-type]
-    return np.frombuffer(data, np.uint8).view(host.dtype).reshape(host.shape)
+    sealed: np.ndarray[Any, Any] = np.frombuffer(data, np.uint8).view(host.dtype)
+    return sealed.reshape(host.shape)

@@ -96,6 +96,19 @@ def list_backends(as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(as_json: bool) -> None:
+    """Show every option, its value, and where that comes from."""
+    from devrt.cli import _settings
+
+    report = _settings.settings()
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _settings.show(report)
+
+
+@main.command()
 @click.option(
     "--input",
     "path",

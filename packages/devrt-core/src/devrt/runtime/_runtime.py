@@ -321,6 +321,10 @@ class Runtime:
         timeout = self.config.read("init_timeout")
         return _PROBE_SECONDS if timeout is None else float(timeout)
 
+    def load_options(self) -> None:
+        """Load every plugin that may be used, so that its options are known to ``config``."""
+        self._load_allowed()
+
     def _load_allowed(self) -> None:
         policy = self.policy()
         for ref in self.plugins.refs_for(policy.platforms):
