@@ -284,3 +284,21 @@ def test_demo_end_to_end(run_python, tmp_path):
     assert "DIFFERENT" not in result.stdout
     passed, total = re.search(r"(\d+) of (\d+) comparisons", result.stdout).groups()
     assert passed == total != "0"
+
+
+def test_a_backend_that_fails_does_not_hide_another_of_its_platform(plugins, as_default, invoke):
+    plugins.add("one", distribution="fake-first", priority=9, make="return None")
+    plugins.add("one", distribution="fake-second")
+    as_default(plugins.runtime())
+    result = invoke("devices", "--json")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert len(report["devices"]) == 2
+    assert report["default"] == "acme", "what the plugin's client calls itself"
+    assert [failure["platform"] for failure in report["failures"]] == ["one"]
+
+
+def test_one_platforms_devices_do_not_change_the_default(two, invoke):
+    report = json.loads(invoke("devices", "--json", "--platform", "two").stdout)
+    assert report["default"] == "one"
+    assert {row["platform"] for row in report["devices"]} == {"acme"}

@@ -28,17 +28,39 @@ def devices(platform: str | None = None) -> dict[str, Any]:
         decision = runtime.decide(platform)
         if decision.chosen is None or platform is not None:
             runtime.get_backend(platform)  # raises with every cause
-        rows: list[dict[str, Any]] = []
         failures = _failed_before(decision)
-        for candidate in decision.usable:
-            try:
-                client = runtime.get_backend(candidate.ref.name)
-            except DevrtError as error:
-                failures.append({"platform": candidate.ref.platform, "message": error.message})
-                continue
-            rows.extend(_device(device, client) for device in client.devices())
-    default = rows[0]["platform"] if rows else None
+        clients = _make_clients(runtime, platform, failures)
+        rows = [_device(device, client) for client in clients for device in client.devices()]
+        default = rows[0]["platform"] if rows else None
+        if platform is not None:
+            chosen = runtime.decide().chosen
+            default = None if chosen is None else chosen.ref.platform
     return {"default": default, "devices": rows, "failures": failures}
+
+
+def _make_clients(
+    runtime: Runtime, platform: str | None, failures: list[dict[str, str]]
+) -> list[Client]:
+    """Return a client of each usable backend, in order, and add to ``failures`` those without.
+
+    A backend that fails no longer stands before another of the same platform, so it is asked
+    again which can be used until nothing new is.
+    """
+    clients: dict[str, Client] = {}
+    tried: set[str] = set()
+    while fresh := [
+        ref.name
+        for ref in (candidate.ref for candidate in runtime.decide(platform).usable)
+        if ref.name not in tried
+    ]:
+        for name in fresh:
+            tried.add(name)
+            try:
+                clients[name] = runtime.get_backend(name)
+            except DevrtError as error:
+                failures.append({"platform": name.partition("@")[0], "message": error.message})
+    usable = (candidate.ref.name for candidate in runtime.decide(platform).usable)
+    return [clients[name] for name in usable if name in clients]
 
 
 @contextlib.contextmanager
