@@ -14,6 +14,13 @@ BufferHandle::~BufferHandle() {
   state.reset();
 }
 
+PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
+  PyErr_SetString(PyExc_TypeError,
+                  "this class is made by a cpu client, not by calling it: see "
+                  "devrt_cpu.make_cpu_client.");
+  return nullptr;
+}
+
 nb::object wrap(Ref<Buffer> buffer) {
   nb::object handle = nb::inst_alloc(types.buffer);
   new (nb::inst_ptr<BufferHandle>(handle)) BufferHandle(std::move(buffer));
@@ -38,7 +45,7 @@ void await(const Buffer& buffer) {
   const ReadyEvent& ready = buffer.ready();
   while (!ready.is_ready()) {
     {
-      nb::gil_scoped_release released;
+      GilRelease released;
       (void)ready.wait_for(100ms);
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -144,10 +151,12 @@ int host_view_get(PyObject* self, Py_buffer* view, int flags) noexcept {
   return 0;
 }
 
-PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(buffer_get)},
+PyType_Slot buffer_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                              {Py_bf_getbuffer, reinterpret_cast<void*>(buffer_get)},
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(buffer_release)},
                               {0, nullptr}};
-PyType_Slot host_view_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(host_view_get)},
+PyType_Slot host_view_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)},
+                                 {Py_bf_getbuffer, reinterpret_cast<void*>(host_view_get)},
                                  {0, nullptr}};
 
 nb::object convert_array(nb::object array, nb::handle dtype, nb::handle copy) {
@@ -203,7 +212,7 @@ nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, bool may_
   Memory& target = resolve_memory(client, memory, "copy_to_memory");
   Ref<Buffer> copied;
   if (source.bytes() > kInlineCopyBytes || !source.ready().is_ready()) {
-    nb::gil_scoped_release released;
+    GilRelease released;
     copied = client.copy(source, target, may_alias);
   } else {
     copied = client.copy(source, target, may_alias);

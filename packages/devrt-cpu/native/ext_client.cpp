@@ -43,7 +43,7 @@ nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle devic
   if (value.bytes() <= kInlineCopyBytes) {
     buffer = self.put(memory, value.array(), value.hold(), options);
   } else {
-    nb::gil_scoped_release released;
+    GilRelease released;
     buffer = self.put(memory, value.array(), value.hold(), options);
   }
   return wrap(std::move(buffer));
@@ -107,7 +107,7 @@ nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::hand
   if (block_bytes <= kInlineCopyBytes / std::max<std::size_t>(blocks.size(), 1)) {
     put();
   } else {
-    nb::gil_scoped_release released;
+    GilRelease released;
     put();
   }
   nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
@@ -138,7 +138,7 @@ std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, int 
 
 void close_client(Client& client) {
   DrainScope drain;
-  nb::gil_scoped_release released;
+  GilRelease released;
   client.close();
 }
 
@@ -225,7 +225,7 @@ void bind_client_life(nb::class_<Client>& cls) {
       .def(
           "__exit__", [](Client& self, const nb::args&) { close_client(self); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
-      .def("defragment", &Client::defragment, nb::call_guard<nb::gil_scoped_release>(),
+      .def("defragment", &Client::defragment, nb::call_guard<GilRelease>(),
            "Give the memory of freed buffers that is kept for the next ones back to the system.")
       .def(
           "live_buffers", [](Client& c) { return live_buffers(c, nullptr); },
@@ -260,6 +260,7 @@ void bind_client_life(nb::class_<Client>& cls) {
 
 void bind_client_class(nb::module_& module) {
   nb::class_<Client> cls(module, "CpuClient", nb::is_final(), nb::is_weak_referenceable(),
+                         nb::type_slots(no_new_slots),
                          "A live connection to the host's processors and memory.");
   types.client = cls;
   cls.def("buffer_from_pyval", &buffer_from_pyval, "argument"_a.none(), "device"_a = nb::none(),

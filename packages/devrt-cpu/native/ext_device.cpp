@@ -34,7 +34,7 @@ nb::dict memory_stats(const Memory& memory) {
 
 void bind_memory(nb::module_& module) {
   nb::class_<Memory> cls(module, "CpuMemory", nb::is_final(), nb::is_weak_referenceable(),
-                         "One address space of one CPU device.");
+                         nb::type_slots(no_new_slots), "One address space of one CPU device.");
   types.memory = cls;
   cls.def_prop_ro("kind", [](const Memory& m) { return nb::str(m.kind().c_str()); })
       .def_prop_ro("platform", [](const Memory&) { return nb::str("cpu"); })
@@ -82,7 +82,7 @@ void bind_device_facts(nb::class_<Device>& cls) {
 
 void bind_device(nb::module_& module) {
   nb::class_<Device> cls(module, "CpuDevice", nb::is_final(), nb::is_weak_referenceable(),
-                         "One virtual CPU device.");
+                         nb::type_slots(no_new_slots), "One virtual CPU device.");
   types.device = cls;
   bind_device_facts(cls);
   cls.def(

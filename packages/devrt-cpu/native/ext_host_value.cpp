@@ -104,6 +104,13 @@ void HostValue::open_array(nb::handle array, bool keep) {
 void HostValue::show_view(const Py_buffer& view, DtypeInfo info) {
   static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
   const auto ndim = static_cast<std::size_t>(view.ndim);
+  // The dtype came from an attribute, which may lie or have been changed by another thread.
+  if (view.itemsize != static_cast<Py_ssize_t>(itemsize(info.type)) ||
+      (ndim > 0 && (!view.shape || !view.strides))) {
+    raise_type("The argument's dtype has elements of " + std::to_string(itemsize(info.type)) +
+               " bytes, but its buffer has elements of " + std::to_string(view.itemsize) +
+               ". Pass the array itself, not an object that only looks like it.");
+  }
   array_.type = info.type;
   array_.view.data = static_cast<const std::byte*>(view.buf);
   array_.view.shape = {reinterpret_cast<const std::int64_t*>(view.shape), ndim};

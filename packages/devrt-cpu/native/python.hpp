@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cstddef>
+#include <thread>
 
 #include "client.hpp"
 #include "devrt/dims.hpp"
@@ -46,9 +47,35 @@ struct Types {
 };
 inline Types types;
 
+/// Releases the GIL while it lives.
+///
+/// At the interpreter's exit, a daemon thread that asks for the GIL again is ended by unwinding its
+/// stack, which C++ frames do not survive. From the exit handler on, such a thread sleeps here
+/// instead, until the process is gone; only the thread that runs the exit handler goes on.
+class GilRelease {
+ public:
+  GilRelease() noexcept;
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+  ~GilRelease();
+
+ private:
+  friend void stop_daemon_threads() noexcept;
+  inline static std::thread::id exempt_{};
+  PyThreadState* state_;
+};
+
+/// Lets every thread that is inside this module come back or go to sleep; at exit, with the GIL.
+void stop_daemon_threads() noexcept;
+
 /// Sets the Python error for a status; the one place where that happens.
 void set_python_error(const Status& status) noexcept;
 void bind_errors();
+
+/// Refuses to make an instance from Python, where it would have no C++ object in it.
+PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
+inline PyType_Slot no_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                                     {0, nullptr}};
 
 /// Makes the Python object that holds a buffer.
 nb::object wrap(Ref<Buffer> buffer);

@@ -141,6 +141,8 @@ Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& 
   check_open("buffer_from_pyval");
   const StridedView& view = source.view;
   const std::size_t bytes = checked_bytes(view.shape, view.itemsize);
+  // Copied now: once `hold` is handed over, the source, its shape included, may go at any time.
+  Dims shape(view.shape);
   const bool zero_copy = options.semantics >= Semantics::kZeroCopy && !options.force_copy;
   ReadyEvent ready;
   Ref<Storage> storage;
@@ -156,7 +158,7 @@ Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& 
       copy_to_dense(view, storage->data(), &pool_);
     }
   }
-  return Buffer::make(memory.shared(), source.type, Dims(view.shape), std::move(storage),
+  return Buffer::make(memory.shared(), source.type, std::move(shape), std::move(storage),
                       std::move(ready));
 }
 

@@ -52,6 +52,10 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
 
   /// Drops this buffer's share of the storage. Idempotent.
   void remove() {
+    if (memory_->is_forked()) {  // its locks may be held for ever; the memory is the parent's
+      deleted_.store(true, std::memory_order_release);
+      return;
+    }
     Ref<Storage> dropped;  // freed after the lock
     {
       std::lock_guard lock(mutex_);

@@ -45,8 +45,9 @@ class ForkGuard {
           Status(StatusCode::kFailedPrecondition,
                  std::string(operation) +
                      " failed: the client was made before this process was forked, and its threads "
-                     "do not exist here. Make a client in the child, or start children with the "
-                     "'spawn' method.")
+                     "do not exist here. Start processes with multiprocessing's 'spawn' method, or "
+                     "fork before the first use of devrt.")
+              .because(Reason::kForked)
               .during(operation));
     }
   }

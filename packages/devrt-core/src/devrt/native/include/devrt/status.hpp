@@ -30,7 +30,7 @@ enum class StatusCode : int {
 };
 
 /// A finer cause within a code; maps to the `reason` of `devrt.errors.from_status`.
-enum class Reason { kNone, kDeleted, kClosed, kType };
+enum class Reason { kNone, kDeleted, kClosed, kType, kForked };
 
 /// Returns the name that `devrt.errors.from_status` knows the reason by.
 constexpr const char* reason_name(Reason reason) noexcept {
@@ -41,6 +41,8 @@ constexpr const char* reason_name(Reason reason) noexcept {
       return "closed";
     case Reason::kType:
       return "type";
+    case Reason::kForked:
+      return "forked";
     case Reason::kNone:
       break;
   }
