@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,15 @@ def main(target: Path) -> None:
     """Run nanobind's generator, private names included."""
     command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-P", "-m", "devrt_cpu._ext", "-o"]
     subprocess.run([*command, os.fspath(target)], check=True)
+    target.write_text(without_dunder_buffer(target.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def without_dunder_buffer(stub: str) -> str:
+    """Leave out ``__buffer__`` and its like, which only Python 3.12 and later show."""
+    method = r"    def __(?:release_)?buffer__\(.*\n        \"{3}\n.*\n        \"{3}\n\n"
+    return re.sub(
+        r"^(class \w+:\n)(?=class )", r"\1    pass\n\n", re.sub(method, "", stub), flags=re.M
+    )
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ import threading
 import numpy as np
 from devrt_cpu import make_cpu_client
 client = make_cpu_client()
+client.buffer_from_pyval(np.zeros(3, np.uint8))  # what is imported at the first use is there now
 inside = threading.Barrier(5)
 
 def work():
