@@ -14,6 +14,7 @@ constexpr const char* kPinnedHost = "pinned_host";
 constexpr const char* kUnpinnedHost = "unpinned_host";
 constexpr std::size_t kQueueDepth = 64;
 constexpr int kMaxDevices = 4096;
+constexpr int kMaxDevicesOfAllNodes = 65536;
 constexpr unsigned kMaxCopyThreads = 4;  // a few saturate the memory
 
 /// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
@@ -31,6 +32,12 @@ void check_options(const ClientOptions& options) {
   in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
   in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
   in_range("node_id", options.node_id, 0, options.num_nodes);
+  if (options.num_devices * options.num_nodes > kMaxDevicesOfAllNodes) {
+    raise_invalid("num_devices * num_nodes must be at most " +
+                      std::to_string(kMaxDevicesOfAllNodes) + ", not " +
+                      std::to_string(options.num_devices * options.num_nodes) + ".",
+                  "make_cpu_client");
+  }
   if (options.recycled_bytes < 0) {
     raise_invalid("recycled_bytes must not be negative, and is " +
                       std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",

@@ -2,30 +2,33 @@
 #include "graveyard.hpp"
 #include "python.hpp"
 
-namespace {
-
-/// The types and dtypes that the module keeps are those of one interpreter.
-void check_interpreter() {
-  static PyInterpreterState* const first = PyInterpreterState_Get();
-  if (PyInterpreterState_Get() != first) {
-    throw devrt::cpu::nb::import_error(
-        "devrt_cpu works in one interpreter of a process only, and another one has it. Use "
-        "processes instead of subinterpreters.");
-  }
-}
-
-}  // namespace
+// nanobind's entry point is called by the module's own one, at the end of this file.
+#define PyInit__ext devrt_cpu_nanobind_init
 
 NB_MODULE(_ext, module) {
   using namespace devrt::cpu;
-  check_interpreter();
   module.doc() = "The native half of devrt's CPU backend.";
   bind_errors();
   bind_devices(module);
   bind_client(module);
   bind_buffer(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    stop_daemon_threads();
+    expect_finalization();
     close_graveyard();
   }));
+}
+
+#undef PyInit__ext
+
+/// Refuses every interpreter but the first: the types and dtypes that are kept here are that one's,
+/// and so are nanobind's tables, which it would overwrite before any code of the module runs.
+extern "C" NB_EXPORT PyObject* PyInit__ext() {
+  static const std::int64_t first = PyInterpreterState_GetID(PyInterpreterState_Get());
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != first) {
+    PyErr_SetString(PyExc_ImportError,
+                    "devrt_cpu works in one interpreter of a process only, and another one has it. "
+                    "Use processes instead of subinterpreters.");
+    return nullptr;
+  }
+  return devrt_cpu_nanobind_init();
 }

@@ -1,5 +1,6 @@
 // The Python class of clients.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
 #include <optional>
 #include <string>
@@ -146,10 +147,17 @@ bool is_builtin_kind(const std::string& kind) {
   return kind == "device" || kind == "pinned_host" || kind == "unpinned_host";
 }
 
-std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule) {
+std::shared_ptr<HostAllocator> foreign_allocator(const std::string& kind, nb::object capsule) {
+  if (!PyCapsule_IsValid(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE)) {
+    const nb::str type(capsule.type().attr("__qualname__"));
+    raise_invalid("The allocator of memory kind '" + kind +
+                      "' must return a capsule named '" DEVRT_HOST_ALLOCATOR_CAPSULE
+                      "', and returned a value of type " +
+                      type.c_str() + ". The plugin that adds the kind must be mended.",
+                  "make_cpu_client");
+  }
   auto* table = static_cast<const devrt_host_allocator*>(
       PyCapsule_GetPointer(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE));
-  if (!table) throw nb::python_error();
   return std::make_shared<ForeignAllocator>(table,
                                             grave_owner(new ObjectGrave(std::move(capsule))));
 }
@@ -157,7 +165,11 @@ std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule) {
 std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
   std::vector<AddedKind> added;
   for (nb::handle record : memory_kinds) {
-    std::string kind = nb::str(record.attr("kind")).c_str();
+    std::string kind = nb::cast<std::string>(nb::str(record.attr("kind")));
+    if (kind.empty() || kind.find('\0') != std::string::npos) {
+      raise_invalid("The name of a memory kind must not be empty nor hold a NUL character.",
+                    "make_cpu_client");
+    }
     nb::object allocator = record.attr("allocator");
     if (is_builtin_kind(kind) && allocator.is_none()) continue;
     bool known = is_builtin_kind(kind);
@@ -170,7 +182,8 @@ std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
                                  "'" DEVRT_HOST_ALLOCATOR_CAPSULE "' capsule."),
                     "make_cpu_client");
     }
-    added.push_back({std::move(kind), foreign_allocator(allocator())});
+    std::shared_ptr<HostAllocator> from = foreign_allocator(kind, allocator());
+    added.push_back({std::move(kind), std::move(from)});
   }
   return added;
 }

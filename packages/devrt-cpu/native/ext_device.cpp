@@ -1,5 +1,8 @@
 // The Python classes of devices and memories.
+#include <nanobind/stl/string_view.h>
+
 #include <string>
+#include <string_view>
 
 #include "graveyard.hpp"
 #include "python.hpp"
@@ -86,7 +89,7 @@ void bind_device(nb::module_& module) {
   types.device = cls;
   bind_device_facts(cls);
   cls.def(
-         "memory", [](const Device& d, const char* kind) { return d.memory(kind).shared(); },
+         "memory", [](const Device& d, std::string_view kind) { return d.memory(kind).shared(); },
          "kind"_a, "Return the memory of a kind; the error lists those that there are.")
       .def(
           "default_memory", [](const Device& d) { return d.default_memory().shared(); },

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "devrt/dlpack.hpp"
+#include "graveyard.hpp"
 #include "python.hpp"
 
 namespace devrt::cpu {
@@ -42,6 +43,7 @@ template <class Managed>
 void free_unused(PyObject* capsule, const char* name) {
   if (!PyCapsule_IsValid(capsule, name)) return;
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  DrainScope drain;
   managed->deleter(managed);
 }
 
@@ -56,7 +58,8 @@ nb::object to_capsule(std::unique_ptr<Export<Managed>> exported, const char* nam
 
 void check_device(nb::handle dl_device) {
   if (dl_device.is_none()) return;
-  if (nb::cast<int>(dl_device[0]) != dlpack::kCpu || nb::cast<int>(dl_device[1]) != 0) {
+  if (to_int(dl_device[0], "dl_device[0]") != dlpack::kCpu ||
+      to_int(dl_device[1], "dl_device[1]") != 0) {
     throw nb::buffer_error(
         "A cpu buffer can be exported to DLPack device (1, 0) only. Copy it to the other device.");
   }
@@ -76,14 +79,14 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
   Ref<Storage> storage = read(buffer, "__dlpack__");
   if (!stream.is_none()) throw nb::buffer_error("The cpu has no streams: stream must be None.");
   check_device(dl_device);
-  const bool versioned =
-      !max_version.is_none() && nb::cast<std::uint32_t>(max_version[0]) >= dlpack::kMajor;
+  const bool versioned = !max_version.is_none() && to_int(max_version[0], "max_version[0]") >=
+                                                       static_cast<int>(dlpack::kMajor);
   const bool subbyte = info(buffer.type()).bits < 8;
   if (subbyte && !versioned) {
     throw nb::buffer_error(
         "A type of less than 8 bits needs DLPack 1.0: pass max_version=(1, 0), or convert it.");
   }
-  const bool copied = !copy.is_none() && nb::cast<bool>(copy);
+  const bool copied = !copy.is_none() && to_bool(copy, "copy");
   if (copied) storage = duplicate(*storage);
   if (!versioned) {
     return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage)), "dltensor",

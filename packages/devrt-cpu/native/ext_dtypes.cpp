@@ -1,5 +1,6 @@
 // The way between NumPy's dtype objects and element types, by the objects' addresses.
 #include <array>
+#include <string>
 
 #include "python.hpp"
 
@@ -45,6 +46,17 @@ DtypeCache cache;
 std::array<PyObject*, kElementTypeLimit> numpy_dtypes{};
 
 DtypeInfo look_up(nb::handle dtype) {
+  const nb::object numpy_type = nb::module_::import_("numpy").attr("dtype");
+  const int is_dtype = PyObject_IsInstance(dtype.ptr(), numpy_type.ptr());
+  if (is_dtype < 0) throw nb::python_error();
+  if (!is_dtype) {
+    const nb::str kind(dtype.type().attr("__qualname__"));
+    throw StatusError(Status(StatusCode::kInvalidArgument,
+                             std::string("The argument's dtype is no numpy.dtype but of type ") +
+                                 kind.c_str() + ". Pass the array itself.")
+                          .because(Reason::kType)
+                          .during("buffer_from_pyval"));
+  }
   nb::object element = nb::module_::import_("devrt.dtypes").attr("from_numpy")(dtype);
   const auto type = static_cast<ElementType>(nb::cast<int>(element.attr("code")));
   return {type, !nb::cast<bool>(dtype.attr("isnative"))};

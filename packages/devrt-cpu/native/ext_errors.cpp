@@ -1,3 +1,5 @@
+#include <string>
+
 #include "python.hpp"
 
 namespace devrt::cpu {
@@ -6,7 +8,8 @@ void set_python_error(const Status& status) noexcept {
   try {
     nb::object error =
         nb::module_::import_("devrt.errors")
-            .attr("from_status")(static_cast<int>(status.code()), status.message().c_str(),
+            .attr("from_status")(static_cast<int>(status.code()),
+                                 nb::str(status.message().data(), status.message().size()),
                                  nb::arg("reason") = reason_name(status.reason()),
                                  nb::arg("operation") = status.operation().c_str(),
                                  nb::arg("device") = status.device().c_str());
@@ -16,6 +19,28 @@ void set_python_error(const Status& status) noexcept {
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
+}
+
+namespace {
+
+[[noreturn]] void raise_argument(nb::handle value, const char* name, const char* wanted) {
+  const nb::str kind(value.type().attr("__qualname__"));
+  throw nb::type_error(
+      (std::string(name) + " must be " + wanted + ", not of type " + kind.c_str() + ".").c_str());
+}
+
+}  // namespace
+
+bool to_bool(nb::handle value, const char* name) {
+  bool result = false;
+  if (!nb::try_cast(value, result)) raise_argument(value, name, "True or False");
+  return result;
+}
+
+int to_int(nb::handle value, const char* name) {
+  int result = 0;
+  if (!nb::try_cast(value, result)) raise_argument(value, name, "an int of at most 32 bits");
+  return result;
 }
 
 void bind_errors() {

@@ -1,10 +1,13 @@
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <chrono>
+#include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <thread>
 
+#include "devrt/fork_guard.hpp"
 #include "graveyard.hpp"
 #include "python.hpp"
 
@@ -17,7 +20,8 @@ thread_local bool is_draining = false;
 
 struct PendingCalls {
   std::mutex mutex;
-  bool closed = false;
+  std::atomic<bool> closed{false};
+  ForkGuard fork;
 };
 // Never destroyed: worker threads may still come by while the process exits.
 PendingCalls& pending_calls() {
@@ -78,43 +82,62 @@ DrainScope::~DrainScope() {
 
 namespace {
 
-/// Threads that are without the GIL inside this module and will want it back.
-std::atomic<int> released_threads{0};
-std::atomic<bool> is_exiting{false};
+/// The thread that ends the interpreter; no thread before that.
+std::thread::id finalizer;
+std::terminate_handler former_terminate = nullptr;
+
+/// Returns whether the interpreter is going; needs no GIL. The stable ABI has no name for it.
+bool is_finalizing() noexcept {
+  using Query = int (*)();
+  static const auto query = [] {
+    void* found = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    return reinterpret_cast<Query>(found ? found : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+  }();
+  return query && query() != 0 && std::this_thread::get_id() != finalizer;
+}
 
 [[noreturn]] void park() noexcept {
   for (;;) pause();
 }
 
+/// Called where pthread_exit, by which the interpreter ends daemon threads, meets a noexcept frame.
+[[noreturn]] void park_or_terminate() {
+  if (is_finalizing() && !std::current_exception()) park();
+  if (former_terminate) former_terminate();
+  std::abort();
+}
+
+/// Returns whether another thread has a Python frame.
+bool have_other_threads() {
+  for (nb::handle id : nb::module_::import_("sys").attr("_current_frames")()) {
+    if (PyLong_AsUnsignedLong(id.ptr()) != PyThread_get_thread_ident()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) {
-  released_threads.fetch_add(1, std::memory_order_acq_rel);
-}
+GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) {}
 
 GilRelease::~GilRelease() {
-  if (is_exiting.load(std::memory_order_acquire) && exempt_ != std::this_thread::get_id()) {
-    released_threads.fetch_sub(1, std::memory_order_acq_rel);
+  if (is_finalizing()) [[unlikely]]
     park();
-  }
   PyEval_RestoreThread(state_);
-  released_threads.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-void stop_daemon_threads() noexcept {
-  GilRelease::exempt_ = std::this_thread::get_id();
-  is_exiting.store(true, std::memory_order_release);
-  PyThreadState* state = PyEval_SaveThread();
-  while (released_threads.load(std::memory_order_acquire) > 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  PyEval_RestoreThread(state);
+void expect_finalization() {
+  finalizer = std::this_thread::get_id();
+  (void)is_finalizing();  // looks the name up
+  if (!former_terminate) former_terminate = std::set_terminate(&park_or_terminate);
+  // What a daemon thread has is never freed: that is no leak to report.
+  if (have_other_threads()) nb::set_leak_warnings(false);
 }
 
 void close_graveyard() noexcept {
   {
     PendingCalls& calls = pending_calls();
-    std::lock_guard lock(calls.mutex);
+    std::unique_lock lock(calls.mutex, std::defer_lock);
+    if (!calls.fork.is_child()) lock.lock();  // in a child nobody may be left to unlock it
     calls.closed = true;
   }
   drain_graveyard();

@@ -51,6 +51,10 @@ std::string kind_of(nb::handle value) { return nb::str(value.type().attr("__qual
 /// Takes the tensor out of a capsule, so that the capsule frees it no more.
 template <class Managed>
 Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name) {
+  if (!PyCapsule_IsValid(capsule.ptr(), name)) {
+    raise_type("__dlpack__ returned no unused DLPack capsule but a value of type " +
+               kind_of(capsule) + ". The exporter is at fault; pass numpy.asarray(x) instead.");
+  }
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (!managed || PyCapsule_SetName(capsule.ptr(), used_name) != 0) throw nb::python_error();
   return managed;
@@ -82,7 +86,9 @@ HostValue::HostValue(nb::handle argument, bool keep) {
 }
 
 HostValue::~HostValue() {
+  DrainScope drain;
   if (view_.obj) PyBuffer_Release(&view_);
+  hold_.reset();  // if no transfer took it
 }
 
 void HostValue::open_array(nb::handle array, bool keep) {
@@ -111,9 +117,15 @@ void HostValue::show_view(const Py_buffer& view, DtypeInfo info) {
                " bytes, but its buffer has elements of " + std::to_string(view.itemsize) +
                ". Pass the array itself, not an object that only looks like it.");
   }
+  const std::span<const std::int64_t> shape{reinterpret_cast<const std::int64_t*>(view.shape),
+                                            ndim};
+  if (checked_bytes(shape, itemsize(info.type)) != static_cast<std::size_t>(view.len)) {
+    raise_type("The argument's buffer says that it has " + std::to_string(view.len) +
+               " bytes, which its shape contradicts. Copy it to a numpy array first.");
+  }
   array_.type = info.type;
   array_.view.data = static_cast<const std::byte*>(view.buf);
-  array_.view.shape = {reinterpret_cast<const std::int64_t*>(view.shape), ndim};
+  array_.view.shape = shape;
   array_.view.strides = {reinterpret_cast<const std::int64_t*>(view.strides), ndim};
   array_.view.itemsize = itemsize(info.type);
   array_.view.swap = info.swapped ? devrt::info(info.type).swap : 1;
@@ -156,7 +168,8 @@ bool HostValue::open_python_scalar(nb::handle value) {
 }
 
 void HostValue::open_dlpack(nb::handle value) {
-  const int device_type = nb::cast<int>(value.attr("__dlpack_device__")()[0]);
+  const nb::object device = value.attr("__dlpack_device__")();
+  const int device_type = to_int(device[0], "__dlpack_device__()[0]");
   if (device_type != dlpack::kCpu) {
     raise_invalid("A value of type " + kind_of(value) + " lies on a device (DLPack type " +
                       std::to_string(device_type) + "). Copy it to the host first.",
@@ -181,9 +194,11 @@ void HostValue::open_dlpack(nb::handle value) {
                std::to_string(tensor->dtype.bits) +
                " bits cannot be held by a device. Convert it.");
   }
+  if (tensor->ndim > 0 && !tensor->shape) raise_type("A DLPack tensor has no shape.");
   const std::span<const std::int64_t> shape{tensor->shape, static_cast<std::size_t>(tensor->ndim)};
   const auto size = static_cast<std::int64_t>(itemsize(*type));
   bytes_ = checked_bytes(shape, itemsize(*type));
+  if (bytes_ > 0 && !tensor->data) raise_type("A DLPack tensor has no data.");
   strides_ = dense_strides(shape, itemsize(*type));
   for (std::size_t i = 0; tensor->strides && i < shape.size(); ++i) {
     strides_[i] = tensor->strides[i] * size;

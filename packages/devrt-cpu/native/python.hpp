@@ -5,7 +5,6 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cstddef>
-#include <thread>
 
 #include "client.hpp"
 #include "devrt/dims.hpp"
@@ -31,6 +30,8 @@ struct BufferHandle {
 /// Keeps storage alive for an array that NumPy made of it; shows it as what the buffer was, or as
 /// raw bytes where the buffer protocol has no name for its elements. Read-only.
 struct HostView {
+  ~HostView();
+
   Ref<Storage> storage;
   ElementType type;
   Dims shape;
@@ -49,9 +50,10 @@ inline Types types;
 
 /// Releases the GIL while it lives.
 ///
-/// At the interpreter's exit, a daemon thread that asks for the GIL again is ended by unwinding its
-/// stack, which C++ frames do not survive. From the exit handler on, such a thread sleeps here
-/// instead, until the process is gone; only the thread that runs the exit handler goes on.
+/// Once the interpreter goes, a daemon thread that asks for the GIL again is ended by unwinding its
+/// stack, which C++ frames do not survive. Such a thread sleeps here instead, until the process is
+/// gone. It may be waiting for the GIL already: then unwinding stops at this destructor, which is
+/// noexcept, and the thread sleeps in the handler that `expect_finalization` sets.
 class GilRelease {
  public:
   GilRelease() noexcept;
@@ -60,13 +62,11 @@ class GilRelease {
   ~GilRelease();
 
  private:
-  friend void stop_daemon_threads() noexcept;
-  inline static std::thread::id exempt_{};
   PyThreadState* state_;
 };
 
-/// Lets every thread that is inside this module come back or go to sleep; at exit, with the GIL.
-void stop_daemon_threads() noexcept;
+/// Prepares for the interpreter's end; called by the thread that ends it, with the GIL.
+void expect_finalization();
 
 /// Sets the Python error for a status; the one place where that happens.
 void set_python_error(const Status& status) noexcept;
@@ -85,6 +85,11 @@ nb::handle numpy_dtype(ElementType type);
 /// Return what the numpy module has by that name; imported at the first use.
 nb::handle numpy_ndarray();
 nb::handle numpy_asarray();
+
+/// Returns the value of an argument that must be True or False; throws TypeError, naming it.
+bool to_bool(nb::handle value, const char* name);
+/// Returns the value of an argument that must be an int; throws TypeError, naming it.
+int to_int(nb::handle value, const char* name);
 
 /// A type and whether its bytes are in the other order.
 struct DtypeInfo {

@@ -5,6 +5,7 @@ The native module is loaded when a client is first made, never by importing this
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,16 +54,43 @@ def make_cpu_client(
     Raises
     ------
     InvalidArgumentError
-        If a number is out of range, or a memory kind is unknown and brings no allocator.
+        If a number is out of range, or a memory kind is unknown, brings no allocator, or brings
+        one that returns something else than a ``devrt_host_allocator`` capsule.
+    InvalidTypeError
+        If a number is no int.
+
+    Notes
+    -----
+    A zero-copy buffer (``host_buffer_semantics`` 2 or 3) keeps its source alive through native
+    code, where the garbage collector does not look. A source that in turn refers to the buffer
+    makes a cycle that is never collected: break it with ``buffer.delete()``.
     """
     from devrt_cpu import _contract, _ext
 
     _contract.register()
     return _ext.make_cpu_client(
         asynchronous=asynchronous,
-        num_devices=num_devices,
-        node_id=node_id,
-        num_nodes=num_nodes,
+        num_devices=_small_int("num_devices", num_devices),
+        node_id=_small_int("node_id", node_id),
+        num_nodes=_small_int("num_nodes", num_nodes),
         memory_kinds=tuple(memory_kinds),
         recycled_bytes=recycled_bytes,
     )
+
+
+def _small_int(name: str, value: int) -> int:
+    """Return what the native module can take as an ``int``, or say what is wrong with it."""
+    from devrt.errors import InvalidArgumentError, InvalidTypeError
+
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidTypeError(
+            f"{name} must be an int, not of type {type(value).__name__}.",
+            operation="make_cpu_client",
+        ) from None
+    if not -(2**31) <= number < 2**31:
+        raise InvalidArgumentError(
+            f"{name} must fit 32 bits, and is {number}.", operation="make_cpu_client"
+        )
+    return number

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.machinery
 import importlib.util
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["devrt_client_factories", "devrt_memory_kinds"]
 
 _MODULE = "_ext"
+_CAPSULE = "devrt_host_allocator"
 _BUILT_IN = ("device", "pinned_host", "unpinned_host")
 
 
@@ -59,16 +61,39 @@ def _make_client(context: ClientContext) -> Client:
 def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
     """Leave out kinds that another plugin adds and that cannot work, so that the rest does."""
     for kind in kinds:
-        if kind.kind in _BUILT_IN or kind.allocator is not None:
+        if kind.allocator is None and kind.kind in _BUILT_IN:
             yield kind
+            continue
+        allocator, trouble = _call_allocator(kind.allocator)
+        if allocator is not None:
+            yield dataclasses.replace(kind, allocator=allocator)
             continue
         warnings.warn(
             f"the memory kind {kind.kind!r} that an installed plugin adds to platform 'cpu' is "
-            "left out: it brings no allocator, and the cpu client knows none for it. The plugin's "
-            "author must set MemoryKind.allocator.",
+            f"left out: {trouble}. The plugin's author must set MemoryKind.allocator to a function "
+            f"that returns a {_CAPSULE!r} capsule.",
             DevrtWarning,
             stacklevel=2,
         )
+
+
+def _call_allocator(
+    allocator: Callable[[], object] | None,
+) -> tuple[Callable[[], object] | None, str]:
+    """Return a function that gives the capsule again, or None and why there is none."""
+    if allocator is None:
+        return None, "it brings no allocator, and the cpu client knows none for it"
+    try:
+        capsule = allocator()
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything
+        return None, f"its allocator failed with {type(error).__name__}: {error}"
+    import ctypes  # rarely needed: plugins' modules must import fast
+
+    is_valid = ctypes.pythonapi.PyCapsule_IsValid
+    is_valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    if not is_valid(capsule, _CAPSULE.encode()):
+        return None, f"its allocator returned a value of type {type(capsule).__name__}"
+    return lambda: capsule, ""
 
 
 @hookimpl

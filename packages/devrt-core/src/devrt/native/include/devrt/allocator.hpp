@@ -163,7 +163,15 @@ class ForeignAllocator final : public HostAllocator {
   }
 
   void* allocate(std::size_t bytes, std::size_t alignment) override {
-    return table_->allocate(table_->ctx, bytes, alignment);
+    void* data = table_->allocate(table_->ctx, bytes, alignment);
+    if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
+      return data;
+    table_->deallocate(table_->ctx, data, bytes);
+    throw StatusError(Status(StatusCode::kInternal,
+                             "A plugin's allocator returned memory that is not aligned to " +
+                                 std::to_string(alignment) +
+                                 " bytes. The plugin that adds the memory kind must be mended.")
+                          .during("allocate"));
   }
   void deallocate(void* data, std::size_t bytes) noexcept override {
     table_->deallocate(table_->ctx, data, bytes);

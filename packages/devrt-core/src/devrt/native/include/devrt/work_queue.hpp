@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -91,7 +92,14 @@ class WorkQueue {
   };
 
   void start(Shared& shared) {
-    worker_ = std::thread([keep = shared_] { run(*keep); });
+    try {
+      worker_ = std::thread([keep = shared_] { run(*keep); });
+    } catch (const std::system_error& error) {
+      throw StatusError(Status(StatusCode::kResourceExhausted,
+                               "The system starts no thread for the work queue " + name_ + " (" +
+                                   error.what() + "). End threads or raise the limits on them.")
+                            .during("enqueue"));
+    }
     shared.started = true;
     pthread_setname_np(worker_.native_handle(), name_.substr(0, 15).c_str());
   }
