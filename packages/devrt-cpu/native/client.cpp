@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "devrt/memory_report.hpp"
+
 namespace devrt::cpu {
 
 namespace {
@@ -15,7 +17,10 @@ constexpr const char* kUnpinnedHost = "unpinned_host";
 constexpr std::size_t kQueueDepth = 64;
 constexpr int kMaxDevices = 4096;
 constexpr int kMaxDevicesOfAllNodes = 65536;
-constexpr unsigned kMaxCopyThreads = 4;  // a few saturate the memory
+constexpr unsigned kMaxCopyThreads = 4;                         // a few saturate the memory
+constexpr std::int64_t kNotedBytes = std::int64_t{256} << 10;   // made between two noted buffers
+constexpr std::int64_t kNotedOverhead = std::int64_t{8} << 10;  // that a buffer counts for beside
+constexpr std::size_t kLargestGroups = 10;                      // that an out-of-memory error names
 
 /// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
@@ -43,6 +48,17 @@ void check_options(const ClientOptions& options) {
                       std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
                   "make_cpu_client");
   }
+  if (options.memory_limit < 0) {
+    raise_invalid("memory_limit_bytes must be at least 1, and is " +
+                      std::to_string(options.memory_limit) + ". Leave it out for no limit.",
+                  "make_cpu_client");
+  }
+}
+
+std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
+                                       const std::shared_ptr<ByteBudget>& budget) {
+  if (!budget) return source;
+  return std::make_shared<LimitAllocator>(std::move(source), budget);
 }
 
 }  // namespace
@@ -56,9 +72,39 @@ Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
       kind_index_(kind_index),
       kind_(source.kind),
       source_(source.allocator),
-      stats_(
-          std::make_shared<MemoryStats>(physical_memory_bytes(), device.stats(), source.reserved)),
-      allocator_(std::make_shared<StatisticsAllocator>(source_, stats_)) {}
+      page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
+      stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(), device.stats(),
+                                           source.reserved, device.client().budget())),
+      allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
+                                                       stats_)) {}
+
+/// Adds to the allocator's error what lives in the memory of the client.
+static Status describe_no_room(const Memory& memory, std::size_t bytes, const Status& cause) {
+  Client& client = memory.client();
+  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
+  auto report = std::make_shared<MemoryReport>();
+  report->requested = static_cast<std::int64_t>(bytes);
+  report->limit = client.bytes_limit();
+  report->device = memory.device().name();
+  report->kind = memory.kind();
+  report->stats = memory.stats().snapshot();
+  report->largest = group_live(std::span(live));
+  for (const LiveGroup& group : report->largest) {
+    report->live_buffers += group.count;
+    report->live_bytes += group.bytes;
+  }
+  report->largest.resize(std::min(report->largest.size(), kLargestGroups));
+  std::string message = cause.message();
+  if (client.budget()) {
+    message += " The client's buffers use " + std::to_string(client.budget()->used()) + " of the " +
+               std::to_string(client.budget()->limit()) +
+               " bytes that memory_limit_bytes (option cpu_memory_limit) allows.";
+  }
+  return Status(cause.code(), std::move(message))
+      .during(cause.operation())
+      .on(memory.device().name())
+      .with(std::move(report));
+}
 
 Client& Memory::client() const noexcept { return device_.client(); }
 LiveRegistry<Buffer>& Memory::registry() const noexcept { return client().registry(); }
@@ -66,8 +112,15 @@ bool Memory::is_forked() const noexcept { return client().is_forked(); }
 
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
 
-const PageLockedAllocator* Memory::page_locked() const noexcept {
-  return dynamic_cast<const PageLockedAllocator*>(&source_->upstream());
+Ref<Storage> Memory::allocate(std::size_t bytes) const {
+  try {
+    Ref<Storage> storage = Storage::allocate(allocator_, bytes);
+    client().trim_to_limit();
+    return storage;
+  } catch (const StatusError& error) {
+    if (error.status().code() != StatusCode::kResourceExhausted) throw;
+    throw StatusError(describe_no_room(*this, bytes, error.status()));
+  }
 }
 
 Device::Device(Client& client, int id, int local_id, int process_index,
@@ -76,7 +129,8 @@ Device::Device(Client& client, int id, int local_id, int process_index,
       id_(id),
       local_id_(local_id),
       process_index_(process_index),
-      stats_(std::make_shared<MemoryStats>(physical_memory_bytes(), nullptr, std::move(reserved))),
+      stats_(std::make_shared<MemoryStats>(client.bytes_limit(), nullptr, std::move(reserved),
+                                           client.budget())),
       queue_("devrt-cpu:" + std::to_string(id), kQueueDepth) {
   for (const KindSource& source : sources) {
     memories_.push_back(std::make_unique<Memory>(*this, memories_.size(), source));
@@ -123,6 +177,9 @@ std::shared_ptr<Client> Client::make(ClientOptions options) {
 
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
+      budget_(options_.memory_limit > 0
+                  ? std::make_shared<ByteBudget>(static_cast<std::size_t>(options_.memory_limit))
+                  : nullptr),
       cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
       pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
   const auto reserved = std::make_shared<ReservedBytes>();
@@ -163,6 +220,22 @@ std::span<const std::unique_ptr<Device>> Client::local_devices() const noexcept 
   return devices().subspan(count * static_cast<std::size_t>(options_.node_id), count);
 }
 
+std::int64_t Client::bytes_limit() const noexcept {
+  return budget_ ? static_cast<std::int64_t>(budget_->limit()) : physical_memory_bytes();
+}
+
+bool Client::notes_calls(std::size_t bytes) noexcept {
+  if (options_.traceback != Traceback::kSampled) return options_.traceback == Traceback::kAll;
+  until_noted_ -= static_cast<std::int64_t>(bytes) + kNotedOverhead;
+  if (until_noted_ > 0) return false;
+  until_noted_ = kNotedBytes;
+  return true;
+}
+
+void Client::trim_to_limit() noexcept {
+  if (budget_) cache_->trim_to(budget_->left());
+}
+
 void Client::check_open(const char* operation) const {
   if (is_closed()) [[unlikely]] {
     throw StatusError(
@@ -185,7 +258,8 @@ void Client::close() {
 
 void Client::defragment() {
   check_open("defragment");
-  cache_->trim();
+  // The devices share the allocators.
+  for (const auto& memory : local_devices().front()->memories()) memory->trim();
   malloc_trim(0);  // the C library's heap keeps what is freed as well
 }
 

@@ -14,6 +14,7 @@
 #include "devrt/buffer.hpp"
 #include "devrt/external_owner.hpp"
 #include "devrt/fork_guard.hpp"
+#include "devrt/limit_allocator.hpp"
 #include "devrt/live_registry.hpp"
 #include "devrt/memory_stats.hpp"
 #include "devrt/recycling_allocator.hpp"
@@ -65,6 +66,9 @@ struct AddedKind {
   std::shared_ptr<HostAllocator> allocator;
 };
 
+/// For which buffers to note where the program made them.
+enum class Traceback { kOff, kSampled, kAll };
+
 /// Returns 1 GiB, or a sixteenth of the physical memory where that is less.
 DEVRT_CPU_API std::int64_t default_recycled_bytes() noexcept;
 
@@ -77,6 +81,9 @@ struct ClientOptions {
   std::vector<AddedKind> added_kinds;
   /// How many bytes of freed blocks to keep for reuse.
   std::int64_t recycled_bytes = default_recycled_bytes();
+  /// How many bytes the buffers may take together, over all memories; 0 for all there are.
+  std::int64_t memory_limit = 0;
+  Traceback traceback = Traceback::kSampled;
 };
 
 /// Where one kind of memory comes from; the devices of a client share it.
@@ -97,9 +104,14 @@ class DEVRT_CPU_API Memory {
   Client& client() const noexcept;
   const MemoryStats& stats() const noexcept { return *stats_; }
   /// Returns the page-locking allocator, or null where the memory has another.
-  const PageLockedAllocator* page_locked() const noexcept;
+  const PageLockedAllocator* page_locked() const noexcept { return page_locked_; }
 
-  Ref<Storage> allocate(std::size_t bytes) const { return Storage::allocate(allocator_, bytes); }
+  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room.
+  Ref<Storage> allocate(std::size_t bytes) const;
+  /// Returns what the allocator tells about itself.
+  std::vector<AllocatorFact> facts() const { return source_->facts(); }
+  /// Gives back what is held and not in use.
+  void trim() noexcept { source_->trim(); }
   /// Returns the memory as a share of its client.
   std::shared_ptr<Memory> shared();
   LiveRegistry<Buffer>& registry() const noexcept;
@@ -110,6 +122,7 @@ class DEVRT_CPU_API Memory {
   const std::size_t kind_index_;
   const std::string kind_;
   const std::shared_ptr<RecyclingAllocator> source_;
+  const PageLockedAllocator* const page_locked_;
   const std::shared_ptr<MemoryStats> stats_;
   const std::shared_ptr<HostAllocator> allocator_;
 };
@@ -162,6 +175,19 @@ class DEVRT_CPU_API Client {
   int process_index() const noexcept { return options_.node_id; }
   std::shared_ptr<Client> shared() const { return self_.lock(); }
   LiveRegistry<Buffer>& registry() noexcept { return registry_; }
+  /// Returns whether to note where a new buffer of `bytes` was made. Under the binding's lock.
+  ///
+  /// Noting takes a fraction of a microsecond. With `kSampled` that is spent on every buffer that
+  /// takes long to fill anyway, and on about one in 32 of the smallest.
+  bool notes_calls(std::size_t bytes) noexcept;
+  /// Returns what the buffers of all memories may take together; null if there is no limit.
+  const std::shared_ptr<ByteBudget>& budget() const noexcept { return budget_; }
+  /// Returns that limit, or else the bytes of the machine's memory.
+  std::int64_t bytes_limit() const noexcept;
+  /// Returns true the first time: the caller is the one to warn of memory that is not locked.
+  bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
+  /// Keeps no more freed blocks than the limit leaves.
+  void trim_to_limit() noexcept;
 
   bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
   bool is_forked() const noexcept { return fork_.is_child(); }
@@ -201,9 +227,12 @@ class DEVRT_CPU_API Client {
   const ClientOptions options_;
   std::weak_ptr<Client> self_;
   ForkGuard fork_;
+  const std::shared_ptr<ByteBudget> budget_;
   const std::shared_ptr<BlockCache> cache_;
   ThreadPool pool_;
   std::atomic<bool> closed_{false};
+  std::atomic<bool> unlocked_warned_{false};
+  std::int64_t until_noted_ = 0;  // bytes, under the binding's lock
   LiveRegistry<Buffer> registry_;
   std::vector<std::unique_ptr<Device>> devices_;
 };

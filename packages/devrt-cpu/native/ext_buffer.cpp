@@ -4,6 +4,7 @@
 
 #include "graveyard.hpp"
 #include "python.hpp"
+#include "site.hpp"
 
 namespace devrt::cpu {
 
@@ -26,7 +27,7 @@ PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
   return nullptr;
 }
 
-nb::object wrap(Ref<Buffer> buffer) {
+nb::object wrap_known(Ref<Buffer> buffer) {
   nb::object handle = nb::inst_alloc(types.buffer);
   new (nb::inst_ptr<BufferHandle>(handle)) BufferHandle(std::move(buffer));
   nb::inst_mark_ready(handle);
@@ -190,13 +191,6 @@ Memory& memory_of(const BufferHandle& self, const char* operation) {
   return *buffer.memory();
 }
 
-/// Returns the Python object of a device or memory: most often there is one, found without a share.
-template <class Owned>
-nb::object to_object(Owned& owned) {
-  nb::object known = nb::find(&owned);
-  return known.is_valid() ? known : nb::cast(owned.shared());
-}
-
 void delete_buffer(const BufferHandle& self) {
   Buffer& buffer = *self.state;
   if (buffer.memory()->client().is_closed()) return;  // closing deleted it
@@ -329,7 +323,9 @@ void bind_place(nb::class_<BufferHandle>& cls) {
             return devices;
           },
           nb::sig("def devices(self) -> set[CpuDevice]"), "Return the set of the one device.")
-      .def_prop_ro("traceback", [](const BufferHandle&) { return nb::none(); })
+      .def_prop_ro(
+          "traceback", [](const BufferHandle& b) { return to_traceback(b.state->site()); },
+          nb::sig("def traceback(self) -> devrt.contract.Traceback | None"))
       .def_prop_ro(
           "_arrays",
           [](nb::handle_t<BufferHandle> self) {

@@ -16,14 +16,6 @@ using namespace nb::literals;
 
 namespace {
 
-/// A Python object that native code keeps: let go in the graveyard.
-struct ObjectGrave : Grave {
-  explicit ObjectGrave(nb::object kept) noexcept
-      : Grave(&ObjectGrave::release), object(std::move(kept)) {}
-  static void release(Grave* node) { delete static_cast<ObjectGrave*>(node); }
-  nb::object object;
-};
-
 PutOptions put_options(int semantics, bool force_copy) {
   if (semantics < 0 || semantics > 3) {
     raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3, not " + std::to_string(semantics) +
@@ -147,21 +139,6 @@ bool is_builtin_kind(const std::string& kind) {
   return kind == "device" || kind == "pinned_host" || kind == "unpinned_host";
 }
 
-std::shared_ptr<HostAllocator> foreign_allocator(const std::string& kind, nb::object capsule) {
-  if (!PyCapsule_IsValid(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE)) {
-    const nb::str type(capsule.type().attr("__qualname__"));
-    raise_invalid("The allocator of memory kind '" + kind +
-                      "' must return a capsule named '" DEVRT_HOST_ALLOCATOR_CAPSULE
-                      "', and returned a value of type " +
-                      type.c_str() + ". The plugin that adds the kind must be mended.",
-                  "make_cpu_client");
-  }
-  auto* table = static_cast<const devrt_host_allocator*>(
-      PyCapsule_GetPointer(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE));
-  return std::make_shared<ForeignAllocator>(table,
-                                            grave_owner(new ObjectGrave(std::move(capsule))));
-}
-
 std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
   std::vector<AddedKind> added;
   for (nb::handle record : memory_kinds) {
@@ -182,15 +159,26 @@ std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
                                  "'" DEVRT_HOST_ALLOCATOR_CAPSULE "' capsule."),
                     "make_cpu_client");
     }
-    std::shared_ptr<HostAllocator> from = foreign_allocator(kind, allocator());
+    std::shared_ptr<HostAllocator> from =
+        foreign_allocator(allocator(), "memory kind '" + kind + "'");
     added.push_back({std::move(kind), std::move(from)});
   }
   return added;
 }
 
+Traceback to_traceback_mode(const std::string& name) {
+  if (name == "off") return Traceback::kOff;
+  if (name == "sampled") return Traceback::kSampled;
+  if (name == "all") return Traceback::kAll;
+  raise_invalid("traceback_in_buffers must be 'off', 'sampled' or 'all', not '" + name + "'.",
+                "make_cpu_client");
+}
+
 std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
                                         int num_nodes, nb::handle memory_kinds,
-                                        std::optional<std::int64_t> recycled_bytes) {
+                                        std::optional<std::int64_t> recycled_bytes,
+                                        std::optional<std::int64_t> memory_limit_bytes,
+                                        const std::string& traceback_in_buffers) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
@@ -198,6 +186,10 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.num_nodes = num_nodes;
   options.added_kinds = to_added_kinds(memory_kinds);
   options.recycled_bytes = recycled_bytes.value_or(default_recycled_bytes());
+  // 0 is a limit as well, and too small; the option's own 0 stands for none.
+  if (memory_limit_bytes)
+    options.memory_limit = *memory_limit_bytes == 0 ? -1 : *memory_limit_bytes;
+  options.traceback = to_traceback_mode(traceback_in_buffers);
   return Client::make(std::move(options));
 }
 
@@ -251,10 +243,8 @@ void bind_client_life(nb::class_<Client>& cls) {
       .def(
           "live_executables", [](const Client&) { return nb::list(); },
           nb::sig("def live_executables(self) -> list[typing.Any]"))
-      .def("heap_profile",
-           [](const Client&) -> nb::bytes {
-             raise_unimplemented("heap_profile", "it records no allocation sites yet.");
-           })
+      .def("heap_profile", &heap_profile, nb::sig("def heap_profile(self) -> bytes"),
+           "Return the live buffers as a gzipped pprof profile.")
       .def(
           "topology",
           [](const Client&) -> nb::object {
@@ -300,10 +290,12 @@ void bind_client(nb::module_& module) {
   module.def(
       "make_cpu_client", &make_cpu_client, "asynchronous"_a = true, "num_devices"_a = 1,
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
-      "recycled_bytes"_a = nb::none(),
+      "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
+      "traceback_in_buffers"_a = "sampled",
       nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
               "int = 0, num_nodes: int = 1, memory_kinds: "
-              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None) -> "
+              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
+              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled') -> "
               "CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
 }

@@ -20,21 +20,6 @@ namespace {
                 operation);
 }
 
-nb::dict to_dict(const MemorySnapshot& snapshot) {
-  nb::dict stats;
-  for (const auto& [key, value] : snapshot.items()) stats[key] = value;
-  return stats;
-}
-
-nb::dict memory_stats(const Memory& memory) {
-  nb::dict stats = to_dict(memory.stats().snapshot());
-  if (const PageLockedAllocator* pages = memory.page_locked()) {
-    stats["bytes_page_locked"] = pages->locked_bytes();
-    stats["bytes_not_page_locked"] = pages->unlocked_bytes();
-  }
-  return stats;
-}
-
 void bind_memory(nb::module_& module) {
   nb::class_<Memory> cls(module, "CpuMemory", nb::is_final(), nb::is_weak_referenceable(),
                          nb::type_slots(no_new_slots), "One address space of one CPU device.");
@@ -108,6 +93,10 @@ void bind_device(nb::module_& module) {
           nb::sig("def live_buffers(self) -> list[CpuBuffer]"),
           "Return the buffers on this device that are neither deleted nor collected.")
       .def(
+          "live_arrays", [](const Device& d) { return live_buffers(d.client(), &d); },
+          nb::sig("def live_arrays(self) -> list[CpuBuffer]"),
+          "Return `live_buffers` under jaxlib's name.")
+      .def(
           "memory_stats",
           [](const Device& d) {
             (void)d.default_memory();  // another process's device has no counters here
@@ -129,7 +118,8 @@ nb::list live_buffers(Client& client, const Device* device) {
   if (client.is_closed()) return found;
   client.check_open("live_buffers");
   for (Ref<Buffer>& buffer : client.registry().snapshot()) {
-    if (!device || &buffer->memory()->device() == device) found.append(wrap(std::move(buffer)));
+    if (!device || &buffer->memory()->device() == device)
+      found.append(wrap_known(std::move(buffer)));
   }
   return found;
 }

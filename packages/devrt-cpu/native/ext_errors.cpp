@@ -6,13 +6,18 @@ namespace devrt::cpu {
 
 void set_python_error(const Status& status) noexcept {
   try {
-    nb::object error =
-        nb::module_::import_("devrt.errors")
-            .attr("from_status")(static_cast<int>(status.code()),
-                                 nb::str(status.message().data(), status.message().size()),
-                                 nb::arg("reason") = reason_name(status.reason()),
-                                 nb::arg("operation") = status.operation().c_str(),
-                                 nb::arg("device") = status.device().c_str());
+    nb::dict facts;
+    std::string message = status.message();
+    if (const MemoryReport* report = status.report()) {
+      facts = report_facts(*report);
+      message += report_text(*report);
+    }
+    facts["reason"] = reason_name(status.reason());
+    facts["operation"] = status.operation().c_str();
+    facts["device"] = status.device().c_str();
+    nb::object error = nb::module_::import_("devrt.errors")
+                           .attr("from_status")(static_cast<int>(status.code()),
+                                                nb::str(message.data(), message.size()), **facts);
     PyErr_SetObject(error.type().ptr(), error.ptr());
   } catch (nb::python_error& error) {
     error.restore();

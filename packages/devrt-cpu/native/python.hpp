@@ -5,6 +5,8 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "client.hpp"
 #include "devrt/dims.hpp"
@@ -77,8 +79,29 @@ PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 inline PyType_Slot no_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
                                      {0, nullptr}};
 
-/// Makes the Python object that holds a buffer.
+/// Makes the Python object that holds a new buffer, and notes where the program made it.
 nb::object wrap(Ref<Buffer> buffer);
+/// Makes another Python object that holds a buffer.
+nb::object wrap_known(Ref<Buffer> buffer);
+
+/// Returns the Python object of a device or memory: most often there is one, found without a share.
+template <class Owned>
+nb::object to_object(Owned& owned) {
+  nb::object known = nb::find(&owned);
+  return known.is_valid() ? known : nb::cast(owned.shared());
+}
+
+/// Returns the allocator in a capsule that a plugin lends; `whose` completes the error's message.
+std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule, const std::string& whose);
+
+/// Return counters as a dict: a snapshot, or a memory's with what its allocator tells.
+nb::dict to_dict(const MemorySnapshot& snapshot);
+nb::dict memory_stats(const Memory& memory);
+/// Returns the live buffers as a gzipped pprof profile.
+nb::object heap_profile(Client& client);
+/// Return what an out-of-memory error tells: as its attributes, and as lines of its message.
+nb::dict report_facts(const MemoryReport& report);
+std::string report_text(const MemoryReport& report);
 
 /// Returns the NumPy dtype of a type: the same object on every call.
 nb::handle numpy_dtype(ElementType type);
@@ -123,5 +146,6 @@ nb::list live_buffers(Client& client, const Device* device);
 void bind_buffer(nb::module_& module);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
+void bind_allocators(nb::module_& module);
 
 }  // namespace devrt::cpu

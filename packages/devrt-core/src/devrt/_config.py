@@ -21,7 +21,7 @@ from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
 from devrt._config_values import checked
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
-from devrt.records import OptionSpec
+from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
 
 __all__ = ["CORE_OPTIONS", "Config", "Setting"]
 
@@ -75,6 +75,7 @@ CORE_OPTIONS = (
         minimum=0.0,
         help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
     ),
+    TRACEBACK_IN_BUFFERS,
 )
 
 NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")

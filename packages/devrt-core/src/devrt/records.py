@@ -17,6 +17,7 @@ __all__ = [
     "ClientFactory",
     "MemoryKind",
     "OptionSpec",
+    "TRACEBACK_IN_BUFFERS",
     "PjrtLoader",
     "ProbeResult",
     "TopologyFactory",
@@ -85,6 +86,16 @@ class OptionSpec:
     help: str = ""
     minimum: float | None = None
     choices: tuple[Any, ...] = ()
+
+
+TRACEBACK_IN_BUFFERS = OptionSpec(
+    name="traceback_in_buffers",
+    type=str,
+    default="sampled",
+    choices=("off", "sampled", "all"),
+    help="For which buffers to note where the program made them; 'sampled' costs next to nothing.",
+)
+"""The one option that backends share; a client factory that honours it lists it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

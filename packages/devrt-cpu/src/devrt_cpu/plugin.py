@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from devrt.errors import DevrtWarning
 from devrt.hookspecs import hookimpl
 from devrt.records import (
+    TRACEBACK_IN_BUFFERS,
     Available,
     ClientContext,
     ClientFactory,
@@ -54,8 +55,16 @@ def _make_client(context: ClientContext) -> Client:
         asynchronous=context.options.get("asynchronous", True),
         num_devices=context.options.get("num_cpu_devices", 1),
         memory_kinds=tuple(_usable(context.memory_kinds)),
+        memory_limit_bytes=context.options.get("cpu_memory_limit"),
+        traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
     )
     return cast("Client", client)  # registered as one when it was made
+
+
+def _huge_pages() -> object:
+    from devrt_cpu import allocators
+
+    return allocators.arena(allocators.huge_pages(), granule=2 << 20, keep_bytes=64 << 20)
 
 
 def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
@@ -114,6 +123,13 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     minimum=1,
                     help="Number of virtual CPU devices that this process gets.",
                 ),
+                OptionSpec(
+                    name="cpu_memory_limit",
+                    type=int,
+                    minimum=1,
+                    help="Bytes that the buffers of the CPU client may take together.",
+                ),
+                TRACEBACK_IN_BUFFERS,
             ),
         )
     ]
@@ -121,7 +137,9 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
 
 @hookimpl
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
-    """Return the three kinds that every CPU device has; the client brings their allocators."""
+    """Return the three kinds that every CPU device has, for which the client brings allocators,
+    and huge pages.
+    """
     return [
         MemoryKind(platform="cpu", kind="device", description="The heap, in 64-byte lines."),
         MemoryKind(
@@ -130,4 +148,10 @@ def devrt_memory_kinds() -> Iterable[MemoryKind]:
             description="Pages locked into RAM, as far as RLIMIT_MEMLOCK allows.",
         ),
         MemoryKind(platform="cpu", kind="unpinned_host", description="The heap, pageable."),
+        MemoryKind(
+            platform="cpu",
+            kind="huge_pages",
+            description="Pages of 2 MiB, as far as the kernel grants them.",
+            allocator=_huge_pages,
+        ),
     ]

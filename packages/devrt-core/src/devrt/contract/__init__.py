@@ -9,13 +9,16 @@ from devrt.contract._client import Client
 from devrt.contract._device import Device, Memory
 from devrt.contract._executable import LoadedExecutable
 from devrt.contract._topology import Topology
+from devrt.contract._traceback import Frame, Traceback
 
 __all__ = [
     "Buffer",
     "Client",
     "Device",
+    "Frame",
     "HostBufferSemantics",
     "LoadedExecutable",
     "Memory",
     "Topology",
+    "Traceback",
 ]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.contract._device import Device, Memory
+    from devrt.contract._traceback import Traceback
 
 __all__ = ["Buffer", "HostBufferSemantics"]
 
@@ -73,8 +74,8 @@ class Buffer(abc.ABC):
         return self.size * self.dtype.itemsize
 
     @property
-    def traceback(self) -> Any:
-        """Where the buffer was made, if the backend records it; else None."""
+    def traceback(self) -> Traceback | None:
+        """Where the buffer was made, if the backend notes it; else None."""
         return None
 
     @abc.abstractmethod

@@ -90,6 +90,10 @@ class Device(abc.ABC):
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers on this device that are neither deleted nor collected."""
 
+    def live_arrays(self) -> list[Buffer]:
+        """Return `live_buffers` under jaxlib's name."""
+        return self.live_buffers()
+
     @abc.abstractmethod
     def memory_stats(self) -> dict[str, int] | None:
         """Return counts and bytes of the device's memories, keyed as JAX keys them.

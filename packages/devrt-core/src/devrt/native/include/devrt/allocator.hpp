@@ -15,8 +15,8 @@
 #include <string>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
-#include "devrt/external_owner.hpp"
 #include "devrt/fork_guard.hpp"
 #include "devrt/host_allocator.h"
 #include "devrt/memory_stats.hpp"
@@ -26,6 +26,9 @@ namespace devrt {
 
 /// Alignment of every allocation: a cache line, and what XLA asks of memory that it aliases.
 inline constexpr std::size_t kAlignment = 64;
+
+/// A number that an allocator tells about itself.
+using AllocatorFact = devrt_allocator_fact;
 
 /// Where host memory comes from. Thread-safe.
 class HostAllocator {
@@ -41,6 +44,10 @@ class HostAllocator {
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
   /// Returns about how many bytes more can be had that are all this allocator promises.
   virtual std::size_t room() const noexcept { return std::numeric_limits<std::size_t>::max(); }
+  /// Gives back what is held and not in use.
+  virtual void trim() noexcept {}
+  /// Returns what this allocator tells about itself; the names live as long as it does.
+  virtual std::vector<AllocatorFact> facts() const { return {}; }
 };
 
 /// The C library's heap, aligned; asks for huge pages where a block is large enough to gain.
@@ -130,6 +137,10 @@ class PageLockedAllocator final : public HostAllocator {
   std::size_t locked_bytes() const noexcept { return locked_.load(std::memory_order_relaxed); }
   /// Returns the bytes allocated that could not be locked, in whole pages.
   std::size_t unlocked_bytes() const noexcept { return unlocked_.load(std::memory_order_relaxed); }
+  std::vector<AllocatorFact> facts() const override {
+    return {{"bytes_page_locked", static_cast<std::int64_t>(locked_bytes())},
+            {"bytes_not_page_locked", static_cast<std::int64_t>(unlocked_bytes())}};
+  }
 
  private:
   static std::size_t page_size() noexcept {
@@ -144,42 +155,6 @@ class PageLockedAllocator final : public HostAllocator {
   std::mutex mutex_;
   std::unordered_set<void*> not_locked_;
   ForkGuard fork_;
-};
-
-/// An allocator that a plugin lends through the C struct; keeps what owns the struct alive.
-class ForeignAllocator final : public HostAllocator {
- public:
-  /// Throws INVALID_ARGUMENT if the struct is of another version or lacks a function.
-  ForeignAllocator(const devrt_host_allocator* table, ExternalOwner owner)
-      : table_(table), owner_(std::move(owner)) {
-    if (!table || table->struct_size < sizeof(devrt_host_allocator) || !table->allocate ||
-        !table->deallocate) {
-      raise_invalid(
-          "The devrt_host_allocator struct is unusable: struct_size must be at least " +
-              std::to_string(sizeof(devrt_host_allocator)) +
-              " and both functions must be set. Build the plugin against devrt/host_allocator.h.",
-          "make_client");
-    }
-  }
-
-  void* allocate(std::size_t bytes, std::size_t alignment) override {
-    void* data = table_->allocate(table_->ctx, bytes, alignment);
-    if (reinterpret_cast<std::uintptr_t>(data) % alignment == 0) [[likely]]
-      return data;
-    table_->deallocate(table_->ctx, data, bytes);
-    throw StatusError(Status(StatusCode::kInternal,
-                             "A plugin's allocator returned memory that is not aligned to " +
-                                 std::to_string(alignment) +
-                                 " bytes. The plugin that adds the memory kind must be mended.")
-                          .during("allocate"));
-  }
-  void deallocate(void* data, std::size_t bytes) noexcept override {
-    table_->deallocate(table_->ctx, data, bytes);
-  }
-
- private:
-  const devrt_host_allocator* table_;
-  ExternalOwner owner_;
 };
 
 /// Counts what goes through the allocator that it wraps, and turns "no room" into an error.
@@ -204,6 +179,9 @@ class StatisticsAllocator final : public HostAllocator {
     stats_->record_deallocate(static_cast<std::int64_t>(bytes));
   }
 
+  std::size_t room() const noexcept override { return upstream_->room(); }
+  void trim() noexcept override { upstream_->trim(); }
+  std::vector<AllocatorFact> facts() const override { return upstream_->facts(); }
   HostAllocator& upstream() const noexcept { return *upstream_; }
   const MemoryStats& stats() const noexcept { return *stats_; }
 

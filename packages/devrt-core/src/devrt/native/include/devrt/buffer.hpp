@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "devrt/allocation_site.hpp"
 #include "devrt/dims.hpp"
 #include "devrt/element_type.hpp"
 #include "devrt/live_registry.hpp"
@@ -16,7 +17,8 @@
 
 namespace devrt {
 
-/// One allocation on one memory. `Memory` must offer `registry()` and `is_forked()`.
+/// One allocation on one memory. `Memory` must offer `registry()` and `is_forked()`; for reports,
+/// `kind()` and `device().name()` as well.
 ///
 /// The memory's owner is kept alive by the buffer. All members may be called from any thread.
 template <class Memory>
@@ -41,6 +43,15 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const Dims& shape() const noexcept { return shape_; }
   std::size_t bytes() const noexcept { return bytes_; }
   const ReadyEvent& ready() const noexcept { return ready_; }
+
+  /// Returns where the buffer was made; null if nobody noted it. Valid as long as the buffer.
+  AllocationSite* site() const noexcept { return site_.load(std::memory_order_acquire); }
+
+  /// Notes where the buffer was made; only the first call counts.
+  void note_site(Ref<AllocationSite> site) noexcept {
+    AllocationSite* none = nullptr;
+    if (site_.compare_exchange_strong(none, site.get(), std::memory_order_acq_rel)) site.leak();
+  }
 
   /// Returns a share of the storage; empty once deleted.
   Ref<Storage> storage() const {
@@ -77,6 +88,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
         bytes_(storage_->bytes()),
         type_(type) {}
   ~Buffer() {
+    (void)Ref<AllocationSite>::adopt(site());
     if (memory_->is_forked()) {
       storage_.leak();  // in a child, locks may be held for ever by threads that do not exist
     } else if (!is_deleted()) {
@@ -92,6 +104,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const std::size_t bytes_;
   const ElementType type_;
   std::atomic<bool> deleted_{false};
+  std::atomic<AllocationSite*> site_{nullptr};  // owns a share
 };
 
 }  // namespace devrt

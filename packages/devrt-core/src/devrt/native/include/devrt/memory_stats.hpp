@@ -3,8 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -23,10 +25,12 @@ struct MemorySnapshot {
   std::int64_t peak_bytes_reserved = 0;
   std::int64_t bytes_reservable_limit = 0;
   std::int64_t largest_free_block_bytes = 0;
+  std::int64_t pool_bytes = 0;
+  std::int64_t peak_pool_bytes = 0;
 
   using Item = std::pair<const char*, std::int64_t>;
   /// Returns the values under JAX's keys.
-  std::array<Item, 9> items() const noexcept {
+  std::array<Item, 11> items() const noexcept {
     return {{{"num_allocs", num_allocs},
              {"bytes_in_use", bytes_in_use},
              {"peak_bytes_in_use", peak_bytes_in_use},
@@ -35,7 +39,9 @@ struct MemorySnapshot {
              {"bytes_reserved", bytes_reserved},
              {"peak_bytes_reserved", peak_bytes_reserved},
              {"bytes_reservable_limit", bytes_reservable_limit},
-             {"largest_free_block_bytes", largest_free_block_bytes}}};
+             {"largest_free_block_bytes", largest_free_block_bytes},
+             {"pool_bytes", pool_bytes},
+             {"peak_pool_bytes", peak_pool_bytes}}};
   }
 };
 
@@ -58,6 +64,32 @@ inline void raise_to(std::atomic<std::int64_t>& peak, std::int64_t value) noexce
 }
 
 }  // namespace detail
+
+/// A number of bytes that several allocators share; never overdrawn, whatever threads do.
+class ByteBudget {
+ public:
+  explicit ByteBudget(std::size_t limit) noexcept : limit_(limit) {}
+  ByteBudget(const ByteBudget&) = delete;
+  ByteBudget& operator=(const ByteBudget&) = delete;
+
+  std::size_t limit() const noexcept { return limit_; }
+  std::size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  std::size_t left() const noexcept { return limit_ - used(); }
+
+  /// Takes `bytes` if there are as many left.
+  [[nodiscard]] bool take(std::size_t bytes) noexcept {
+    std::size_t seen = used_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > limit_ - seen) return false;
+    } while (!used_.compare_exchange_weak(seen, seen + bytes, std::memory_order_relaxed));
+    return true;
+  }
+  void give(std::size_t bytes) noexcept { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+ private:
+  const std::size_t limit_;
+  std::atomic<std::size_t> used_{0};
+};
 
 /// Counts the bytes held from the system, whether in use or kept for reuse, and into a parent.
 class ReservedBytes {
@@ -89,10 +121,14 @@ class ReservedBytes {
 class MemoryStats {
  public:
   /// `reserved` is what is held for this memory and those that it shares its blocks with; without
-  /// one, nothing is held but what is in use.
+  /// one, nothing is held but what is in use. `budget` is what they may use together.
   explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr,
-                       std::shared_ptr<const ReservedBytes> reserved = nullptr)
-      : bytes_limit_(bytes_limit), parent_(std::move(parent)), reserved_(std::move(reserved)) {}
+                       std::shared_ptr<const ReservedBytes> reserved = nullptr,
+                       std::shared_ptr<const ByteBudget> budget = nullptr)
+      : bytes_limit_(bytes_limit),
+        parent_(std::move(parent)),
+        reserved_(std::move(reserved)),
+        budget_(std::move(budget)) {}
   MemoryStats(const MemoryStats&) = delete;
   MemoryStats& operator=(const MemoryStats&) = delete;
 
@@ -124,11 +160,18 @@ class MemoryStats {
     s.bytes_reserved = reserved_ ? reserved_->bytes() : s.bytes_in_use;
     s.peak_bytes_reserved = reserved_ ? reserved_->peak() : s.peak_bytes_in_use;
     s.bytes_reservable_limit = bytes_limit_;
-    s.largest_free_block_bytes = available_memory_bytes();
+    s.largest_free_block_bytes = largest_free_block();
+    s.pool_bytes = s.bytes_reserved;
+    s.peak_pool_bytes = s.peak_bytes_reserved;
     return s;
   }
 
  private:
+  std::int64_t largest_free_block() const noexcept {
+    const std::int64_t available = available_memory_bytes();
+    return budget_ ? std::min(available, static_cast<std::int64_t>(budget_->left())) : available;
+  }
+
   std::atomic<std::int64_t> num_allocs_{0};
   std::atomic<std::int64_t> in_use_{0};
   std::atomic<std::int64_t> peak_in_use_{0};
@@ -136,6 +179,7 @@ class MemoryStats {
   const std::int64_t bytes_limit_;
   const std::shared_ptr<MemoryStats> parent_;
   const std::shared_ptr<const ReservedBytes> reserved_;
+  const std::shared_ptr<const ByteBudget> budget_;
 };
 
 }  // namespace devrt

@@ -112,6 +112,17 @@ class BlockCache {
   /// Gives every kept block back.
   void trim() noexcept { trim_if(nullptr); }
 
+  /// Gives blocks back, those freed longest ago first, until at most `bytes` are kept.
+  void trim_to(std::size_t bytes) noexcept {
+    if (fork_.is_child()) return;
+    Block* given_back = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      while (kept_ > bytes) move_to(given_back, oldest_);
+    }
+    give_back(given_back);
+  }
+
   /// Gives every kept block back, and keeps none from now on.
   void close() noexcept {
     if (fork_.is_child()) return;
@@ -260,6 +271,11 @@ class RecyclingAllocator final : public HostAllocator {
   }
 
   std::size_t room() const noexcept override { return shelf_->upstream->room(); }
+  void trim() noexcept override {
+    cache_->trim_if(shelf_.get());
+    shelf_->upstream->trim();
+  }
+  std::vector<AllocatorFact> facts() const override { return shelf_->upstream->facts(); }
   HostAllocator& upstream() const noexcept { return *shelf_->upstream; }
 
  private:

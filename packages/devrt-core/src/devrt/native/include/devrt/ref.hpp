@@ -29,6 +29,9 @@ class RefCounted {
     return false;
   }
 
+  /// Returns whether there is one share only, which then is the caller's.
+  bool is_unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+
   /// Gives a share back; the last one deletes the object.
   void release() const noexcept {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {

@@ -49,6 +49,8 @@ constexpr const char* reason_name(Reason reason) noexcept {
   return "";
 }
 
+struct MemoryReport;  // memory_report.hpp
+
 /// An outcome: OK (one null pointer), or a code and the facts; cheap to copy, immutable once
 /// shared.
 class [[nodiscard]] Status {
@@ -75,12 +77,20 @@ class [[nodiscard]] Status {
     return std::move(*this);
   }
 
+  /// Adds what lives in a memory that has no room, while the status is still a temporary.
+  Status&& with(std::shared_ptr<const MemoryReport> report) && {
+    if (detail_) detail_->report = std::move(report);
+    return std::move(*this);
+  }
+
   bool ok() const noexcept { return !detail_; }
   StatusCode code() const noexcept { return detail_ ? detail_->code : StatusCode::kOk; }
   Reason reason() const noexcept { return detail_ ? detail_->reason : Reason::kNone; }
   const std::string& message() const noexcept { return facts().message; }
   const std::string& operation() const noexcept { return facts().operation; }
   const std::string& device() const noexcept { return facts().device; }
+  /// Returns what lives in the memory that had no room, or null.
+  const MemoryReport* report() const noexcept { return facts().report.get(); }
 
  private:
   struct Detail {
@@ -89,6 +99,7 @@ class [[nodiscard]] Status {
     std::string message;
     std::string operation;
     std::string device;
+    std::shared_ptr<const MemoryReport> report;
   };
 
   const Detail& facts() const noexcept {

@@ -1,0 +1,107 @@
+// What lives in memory, for people: out-of-memory errors, heap profiles, statistics.
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "devrt/heap_profile.hpp"
+#include "devrt/memory_report.hpp"
+#include "graveyard.hpp"
+#include "python.hpp"
+#include "site.hpp"
+
+namespace devrt::cpu {
+
+namespace {
+
+nb::dict to_dict(const LiveGroup& group) {
+  nb::dict facts;
+  facts["count"] = group.count;
+  facts["bytes"] = group.bytes;
+  facts["shape"] = to_tuple(group.shape);
+  facts["dtype"] = nb::str(info(group.type).name.data(), info(group.type).name.size());
+  facts["device"] = nb::str(group.device.c_str());
+  facts["memory_kind"] = nb::str(group.kind.c_str());
+  facts["site"] = nb::str(describe_site(group.site.get()).c_str());
+  return facts;
+}
+
+/// Warns once for each client that its pinned memory could not be locked.
+void warn_of_unlocked_pages(const Memory& memory) {
+  const PageLockedAllocator* pages = memory.page_locked();
+  if (!pages || pages->unlocked_bytes() == 0 || !memory.client().take_unlocked_warning()) return;
+  const nb::object category = nb::module_::import_("devrt.errors").attr("DevrtWarning");
+  const char* text =
+      "memory of kind 'pinned_host' is used that is not locked into RAM, because the system lets "
+      "this process lock no more. It works as plain memory; memory_stats() counts it as "
+      "bytes_not_page_locked. Raise RLIMIT_MEMLOCK (ulimit -l), or grant CAP_IPC_LOCK.";
+  if (PyErr_WarnEx(category.ptr(), text, 1) != 0) throw nb::python_error();
+}
+
+}  // namespace
+
+nb::dict to_dict(const MemorySnapshot& snapshot) {
+  nb::dict stats;
+  for (const auto& [key, value] : snapshot.items()) stats[key] = value;
+  return stats;
+}
+
+nb::dict memory_stats(const Memory& memory) {
+  nb::dict stats = to_dict(memory.stats().snapshot());
+  std::vector<AllocatorFact> facts;
+  {
+    GilRelease released;  // an allocator may ask the system
+    facts = memory.facts();
+  }
+  for (const AllocatorFact& fact : facts) stats[fact.name] = fact.value;
+  return stats;
+}
+
+nb::object wrap(Ref<Buffer> buffer) {
+  const Memory& memory = *buffer->memory();
+  if (memory.client().notes_calls(buffer->bytes())) buffer->note_site(note_calls());
+  if (memory.page_locked()) [[unlikely]]
+    warn_of_unlocked_pages(memory);
+  return wrap_known(std::move(buffer));
+}
+
+nb::object heap_profile(Client& client) {
+  drain_graveyard();
+  client.check_open("heap_profile");
+  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
+  const std::vector<LiveGroup> groups = group_live(std::span(live));
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::string profile =
+      heap_profile(groups, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  return nb::module_::import_("gzip").attr("compress")(nb::bytes(profile.data(), profile.size()),
+                                                       nb::arg("mtime") = 0);
+}
+
+nb::dict report_facts(const MemoryReport& report) {
+  nb::dict facts;
+  facts["requested"] = report.requested;
+  facts["limit"] = report.limit;
+  facts["memory_kind"] = nb::str(report.kind.c_str());
+  facts["summary"] = to_dict(report.stats);
+  facts["live_buffers"] = report.live_buffers;
+  facts["live_bytes"] = report.live_bytes;
+  nb::list largest;
+  for (const LiveGroup& group : report.largest) largest.append(to_dict(group));
+  facts["largest"] = std::move(largest);
+  return facts;
+}
+
+std::string report_text(const MemoryReport& report) {
+  if (report.largest.empty()) return "\nNo buffer is alive.";
+  std::string text = "\nThe largest of the " + std::to_string(report.live_buffers) +
+                     " live buffers (" + std::to_string(report.live_bytes) + " bytes):";
+  for (const LiveGroup& group : report.largest) {
+    const std::string site = describe_site(group.site.get());
+    text += "\n  " + std::to_string(group.bytes) + " bytes in " + std::to_string(group.count) +
+            " of " + describe(group) + " on " + group.device + ", " + group.kind +
+            (group.is_external ? ", lent" : "") + (site.empty() ? "" : ", made at " + site);
+  }
+  return text;
+}
+
+}  // namespace devrt::cpu
