@@ -26,6 +26,7 @@ LEVELS = {
         "native",
         "topology",
         "_device_assignment",
+        "_pprof",
         "_warn",
     },
     1: {"doctor", "plugins", "runtime"},

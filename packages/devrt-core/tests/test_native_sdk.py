@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,24 +14,25 @@ from types import ModuleType
 import pytest
 
 from devrt import errors
-from devrt.native import cmake_dir, include_dir
+from devrt.native import ABI_VERSION, check_abi, cmake_dir, include_dir
 
 PROJECT = Path(__file__).with_name("native_sdk")
+CORE = Path(__file__).parents[1]
 
 
-def _run(*command: str) -> str:
+def _run(*command: str, sdk: Path | None = None, fails: bool = False) -> str:
+    """Run a command with the devrt-core in ``sdk`` before any other; return what it printed."""
+    path = os.pathsep.join(filter(None, [str(sdk or ""), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        command, capture_output=True, text=True, env=_environment(), timeout=240, check=False
+        command,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=240,
+        check=False,
     )
-    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-def _environment() -> dict[str, str]:
-    """Let CMake's Python find the same devrt as this one."""
-    source = str(Path(include_dir()).parents[2])
-    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path}
+    assert (done.returncode != 0) == fails, f"{command}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr if fails else done.stdout
 
 
 def _need_tools() -> None:
@@ -42,29 +44,59 @@ def _need_tools() -> None:
         pytest.importorskip(module, reason=f"{module}, which modules are built with, is missing")
 
 
+class Outside:
+    """The project in ``native_sdk``, built with the SDK of an installed devrt-core."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sdk = folder / "installed"
+        self.build = folder / "build"
+        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+        _run(*pip, "--no-deps", "--target", str(self.sdk), str(CORE))
+
+    def configure(self, *, fails: bool = False) -> str:
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        python = f"-DPython_EXECUTABLE={sys.executable}"
+        command = ("cmake", "-S", str(PROJECT), "-B", str(self.build), *generator, python)
+        flags = ("-DCMAKE_CXX_FLAGS=-O0", "-DDEVRT_WERROR=ON")
+        return _run(*command, *flags, sdk=self.sdk, fails=fails)
+
+    def make(self, *target: str) -> None:
+        _run("cmake", "--build", str(self.build), *target, sdk=self.sdk)
+
+    def set_abi(self, version: int) -> None:
+        header = self.sdk / "devrt" / "native" / "include" / "devrt" / "abi.h"
+        text = header.read_text()
+        header.write_text(re.sub(r"(NATIVE_ABI) \d+", rf"\1 {version}", text))
+
+    def module(self) -> ModuleType:
+        (file,) = self.build.glob("_sdk_example*.so")
+        spec = importlib.util.spec_from_file_location("_sdk_example", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+
 @pytest.fixture(scope="module")
-def sdk_example(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The module of the project in ``native_sdk``, built in a folder of its own."""
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Outside:
+    """The outside project, configured and built."""
     _need_tools()
-    build = str(tmp_path_factory.mktemp("native_sdk"))
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    _run(
-        *("cmake", "-S", str(PROJECT), "-B", build, *generator),
-        *("-DCMAKE_CXX_FLAGS=-O0", "-DDEVRT_WERROR=ON", f"-DPython_EXECUTABLE={sys.executable}"),
-    )
-    _run("cmake", "--build", build)
-    (file,) = Path(build).glob("_sdk_example*.so")
-    spec = importlib.util.spec_from_file_location("_sdk_example", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    project = Outside(tmp_path_factory.mktemp("native_sdk"))
+    project.configure()
+    project.make()
+    return project
+
+
+@pytest.fixture(scope="module")
+def sdk_example(outside: Outside) -> ModuleType:
+    """The project's module, loaded before any test builds it otherwise."""
+    return outside.module()
 
 
 def test_folders_are_printed() -> None:
-    printed = _run(sys.executable, "-m", "devrt.native", "--include-dir", "--cmake-dir")
-    assert printed.splitlines() == [include_dir(), cmake_dir()]
+    printed = _run(sys.executable, "-m", "devrt.native", "--include-dir", "--cmake-dir", "--abi")
+    assert printed.splitlines() == [include_dir(), cmake_dir(), str(ABI_VERSION)]
     assert (Path(include_dir()) / "devrt" / "status.hpp").is_file()
     assert (Path(cmake_dir()) / "devrtConfig.cmake").is_file()
 
@@ -82,3 +114,45 @@ def test_outside_errors_are_devrt_errors(sdk_example: ModuleType) -> None:
     with pytest.raises(errors.OutOfMemoryError, match="bytes_limit=1048576") as raised:
         sdk_example.Filler().fill(2 << 20, 0)
     assert raised.value.args  # the status, as devrt.errors made it
+
+
+def test_versions_agree() -> None:
+    header = (Path(include_dir()) / "devrt" / "abi.h").read_text()
+    assert re.findall(r"#define DEVRT_NATIVE_ABI (\d+)", header) == [str(ABI_VERSION)]
+    check_abi("devrt_acme", ABI_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("built", "remedy"),
+    [(ABI_VERSION + 1, "Upgrade devrt-core"), (ABI_VERSION - 1, "Upgrade devrt_acme")],
+)
+def test_another_abi_is_refused(built: int, remedy: str) -> None:
+    with pytest.raises(errors.PluginLoadError, match=remedy) as raised:
+        check_abi("devrt_acme", built)
+    assert raised.value.data == {
+        "plugin": "devrt_acme",
+        "built_abi": built,
+        "installed_abi": ABI_VERSION,
+    }
+
+
+def test_stub_is_written(outside: Outside, sdk_example: ModuleType) -> None:
+    outside.make("--target", "_sdk_example_stub")
+    assert "class Filler:" in (outside.build / "_sdk_example.pyi").read_text()
+
+
+def test_module_of_another_abi_is_refused(outside: Outside, sdk_example: ModuleType) -> None:
+    """When it is built, and when it is imported where it was not built."""
+    outside.set_abi(ABI_VERSION + 1)
+    try:
+        outside.make()
+        source = f"import sys; sys.path.insert(0, {str(outside.build)!r}); import _sdk_example"
+        printed = _run(sys.executable, "-c", source, sdk=outside.sdk, fails=True)
+        refused = outside.configure(fails=True)
+    finally:
+        outside.set_abi(ABI_VERSION)
+    assert "devrt.errors.PluginLoadError: The native module of sdk_example was built" in printed
+    assert f"against version {ABI_VERSION + 1} of" in printed
+    assert f"devrt-core has version {ABI_VERSION}. Upgrade devrt-core" in printed
+    assert f'requested version "{ABI_VERSION}"' in " ".join(refused.split())
+    assert f"version: {ABI_VERSION + 1}" in refused

@@ -2,7 +2,10 @@
 #include "graveyard.hpp"
 #include "python.hpp"
 
-// nanobind's entry point is called by the module's own one, at the end of this file.
+// nanobind's entry point is called by the module's own one, at the end of this file, and that by
+// the one that checks the ABI, for which the build renames it.
+#pragma push_macro("PyInit__ext")
+#undef PyInit__ext
 #define PyInit__ext devrt_cpu_nanobind_init
 
 NB_MODULE(_ext, module) {
@@ -19,7 +22,7 @@ NB_MODULE(_ext, module) {
   }));
 }
 
-#undef PyInit__ext
+#pragma pop_macro("PyInit__ext")
 
 /// Refuses every interpreter but the first: the types and dtypes that are kept here are that one's,
 /// and so are nanobind's tables, which it would overwrite before any code of the module runs.

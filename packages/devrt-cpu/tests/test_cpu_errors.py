@@ -90,7 +90,7 @@ def test_impossible_clients(options: dict[str, int]) -> None:
         make_cpu_client(**options)
 
 
-@pytest.mark.parametrize("operation", ["heap_profile", "topology"])
+@pytest.mark.parametrize("operation", ["topology"])
 def test_what_is_not_offered(client: CpuClient, operation: str) -> None:
     with pytest.raises(errors.UnimplementedError, match=operation) as caught:
         getattr(client, operation)()

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
+    "TRACEBACK_IN_BUFFERS",
     "Available",
     "ClientContext",
     "ClientFactory",
     "MemoryKind",
     "OptionSpec",
-    "TRACEBACK_IN_BUFFERS",
     "PjrtLoader",
     "ProbeResult",
     "TopologyFactory",

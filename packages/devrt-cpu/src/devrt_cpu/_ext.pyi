@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import devrt.contract
 import numpy
 import numpy.typing
 
@@ -79,6 +80,9 @@ class CpuDevice:
         """
         Return the buffers on this device that are neither deleted nor collected.
         """
+
+    def live_arrays(self) -> list[CpuBuffer]:
+        """Return `live_buffers` under jaxlib's name."""
 
     def memory_stats(self) -> dict[str, int]:
         """
@@ -157,13 +161,14 @@ class CpuClient:
 
     def live_executables(self) -> list[Any]: ...
 
-    def heap_profile(self) -> bytes: ...
+    def heap_profile(self) -> bytes:
+        """Return the live buffers as a gzipped pprof profile."""
 
     def topology(self) -> Any: ...
 
     def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None) -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled') -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
 
 class _HostView:
@@ -238,7 +243,7 @@ class CpuBuffer:
         """Return the set of the one device."""
 
     @property
-    def traceback(self) -> None: ...
+    def traceback(self) -> devrt.contract.Traceback | None: ...
 
     @property
     def _arrays(self) -> list[CpuBuffer]: ...
@@ -258,3 +263,15 @@ class CpuBuffer:
     def __hash__(self) -> int: ...
 
     def __repr__(self) -> str: ...
+
+def system_allocator() -> object: ...
+
+def page_locked_allocator() -> object: ...
+
+def huge_page_allocator() -> object: ...
+
+def arena_allocator(upstream: object, *, region_bytes: int, granule: int, keep_bytes: int | None) -> object: ...
+
+def faulty_allocator(upstream: object, *, nth: int, every: int, after_bytes: int | None, probability: float, seed: int) -> object: ...
+
+def limited_allocator(upstream: object, limit_bytes: int) -> object: ...

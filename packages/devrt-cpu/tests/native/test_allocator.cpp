@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "devrt/allocator.hpp"
+#include "devrt/lent_allocator.hpp"
 #include "devrt/storage.hpp"
 #include "harness.hpp"
 
@@ -103,12 +104,15 @@ TEST_CASE(allocator_foreign_checks_its_table) {
   const auto owner = [&] {
     return ExternalOwner(&released, [](void* c) noexcept { ++*static_cast<int*>(c); });
   };
-  devrt_host_allocator table{sizeof table, nullptr,
+  devrt_host_allocator table{sizeof table,
+                             nullptr,
                              [](void*, size_t bytes, size_t alignment) {
                                return std::aligned_alloc(
                                    alignment, (bytes + alignment - 1) / alignment * alignment);
                              },
-                             [](void*, void* data, size_t) { std::free(data); }};
+                             [](void*, void* data, size_t) { std::free(data); },
+                             nullptr,
+                             nullptr};
   {
     ForeignAllocator allocator(&table, owner());
     void* data = allocator.allocate(10, kAlignment);

@@ -163,3 +163,34 @@ def doctor(
     else:
         _doctor.show(report)
     click.get_current_context().exit(report.status)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--top",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many sites to show in the table.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Also write the profile there, compressed, for pprof.",
+)
+def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
+    """Show the places in a program that hold the most memory.
+
+    FILE is a profile that the program saved with devrt.heap_profile("FILE").
+    """
+    from devrt.cli import _heap
+
+    report = _heap.sites(file)
+    if output:
+        _heap.save(file, output)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _heap.show(report, top)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["cmake_dir", "include_dir"]
+__all__ = ["ABI_VERSION", "check_abi", "cmake_dir", "include_dir"]
+
+ABI_VERSION = 1
+"""What native modules and this devrt-core share at run time; ``DEVRT_NATIVE_ABI`` of the headers."""
 
 
 def include_dir() -> str:
@@ -18,3 +21,32 @@ def include_dir() -> str:
 def cmake_dir() -> str:
     """Return the folder that holds ``devrtConfig.cmake``, to be given to CMake as ``devrt_DIR``."""
     return str(Path(__file__).parent / "cmake")
+
+
+def check_abi(module: str, built: int) -> None:
+    """Refuse a native module that was built against another ABI; modules call it when imported.
+
+    Parameters
+    ----------
+    module
+        The module's package, for the message.
+    built
+        The ``DEVRT_NATIVE_ABI`` of the headers that it was built with.
+
+    Raises
+    ------
+    PluginLoadError
+        If ``built`` is not `ABI_VERSION`; both are attributes, ``built_abi`` and
+        ``installed_abi``.
+    """
+    if built == ABI_VERSION:
+        return
+    from devrt.errors import PluginLoadError
+
+    remedy = "Upgrade devrt-core" if built > ABI_VERSION else f"Upgrade {module}"
+    msg = (
+        f"The native module of {module} was built against version {built} of devrt's native ABI, "
+        f"and the installed devrt-core has version {ABI_VERSION}. {remedy}, or build {module} "
+        "again against the installed devrt-core."
+    )
+    raise PluginLoadError(msg, plugin=module, built_abi=built, installed_abi=ABI_VERSION)

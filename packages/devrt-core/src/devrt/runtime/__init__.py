@@ -1,6 +1,7 @@
 """The clients that are alive, the default device, and the registry of backends."""
 
 from devrt.runtime._default import default_runtime, set_default_runtime
+from devrt.runtime._heap import heap_profile
 from devrt.runtime._pjrt import (
     backend_pjrt_c_api_version,
     make_pjrt_topology,
@@ -51,6 +52,7 @@ __all__ = [
     "expand_platform_alias",
     "get_backend",
     "get_device_backend",
+    "heap_profile",
     "host_count",
     "host_id",
     "host_ids",

@@ -1,8 +1,10 @@
 # devrt's native SDK for backends.
 #
-#   find_package(devrt CONFIG REQUIRED)        # devrt_DIR from: python -m devrt.native --cmake-dir
+#   find_package(devrt 1 CONFIG REQUIRED)      # devrt_DIR from: python -m devrt.native --cmake-dir
 #   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme SOURCES ext.cpp LIBRARIES acme_rt)
 #
+# The version is that of the native ABI (devrt/abi.h); another one than asked for is refused here,
+# and a module refuses to be imported where devrt-core has another one than it was built with.
 # Targets: devrt::headers (include path, C++20, threads), devrt::warnings (compile options).
 include_guard(GLOBAL)
 
@@ -28,8 +30,9 @@ target_compile_options(devrt_warnings INTERFACE -Wall -Wextra -Wconversion
 #   NB_DOMAIN   nanobind domain, one per distribution: two that share one lose each other's classes
 #   SOURCES     the module's files
 #   LIBRARIES   what it links to; shared libraries among them are found beside it at run time
+#   STUB        a .pyi file that the target <name>_stub writes from the built module
 function(devrt_add_backend_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN;STUB" "SOURCES;LIBRARIES")
   if(NOT ARG_NB_DOMAIN OR NOT ARG_SOURCES)
     message(FATAL_ERROR "devrt_add_backend_module(${name}): NB_DOMAIN and SOURCES are needed")
   endif()
@@ -45,11 +48,21 @@ function(devrt_add_backend_module name)
   if(DEVRT_LINKED_NANOBIND)
     set(mode NB_STATIC)
   endif()
+  set(abi_check "${CMAKE_CURRENT_BINARY_DIR}/${name}_abi_check.cpp")
+  set(module ${name})
+  set(domain ${ARG_NB_DOMAIN})
+  configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/abi_check.cpp.in" "${abi_check}" @ONLY)
   nanobind_add_module(${name} ${mode} NB_DOMAIN ${ARG_NB_DOMAIN} NOMINSIZE NB_SUPPRESS_WARNINGS
-                      ${ARG_SOURCES})
+                      ${ARG_SOURCES} "${abi_check}")
+  # The generated file has the real entry point, which checks and then calls this one.
+  target_compile_definitions(${name} PRIVATE PyInit_${name}=devrt_init_${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} devrt::headers devrt::warnings)
   set_target_properties(${name} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
+  if(ARG_STUB)
+    nanobind_add_stub(${name}_stub MODULE ${name} OUTPUT "${ARG_STUB}"
+                      PYTHON_PATH $<TARGET_FILE_DIR:${name}> DEPENDS ${name} EXCLUDE_FROM_ALL)
+  endif()
 endfunction()

@@ -1,0 +1,175 @@
+"""Reads profiles in pprof's form: gzipped protobuf of ``profile.proto``, what this needs of it.
+
+Source of the field numbers: ``proto/profile.proto`` of github.com/google/pprof.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import zlib
+from collections.abc import Iterator
+
+from devrt.errors import InvalidArgumentError
+
+__all__ = ["Profile", "Sample", "read_profile"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """Values that belong to one stack of calls.
+
+    Attributes
+    ----------
+    values : dict
+        The number of each sample type, by its name.
+    labels : dict
+        Text labels by key.
+    stack : tuple of (str, str, int)
+        Function, file and line of each call, the innermost first.
+    """
+
+    values: dict[str, int]
+    labels: dict[str, str]
+    stack: tuple[tuple[str, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile.
+
+    Attributes
+    ----------
+    time_nanos : int
+        When it was made, in nanoseconds since 1970.
+    units : dict
+        The unit of each sample type, by its name.
+    samples : tuple of Sample
+        In the order of the file.
+    """
+
+    time_nanos: int
+    units: dict[str, str]
+    samples: tuple[Sample, ...]
+
+
+def read_profile(data: bytes, name: str = "the profile") -> Profile:
+    """Decode a profile, compressed or not.
+
+    Parameters
+    ----------
+    data
+        The bytes.
+    name
+        What to call them in an error.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are no profile.
+    """
+    try:
+        return _decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError) as error:
+        msg = (
+            f"{name} is no pprof profile ({type(error).__name__}: {error}). "
+            "Pass a file that devrt.heap_profile(path) wrote."
+        )
+        raise InvalidArgumentError(msg, operation="read_profile") from None
+
+
+Fields = dict[int, list[int | bytes]]
+
+
+def _decode(data: bytes) -> Profile:
+    profile = _fields(data)
+    strings = [_bytes(s).decode("utf-8", "replace") for s in profile.get(6, [])]
+    if not strings or strings[0]:
+        msg = "it has no string table"
+        raise ValueError(msg)
+    types = [_fields(_bytes(t)) for t in profile.get(1, [])]
+    units = {strings[_int(t, 1)]: strings[_int(t, 2)] for t in types}
+    functions = {_int(f, 1): f for f in map(_fields, map(_bytes, profile.get(5, [])))}
+    places = {}
+    for location in map(_fields, map(_bytes, profile.get(4, []))):
+        line = _fields(_bytes(location[4][0]))
+        function = functions[_int(line, 1)]
+        place = strings[_int(function, 2)], strings[_int(function, 4)], _int(line, 2)
+        places[_int(location, 1)] = place
+    samples = []
+    for sample in map(_fields, map(_bytes, profile.get(2, []))):
+        values = dict(zip(units, map(_signed, _packed(sample.get(2, []))), strict=True))
+        labels = [_fields(_bytes(label)) for label in sample.get(3, [])]
+        samples.append(
+            Sample(
+                values,
+                {strings[_int(label, 1)]: strings[_int(label, 2)] for label in labels},
+                tuple(places[i] for i in _packed(sample.get(1, []))),
+            )
+        )
+    return Profile(_int(profile, 9), units, tuple(samples))
+
+
+def _fields(data: bytes) -> Fields:
+    """Return the values of a message by field number, in order."""
+    found: Fields = {}
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        value: int | bytes
+        if tag & 7 == 0:
+            value, at = _varint(data, at)
+        elif tag & 7 == 2:
+            size, at = _varint(data, at)
+            if at + size > len(data):
+                msg = "a field is cut off"
+                raise ValueError(msg)
+            value, at = data[at : at + size], at + size
+        else:
+            msg = f"wire type {tag & 7} is not used by profiles"
+            raise ValueError(msg)
+        found.setdefault(tag >> 3, []).append(value)
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    msg = "a number is too long"
+    raise ValueError(msg)
+
+
+def _packed(values: list[int | bytes]) -> Iterator[int]:
+    """Yield the integers of a repeated field, packed or not."""
+    for value in values:
+        if isinstance(value, int):
+            yield value
+            continue
+        at = 0
+        while at < len(value):
+            number, at = _varint(value, at)
+            yield number
+
+
+def _int(fields: Fields, number: int) -> int:
+    value = fields.get(number, [0])[-1]
+    if not isinstance(value, int):
+        msg = f"field {number} is no number"
+        raise TypeError(msg)
+    return value
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        msg = "a number is where a message should be"
+        raise TypeError(msg)
+    return value
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value

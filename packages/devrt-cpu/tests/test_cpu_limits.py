@@ -1,0 +1,146 @@
+"""A client's memory limit, and what an out-of-memory error tells."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from devrt import errors
+from devrt.runtime import Runtime
+from devrt_cpu import make_cpu_client
+
+MIB = 1 << 20
+
+
+def put_large(client, shape=(512, 512)):
+    return client.buffer_from_pyval(np.zeros(shape, np.float32))
+
+
+def test_the_limit_is_exact_and_counts_every_memory() -> None:
+    with make_cpu_client(num_devices=2, memory_limit_bytes=1000) as client:
+        first, second = client.devices()
+        kept = [
+            client.buffer_from_pyval(np.zeros(600, np.uint8), first),
+            client.buffer_from_pyval(np.zeros(400, np.uint8), second.memory("pinned_host")),
+        ]
+        with pytest.raises(errors.OutOfMemoryError, match="1000 of the 1000 bytes"):
+            client.buffer_from_pyval(np.uint8(1), second)
+        kept.pop()
+        client.buffer_from_pyval(np.zeros(400, np.uint8), second)
+        stats = first.memory_stats()
+        assert stats["bytes_limit"] == stats["bytes_reservable_limit"] == 1000
+        assert stats["largest_free_block_bytes"] == 400
+        assert np.array_equal(np.asarray(kept[0]), np.zeros(600, np.uint8))
+
+
+def test_lent_memory_does_not_count() -> None:
+    source = np.zeros(2 * MIB + 64, np.uint8)
+    source = source[-source.ctypes.data % 64 :][: 2 * MIB]
+    with make_cpu_client(memory_limit_bytes=MIB) as client:
+        lent = client.buffer_from_pyval(source, host_buffer_semantics=2)
+        assert lent.unsafe_buffer_pointer() == source.ctypes.data
+        with pytest.raises(errors.OutOfMemoryError) as caught:
+            client.buffer_from_pyval(source)
+        assert caught.value.live_bytes == 2 * MIB
+        assert "lent" in str(caught.value)
+
+
+def test_kept_blocks_give_way() -> None:
+    with make_cpu_client(memory_limit_bytes=4 * MIB, recycled_bytes=64 * MIB) as client:
+        device = client.devices()[0]
+        for _ in range(3):  # a kept block of another size is no use for the next
+            for count in (4 * MIB, 3 * MIB, 2 * MIB):
+                client.buffer_from_pyval(np.zeros(count, np.uint8)).delete()
+                stats = device.memory_stats()
+                assert stats["bytes_in_use"] == 0
+                assert stats["bytes_reserved"] <= 4 * MIB + count
+        held = client.buffer_from_pyval(np.zeros(4 * MIB, np.uint8))
+        assert device.memory_stats()["bytes_reserved"] == held.nbytes
+        assert device.memory_stats()["pool_bytes"] == held.nbytes
+
+
+def test_the_error_names_the_largest_and_carries_the_data() -> None:
+    with make_cpu_client(memory_limit_bytes=4 * MIB, traceback_in_buffers="all") as client:
+        large = [put_large(client) for _ in range(3)]
+        small = client.buffer_from_pyval(np.arange(6, dtype=np.int64).reshape(2, 3))
+        with pytest.raises(errors.OutOfMemoryError) as caught:
+            put_large(client)
+    error = caught.value
+    assert isinstance(error, MemoryError)
+    assert (error.requested, error.limit) == (MIB, 4 * MIB)
+    assert (error.memory_kind, error.device, error.operation) == ("device", "cpu:0", "allocate")
+    assert error.summary["bytes_in_use"] == 3 * MIB + 48
+    assert (error.live_buffers, error.live_bytes) == (4, 3 * MIB + 48)
+    first, second = error.largest
+    line = put_large.__code__.co_firstlineno + 1
+    assert first == {
+        "count": 3,
+        "bytes": 3 * MIB,
+        "shape": (512, 512),
+        "dtype": "float32",
+        "device": "cpu:0",
+        "memory_kind": "device",
+        "site": f"{__file__}:{line} (put_large)",
+    }
+    assert (second["shape"], second["dtype"], second["bytes"]) == ((2, 3), "int64", 48)
+    assert f"{3 * MIB} bytes in 3 of float32[512,512] on cpu:0, device, made at " in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert again.largest == error.largest
+    assert str(again) == str(error)
+    del large, small
+
+
+def test_failing_loses_nothing() -> None:
+    with make_cpu_client(memory_limit_bytes=MIB) as client:
+        device = client.devices()[0]
+        host = np.arange(MIB // 8)
+        buffer = client.buffer_from_pyval(host)
+        before = device.memory_stats()
+        for _ in range(20):
+            with pytest.raises(errors.OutOfMemoryError):
+                client.buffer_from_pyval(host)
+            with pytest.raises(errors.OutOfMemoryError):
+                buffer.copy_to_memory(device.memory("unpinned_host"))
+            with pytest.raises(errors.OutOfMemoryError):
+                client.batched_buffer_from_pyval(host, [device] * 2, [(0,), (1,)], (host.size - 1,))
+        assert device.memory_stats() == {
+            **before,
+            "largest_free_block_bytes": device.memory_stats()["largest_free_block_bytes"],
+        }
+        assert client.live_buffers() == [buffer]
+        assert np.array_equal(np.asarray(buffer), host)
+        del buffer
+        assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_below_one_is_refused(limit: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="memory_limit_bytes"):
+        make_cpu_client(memory_limit_bytes=limit)
+
+
+def test_the_option_sets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEVRT_CPU_MEMORY_LIMIT", "123456")
+    with Runtime() as runtime:
+        client = runtime.get_backend("cpu")
+        assert client.devices()[0].memory_stats()["bytes_limit"] == 123456
+        setting = runtime.config.setting("cpu_memory_limit")
+        assert (setting.origin, setting.detail) == ("environment", "DEVRT_CPU_MEMORY_LIMIT")
+
+
+def test_a_bad_option_says_where_it_comes_from() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import devrt; devrt.devices('cpu')"],
+        env={**os.environ, "DEVRT_CPU_MEMORY_LIMIT": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "DEVRT_CPU_MEMORY_LIMIT" in done.stderr
+    assert "ConfigError" in done.stderr
