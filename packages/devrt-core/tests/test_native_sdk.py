@@ -145,7 +145,7 @@ def test_module_of_another_abi_is_refused(outside: Outside, sdk_example: ModuleT
     """When it is built, and when it is imported where it was not built."""
     outside.set_abi(ABI_VERSION + 1)
     try:
-        outside.make()
+        outside.make("--target", "_sdk_example")
         source = f"import sys; sys.path.insert(0, {str(outside.build)!r}); import _sdk_example"
         printed = _run(sys.executable, "-c", source, sdk=outside.sdk, fails=True)
         refused = outside.configure(fails=True)

@@ -41,7 +41,7 @@ def _check_facts(buffer: CpuBuffer) -> None:
     assert buffer.dtype == np.float32
     assert (buffer.ndim, buffer.size, buffer.nbytes, buffer.itemsize) == (1, 4, 16, 4)
     assert len(buffer) == 4
-    assert buffer.traceback is None
+    assert buffer.traceback.frames[0].file_name == __file__
     assert buffer._arrays == [buffer]
 
 
@@ -189,6 +189,19 @@ EXITS = {
     """,
     "closed": """
         buffer = client.buffer_from_pyval(np.arange(8.0)); client.close()
+    """,
+    "an arena of huge pages, and sites": """
+        from devrt_cpu import allocators
+        from devrt.records import MemoryKind
+        kind = MemoryKind(platform="cpu", kind="huge", allocator=lambda: allocators.arena(
+            allocators.faulty(allocators.huge_pages(), nth=9)))
+        limited = devrt_cpu.make_cpu_client(
+            memory_kinds=[kind], memory_limit_bytes=1 << 20, traceback_in_buffers="all")
+        memory = limited.devices()[0].memory("huge")
+        buffers = [limited.buffer_from_pyval(np.ones(9000), memory) for _ in range(9)]
+        traceback = buffers[0].traceback; profile = limited.heap_profile()
+        try: limited.buffer_from_pyval(np.ones(1 << 20))
+        except MemoryError as error: kept = error
     """,
     "error kept": """
         try: client.buffer_from_pyval([1])

@@ -137,9 +137,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
 
 @hookimpl
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
-    """Return the three kinds that every CPU device has, for which the client brings allocators,
-    and huge pages.
-    """
+    """Return huge pages, and the three kinds for which the client itself brings allocators."""
     return [
         MemoryKind(platform="cpu", kind="device", description="The heap, in 64-byte lines."),
         MemoryKind(

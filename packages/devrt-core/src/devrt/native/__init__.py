@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["ABI_VERSION", "check_abi", "cmake_dir", "include_dir"]
 
 ABI_VERSION = 1
-"""What native modules and this devrt-core share at run time; ``DEVRT_NATIVE_ABI`` of the headers."""
+"""What native modules share with this devrt-core at run time: the headers' ``DEVRT_NATIVE_ABI``."""
 
 
 def include_dir() -> str:

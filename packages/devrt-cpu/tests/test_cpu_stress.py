@@ -1,0 +1,103 @@
+"""Sixteen threads on one client with a memory limit and injected failures."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+
+import numpy as np
+
+from devrt import errors
+from devrt.records import MemoryKind
+from devrt_cpu import allocators, make_cpu_client
+
+THREADS = 16
+OPERATIONS = 600
+LIMIT = 6 << 20
+
+
+def faulty_arena() -> object:
+    arena = allocators.arena(allocators.system(), region_bytes=1 << 20)
+    return allocators.faulty(arena, every=11, probability=0.05, seed=1)
+
+
+class Worker:
+    """Puts, copies, reads and deletes at random; no room is an answer like any other."""
+
+    def __init__(self, client, seed: int) -> None:
+        self.client = client
+        self.memories = [m for d in client.devices() for m in d.addressable_memories()]
+        self.random = random.Random(seed)
+        self.held: list = []
+        self.refused: list[tuple[int, bool]] = []
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for _ in range(OPERATIONS):
+                try:
+                    self.step()
+                except errors.OutOfMemoryError as error:
+                    self.refused.append((error.limit, error.requested > 0))
+        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+            self.failure = error
+        finally:
+            if self.random.random() < 0.5:
+                self.held.clear()  # else closing the client ends them
+
+    def step(self) -> None:
+        choice = self.random.randrange(5) if len(self.held) > 3 else 0
+        if choice == 0:
+            count = int(2 ** self.random.uniform(0, 16))
+            host = np.full(count, count, np.int64)
+            semantics = self.random.randrange(4)
+            memory = self.random.choice(self.memories)
+            self.held.append(self.client.buffer_from_pyval(host, memory, False, semantics))
+        elif choice == 1:
+            source = self.random.choice(self.held)
+            target = self.random.choice(self.memories)
+            self.held.append(source.copy_to_memory(target, may_alias=self.random.random() < 0.5))
+        elif choice == 2:
+            view = np.asarray(self.random.choice(self.held))
+            assert view[0] == view[-1] == view.size
+        elif choice == 3:
+            self.held.pop(self.random.randrange(len(self.held))).delete()
+        else:
+            self.client.live_buffers()
+            self.client.heap_profile()
+
+
+def test_sixteen_threads_leave_counts_of_exactly_zero() -> None:
+    kind = MemoryKind(platform="cpu", kind="faulty", allocator=faulty_arena)
+    client = make_cpu_client(
+        num_devices=2,
+        memory_kinds=[kind],
+        memory_limit_bytes=LIMIT,
+        recycled_bytes=1 << 20,
+        traceback_in_buffers="all",
+    )
+    workers = [Worker(client, seed) for seed in range(THREADS)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [worker.failure for worker in workers] == [None] * THREADS
+    assert {told for worker in workers for told in worker.refused} == {(LIMIT, True)}
+    assert client.devices()[0].memory("faulty").memory_stats()["num_injected_failures"] > 0
+    devices = client.devices()
+    client.close()
+    for worker in workers:
+        worker.held.clear()
+    gc.collect()
+    for device in devices:
+        stats = device.memory_stats()
+        assert stats["bytes_in_use"] == stats["bytes_reserved"] == 0
+        assert 0 < stats["peak_bytes_in_use"] <= LIMIT
+        for memory in device.addressable_memories():
+            stats = memory.memory_stats()
+            assert stats["bytes_in_use"] == stats["bytes_reserved"] == 0
+    pinned = devices[0].memory("pinned_host").memory_stats()
+    assert pinned["bytes_page_locked"] == pinned["bytes_not_page_locked"] == 0
+    assert devices[0].memory("faulty").memory_stats()["arena_bytes_in_use"] == 0
