@@ -60,6 +60,15 @@ struct Block {
   Dims offset;
 };
 
+struct Assembly;
+
+/// A filled buffer on its way into an array of the host: where its first element goes.
+struct Gathered {
+  Ref<Storage> storage;
+  Dims shape;
+  Dims start;
+};
+
 /// A memory kind that a plugin adds, with the allocator that it brings.
 struct AddedKind {
   std::string kind;
@@ -209,6 +218,14 @@ class DEVRT_CPU_API Client {
 
   /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
   Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias);
+
+  /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once.
+  std::vector<Ref<Buffer>> assemble(std::span<const Buffer* const> buffers,
+                                    const Assembly& assembly, std::span<Memory* const> targets);
+
+  /// Writes filled buffers into a dense array of the host; each must lie within `shape`.
+  void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,
+              std::size_t itemsize);
 
   /// Returns another buffer on the same storage.
   Ref<Buffer> clone(const Buffer& source);

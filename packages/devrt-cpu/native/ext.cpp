@@ -16,6 +16,7 @@ NB_MODULE(_ext, module) {
   bind_client(module);
   bind_buffer(module);
   bind_allocators(module);
+  bind_batched();
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     expect_finalization();
     close_graveyard();

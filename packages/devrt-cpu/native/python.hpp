@@ -147,5 +147,7 @@ void bind_buffer(nb::module_& module);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_allocators(nb::module_& module);
+/// Adds what works on many buffers to the classes; called once all of them are there.
+void bind_batched();
 
 }  // namespace devrt::cpu

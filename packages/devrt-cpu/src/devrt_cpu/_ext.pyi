@@ -33,6 +33,12 @@ class CpuMemory:
 
     def __str__(self) -> str: ...
 
+    @property
+    def address_space(self) -> tuple[int, str]: ...
+
+    @property
+    def is_host_visible(self) -> bool: ...
+
 class CpuDevice:
     """One virtual CPU device."""
 
@@ -167,6 +173,24 @@ class CpuClient:
     def topology(self) -> Any: ...
 
     def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
+
+    def batched_copy_to_memory(self, buffers: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> list[CpuBuffer]:
+        """
+        Start a copy of each buffer to the target at its place; share where that is allowed.
+        """
+
+    def assemble_buffers(self, sources: Sequence[Any], assembly: Any, targets: Sequence[CpuDevice | CpuMemory]) -> list[CpuBuffer]:
+        """
+        Start making blocks out of pieces of other buffers, each once for each memory kind.
+        """
+
+    def batched_copy_to_host(self, buffers: Sequence[Any], offsets: Sequence[tuple[int, ...]], out: Any) -> None:
+        """
+        Wait for buffers and write each into a C-contiguous array at its offset.
+        """
+
+    def batched_block_until_ready(self, buffers: Sequence[Any]) -> None:
+        """Wait for every buffer with the GIL released; raise the first error."""
 
 def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled') -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""

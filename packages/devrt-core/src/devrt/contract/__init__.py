@@ -4,6 +4,7 @@ A Python backend subclasses them; a native backend registers its classes with
 ``Client.register(...)`` and is held to the same members by the conformance kit.
 """
 
+from devrt.contract._assembly import Assembly, Piece
 from devrt.contract._buffer import Buffer, HostBufferSemantics
 from devrt.contract._client import Client
 from devrt.contract._device import Device, Memory
@@ -12,6 +13,7 @@ from devrt.contract._topology import Topology
 from devrt.contract._traceback import Frame, Traceback
 
 __all__ = [
+    "Assembly",
     "Buffer",
     "Client",
     "Device",
@@ -19,6 +21,7 @@ __all__ = [
     "HostBufferSemantics",
     "LoadedExecutable",
     "Memory",
+    "Piece",
     "Topology",
     "Traceback",
 ]

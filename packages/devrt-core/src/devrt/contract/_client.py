@@ -6,6 +6,7 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from devrt.contract._batched import BatchedTransfers
 from devrt.contract._buffer import Buffer, HostBufferSemantics
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
-class Client(abc.ABC):
+class Client(BatchedTransfers, abc.ABC):
     """A live connection to a platform: owns its devices, memories, buffers and executables.
 
     All members may be called from any thread. Those that wait release the GIL.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -126,7 +127,19 @@ class Memory(abc.ABC):
         The platform of its devices.
     process_index : int
         The process that it belongs to.
+    address_space : hashable
+        Equal for memories whose buffers may share allocations; the memory itself by default.
+    is_host_visible : bool
+        Whether the host reads it in place, so that reading moves nothing; False by default.
     """
+
+    @property
+    def address_space(self) -> Hashable:
+        return self
+
+    @property
+    def is_host_visible(self) -> bool:
+        return False
 
     @property
     @abc.abstractmethod

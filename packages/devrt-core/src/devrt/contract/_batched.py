@@ -1,0 +1,132 @@
+"""Operations on many buffers in one call, for clients that have no faster way of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract._buffer import HostBufferSemantics
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.contract._assembly import Assembly, Piece
+    from devrt.contract._buffer import Buffer
+    from devrt.contract._device import Device, Memory
+
+__all__ = ["BatchedTransfers"]
+
+_KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
+
+
+class BatchedTransfers:
+    """What a client does with many buffers at once; a client may do each in one native call."""
+
+    def batched_copy_to_memory(
+        self,
+        buffers: Sequence[Buffer],
+        targets: Sequence[Device | Memory],
+        may_alias: bool = True,
+    ) -> list[Buffer]:
+        """Start a copy of each buffer to the target at its place, as `Buffer.copy_to_memory`.
+
+        Returns
+        -------
+        list of Buffer
+            One for each target, in order. Does not wait.
+        """
+        return [
+            buffer.copy_to_memory(_memory_of(target), may_alias=may_alias)
+            for buffer, target in zip(buffers, targets, strict=True)
+        ]
+
+    def assemble_buffers(
+        self, sources: Sequence[Buffer], assembly: Assembly, targets: Sequence[Device | Memory]
+    ) -> list[Buffer]:
+        """Start making blocks out of pieces of other buffers, and put them on targets.
+
+        Parameters
+        ----------
+        sources
+            Buffers of one element type; here, of any client.
+        assembly
+            Which pieces make which block, and which block each target gets.
+        targets
+            Devices or memories of this client. Targets of one block whose memories are one
+            address space may share the allocation.
+
+        Returns
+        -------
+        list of Buffer
+            One for each target, in order, with ready events of their own.
+
+        Notes
+        -----
+        This implementation goes through host memory, one block at a time, and spreads a block
+        that several targets get by copies between them. A client that can copy parts of buffers
+        on its devices should do so instead.
+        """
+        first: dict[int, Buffer] = {}
+        made = []
+        for number, target in zip(assembly.block_of, targets, strict=True):
+            if number in first:
+                made.append(first[number].copy_to_memory(_memory_of(target)))
+                continue
+            host = _assembled(sources, assembly.blocks[number], assembly.shape)
+            put: Any = self
+            first[number] = buffer = put.buffer_from_pyval(host, target, False, _KEPT)
+            made.append(buffer)
+        return made
+
+    def batched_copy_to_host(
+        self, buffers: Sequence[Buffer], offsets: Sequence[tuple[int, ...]], out: Any
+    ) -> None:
+        """Wait for buffers and write each into an array in host memory.
+
+        Parameters
+        ----------
+        buffers
+            The buffers, of the array's element type.
+        offsets
+            For each the index in ``out`` of its first element.
+        out
+            A writable, C-contiguous NumPy array.
+        """
+        for buffer, offset in zip(buffers, offsets, strict=True):
+            index = tuple(slice(o, o + n) for o, n in zip(offset, buffer.shape, strict=True))
+            out[index] = buffer.__array__()
+
+    def batched_block_until_ready(self, buffers: Sequence[Buffer]) -> None:
+        """Wait for every buffer with the GIL released; raise the first error."""
+        for buffer in buffers:
+            buffer.block_until_ready()
+
+
+def _memory_of(target: Any) -> Memory:
+    memory: Memory = target.default_memory() if hasattr(target, "default_memory") else target
+    return memory
+
+
+def _assembled(
+    sources: Sequence[Buffer], pieces: Sequence[Piece], shape: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    """Return a block in host memory; without a copy where it is a part of one source."""
+    import numpy as np
+
+    if len(pieces) == 1 and pieces[0].extent == shape:
+        return _part(sources[pieces[0].source].__array__(), pieces[0].source_start, shape)
+    block = np.empty(shape, sources[0].dtype)
+    for piece in pieces:
+        source = sources[piece.source].__array__()
+        target = _part(block, piece.block_start, piece.extent)
+        target[...] = _part(source, piece.source_start, piece.extent)
+    return block
+
+
+def _part(
+    array: np.ndarray[Any, Any], start: tuple[int, ...], extent: tuple[int, ...]
+) -> np.ndarray[Any, Any]:
+    part: np.ndarray[Any, Any] = array[
+        tuple(slice(s, s + n) for s, n in zip(start, extent, strict=True))
+    ]
+    return part

@@ -1,0 +1,246 @@
+// Operations on many buffers in one call.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "assembly.hpp"
+#include "graveyard.hpp"
+#include "python.hpp"
+
+namespace devrt::cpu {
+
+using namespace nb::literals;
+
+namespace {
+
+/// The items of a Python sequence, kept alive.
+std::vector<nb::object> to_items(nb::handle sequence, const char* what) {
+  nb::object fast = nb::steal(
+      PySequence_Fast(sequence.ptr(), (std::string(what) + " must be a sequence").c_str()));
+  if (!fast.is_valid()) throw nb::python_error();
+  const Py_ssize_t count = PyObject_Size(fast.ptr());
+  std::vector<nb::object> items;
+  items.reserve(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    nb::object item = nb::steal(PySequence_GetItem(fast.ptr(), i));
+    if (!item.is_valid()) throw nb::python_error();
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+/// Returns the buffers of a list of this client's; throws INVALID_ARGUMENT on anything else.
+std::vector<const Buffer*> to_buffers(const Client& client, std::span<const nb::object> items,
+                                      const char* operation) {
+  std::vector<const Buffer*> buffers;
+  buffers.reserve(items.size());
+  for (const nb::object& item : items) {
+    const bool is_buffer = item.type().is(types.buffer);
+    const Buffer* buffer = is_buffer ? nb::inst_ptr<BufferHandle>(item)->state.get() : nullptr;
+    if (!buffer || &buffer->memory()->client() != &client) {
+      raise_invalid(std::string(operation) + " takes buffers of this client, not " +
+                        nb::repr(item).c_str() + ".",
+                    operation);
+    }
+    buffers.push_back(buffer);
+  }
+  return buffers;
+}
+
+std::vector<Memory*> to_memories(Client& client, nb::handle targets, const char* operation) {
+  std::vector<Memory*> memories;
+  for (const nb::object& item : to_items(targets, "targets")) {
+    memories.push_back(&resolve_memory(client, item, operation));
+  }
+  return memories;
+}
+
+nb::object to_list(std::vector<Ref<Buffer>> buffers) {
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
+  if (!list.is_valid()) throw nb::python_error();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    nb::object handle = wrap(std::move(buffers[i]));
+    if (PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), handle.release().ptr()) != 0) {
+      throw nb::python_error();
+    }
+  }
+  return list;
+}
+
+nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle targets,
+                                  bool may_alias) {
+  constexpr const char* kOperation = "batched_copy_to_memory";
+  drain_graveyard();
+  self.check_open(kOperation);
+  const std::vector<nb::object> items = to_items(buffers, "buffers");
+  const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
+  const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
+  if (sources.size() != memories.size()) {
+    raise_invalid("buffers and targets must be of the same length.", kOperation);
+  }
+  std::vector<Ref<Buffer>> copied;
+  copied.reserve(sources.size());
+  const auto copy = [&] {
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      copied.push_back(self.copy(*sources[i], *memories[i], may_alias));
+    }
+  };
+  std::size_t bytes = 0;
+  for (const Buffer* source : sources) bytes += may_alias ? 0 : source->bytes();
+  if (bytes > kInlineCopyBytes) {
+    GilRelease released;
+    copy();
+  } else {
+    copy();
+  }
+  return to_list(std::move(copied));
+}
+
+/// The numbers of a packed assembly; the bytes object must outlive them.
+std::span<const std::int64_t> numbers_of(nb::handle packed) {
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(packed.ptr(), &data, &size) != 0) throw nb::python_error();
+  return {reinterpret_cast<const std::int64_t*>(data),
+          static_cast<std::size_t>(size) / sizeof(std::int64_t)};
+}
+
+nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembly,
+                            nb::handle targets) {
+  constexpr const char* kOperation = "assemble_buffers";
+  drain_graveyard();
+  self.check_open(kOperation);
+  const nb::object packed = assembly.attr("packed");
+  const Assembly plan = Assembly::read(numbers_of(packed));
+  const std::vector<nb::object> items = to_items(sources, "sources");
+  const std::vector<const Buffer*> buffers = to_buffers(self, items, kOperation);
+  const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
+  std::size_t bytes = 0;
+  for (const Buffer* buffer : buffers) bytes += buffer->bytes();
+  std::vector<Ref<Buffer>> made;
+  if (bytes > kInlineCopyBytes) {
+    GilRelease released;
+    made = self.assemble(buffers, plan, memories);
+  } else {
+    made = self.assemble(buffers, plan, memories);
+  }
+  return to_list(std::move(made));
+}
+
+/// A Python buffer of writable bytes, for as long as this lives.
+class WritableBytes {
+ public:
+  explicit WritableBytes(nb::handle value) {
+    if (PyObject_GetBuffer(value.ptr(), &view_, PyBUF_CONTIG) != 0) throw nb::python_error();
+  }
+  WritableBytes(const WritableBytes&) = delete;
+  WritableBytes& operator=(const WritableBytes&) = delete;
+  ~WritableBytes() { PyBuffer_Release(&view_); }
+
+  std::byte* data() const noexcept { return static_cast<std::byte*>(view_.buf); }
+  std::size_t size() const noexcept { return static_cast<std::size_t>(view_.len); }
+
+ private:
+  Py_buffer view_{};
+};
+
+Dims to_dims(nb::handle sequence, const char* what) {
+  const std::vector<nb::object> items = to_items(sequence, what);
+  Dims dims(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const long long value = PyLong_AsLongLong(items[i].ptr());
+    if (value == -1 && PyErr_Occurred()) throw nb::python_error();
+    dims[i] = value;
+  }
+  return dims;
+}
+
+void check_gathered(const Gathered& part, const Dims& shape, const char* operation) {
+  bool fits = part.start.size() == shape.size() && part.shape.size() == shape.size();
+  for (std::size_t i = 0; fits && i < shape.size(); ++i) {
+    fits = part.start[i] >= 0 && part.shape[i] <= shape[i] &&
+           part.start[i] <= shape[i] - part.shape[i];
+  }
+  if (!fits) raise_invalid("A buffer does not lie within the array at its offset.", operation);
+}
+
+void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, nb::handle out) {
+  constexpr const char* kOperation = "batched_copy_to_host";
+  self.check_open(kOperation);
+  const std::vector<nb::object> items = to_items(buffers, "buffers");
+  const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
+  const std::vector<nb::object> starts = to_items(offsets, "offsets");
+  const Dims shape = to_dims(out.attr("shape"), "out.shape");
+  const DtypeInfo dtype = dtype_info(out.attr("dtype"));
+  const std::size_t size = itemsize(dtype.type);
+  if (starts.size() != sources.size()) {
+    raise_invalid("buffers and offsets must be of the same length.", kOperation);
+  }
+  std::vector<Gathered> parts;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i]->type() != dtype.type || dtype.swapped) {
+      raise_invalid("The buffers and the array must be of one element type.", kOperation);
+    }
+    parts.push_back({read(*sources[i], kOperation), sources[i]->shape().copy(),
+                     to_dims(starts[i], "an offset")});
+    check_gathered(parts.back(), shape, kOperation);
+  }
+  const WritableBytes bytes(out);
+  if (bytes.size() != checked_bytes(shape.span(), size)) {
+    raise_invalid("The array does not have the bytes that its shape and dtype say.", kOperation);
+  }
+  if (bytes.size() > kInlineCopyBytes) {
+    GilRelease released;
+    self.gather(parts, bytes.data(), shape.span(), size);
+  } else {
+    self.gather(parts, bytes.data(), shape.span(), size);
+  }
+}
+
+void batched_block_until_ready(Client& self, nb::handle buffers) {
+  constexpr const char* kOperation = "batched_block_until_ready";
+  const std::vector<nb::object> items = to_items(buffers, "buffers");
+  for (const Buffer* buffer : to_buffers(self, items, kOperation)) {
+    (void)self.storage_of(*buffer, kOperation);
+    await(*buffer);
+  }
+}
+
+}  // namespace
+
+void bind_batched() {
+  auto memory = nb::borrow<nb::class_<Memory>>(types.memory);
+  memory
+      .def_prop_ro(
+          "address_space",
+          [](const Memory& m) {
+            return nb::make_tuple(reinterpret_cast<std::uintptr_t>(&m.client()), m.kind().c_str());
+          },
+          nb::sig("def address_space(self) -> tuple[int, str]"))
+      .def_prop_ro("is_host_visible", [](const Memory&) { return true; });
+  auto client = nb::borrow<nb::class_<Client>>(types.client);
+  client
+      .def("batched_copy_to_memory", &batched_copy_to_memory, "buffers"_a, "targets"_a,
+           "may_alias"_a = true,
+           nb::sig("def batched_copy_to_memory(self, buffers: "
+                   "collections.abc.Sequence[typing.Any], targets: "
+                   "collections.abc.Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> "
+                   "list[CpuBuffer]"),
+           "Start a copy of each buffer to the target at its place; share where that is allowed.")
+      .def("assemble_buffers", &assemble_buffers, "sources"_a, "assembly"_a, "targets"_a,
+           nb::sig("def assemble_buffers(self, sources: collections.abc.Sequence[typing.Any], "
+                   "assembly: typing.Any, targets: collections.abc.Sequence[CpuDevice | "
+                   "CpuMemory]) -> list[CpuBuffer]"),
+           "Start making blocks out of pieces of other buffers, each once for each memory kind.")
+      .def("batched_copy_to_host", &batched_copy_to_host, "buffers"_a, "offsets"_a, "out"_a,
+           nb::sig("def batched_copy_to_host(self, buffers: "
+                   "collections.abc.Sequence[typing.Any], offsets: "
+                   "collections.abc.Sequence[tuple[int, ...]], out: typing.Any) -> None"),
+           "Wait for buffers and write each into a C-contiguous array at its offset.")
+      .def("batched_block_until_ready", &batched_block_until_ready, "buffers"_a,
+           nb::sig("def batched_block_until_ready(self, buffers: "
+                   "collections.abc.Sequence[typing.Any]) -> None"),
+           "Wait for every buffer with the GIL released; raise the first error.");
+}
+
+}  // namespace devrt::cpu
