@@ -4,6 +4,7 @@ Nothing here moves data. Importing the package imports no NumPy and no rich.
 """
 
 from devrt.sharding._abstract_mesh import AbstractMesh
+from devrt.sharding._copy_plan import Blocks, CopyPlan, plan_copies
 from devrt.sharding._device_list import (
     DeviceList,
     check_and_canonicalize_memory_kind,
@@ -22,6 +23,8 @@ from devrt.sharding._topology_order import order_by_topology
 
 __all__ = [
     "AbstractMesh",
+    "Blocks",
+    "CopyPlan",
     "DeviceList",
     "IndexMap",
     "Mesh",
@@ -38,6 +41,7 @@ __all__ = [
     "make_mesh",
     "make_mesh_from_devices",
     "order_by_topology",
+    "plan_copies",
     "render_sharding",
     "sharding_svg",
     "sharding_table",
