@@ -15,7 +15,7 @@ import difflib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
 from devrt._config_values import checked
@@ -24,6 +24,15 @@ from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
 
 __all__ = ["CORE_OPTIONS", "Config", "Setting"]
+
+GUARDS = tuple(
+    f"transfer_guard_{direction}"
+    for direction in ("host_to_device", "device_to_device", "device_to_host")
+)
+"""The options of transfer guards by direction; setting ``transfer_guard`` sets them all."""
+
+_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+_IMPLIED = {"transfer_guard": GUARDS}
 
 CORE_OPTIONS = (
     OptionSpec(
@@ -68,6 +77,21 @@ CORE_OPTIONS = (
         default="in-process",
         choices=("in-process", "isolated"),
         help="Where plugins are probed: here, or each in a child process first.",
+    ),
+    OptionSpec(
+        name="transfer_guard",
+        type=str,
+        choices=(*_LEVELS, "log_explicit_device_put"),
+        help="What happens to transfers in every direction: allowed, logged or refused.",
+    ),
+    *(
+        OptionSpec(
+            name=name,
+            type=str,
+            choices=_LEVELS,
+            help=f"The same for {name.removeprefix('transfer_guard_').replace('_', ' ')} alone.",
+        )
+        for name in GUARDS
     ),
     OptionSpec(
         name="init_timeout",
@@ -116,6 +140,9 @@ class Config:
         The environment to read; the process's own when omitted.
     """
 
+    guards_are_set: ClassVar[bool] = False
+    """Whether any transfer guard was ever set; read where a transfer must not pay for the check."""
+
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
         self._specs: dict[str, OptionSpec] = {}
@@ -132,6 +159,8 @@ class Config:
         self._lock = threading.Lock()
         for spec in CORE_OPTIONS:
             self.define(spec)
+        for variable in self._environ:
+            _notice_guard(variable.lower().removeprefix("devrt_").removeprefix("jax_"))
 
     def define(self, spec: OptionSpec) -> None:
         """Add an option. Defining an equal one again does nothing.
@@ -224,8 +253,10 @@ class Config:
         spec = self.spec(name)
         value = checked(spec, value, f"config.update({name!r}, ...)")
         self._check_frozen(spec.name, value)
-        self._code[spec.name] = value
-        self._forget(spec.name)
+        for each in (spec.name, *_IMPLIED.get(spec.name, ())):
+            self._code[each] = value
+            self._forget(each)
+        _notice_guard(spec.name)
 
     @contextlib.contextmanager
     def override(self, **values: Any) -> Iterator[None]:
@@ -241,7 +272,8 @@ class Config:
             spec = self.spec(name)
             value = checked(spec, value, f"config.override({name}=...)")
             self._check_frozen(spec.name, value)
-            mine[spec.name] = value
+            mine.update(dict.fromkeys((spec.name, *_IMPLIED.get(spec.name, ())), value))
+            _notice_guard(spec.name)
         token = self._overrides.set(mine)
         try:
             yield
@@ -342,6 +374,7 @@ class Config:
 
     def _check_file(self, file: ConfigFile) -> None:
         for key in file.values:
+            _notice_guard(key)
             if key not in self._specs and not self._may_be_a_plugins(key) and not file.is_shared:
                 raise self._unknown(key, f"configuration file {file.path}: no option {key!r}")
 
@@ -358,3 +391,8 @@ class Config:
                     f"Did you mean DEVRT_{near[0].upper()}?"
                 )
                 warn(msg, DevrtWarning)
+
+
+def _notice_guard(name: str) -> None:
+    if name.startswith("transfer_guard"):
+        Config.guards_are_set = True

@@ -16,11 +16,13 @@ from devrt.arrays._placement import (
     device_get,
     device_put,
 )
+from devrt.arrays._reshard import TransferCost, transfer_cost
 from devrt.arrays._shard import Shard
 
 __all__ = [
     "Array",
     "Shard",
+    "TransferCost",
     "block_until_ready",
     "clear_caches",
     "copy_to_host_async",
@@ -33,4 +35,5 @@ __all__ = [
     "make_array_from_callback",
     "make_array_from_process_local_data",
     "make_array_from_single_device_arrays",
+    "transfer_cost",
 ]

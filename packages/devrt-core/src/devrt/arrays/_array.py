@@ -7,6 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt._config import Config
 from devrt.arrays._operators import Unsupported
 from devrt.contract import Buffer, Device
 from devrt.errors import DeletedError, InvalidArgumentError
@@ -169,8 +170,11 @@ class Array(Unsupported):
         DevrtError
             The error of the work that was to fill a shard, with the device and operation named.
         """
-        for buffer in self._buffers:
-            buffer.block_until_ready()
+        buffers = self._buffers
+        if len(buffers) == 1:
+            buffers[0].block_until_ready()
+        elif buffers:
+            buffers[0].device.client.batched_block_until_ready(buffers)
         return self
 
     def is_deleted(self) -> bool:
@@ -192,7 +196,9 @@ class Array(Unsupported):
 
     def copy(self) -> Array:
         """Return an array with memory of its own on the same devices."""
-        buffers = tuple(b.copy_to_memory(b.memory, may_alias=False) for b in self._buffers)
+        memories = [buffer.memory for buffer in self._buffers]
+        client = self._buffers[0].device.client
+        buffers = client.batched_copy_to_memory(self._buffers, memories, False)
         return Array(buffers, self._sharding, self._shape, self._committed)
 
     __copy__ = clone
@@ -201,19 +207,17 @@ class Array(Unsupported):
         return self.copy()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from devrt.arrays._placement import device_put
+        from devrt.arrays._pickling import reduce_array
 
-        return device_put, (self._value(),)
+        return reduce_array(self)
 
     def copy_to_host_async(self) -> None:
         """Start copying to the host, so that reading it later does not wait as long.
 
         Arrays on host-visible memory are read in place, so nothing is copied for them.
         """
-        for buffer in self._buffers:
-            start = getattr(buffer, "copy_to_host_async", None)
-            if start is not None:
-                start()
+        self._check_readable("copy_to_host_async")
+        self._start_copy_to_host()
 
     def on_device_size_in_bytes(self) -> int:
         """Return the bytes that the addressable shards take, padding included."""
@@ -229,10 +233,10 @@ class Array(Unsupported):
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
         host = self._host
-        if host is None and self._shape is None:  # one buffer, looked at for the first time
-            self._host = host = self._buffers[0].__array__()
+        if host is None and self._shape is None and not Config.guards_are_set:
+            self._host = host = self._buffers[0].__array__()  # the common case, first
         else:
-            host = self._value()
+            host = self._value("numpy.asarray")
         if dtype is None and not copy:
             return host
         import numpy as np
@@ -316,17 +320,36 @@ class Array(Unsupported):
             raise InvalidArgumentError(msg, operation=operation)
         return self._buffers[0]
 
-    def _value(self) -> np.ndarray[Any, Any]:
+    def _value(
+        self, operation: str = "reading it", *, is_explicit: bool = False
+    ) -> np.ndarray[Any, Any]:
         """Return the whole array as a read-only NumPy array, made at most once."""
-        host, buffer = self._host, self._buffers[0]
+        host = self._host
         if host is not None and not self.is_deleted():
             return host
+        if Config.guards_are_set:
+            self._check_readable(operation, is_explicit=is_explicit)
         # An array without a shape of its own is its one buffer: the common case, first.
         if self._shape is None or (len(self._buffers) == 1 and self._sharding_is_single()):
-            self._host = host = buffer.__array__()
+            self._host = host = self._buffers[0].__array__()
             return host
         self._host = host = self._gathered()
         return host
+
+    def _check_readable(self, operation: str, *, is_explicit: bool = False) -> None:
+        """Ask the transfer guard; what the host sees in place is not transferred."""
+        if not Config.guards_are_set or self.is_deleted() or not self._buffers:
+            return
+        if not self._buffers[0].memory.is_host_visible:
+            from devrt.arrays._guards import check_transfer
+
+            check_transfer("device_to_host", operation, self, "the host", is_explicit=is_explicit)
+
+    def _start_copy_to_host(self) -> None:
+        for buffer in self._buffers:
+            start = getattr(buffer, "copy_to_host_async", None)
+            if start is not None:
+                start()
 
     def _gathered(self) -> np.ndarray[Any, Any]:
         if self.is_deleted():

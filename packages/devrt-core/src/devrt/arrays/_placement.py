@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
+from devrt.arrays._guards import Config
+from devrt.arrays._progress import ProgressCallback, Reporter, reporting
+from devrt.arrays._put import ALIAS, COPY, TARGET_KINDS, put_array, put_host, target_kind
 from devrt.arrays._tree import HOST_LEAVES
-from devrt.contract import Buffer, Device, HostBufferSemantics, Memory
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.contract import Buffer, Device
+from devrt.errors import InvalidTypeError
 from devrt.runtime import default_runtime
-from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
-    import numpy as np
+    from concurrent.futures import Future
 
 __all__ = [
     "block_until_ready",
@@ -23,12 +26,8 @@ __all__ = [
     "default_device",
     "device_get",
     "device_put",
+    "wait_for",
 ]
-
-_COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
-_ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
-
-_target_kinds: dict[type, str] = {type(None): "default", str: "kind"}
 
 
 def device_put(
@@ -38,6 +37,7 @@ def device_put(
     *,
     donate: bool = False,
     may_alias: bool | None = None,
+    progress: bool | ProgressCallback = False,
 ) -> Any:
     """Put a value, or every leaf of a tree of values, on a device or sharding.
 
@@ -56,54 +56,131 @@ def device_put(
         Delete arrays in ``x`` once they are transferred.
     may_alias
         True lets the result share memory with ``x``: a NumPy array must then not change while
-        the result lives. None and False copy host values before the call returns.
+        the result lives. None and False copy host values before the call returns. False copies
+        arrays that are on devices too, where None lets them share.
+    progress
+        True shows a bar on the standard error; a function is called with a `Progress` each time
+        a leaf has arrived. Either makes the call wait for the devices.
 
     Returns
     -------
     Array or tree of Array
-        Does not wait for the device.
+        Does not wait for the device, but for ``progress``.
 
     Raises
     ------
     InvalidTypeError
-        If a leaf is no array, has a dtype that no device holds, or the target is none.
+        If a leaf is no array, has a dtype that no device holds, or the target is none. The
+        message begins with the path of a leaf of a tree.
     InvalidArgumentError
-        If the shape does not divide over the sharding's mesh.
+        If the shape does not divide over the sharding's mesh, or a transfer guard refuses.
     OutOfMemoryError
         If the memory has no room.
     """
-    kind = _target_kinds.get(type(device))
-    if kind == "device" and type(x) in HOST_LEAVES:  # the common case, first
-        semantics = _ALIAS if may_alias else _COPY
+    kind = TARGET_KINDS.get(type(device))
+    # The common case, first.
+    if kind == "device" and type(x) in HOST_LEAVES and not (progress or Config.guards_are_set):
+        semantics = ALIAS if may_alias else COPY
         return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
-    if not _tree.is_leaf(x):
-        return _tree.map_leaves(
-            lambda leaf, target: device_put(leaf, target, src, donate=donate, may_alias=may_alias),
-            x,
-            device,
-        )
+    if progress or not _tree.is_leaf(x):
+        return _put_tree(x, device, src, donate, may_alias, progress)
+    return _put_leaf(x, device, src, donate, may_alias)
+
+
+def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | None) -> Array:
+    kind = TARGET_KINDS.get(type(target)) or target_kind(target)
     if type(x) is Array:
-        return _put_array(x, device, kind or _target_kind(device), src, donate, may_alias)
-    return _put_host(x, device, kind or _target_kind(device), _ALIAS if may_alias else _COPY)
+        return put_array(x, target, kind, src, donate, may_alias)
+    return put_host(x, target, kind, ALIAS if may_alias else COPY)
 
 
-def device_get(x: Any) -> Any:
+def _put_tree(
+    x: Any,
+    targets: Any,
+    src: Any,
+    donate: bool,
+    may_alias: bool | None,
+    progress: bool | ProgressCallback,
+) -> Any:
+    def put(leaf: Any, target: Any) -> Array:
+        return _put_leaf(leaf, target, src, donate, may_alias)
+
+    if not progress:
+        return _tree.map_leaves(put, x, targets)
+    with reporting(progress, "device_put") as callback:
+        reporter = Reporter(callback, _tree.leaves(x))
+
+        def put_and_report(leaf: Any, target: Any) -> Array:
+            placed = put(leaf, target)
+            reporter.add(placed)
+            return placed
+
+        placed = _tree.map_leaves(put_and_report, x, targets)
+        reporter.close()
+    return placed
+
+
+def device_get(x: Any, *, out: Any = None, progress: bool | ProgressCallback = False) -> Any:
     """Return a value, or a tree of values, in host memory as NumPy arrays.
 
-    Arrays on one host-visible device are not copied: the result is a read-only view that keeps
-    the memory alive. Sharded arrays are gathered. Leaves that are no device arrays become what
-    ``numpy.asarray`` makes of them.
+    Parameters
+    ----------
+    x
+        An array or a tree of them. Leaves that are no device arrays become what
+        ``numpy.asarray`` makes of them.
+    out
+        A writable NumPy array of the shape and dtype of ``x``, or a tree of them of the structure
+        of ``x``, to write into; the shards are written in parallel.
+    progress
+        As for `device_put`.
+
+    Returns
+    -------
+    numpy.ndarray or tree of numpy.ndarray
+        ``out`` if it is given. Else arrays on one host-visible device are not copied: the result
+        is a read-only view that keeps the memory alive. Sharded arrays are gathered once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If other processes hold parts of an array, ``out`` does not fit, or a guard refuses.
+    DeletedError
+        If an array was deleted.
     """
-    if not _tree.is_leaf(x):
-        return _tree.map_leaves(device_get, x)
+    if out is None and not progress and _tree.is_leaf(x):
+        return _get_leaf(x)
+    for leaf in _tree.leaves(x):  # all transfers start before the first is waited for
+        if type(leaf) is Array:
+            leaf._start_copy_to_host()
+    outs = itertools.repeat(None) if out is None else iter(_tree.leaves_like(out, x, "out"))
+    if not progress:
+        return _tree.map_leaves(lambda leaf: _get_leaf(leaf, next(outs)), x)
+    with reporting(progress, "device_get") as callback:
+        reporter = Reporter(callback, _tree.leaves(x))
+
+        def get_and_report(leaf: Any) -> Any:
+            host = _get_leaf(leaf, next(outs))
+            reporter.add(host)
+            return host
+
+        result = _tree.map_leaves(get_and_report, x)
+        reporter.close()
+    return result
+
+
+def _get_leaf(x: Any, out: Any = None) -> Any:
+    if out is not None:
+        from devrt.arrays._shard import read_into
+
+        return read_into(x, out)
     if type(x) is Array:
-        return x._value()
+        return x._value("device_get", is_explicit=True)
     import numpy as np
 
     return np.asarray(x)
 
 
-def copy_to_host_async(x: Any) -> Any:
+def copy_to_host_async(x: Any) -> Future[Any]:
     """Start copying every array in ``x``, a tree, to the host; return a future of `device_get`.
 
     Returns
@@ -111,10 +188,12 @@ def copy_to_host_async(x: Any) -> Any:
     concurrent.futures.Future
         Its result is what ``device_get(x)`` returns. Host-visible arrays are not copied.
     """
-    from concurrent.futures import Future, ThreadPoolExecutor
+    import contextvars
+    from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="devrt-copy-to-host")
-    future: Future[Any] = pool.submit(device_get, x)
+    # In the caller's context, so that the guards in force there hold.
+    future = pool.submit(contextvars.copy_context().run, device_get, x)
     pool.shutdown(wait=False)
     return future
 
@@ -127,11 +206,25 @@ def block_until_ready(x: Any) -> Any:
     DevrtError
         The first error of the work that was to fill an array.
     """
-    for leaf in _tree.leaves(x):
-        wait = getattr(leaf, "block_until_ready", None)
-        if wait is not None:
-            wait()
+    if type(x) is Array:
+        return x.block_until_ready()
+    wait_for(_tree.leaves(x))
     return x
+
+
+def wait_for(values: list[Any]) -> None:
+    """Wait for the arrays and buffers among some values: one call to each client."""
+    by_client: dict[int, tuple[Any, list[Buffer]]] = {}
+    for value in values:
+        if type(value) is Array or isinstance(value, Buffer):
+            buffers: Any = value._buffers if type(value) is Array else (value,)
+            for buffer in buffers:
+                client = buffer.device.client
+                by_client.setdefault(id(client), (client, []))[1].append(buffer)
+        elif (wait := getattr(value, "block_until_ready", None)) is not None:
+            wait()
+    for client, waited_for in by_client.values():
+        client.batched_block_until_ready(waited_for)
 
 
 @contextlib.contextmanager
@@ -152,174 +245,3 @@ def default_device(device: Device | str | None) -> Iterator[None]:
         raise InvalidTypeError(msg, device=given)
     with default_runtime().config.override(default_device=device):
         yield
-
-
-# -- targets ----------------------------------------------------------------------------------
-
-
-def _target_kind(target: Any) -> str:
-    for base, kind in ((Device, "device"), (Sharding, "sharding"), (Memory, "memory")):
-        if isinstance(target, base):
-            _target_kinds[type(target)] = kind
-            return kind
-    msg = (
-        f"device_put cannot place on {target!r} of type {type(target).__name__}. "
-        "Give a device, a sharding, a memory, a memory kind's name, or None."
-    )
-    raise InvalidTypeError(msg, target=target)
-
-
-def _memory(target: Memory | str, device: Device) -> Memory:
-    if not isinstance(target, str):
-        return target
-    kinds = [memory.kind for memory in device.addressable_memories()]
-    if target not in kinds:
-        msg = (
-            f"device_put takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
-            f"{target!r} is none. For a platform's device pass devrt.devices({target!r})[0]."
-        )
-        raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
-    return device.memory(target)
-
-
-# -- host values ------------------------------------------------------------------------------
-
-
-def _put_host(x: Any, target: Any, kind: str, semantics: int) -> Array:
-    if kind == "sharding":
-        return _put_sharded(x, target, semantics)
-    if kind == "default":
-        device = default_runtime().default_device()
-        buffer = device.client.buffer_from_pyval(x, device, False, semantics)
-        return Array((buffer,), None, None, False)
-    if kind == "device":
-        return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
-    memory = _memory(target, default_runtime().default_device())
-    (owner, *_) = memory.addressable_by_devices()
-    return Array((owner.client.buffer_from_pyval(x, memory, False, semantics),))
-
-
-def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
-    if isinstance(sharding, SingleDeviceSharding):
-        (device,) = sharding.device_set
-        target = _target_of(device, sharding)
-        return Array((device.client.buffer_from_pyval(x, target, False, semantics),), sharding)
-    if type(x).__module__ != "numpy":  # only NumPy's own arrays are taken at their word
-        x = _as_host(x)
-    shape = x.shape
-    plan = sharding.placement(shape)
-    if not plan.devices:
-        msg = (
-            f"no device of {sharding} belongs to this process, so it can hold no part of the array."
-        )
-        raise InvalidArgumentError(msg, sharding=sharding)
-    first = plan.devices[0]
-    targets: tuple[Device | Memory, ...] = plan.devices
-    if sharding.memory_kind not in (None, first.default_memory().kind):
-        targets = tuple(_target_of(device, sharding) for device in plan.devices)
-    buffers = first.client.batched_buffer_from_pyval(
-        x, targets, plan.offsets, plan.shard_shape, semantics
-    )
-    return Array(buffers, sharding, shape)
-
-
-def _target_of(device: Device, sharding: Sharding) -> Device | Memory:
-    kind = sharding.memory_kind
-    return device if kind is None else device.memory(kind)
-
-
-def _as_host(x: Any) -> np.ndarray[Any, Any]:
-    import numpy as np
-
-    if isinstance(x, bytes | bytearray):
-        return np.frombuffer(x, np.uint8)
-    narrow = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
-    wide = type(x) is int and not -(2**31) <= x < 2**31
-    return np.asarray(x, dtype=np.int64 if wide else narrow.get(type(x)))
-
-
-# -- device arrays ----------------------------------------------------------------------------
-
-
-def _put_array(
-    x: Array, target: Any, kind: str, src: Any, donate: bool, may_alias: bool | None
-) -> Array:
-    if src is not None:
-        _check_source(x, src)
-    if x.is_deleted():
-        x._gathered()  # raises, with the words for a deleted array
-    placed = _moved(x, target, kind, may_alias is not False)
-    if donate:
-        placed = placed.clone() if placed is x else placed
-        x.delete()
-    return placed
-
-
-def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
-    if kind == "default":
-        return x
-    if kind == "kind":
-        _memory(target, x._buffers[0].device)
-        return _moved(x, x.sharding.with_memory_kind(target), "sharding", may_alias)
-    if kind == "sharding":
-        return _resharded(x, target, may_alias)
-    device, where = (
-        (target, target.default_memory())
-        if kind == "device"
-        else (target.addressable_by_devices()[0], target)
-    )
-    source = _whole_buffer(x, device)
-    if source is None:
-        return Array((device.client.buffer_from_pyval(x._value(), where),))
-    return Array((_transferred(source, where, device, may_alias),))
-
-
-def _whole_buffer(x: Array, device: Device) -> Buffer | None:
-    """Return a buffer that holds all of ``x``, on ``device`` if there is one; None if sharded."""
-    if not x.is_fully_replicated:
-        return None
-    return next((b for b in x._buffers if b.device is device), x._buffers[0])
-
-
-def _transferred(source: Buffer, memory: Memory, device: Device, may_alias: bool) -> Buffer:
-    if source.device.client is device.client:
-        return source.copy_to_memory(memory, may_alias=may_alias)
-    return device.client.buffer_from_pyval(source.__array__(), memory)
-
-
-def _resharded(x: Array, sharding: Sharding, may_alias: bool) -> Array:
-    if isinstance(sharding, SingleDeviceSharding):
-        (device,) = sharding.device_set
-        target = _target_of(device, sharding)
-        moved = _moved(x, target, "device" if target is device else "memory", may_alias)
-        return Array(moved._buffers, sharding)
-    plan = sharding.placement(x.shape)
-    if _same_blocks(x, plan):
-        buffers = tuple(
-            _transferred(source, _memory_on(device, sharding), device, may_alias)
-            for source, device in zip(x._buffers, plan.devices, strict=True)
-        )
-        return Array(buffers, sharding, x.shape)
-    return _put_sharded(x._value(), sharding, _COPY)
-
-
-def _same_blocks(x: Array, plan: Any) -> bool:
-    if len(x._buffers) != len(plan.devices) or x._sharding is None:
-        return False
-    held = x.sharding.placement(x.shape)
-    return bool(held.offsets == plan.offsets and held.shard_shape == plan.shard_shape)
-
-
-def _memory_on(device: Device, sharding: Sharding) -> Memory:
-    kind = sharding.memory_kind
-    return device.default_memory() if kind is None else device.memory(kind)
-
-
-def _check_source(x: Array, src: Any) -> None:
-    expected = set(src.device_set) if isinstance(src, Sharding) else {src}
-    if x.devices() != expected:
-        msg = (
-            f"src={src!r} does not say where the array is: it is on "
-            f"{sorted(map(str, x.devices()))}. Leave src out, or correct it."
-        )
-        raise InvalidArgumentError(msg, src=src)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.contract import Device
+from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Shard", "addressable_shards", "gather", "global_shards"]
+__all__ = ["Shard", "addressable_shards", "gather", "global_shards", "read_into"]
 
 Index = tuple[slice, ...]
 
@@ -74,28 +75,75 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
     """
     import numpy as np
 
-    if not array.is_fully_addressable and not array.is_fully_replicated:
-        missing = sum(shard.data is None for shard in global_shards(array))
-        msg = (
-            f"this array of shape {array.shape} spans processes: {missing} of its shards are held "
-            "elsewhere, so its value cannot be read here. Look at x.addressable_shards instead."
-        )
-        raise InvalidArgumentError(msg, missing=missing)
+    _check_addressable(array)
     if array.is_fully_replicated:
         return array._buffers[0].__array__()
     whole = np.empty(array.shape, array.dtype)
-    filled = 0
-    for shard in addressable_shards(array):
-        if shard.replica_id == 0:
-            whole[shard.index] = shard.data
-            filled += whole[shard.index].size
+    _read_shards(array, whole)
+    return _sealed(whole)
+
+
+def read_into(x: Any, out: Any) -> Any:
+    """Write an array, or what ``numpy.asarray`` makes of another value, into ``out``; return it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``out`` is not writable or not of the shape and dtype of the value.
+    """
+    import numpy as np
+
+    source: Any = x if type(x) is Array else np.asarray(x)
+    is_array = isinstance(out, np.ndarray)
+    if not is_array or out.shape != source.shape or out.dtype != source.dtype:
+        found = f"{out.dtype}{list(out.shape)}" if is_array else f"a {type(out).__name__}"
+        msg = (
+            f"out must be a numpy array of dtype {source.dtype} and shape {source.shape}, "
+            f"not {found}."
+        )
+        raise InvalidArgumentError(msg, shape=source.shape, dtype=str(source.dtype))
+    if not out.flags.writeable:
+        msg = "out is read-only, so nothing can be written into it. Pass a writable array."
+        raise InvalidArgumentError(msg)
+    if source is not x:
+        out[...] = source
+        return out
+    x._check_readable("device_get", is_explicit=True)
+    _check_addressable(x)
+    _read_shards(x, out)
+    return out
+
+
+def _check_addressable(array: Array) -> None:
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return
+    missing = sum(shard.data is None for shard in global_shards(array))
+    msg = (
+        f"this array of shape {array.shape} spans processes: {missing} of its shards are held "
+        "elsewhere, so its value cannot be read here. Look at x.addressable_shards instead."
+    )
+    raise InvalidArgumentError(msg, missing=missing)
+
+
+def _read_shards(array: Array, whole: np.ndarray[Any, Any]) -> None:
+    """Write every distinct shard into ``whole``, in one call to the client."""
+    if array.is_fully_replicated:
+        distinct = {(0,) * array.ndim: array._buffers[0]}
+    else:
+        placement = array.sharding.placement(array.shape)
+        distinct = dict(zip(placement.offsets[::-1], array._buffers[::-1], strict=True))
+    buffers = list(distinct.values())
+    filled = sum(buffer.size for buffer in buffers)
     if filled != whole.size:
         msg = (
             f"{array.sharding} maps {filled} elements of an array of {whole.size} to devices: its "
             "parts overlap or leave some out. Correct its devices_indices_map."
         )
         raise InvalidArgumentError(msg, sharding=array.sharding)
-    return _sealed(whole)
+    client = buffers[0].device.client
+    # A client's own way writes dense memory only; the contract's goes through NumPy.
+    copy = type(client) if whole.flags.c_contiguous else BatchedTransfers
+    copy.batched_copy_to_host(client, buffers, list(distinct), whole)
 
 
 def _sealed(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -9,9 +9,10 @@ from typing import Any
 from devrt.arrays._array import Array
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["HOST_LEAVES", "is_leaf", "leaves", "map_leaves"]
+__all__ = ["HOST_LEAVES", "NAMESPACE", "is_leaf", "leaves", "leaves_like", "map_leaves"]
 
-_NAMESPACE = "devrt"
+NAMESPACE = "devrt"
+"""Where classes are registered that are trees to devrt, and perhaps to nobody else."""
 
 HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
 """Types known to be leaves that are no arrays on devices; NumPy's join when they are met."""
@@ -33,7 +34,7 @@ def is_leaf(x: Any) -> bool:
         return False
     import optree
 
-    return bool(optree.tree_is_leaf(x, namespace=_NAMESPACE))
+    return bool(optree.tree_is_leaf(x, namespace=NAMESPACE))
 
 
 def leaves(x: Any) -> list[Any]:
@@ -42,7 +43,7 @@ def leaves(x: Any) -> list[Any]:
         return [x]
     import optree
 
-    return list(optree.tree_leaves(x, namespace=_NAMESPACE))
+    return list(optree.tree_leaves(x, namespace=NAMESPACE))
 
 
 def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
@@ -55,7 +56,7 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
     """
     import optree
 
-    values, structure = optree.tree_flatten(x, namespace=_NAMESPACE)
+    values, structure = optree.tree_flatten(x, namespace=NAMESPACE)
     seconds = [_broadcast(tree, x, len(values)) for tree in prefix]
     results = []
     for position, value in enumerate(values):
@@ -68,6 +69,26 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
     return optree.tree_unflatten(structure, results)
 
 
+def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
+    """Return the parts of ``y`` that stand where ``x`` has its leaves.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``y``, which messages call ``name``, does not have the structure of ``x``.
+    """
+    if is_leaf(x):
+        return [y]
+    import optree
+
+    try:
+        parts: list[Any] = optree.tree_structure(x, namespace=NAMESPACE).flatten_up_to(y)
+    except ValueError as error:
+        msg = f"{name} does not have the structure of the values: {error}"
+        raise InvalidArgumentError(msg) from error
+    return parts
+
+
 def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
     if not isinstance(prefix, dict | list | tuple):
         return [prefix] * count
@@ -75,7 +96,7 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
 
     trees: tuple[Any, Any] = (prefix, x)
     try:
-        return list(optree.broadcast_prefix(*trees, namespace=_NAMESPACE))
+        return list(optree.broadcast_prefix(*trees, namespace=NAMESPACE))
     except ValueError as error:
         msg = f"the tree of targets does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.sharding._device_ref import find_devices, refer_to_devices
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -70,7 +71,10 @@ class DeviceList:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DeviceList, (self._devices,)
+        return _rebuild, (refer_to_devices(self._devices),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DeviceList:
+        return self
 
     def __repr__(self) -> str:
         return f"DeviceList({self._devices!r})"
@@ -134,6 +138,10 @@ class DeviceList:
         found = f"holds devices of several kinds: {', '.join(kinds)}" if kinds else "is empty"
         msg = f"The device list has no device_kind of its own: it {found}. Ask each device instead."
         raise InvalidArgumentError(msg, device_kinds=kinds)
+
+
+def _rebuild(devices: list[Any]) -> DeviceList:
+    return DeviceList(find_devices(devices))
 
 
 def check_and_canonicalize_memory_kind(

@@ -11,6 +11,7 @@ from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding._abstract_mesh import AbstractMesh, MeshAxes, check_axis_names
 from devrt.sharding._device_list import DeviceList
+from devrt.sharding._device_ref import find_devices, refer_to_devices
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -168,10 +169,21 @@ class Mesh(MeshAxes):
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Mesh, (self._devices, self._axis_names)
+        return _rebuild, (self._axis_sizes, refer_to_devices(self._device_list), self._axis_names)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Mesh:
+        return self
 
     def __repr__(self) -> str:
         return f"Mesh(axis_sizes={self._axis_sizes!r}, axis_names={self._axis_names!r})"
+
+
+def _rebuild(sizes: tuple[int, ...], devices: list[Any], axis_names: tuple[str, ...]) -> Mesh:
+    import numpy as np
+
+    grid = np.empty(len(devices), dtype=object)
+    grid[:] = find_devices(devices)
+    return Mesh(grid.reshape(sizes), axis_names)
 
 
 def _check_devices(devices: tuple[Any, ...]) -> None:

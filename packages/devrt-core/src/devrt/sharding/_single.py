@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Device
 from devrt.errors import InvalidTypeError
 from devrt.sharding._device_list import DeviceList, check_and_canonicalize_memory_kind
+from devrt.sharding._device_ref import find_devices, refer_to_devices
 from devrt.sharding._index_map import Index, Placement
 from devrt.sharding._partition import Shape
 from devrt.sharding._sharding import Sharding, select
@@ -99,7 +100,10 @@ class SingleDeviceSharding(Sharding):
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._device, self._memory_kind)
+        return _rebuild, (type(self), refer_to_devices([self._device]), self._memory_kind)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     def __repr__(self) -> str:
         kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind}"
@@ -116,6 +120,7 @@ def _checked(device: object) -> Device:
 
 
 def _rebuild(
-    cls: type[SingleDeviceSharding], device: Device, memory_kind: str | None
+    cls: type[SingleDeviceSharding], devices: list[Any], memory_kind: str | None
 ) -> SingleDeviceSharding:
+    (device,) = find_devices(devices)
     return cls(device, memory_kind=memory_kind)

@@ -1,0 +1,185 @@
+"""Putting one value or array on one target: what `device_put` does for each leaf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays._array import Array
+from devrt.arrays._guards import Config, check_transfer
+from devrt.arrays._reshard import reshard, targets_of
+from devrt.contract import Buffer, Device, HostBufferSemantics, Memory
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.runtime import default_runtime
+from devrt.sharding import Sharding, SingleDeviceSharding
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ALIAS", "COPY", "TARGET_KINDS", "as_host", "put_array", "put_host", "target_kind"]
+
+COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
+ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
+_KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
+
+TARGET_KINDS: dict[type, str] = {type(None): "default", str: "kind"}
+"""What a type of target is; types of devices, memories and shardings join when they are met."""
+
+
+def target_kind(target: Any) -> str:
+    """Return what a target is: ``"default"``, ``"kind"``, ``"device"``, ``"memory"`` ...
+
+    Raises
+    ------
+    InvalidTypeError
+        If nothing can be placed on it.
+    """
+    known = TARGET_KINDS.get(type(target))
+    if known is not None:
+        return known
+    for base, kind in ((Device, "device"), (Sharding, "sharding"), (Memory, "memory")):
+        if isinstance(target, base):
+            TARGET_KINDS[type(target)] = kind
+            return kind
+    msg = (
+        f"device_put cannot place on {target!r} of type {type(target).__name__}. "
+        "Give a device, a sharding, a memory, a memory kind's name, or None."
+    )
+    raise InvalidTypeError(msg, target=target)
+
+
+def put_host(x: Any, target: Any, kind: str, semantics: int, *, is_explicit: bool = True) -> Array:
+    """Put a host value on a target of a kind that `target_kind` named; does not wait."""
+    if Config.guards_are_set:
+        name = "device_put" if is_explicit else "devrt.numpy"
+        where = default_runtime().default_device() if target is None else target
+        check_transfer("host_to_device", name, x, where, is_explicit=is_explicit)
+    if kind == "device":
+        return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
+    if kind == "sharding":
+        return _put_sharded(x, target, semantics)
+    device = default_runtime().default_device()
+    if kind == "default":
+        buffer = device.client.buffer_from_pyval(x, device, False, semantics)
+        return Array((buffer,), None, None, False)
+    memory = _memory(target, device)
+    (owner, *_) = memory.addressable_by_devices()
+    return Array((owner.client.buffer_from_pyval(x, memory, False, semantics),))
+
+
+def _memory(target: Memory | str, device: Device) -> Memory:
+    if not isinstance(target, str):
+        return target
+    kinds = [memory.kind for memory in device.addressable_memories()]
+    if target not in kinds:
+        msg = (
+            f"device_put takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
+            f"{target!r} is none. For a platform's device pass devrt.devices({target!r})[0]."
+        )
+        raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
+    return device.memory(target)
+
+
+def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
+    if isinstance(sharding, SingleDeviceSharding):
+        (device,) = sharding._device_assignment
+        (target,) = targets_of((device,), sharding.memory_kind)
+        return Array((device.client.buffer_from_pyval(x, target, False, semantics),), sharding)
+    if type(x).__module__ != "numpy":  # only NumPy's own arrays are taken at their word
+        x = as_host(x)
+    shape = x.shape
+    plan = sharding.placement(shape)
+    if not plan.devices:
+        msg = (
+            f"no device of {sharding} belongs to this process, so it can hold no part of the array."
+        )
+        raise InvalidArgumentError(msg, sharding=sharding)
+    targets = targets_of(plan.devices, sharding.memory_kind)
+    buffers = plan.devices[0].client.batched_buffer_from_pyval(
+        x, targets, plan.offsets, plan.shard_shape, semantics
+    )
+    return Array(buffers, sharding, shape)
+
+
+def as_host(x: Any) -> np.ndarray[Any, Any]:
+    """Return a value as a NumPy array, Python scalars as 32-bit types if they fit."""
+    import numpy as np
+
+    if isinstance(x, bytes | bytearray):
+        return np.frombuffer(x, np.uint8)
+    narrow = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
+    wide = type(x) is int and not -(2**31) <= x < 2**31
+    return np.asarray(x, dtype=np.int64 if wide else narrow.get(type(x)))
+
+
+# -- device arrays ----------------------------------------------------------------------------
+
+
+def put_array(
+    x: Array, target: Any, kind: str, src: Any, donate: bool, may_alias: bool | None
+) -> Array:
+    """Put an array that is on devices already on a target; does not wait."""
+    if src is not None:
+        _check_source(x, src)
+    if x.is_deleted():
+        msg = (
+            f"this array of shape {x.shape} was deleted or donated, so its data is gone. "
+            "Keep a clone() if it is needed afterwards."
+        )
+        raise DeletedError(msg, operation="device_put")
+    if kind == "kind":
+        _memory(target, x._buffers[0].device)
+        target, kind = x.sharding.with_memory_kind(target), "sharding"
+    if Config.guards_are_set and not _is_there(x, target, kind):
+        check_transfer("device_to_device", "device_put", x, target, is_explicit=True)
+    placed = _moved(x, target, kind, may_alias is not False)
+    if donate:
+        placed = placed.clone() if placed is x else placed
+        x.delete()
+    return placed
+
+
+def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
+    if kind == "default":
+        return x
+    if kind == "sharding":
+        return reshard(x, target, may_alias)
+    device, memory = (
+        (target, target.default_memory())
+        if kind == "device"
+        else (target.addressable_by_devices()[0], target)
+    )
+    source = _whole_buffer(x, device)
+    if source is None:
+        only = reshard(x, SingleDeviceSharding(device, memory_kind=memory.kind), may_alias)
+        return Array(only._buffers)
+    if source.device.client is device.client:
+        return Array((source.copy_to_memory(memory, may_alias=may_alias),))
+    host = source.__array__()  # buffers are immutable, so the other client need not copy at once
+    return Array((device.client.buffer_from_pyval(host, memory, False, _KEPT),))
+
+
+def _whole_buffer(x: Array, device: Device) -> Buffer | None:
+    """Return a buffer that holds all of ``x``, on ``device`` if there is one; None if sharded."""
+    if not x.is_fully_replicated:
+        return None
+    return next((b for b in x._buffers if b.device is device), x._buffers[0])
+
+
+def _is_there(x: Array, target: Any, kind: str) -> bool:
+    """Return whether ``x`` lies on the target already, so that nothing is moved."""
+    if kind == "default":
+        return True
+    if kind == "sharding":
+        return bool(x.sharding.is_equivalent_to(target, x.ndim))
+    memory = target.default_memory() if kind == "device" else target
+    return len(x._buffers) == 1 and x._buffers[0].memory is memory
+
+
+def _check_source(x: Array, src: Any) -> None:
+    expected = set(src.device_set) if isinstance(src, Sharding) else {src}
+    if x.devices() != expected:
+        msg = (
+            f"src={src!r} does not say where the array is: it is on "
+            f"{sorted(map(str, x.devices()))}. Leave src out, or correct it."
+        )
+        raise InvalidArgumentError(msg, src=src)

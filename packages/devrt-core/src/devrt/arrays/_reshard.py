@@ -1,0 +1,172 @@
+"""Moving arrays between shardings: each byte at most once for each memory that it goes to."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from devrt.arrays._array import Array
+from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
+from devrt.contract._batched import BatchedTransfers
+from devrt.errors import InvalidArgumentError
+from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, plan_copies
+
+__all__ = ["TransferCost", "forget_routes", "memory_on", "reshard", "targets_of", "transfer_cost"]
+
+_KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
+_MAX_SHAPES = 64
+
+Target = Device | Memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Route:
+    """A copy plan with the targets it is for."""
+
+    plan: CopyPlan
+    targets: tuple[Target, ...]
+    is_one_client: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TransferCost:
+    """What a change of sharding moves.
+
+    Attributes
+    ----------
+    bytes_moved : int
+        Bytes that are written, over all destination memories.
+    least_bytes : int
+        The fewest that any way of doing it could write.
+    """
+
+    bytes_moved: int
+    least_bytes: int
+
+
+# Routes by target, then by source, then by shape. Both shardings are weak keys, and a route refers
+# to neither, so that what is kept here keeps no sharding alive.
+_Routes = weakref.WeakKeyDictionary[Sharding, dict[tuple[int, ...], Route]]
+_routes: weakref.WeakKeyDictionary[Sharding, _Routes] = weakref.WeakKeyDictionary()
+
+
+def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
+    """Return ``x`` under another sharding; does not wait for the devices.
+
+    Blocks that a memory holds already are shared where ``may_alias``; others are made once for
+    each memory, of parts of the shards, and never from the whole array unless the target is whole.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the shape does not fit the sharding, or this process lacks parts that it needs.
+    """
+    route = _route(x, sharding)
+    return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
+
+
+def transfer_cost(x: Array, sharding: Sharding) -> TransferCost:
+    """Return how many bytes `device_put` would move for ``x``, without moving any."""
+    plan = _route(x, sharding).plan
+    return TransferCost(plan.elements_moved * x.itemsize, plan.least_elements * x.itemsize)
+
+
+def forget_routes() -> None:
+    """Drop every plan that is kept."""
+    _routes.clear()
+
+
+def memory_on(device: Device, kind: str | None) -> Memory:
+    """Return the memory of a kind on a device; the default one for None."""
+    return device.default_memory() if kind is None else device.memory(kind)
+
+
+def targets_of(devices: Sequence[Device], kind: str | None) -> tuple[Target, ...]:
+    """Return what a client is to be given to put a buffer on each device in a memory of a kind."""
+    if kind is None or not devices or kind == devices[0].default_memory().kind:
+        return tuple(devices)
+    return tuple(device.memory(kind) for device in devices)
+
+
+def _route(x: Array, sharding: Sharding) -> Route:
+    source, shape = x.sharding, x.shape
+    try:
+        return _routes[sharding][source][shape]
+    except KeyError:
+        pass
+    by_source = _routes.get(sharding)
+    if by_source is None:
+        by_source = _routes.setdefault(sharding, weakref.WeakKeyDictionary())
+    by_shape = by_source.get(source)
+    if by_shape is None or len(by_shape) >= _MAX_SHAPES:
+        by_source[source] = by_shape = {}
+    by_shape[shape] = route = _find_route(x, sharding)
+    return route
+
+
+def _find_route(x: Array, sharding: Sharding) -> Route:
+    target = sharding.placement(x.shape)
+    if not target.devices:
+        msg = (
+            f"no device of {sharding} belongs to this process, so it can hold no part of the array."
+        )
+        raise InvalidArgumentError(msg, sharding=sharding)
+    plan = plan_copies(_blocks(x.sharding, x.shape), _blocks(sharding, x.shape))
+    clients = {id(device.client) for device in target.devices}
+    clients |= {id(buffer.device.client) for buffer in x._buffers}
+    targets = targets_of(target.devices, sharding.memory_kind)
+    return Route(plan, targets, len(clients) == 1)
+
+
+def _blocks(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
+    placement: Placement = sharding.placement(shape)
+    kind = sharding.memory_kind
+    spaces = tuple(memory_on(device, kind).address_space for device in placement.devices)
+    return Blocks(placement.shard_shape, placement.offsets, spaces)
+
+
+def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequence[Buffer]:
+    plan, targets = route.plan, route.targets
+    client = _client_of(targets[0])
+    if route.is_one_client and len(plan.whole) == len(targets):
+        return client.batched_copy_to_memory(
+            [sources[s] for _, s in plan.whole], targets, may_alias
+        )
+    made: list[Any] = [None] * len(targets)
+    if plan.whole:
+        kept = [sources[s] for _, s in plan.whole]
+        where = [targets[t] for t, _ in plan.whole]
+        if route.is_one_client:
+            copies = client.batched_copy_to_memory(kept, where, may_alias)
+        else:
+            copies = [_through_host(b, w) for b, w in zip(kept, where, strict=True)]
+        for (t, _), buffer in zip(plan.whole, copies, strict=True):
+            made[t] = buffer
+    if plan.assembly is not None:
+        used = [sources[s] for s in plan.used]
+        where = [targets[t] for t in plan.assembled]
+        # A client's own way takes its own buffers only; the contract's goes through the host.
+        assemble = type(client) if route.is_one_client else BatchedTransfers
+        blocks = assemble.assemble_buffers(client, used, plan.assembly, where)
+        for t, buffer in zip(plan.assembled, blocks, strict=True):
+            made[t] = buffer
+    for t, other in plan.shared:
+        made[t] = made[other].copy_to_memory(_memory_of(targets[t]))
+    return made
+
+
+def _through_host(buffer: Buffer, target: Target) -> Buffer:
+    host = buffer.__array__()
+    return _client_of(target).buffer_from_pyval(host, target, False, _KEPT)
+
+
+def _client_of(target: Target) -> Client:
+    return (
+        target.client if isinstance(target, Device) else target.addressable_by_devices()[0].client
+    )
+
+
+def _memory_of(target: Target) -> Memory:
+    return target.default_memory() if isinstance(target, Device) else target
