@@ -27,6 +27,7 @@ __all__ = [
     "InvalidTypeError",
     "NoBackendError",
     "OutOfMemoryError",
+    "PluginBusyError",
     "PluginContractError",
     "PluginError",
     "PluginLoadError",
@@ -131,6 +132,10 @@ class PluginContractError(PluginError):
     """A plugin loaded, but what it returned is not what the plugin contract asks for."""
 
     default_code = StatusCode.INVALID_ARGUMENT
+
+
+class PluginBusyError(PluginError):
+    """A plugin was asked for by what it waits for itself; unlike other failures it is not kept."""
 
 
 class BackendInitializationError(PluginError):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from devrt import hookspecs
-from devrt.errors import PluginContractError, PluginError, PluginLoadError
+from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins._libraries import LibraryBackend
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._registrations import Registrations, collect_registrations
@@ -24,7 +24,7 @@ from devrt.records import (
     TopologyFactory,
 )
 
-__all__ = ["Plugin", "load_plugin", "make_plugin_manager"]
+__all__ = ["Initialized", "Plugin", "load_plugin"]
 
 _Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, PjrtLoader)
 
@@ -94,29 +94,29 @@ class Plugin:
         return next((c for c in self.clients if c.platform == self.ref.platform), None)
 
 
-class _Manager(pluggy.PluginManager):
-    """A plugin manager that knows what modules without hooks registered by calls."""
-
-    def __init__(self) -> None:
-        super().__init__(hookspecs.PROJECT_NAME)
-        self.initialized: dict[ModuleType, Registrations] = {}
-
-
-def make_plugin_manager() -> _Manager:
-    """Return a plugin manager that knows devrt's hooks and no plugin."""
-    manager = _Manager()
-    manager.add_hookspecs(hookspecs)
-    return manager
+Initialized = dict[ModuleType, Registrations]
+"""What modules without hooks registered by calls, each at its one ``initialize()``."""
 
 
 def load_plugin(
-    manager: _Manager, ref: PluginRef, check: Callable[[Plugin], None] | None = None
+    ref: PluginRef,
+    initialized: Initialized | None = None,
+    check: Callable[[Plugin], None] | None = None,
 ) -> Plugin:
     """Import a plugin's module, register its hooks and collect its records.
 
-    A module without hooks that has a function ``initialize`` has it called instead, once, and
-    what it registers meanwhile are the plugin's records. A plugin that fails is unregistered
-    again, so that it leaves no trace; ``check`` may raise to make it fail.
+    The hooks go through a plugin manager of the plugin's own: no plugin sees another, and one that
+    fails leaves no trace. A module without hooks that has a function ``initialize`` has it called
+    instead, once, and what it registers meanwhile are the plugin's records.
+
+    Parameters
+    ----------
+    ref
+        The plugin.
+    initialized
+        Remembers which modules' ``initialize`` was called.
+    check
+        Called with the plugin; may raise to make it fail.
 
     Raises
     ------
@@ -128,23 +128,18 @@ def load_plugin(
     if ":" in ref.module:
         raise _contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
     module = _import(ref)
-    is_new = not manager.is_registered(module)  # one module may serve several entry points
     try:
-        if is_new:
-            manager.register(module, name=f"{ref.name} {ref.module}")
+        manager = _manager_of(module)
         if not manager.get_hookcallers(module) and callable(getattr(module, "initialize", None)):
-            _unregister(manager, module, is_new)
-            plugin = _initialize(manager, ref, module)
+            plugin = _initialize({} if initialized is None else initialized, ref, module)
         else:
             plugin = _collect(manager, ref, module)
         if check is not None:
             check(plugin)
         return plugin
     except PluginError:
-        _unregister(manager, module, is_new)
         raise
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
-        _unregister(manager, module, is_new)
         msg = (
             f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
             f"{type(error).__name__}: {error}. Report it to its author, or uninstall it."
@@ -152,9 +147,16 @@ def load_plugin(
         raise PluginLoadError(msg, phase="load", **ref.facts()) from error
 
 
+def _manager_of(module: ModuleType) -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
+    manager.add_hookspecs(hookspecs)
+    manager.register(module)
+    return manager
+
+
 def _import(ref: PluginRef) -> ModuleType:
     try:
-        return importlib.import_module(ref.module)
+        module = importlib.import_module(ref.module)
     except ModuleNotFoundError as error:
         missing = error.name or "a module"
         is_own = f"{ref.module}.".startswith(f"{missing}.")
@@ -171,22 +173,24 @@ def _import(ref: PluginRef) -> ModuleType:
             f"Reinstall or upgrade it, or uninstall {ref.distribution}."
         )
         raise PluginLoadError(msg, phase="load", **ref.facts()) from error
+    if getattr(module.__spec__, "_initializing", False):  # as the import system itself tells it
+        msg = (
+            f"plugin {ref} was asked for while its module {ref.module!r} is being imported. Ask "
+            "devrt for nothing while a plugin is imported; its author must mend that."
+        )
+        raise PluginBusyError(msg, phase="load", **ref.facts())
+    return module
 
 
-def _unregister(manager: pluggy.PluginManager, module: ModuleType, is_new: bool) -> None:
-    if is_new and manager.is_registered(module):
-        manager.unregister(module)
-
-
-def _initialize(manager: _Manager, ref: PluginRef, module: Any) -> Plugin:
-    found = manager.initialized.get(module)
+def _initialize(initialized: Initialized, ref: PluginRef, module: Any) -> Plugin:
+    found = initialized.get(module)
     if found is None:
         with collect_registrations() as found:
             module.initialize()
     if not found.clients and not found.libraries:
         msg = f"the initialize() of its module {ref.module!r} registered no backend"
         raise _contract_error(ref, msg)
-    manager.initialized[module] = found
+    initialized[module] = found
     libraries = tuple(found.libraries)
     plugin = Plugin(ref, tuple(found.clients), tuple(found.topologies), libraries=libraries)
     for record in (*plugin.clients, *plugin.topologies):
@@ -196,11 +200,10 @@ def _initialize(manager: _Manager, ref: PluginRef, module: Any) -> Plugin:
 
 
 def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> Plugin:
-    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
     implemented = _check_hooks(manager, ref, module)
 
     def records(hook: str, kind: type[_Record]) -> tuple[_Record, ...]:
-        answers = manager.subset_hook_caller(hook, others)()
+        answers = getattr(manager.hook, hook)()
         if hook in implemented and not answers:  # pluggy leaves None out
             raise _contract_error(ref, f"{hook} must return a list of {kind.__name__}, not None")
         return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind))
@@ -210,7 +213,7 @@ def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) 
         records("devrt_client_factories", ClientFactory),
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
-        loader=_loader(ref, manager.subset_hook_caller(_LOADER_HOOK, others)(), implemented),
+        loader=_loader(ref, manager.hook.devrt_pjrt_loader(), implemented),
     )
     _check_platforms(ref, plugin)
     return plugin

@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from devrt.errors import PluginContractError, PluginError, PluginLoadError
+from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._discovery import discover_plugins
 from devrt.plugins._libraries import library_backend
-from devrt.plugins._loading import Plugin, load_plugin, make_plugin_manager
+from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, differences, read_manifest
+from devrt.plugins._once import Once
 from devrt.plugins._refs import UNNAMED, PluginRef, in_order
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
@@ -27,6 +28,8 @@ from devrt.records import (
 )
 
 __all__ = ["PluginRegistry"]
+
+_PATIENCE = 60.0
 
 _NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
 
@@ -43,6 +46,9 @@ class PluginRegistry:
     isolation
         Returns the seconds that a plugin may take in a child process before it is loaded here;
         None to load it without.
+    patience
+        Returns the seconds that one thread waits while another loads or probes the plugin that it
+        needs; None for a minute.
     """
 
     def __init__(
@@ -50,19 +56,27 @@ class PluginRegistry:
         discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
         on_load: Callable[[Plugin], None] | None = None,
         isolation: Callable[[], float | None] = lambda: None,
+        patience: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._discover = discover
         self._on_load = on_load
         self._isolation = isolation
         self._verdicts: Any = None
-        self._lock = threading.RLock()
-        self._manager: Any = None
+        self._lock = threading.RLock()  # of the tables below; never held while plugin code runs
+        self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
         self._added: dict[PluginRef, Plugin] = {}
         self._loaded: dict[PluginRef, Plugin | PluginError] = {}
         self._probed: dict[PluginRef, ProbeResult | Broken] = {}
         self._manifests: dict[PluginRef, BackendManifest | PluginError | None] = {}
         self._missing: dict[PluginRef, Unavailable | None] = {}
+        # One module may serve several entry points, so modules are what is loaded once.
+        self._loading: Once[str | PluginRef, Plugin | PluginError] = Once(
+            lambda key: f"plugin {key} is being loaded", lambda: patience() or _PATIENCE
+        )
+        self._probing: Once[PluginRef, ProbeResult | Broken] = Once(
+            lambda ref: f"plugin {ref} is being probed", lambda: patience() or _PATIENCE
+        )
 
     # -- what there is ------------------------------------------------------------------------
 
@@ -113,14 +127,15 @@ class PluginRegistry:
         PluginContractError
             If the manifest is not valid.
         """
-        with self._lock:
-            if ref not in self._manifests:
-                try:
-                    added = ref in self._added or bool(ref.problem)
-                    self._manifests[ref] = None if added else read_manifest(ref)
-                except PluginError as error:
-                    self._manifests[ref] = error
-            known = self._manifests[ref]
+        if ref not in self._manifests:
+            added = ref in self._added or bool(ref.problem)
+            found: BackendManifest | PluginError | None
+            try:
+                found = None if added else read_manifest(ref)
+            except PluginError as error:
+                found = error
+            self._manifests.setdefault(ref, found)  # two threads may read it, and read the same
+        known = self._manifests[ref]
         if isinstance(known, PluginError):
             raise known.fresh()
         return known
@@ -135,13 +150,14 @@ class PluginRegistry:
         PluginError
             What the first attempt raised, on every call.
         """
-        with self._lock:
-            known = self._loaded.get(ref)
-            if known is None:
-                known = self._loaded[ref] = self._attempt(ref)
-            if isinstance(known, PluginError):
-                raise known.fresh()
-            return known
+        known = self._loaded.get(ref)
+        if known is None:
+            known = self._loading.get(
+                ref.module or ref, lambda: self._loaded.get(ref), lambda: self._attempt(ref)
+            )
+        if isinstance(known, PluginError):
+            raise known.fresh()
+        return known
 
     def load_errors(self) -> tuple[PluginError, ...]:
         """Return the errors of the plugins that could not be loaded so far."""
@@ -173,6 +189,8 @@ class PluginRegistry:
             if manifest is not None:
                 return manifest.aliases
             factory = self.load(ref).client_factory()
+        except PluginBusyError:
+            raise  # nothing is known of it yet
         except PluginError:
             return ()
         return tuple(factory.aliases) if factory is not None else ()
@@ -205,26 +223,29 @@ class PluginRegistry:
 
         A plugin whose manifest names what the machine lacks is not imported.
         """
-        with self._lock:
-            try:
-                manifest = self.manifest(ref)
-                missing = None if manifest is None else self._missing_for(ref, manifest)
-                if manifest is not None and missing is not None:
-                    return Candidate(
-                        ref, missing, manifest.priority, manifest.aliases, manifest.experimental
-                    )
-                factory = self.load(ref).client_factory()
-            except PluginError as error:
-                phase = str(getattr(error, "phase", "load"))
-                return Candidate(ref, Broken(phase, error.message, _remedy(ref)))
-            if factory is None:
-                return None
-            state = self._probed.get(ref)
-            if state is None:
-                state = self._probed[ref] = _probe(ref, factory)
-            return Candidate(
-                ref, state, factory.priority, tuple(factory.aliases), factory.experimental
-            )
+        try:
+            manifest = self.manifest(ref)
+            missing = None if manifest is None else self._missing_for(ref, manifest)
+            if manifest is not None and missing is not None:
+                return Candidate(
+                    ref, missing, manifest.priority, manifest.aliases, manifest.experimental
+                )
+            factory = self.load(ref).client_factory()
+        except PluginBusyError:
+            raise  # no verdict on it: it would be another one in a moment
+        except PluginError as error:
+            phase = str(getattr(error, "phase", "load"))
+            return Candidate(ref, Broken(phase, error.message, _remedy(ref)))
+        if factory is None:
+            return None
+        state = self._probe(ref, factory)
+        return Candidate(ref, state, factory.priority, tuple(factory.aliases), factory.experimental)
+
+    def _probe(self, ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
+        def probe() -> ProbeResult | Broken:
+            return self._probed.setdefault(ref, _probe(ref, factory))
+
+        return self._probing.get(ref, lambda: self._probed.get(ref), probe)
 
     def _missing_for(self, ref: PluginRef, manifest: BackendManifest) -> Unavailable | None:
         if manifest.api_version != API_VERSION:
@@ -274,11 +295,10 @@ class PluginRegistry:
 
         Only a plugin whose manifest says ``pjrt_loader = true`` is loaded to find it.
         """
-        with self._lock:
-            for ref in self.refs():
-                plugin = self._load_quietly(ref) if self._says_loader(ref) else None
-                if plugin is not None and plugin.loader is not None:
-                    return plugin.loader
+        for ref in self.refs():
+            plugin = self._load_quietly(ref) if self._says_loader(ref) else None
+            if plugin is not None and plugin.loader is not None:
+                return plugin.loader
         remedy = adopted_table().loader_remedy
         return Unavailable("no installed plugin can load PJRT libraries", remedy)
 
@@ -293,6 +313,8 @@ class PluginRegistry:
     def _load_quietly(self, ref: PluginRef) -> Plugin | None:
         try:
             return self.load(ref)
+        except PluginBusyError:
+            raise
         except PluginError:
             return None  # kept, and told by `candidate` and `load_errors`
 
@@ -302,14 +324,18 @@ class PluginRegistry:
         return [plugin for plugin in known if isinstance(plugin, Plugin)]
 
     def _attempt(self, ref: PluginRef) -> Plugin | PluginError:
+        found: Plugin | PluginError
         try:
             self._try_in_a_child(ref)
-            plugin = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
+            found = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
             if self._on_load is not None:
-                self._on_load(plugin)
+                self._on_load(found)
+        except PluginBusyError:
+            raise
         except PluginError as error:
-            return error
-        return plugin
+            found = error
+        with self._lock:
+            return self._loaded.setdefault(ref, found)
 
     def _try_in_a_child(self, ref: PluginRef) -> None:
         timeout = self._isolation() if ref.module and not ref.problem else None
@@ -333,9 +359,7 @@ class PluginRegistry:
     def _from_module(self, ref: PluginRef) -> Plugin:
         if ref.problem:
             raise PluginLoadError(f"{ref.problem}.", phase="discovery", **ref.facts())
-        if self._manager is None:
-            self._manager = make_plugin_manager()
-        return load_plugin(self._manager, ref, self._check_manifest)
+        return load_plugin(ref, self._initialized, self._check_manifest)
 
     def _check_manifest(self, plugin: Plugin) -> None:
         manifest = self.manifest(plugin.ref)

@@ -13,6 +13,7 @@ from devrt._warn import warn
 from devrt.contract import Client
 from devrt.errors import BackendInitializationError, DevrtError, DevrtWarning, InvalidArgumentError
 from devrt.plugins import PluginRef, PluginRegistry
+from devrt.plugins._once import Once
 from devrt.records import ClientContext, ClientFactory
 from devrt.runtime import _failures
 from devrt.runtime._deadline import call_with_deadline, warned_after
@@ -40,7 +41,10 @@ class ClientStore:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._locks: dict[PluginRef, threading.RLock] = {}
+        self._tried: set[PluginRef] = set()
+        self._making: Once[PluginRef, Client] = Once(
+            lambda ref: f"the client of plugin {ref} is being made"
+        )
         self._clients: dict[PluginRef, Client] = {}
         self._failed: dict[PluginRef, DevrtError] = {}
 
@@ -53,18 +57,19 @@ class ClientStore:
             If it could not be made; on every call, as a fresh exception.
         ForkedError
             In a process forked from one that had made clients.
+        PluginBusyError
+            If its factory waits for this very call.
         """
         self.check_process()
+        client = self._open(ref)
+        if client is None:
+            self._tried.add(ref)
+            client = self._making.get(ref, lambda: self._open(ref), lambda: self._first(ref))
+        return client
+
+    def _open(self, ref: PluginRef) -> Client | None:
         client = self._clients.get(ref)
-        if client is not None and not client.is_closed:
-            return client
-        with self._lock:
-            lock = self._locks.setdefault(ref, threading.RLock())
-        with lock:
-            client = self._clients.get(ref)
-            if client is None or client.is_closed:
-                client = self._first(ref)
-            return client
+        return None if client is None or client.is_closed else client
 
     def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
@@ -108,8 +113,8 @@ class ClientStore:
         """Raise `ForkedError` in a process forked from one that had made clients."""
         if self._pid == os.getpid():
             return
-        if self._clients or self._locks:
-            raise _failures.forked(self._pid, sorted(self._locks))
+        if self._clients or self._tried:
+            raise _failures.forked(self._pid, sorted(self._tried))
         self._reset()  # forked before anything was made
 
     def _first(self, ref: PluginRef) -> Client:

@@ -62,7 +62,9 @@ class Runtime:
         discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
     ) -> None:
         self.config = Config() if config is None else config
-        self.plugins = PluginRegistry(discover, self._declare_options, self._isolation)
+        self.plugins = PluginRegistry(
+            discover, self._declare_options, self._isolation, self._patience
+        )
         self._clients = ClientStore(self.plugins, self.config)
         self._default: tuple[int, Client] | None = None
         self._default_place: tuple[int, Client, Device] | None = None
@@ -318,8 +320,12 @@ class Runtime:
     def _isolation(self) -> float | None:
         if self.config.read("probe") != "isolated":
             return None
+        timeout = self._patience()
+        return _PROBE_SECONDS if timeout is None else timeout
+
+    def _patience(self) -> float | None:
         timeout = self.config.read("init_timeout")
-        return _PROBE_SECONDS if timeout is None else float(timeout)
+        return None if timeout is None else float(timeout)
 
     def load_options(self) -> None:
         """Load every plugin that may be used, so that its options are known to ``config``."""
