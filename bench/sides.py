@@ -12,7 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Whatever the caller's shell says about these must not reach one side and not the other.
 _OWNED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "DEVRT_PLATFORMS",
-          "DEVRT_NUM_CPU_DEVICES", "PYTHONPATH", "PYTHONSTARTUP")  # fmt: skip
+          "DEVRT_NUM_CPU_DEVICES", "PYTHONPATH", "PYTHONSTARTUP",
+          # An installed package has its bytecode; a checkout writes it at the first start.
+          "PYTHONDONTWRITEBYTECODE")  # fmt: skip
 
 
 def variables(

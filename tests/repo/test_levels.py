@@ -27,6 +27,7 @@ LEVELS = {
         "topology",
         "_device_assignment",
         "_pprof",
+        "_record",
         "_warn",
     },
     1: {"doctor", "plugins", "runtime"},

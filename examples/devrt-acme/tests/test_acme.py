@@ -59,9 +59,22 @@ def test_its_option_is_read(count):
 
 
 def test_a_bad_option_is_refused():
-    runtime = Runtime(config=Config({"DEVRT_NUM_ACME_DEVICES": "0"}))
-    with pytest.warns(DevrtWarning), pytest.raises(ConfigError, match="at least 1"):
-        runtime.get_backend("acme")
+    for value, words in (("0", "at least 1"), ("9999", "at most 1024, not '9999'")):
+        runtime = Runtime(config=Config({"DEVRT_NUM_ACME_DEVICES": value}))
+        source = "environment variable DEVRT_NUM_ACME_DEVICES: option 'num_acme_devices'"
+        with pytest.warns(DevrtWarning), pytest.raises(ConfigError, match=f"{source}.*{words}"):
+            runtime.get_backend("acme")
+
+
+def test_it_has_something_to_say_to_the_doctor(tmp_path):
+    from devrt.doctor import diagnose
+    from devrt.plugins._verdicts import VerdictCache
+
+    with Runtime(config=Config({"DEVRT_PLATFORMS": "acme"})) as runtime:
+        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path), root=tmp_path)
+    (finding,) = [f for f in report.findings if f.code.startswith("devrt-acme/")]
+    assert (finding.code, finding.severity) == ("devrt-acme/simulated", "info")
+    assert (finding.subject, report.status) == ("acme@devrt-acme", 0)
 
 
 @pytest.mark.parametrize("where", [None, "device", "memory"])

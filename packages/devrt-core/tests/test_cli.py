@@ -89,14 +89,21 @@ def test_devices_as_json(two, invoke):
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_an_unknown_platform_is_one_message(two, invoke, flags):
     words = r"UnknownPlatformError: .*'ones'.*Did you mean 'one'\?.*Installed: one, two"
-    failed(invoke("devices", "--platform", "ones", *flags), words)
+    result = invoke("devices", "--platform", "ones", *flags)
+    if flags:
+        error = json.loads(result.stdout)["error"]
+        assert (error["type"], error["code"]) == ("UnknownPlatformError", "NOT_FOUND")
+        assert f"UnknownPlatformError: {error['message']}" in result.stderr
+        assert result.exit_code == 1
+    else:
+        failed(result, words)
 
 
 def test_no_backend_is_one_message(plugins, as_default, invoke):
     as_default(plugins.runtime())
     failed(invoke("devices"), "NoBackendError: no backend is installed.*pip install devrt-cpu")
     result = invoke("list")
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "no backend is installed" in result.stderr
 
 
@@ -202,7 +209,7 @@ def test_list_tells_what_is_wrong_when_none_is_chosen(plugins, as_default, invok
     plugins.add("one")
     as_default(plugins.runtime(DEVRT_PLATFORMS="none"))
     result = invoke("list")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "'none' (DEVRT_PLATFORMS)" in result.stderr
     assert "excluded" in result.stdout
 

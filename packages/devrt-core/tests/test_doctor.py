@@ -374,7 +374,7 @@ def test_explain_the_default(mixed, plugins):
 @pytest.mark.parametrize(
     ("platform", "environ", "words", "command"),
     [
-        ("three", {}, "no installed backend serves platform 'three'", "pip install devrt-three"),
+        ("three", {}, "no installed backend serves platform 'three'", "devrt list"),
         ("away", {}, "no card. Buy one.", "devrt doctor"),
         ("two", {"DEVRT_PLATFORMS": "one"}, "allows only one", "devrt doctor"),
         (None, {"DEVRT_PLATFORMS": "away"}, "no card", "devrt doctor"),

@@ -96,8 +96,10 @@ def test_options_reach_the_factory_from_the_call_and_the_environment(plugins, pr
     assert probe(num_parts=5, other=object()).facts["device_count"] == 5
     monkeypatch.setenv("DEVRT_NUM_PARTS", "many")
     report = probe()
-    assert (report.outcome, report.facts["kind"]) == ("raised", "config")
-    assert "DEVRT_NUM_PARTS" in report.detail
+    assert (report.outcome, "device_count" in report.facts) == ("ok", False), "no client is made"
+    assert report.facts["refused"] == [
+        "environment variable DEVRT_NUM_PARTS: option 'num_parts' takes int, not 'many'."
+    ]
 
 
 def test_the_child_looks_where_the_parent_looks(plugins, probe, monkeypatch, tmp_path):

@@ -99,7 +99,8 @@ def test_an_unknown_platform(plugins, name):
         assert error.nearest == ("acme2",)
         assert "Did you mean 'acme2'?" in str(error)
     else:
-        assert f"pip install devrt-{name}" in str(error)
+        assert "No package for it is known." in str(error)
+        assert "pip install" not in str(error), "a name is not guessed"
 
 
 def test_an_unknown_platform_in_the_environment_names_the_variable(plugins):
@@ -142,7 +143,7 @@ def test_no_backend_installed(plugins):
     runtime = plugins.runtime()
     with pytest.raises(NoBackendError, match=r"no backend is installed.*pip install devrt-cpu"):
         runtime.get_backend()
-    with pytest.raises(UnknownPlatformError, match="Installed: none; install one"):
+    with pytest.raises(UnknownPlatformError, match=r"pip install devrt-cpu\. Installed: none\."):
         runtime.get_backend("cpu")
     assert runtime.backends() == {}
 

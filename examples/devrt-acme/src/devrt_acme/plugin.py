@@ -2,7 +2,14 @@
 
 from devrt.contract import Client
 from devrt.hookspecs import hookimpl
-from devrt.records import Available, ClientContext, ClientFactory, OptionSpec, ProbeResult
+from devrt.records import (
+    Available,
+    ClientContext,
+    ClientFactory,
+    DoctorFinding,
+    OptionSpec,
+    ProbeResult,
+)
 
 
 def probe() -> ProbeResult:
@@ -33,8 +40,22 @@ def devrt_client_factories() -> list[ClientFactory]:
                     type=int,
                     default=2,
                     minimum=1,
+                    maximum=1024,
                     help="Number of simulated acme devices.",
                 ),
             ),
+        )
+    ]
+
+
+@hookimpl
+def devrt_doctor_findings() -> list[DoctorFinding]:
+    """Tell who runs the doctor what no error would: here, that nothing is as fast as it looks."""
+    return [
+        DoctorFinding(
+            code="simulated",
+            severity="info",
+            message="The acme devices are simulated: their memory is that of the host.",
+            remedy="Nothing, unless you expected a card.",
         )
     ]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
-import difflib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +17,7 @@ from typing import Any, ClassVar
 
 from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
 from devrt._config_values import checked
+from devrt._record import record
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
@@ -106,7 +105,7 @@ NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")
 """Variables that begin with ``DEVRT_`` and configure something else than an option."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Setting:
     """An option's value and where it comes from.
 
@@ -216,6 +215,11 @@ class Config:
         if key not in self._specs:
             raise self._unknown(name, f"there is no option {name!r}")
         return self._specs[key]
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The environment variables that are read."""
+        return self._environ
 
     def unread(self) -> tuple[str, ...]:
         """Return the ``DEVRT_`` variables of the environment that name no option, sorted.
@@ -367,6 +371,8 @@ class Config:
         return Setting(spec.name, spec.default, "default")
 
     def _unknown(self, name: str, problem: str) -> ConfigError:
+        import difflib
+
         near = difflib.get_close_matches(name.removeprefix("jax_"), self._specs, n=3)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         msg = f"{problem}. {hint}Options: {', '.join(self.names())}."
@@ -383,6 +389,8 @@ class Config:
 
     def _warn_of_typos(self) -> None:
         for variable in self.unread():
+            import difflib  # seldom needed, and startup counts
+
             name = variable.removeprefix("DEVRT_").lower()
             near = difflib.get_close_matches(name, self._specs, n=1, cutoff=0.8)
             if near and not self._may_be_a_plugins(name):

@@ -8,11 +8,11 @@ The project's file is the stronger.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from devrt._record import record
 from devrt.errors import ConfigError
 
 __all__ = ["FILE_VARIABLE", "ConfigFile", "read_config_files"]
@@ -23,7 +23,7 @@ _PROJECT_FILE = "pyproject.toml"
 _PROJECT_TABLE = b"tool.devrt"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ConfigFile:
     """The options that one file sets.
 

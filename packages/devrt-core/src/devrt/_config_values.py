@@ -33,6 +33,9 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     if spec.minimum is not None and converted < spec.minimum:
         msg = f"{source}: option {spec.name!r} must be at least {spec.minimum}, not {value!r}."
         raise _error(msg, spec, value, source)
+    if spec.maximum is not None and converted > spec.maximum:
+        msg = f"{source}: option {spec.name!r} must be at most {spec.maximum}, not {value!r}."
+        raise _error(msg, spec, value, source)
     if spec.choices and converted not in spec.choices:
         accepted = " or ".join(map(repr, spec.choices))
         msg = f"{source}: option {spec.name!r} takes {accepted}, not {value!r}."

@@ -7,17 +7,20 @@ its own. Where a file system has no such files (another operating system), they 
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+
+from devrt._record import record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["PciDevice", "find_shared_library", "pci_devices"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class PciDevice:
     """One device on the PCI bus, as the kernel lists it.
 
@@ -39,7 +42,7 @@ class PciDevice:
     class_code: int
 
 
-def pci_devices(vendor: int, *, root: Path = Path("/")) -> tuple[PciDevice, ...]:
+def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[PciDevice, ...]:
     """Return the PCI devices of one vendor, ordered by address.
 
     Parameters
@@ -54,30 +57,35 @@ def pci_devices(vendor: int, *, root: Path = Path("/")) -> tuple[PciDevice, ...]
     tuple of PciDevice
         Empty where the machine has no such device or does not list its bus.
     """
-    folders = sorted((root / "sys/bus/pci/devices").glob("*"))
+    bus = os.path.join(root, "sys/bus/pci/devices")
+    try:
+        addresses = sorted(os.listdir(bus))
+    except OSError:
+        return ()
     return tuple(
         PciDevice(
-            address=folder.name,
+            address=address,
             vendor=vendor,
-            device=_read_id(folder / "device"),
-            class_code=_read_id(folder / "class"),
+            device=_read_id(bus, address, "device"),
+            class_code=_read_id(bus, address, "class"),
         )
-        for folder in folders
-        if _read_id(folder / "vendor") == vendor
+        for address in addresses
+        if _read_id(bus, address, "vendor") == vendor
     )
 
 
-def _read_id(path: Path) -> int:
+def _read_id(*path: str) -> int:
     """Return the number in a file of sysfs, or -1: a device may go while it is looked at."""
     try:
-        return int(path.read_text(encoding="ascii"), 16)
+        with open(os.path.join(*path), encoding="ascii") as file:
+            return int(file.read(), 16)
     except (OSError, ValueError):
         return -1
 
 
 def find_shared_library(
     *names: str,
-    root: Path = Path("/"),
+    root: Path | None = None,
     folders: Iterable[str] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Path | None:
@@ -91,7 +99,7 @@ def find_shared_library(
     *names
         Names with their version (``"libm.so.6"``), the preferred one first.
     root
-        The folder that counts as the root of the file system.
+        The folder that counts as the root of the file system; ``/`` when omitted.
     folders
         More folders to look in, relative to ``root``; may hold wildcards.
     environ
@@ -102,6 +110,10 @@ def find_shared_library(
     Path or None
         An existing file, or None. Whether the loader can load it is not tried.
     """
+    import itertools
+    from pathlib import Path
+
+    root = Path("/") if root is None else root
     variables = os.environ if environ is None else environ
     before = list(_path_folders(variables, root))
     after = list(_standard_folders(root))

@@ -10,11 +10,18 @@ from collections.abc import Iterable
 
 import pluggy
 
-from devrt.records import ClientFactory, MemoryKind, PjrtLoader, TopologyFactory
+from devrt.records import (
+    ClientFactory,
+    DoctorFinding,
+    MemoryKind,
+    PjrtLoader,
+    TopologyFactory,
+)
 
 __all__ = [
     "PROJECT_NAME",
     "devrt_client_factories",
+    "devrt_doctor_findings",
     "devrt_memory_kinds",
     "devrt_pjrt_loader",
     "devrt_topology_factories",
@@ -48,4 +55,10 @@ def devrt_memory_kinds() -> Iterable[MemoryKind]:
 @hookspec
 def devrt_pjrt_loader() -> PjrtLoader:
     """Return the loader that makes a client from any PJRT library."""
+    raise NotImplementedError
+
+
+@hookspec
+def devrt_doctor_findings() -> Iterable[DoctorFinding]:
+    """Return what is worth knowing of this machine; only the doctor calls it, in a child."""
     raise NotImplementedError

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
+from devrt._record import record
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from devrt.contract import Client, Topology
 
 __all__ = [
@@ -16,6 +19,7 @@ __all__ = [
     "Available",
     "ClientContext",
     "ClientFactory",
+    "DoctorFinding",
     "MemoryKind",
     "OptionSpec",
     "PjrtLoader",
@@ -28,7 +32,7 @@ API_VERSION = 1
 """The plugin contract's version; a record made for another one is refused with a reason."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Available:
     """A probe's answer: the platform can be used here.
 
@@ -41,7 +45,7 @@ class Available:
     detail: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Unavailable:
     """A probe's answer: the platform cannot be used here.
 
@@ -60,7 +64,7 @@ class Unavailable:
 ProbeResult = Available | Unavailable
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class OptionSpec:
     """A configuration option that a plugin declares for its own platform.
 
@@ -76,6 +80,8 @@ class OptionSpec:
         One sentence for ``devrt config``.
     minimum : int or float, optional
         Least value accepted.
+    maximum : int or float, optional
+        Greatest value accepted.
     choices : tuple
         The values accepted, where they can be counted.
     """
@@ -85,6 +91,7 @@ class OptionSpec:
     default: Any = None
     help: str = ""
     minimum: float | None = None
+    maximum: float | None = None
     choices: tuple[Any, ...] = ()
 
 
@@ -98,7 +105,7 @@ TRACEBACK_IN_BUFFERS = OptionSpec(
 """The one option that backends share; a client factory that honours it lists it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class MemoryKind:
     """A memory kind that a plugin adds to a platform, its own or another plugin's.
 
@@ -124,7 +131,7 @@ class MemoryKind:
     allocator: Callable[[], object] | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ClientContext:
     """What a client factory is called with.
 
@@ -136,9 +143,7 @@ class ClientContext:
         Every memory kind that some plugin brings for this platform, in registration order.
     """
 
-    options: Mapping[str, Any] = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({})
-    )
+    options: Mapping[str, Any] = types.MappingProxyType({})
     memory_kinds: tuple[MemoryKind, ...] = ()
 
 
@@ -146,7 +151,7 @@ def _always() -> ProbeResult:
     return Available()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ClientFactory:
     """How a plugin says that it can make a client for a platform.
 
@@ -184,7 +189,7 @@ class ClientFactory:
     api_version: int = API_VERSION
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class TopologyFactory:
     """How a plugin says that it can describe devices that need not be present.
 
@@ -207,7 +212,7 @@ def _found(library: Any) -> ProbeResult:
     return Available()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class PjrtLoader:
     """How a plugin says that it can use any library with the PJRT C API.
 
@@ -232,4 +237,33 @@ class PjrtLoader:
     make_client: Callable[[Any, str, Mapping[str, Any], ClientContext], Client]
     check: Callable[[Any], ProbeResult] = _found
     make_topology: Callable[[Any, str, str, Mapping[str, Any]], Topology] | None = None
+    api_version: int = API_VERSION
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class DoctorFinding:
+    """Something that a plugin has to say of this machine when `devrt doctor` asks it.
+
+    Attributes
+    ----------
+    code : str
+        What it is, in small letters, digits and hyphens (``"driver-old"``); stays the same from
+        version to version. It is shown behind the distribution's name (``"acme/driver-old"``).
+    message : str
+        What was found, as a sentence.
+    remedy : str
+        What to do about it, as a sentence in the imperative.
+    severity : str
+        ``"error"``: something does not work; ``"warning"``: something to look at; ``"info"``.
+    command : str
+        A command to type, where there is one.
+    api_version : int
+        The version of the contract that the record was written for.
+    """
+
+    code: str
+    message: str
+    remedy: str = ""
+    severity: str = "warning"
+    command: str = ""
     api_version: int = API_VERSION

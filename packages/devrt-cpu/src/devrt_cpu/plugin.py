@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.machinery
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from devrt.errors import DevrtWarning
@@ -35,9 +34,9 @@ _BUILT_IN = ("device", "pinned_host", "unpinned_host")
 
 def _probe() -> ProbeResult:
     """Look for the native module's file without loading it."""
-    folder = Path(__file__).parent
+    folder = os.path.dirname(__file__)
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        if (folder / (_MODULE + suffix)).is_file():
+        if os.path.isfile(os.path.join(folder, _MODULE + suffix)):
             return Available()
     # An editable installation keeps the file elsewhere, behind an import hook.
     if importlib.util.find_spec(f"devrt_cpu.{_MODULE}") is not None:
@@ -75,6 +74,8 @@ def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
             continue
         allocator, trouble = _call_allocator(kind.allocator)
         if allocator is not None:
+            import dataclasses  # seldom needed, and startup counts
+
             yield dataclasses.replace(kind, allocator=allocator)
             continue
         warnings.warn(

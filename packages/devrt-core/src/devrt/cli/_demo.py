@@ -65,7 +65,7 @@ def run(path: str | None, count: int) -> bool:
 
 
 def _say(*parts: str | Text) -> None:
-    _tables.console().print(Text.assemble(*parts), soft_wrap=True)
+    _tables.Output().line(Text.assemble(*parts))
 
 
 def _title(text: str) -> None:

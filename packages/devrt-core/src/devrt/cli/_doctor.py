@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
 from rich.text import Text as RichText
 
-from devrt.cli._tables import STATE_STYLES, console, plain, table_of
+from devrt.cli._tables import STATE_STYLES, Output, plain
 from devrt.doctor import Finding, PluginEntry, Report, Rule
 
 __all__ = ["show"]
@@ -16,49 +15,50 @@ _MARKS = {True: ("+", "green"), False: ("x", "red"), None: ("-", "dim")}
 
 def show(report: Report) -> None:
     """Print a report: the plugins with every rule, the surroundings, and what was found."""
-    out = console()
+    out = Output()
     _show_default(out, report)
     _show_plugins(out, report)
     _show_rules(out, report)
     _show_surroundings(out, report)
     _show_findings(out, report)
-    out.print(RichText.assemble("next: ", (report.next_command, "bold")))
+    out.line(RichText.assemble("next: ", (report.next_command, "bold")))
 
 
 def _text(words: str, style: str = "") -> RichText:
     return RichText(plain(words), style)
 
 
-def _heading(out: Console, words: str) -> None:
-    out.print()
-    out.print(_text(words, "bold underline"))
+def _heading(out: Output, words: str) -> None:
+    out.line()
+    out.line(_text(words, "bold underline"))
 
 
-def _show_default(out: Console, report: Report) -> None:
+def _show_default(out: Output, report: Report) -> None:
     if report.default:
-        out.print(_text(f"default backend: {report.default}", "bold green"))
+        out.line(_text(f"default backend: {report.default}", "bold green"))
     else:
-        out.print(_text("default backend: none", "bold red"))
-    out.print(_text(f"  {report.default_reason}"))
+        out.line(_text("default backend: none", "bold red"))
+    out.line(_text(f"  {report.default_reason}"))
     if report.platforms:
-        out.print(_text(f"  allowed: {', '.join(report.platforms)} ({report.policy_source})"))
+        out.line(_text(f"  allowed: {', '.join(report.platforms)} ({report.policy_source})"))
 
 
-def _show_plugins(out: Console, report: Report) -> None:
+def _show_plugins(out: Output, report: Report) -> None:
     if not report.plugins:
         return
     _heading(out, "plugins")
-    table = table_of("platform", "distribution", "state", "examined", "devices", "reason")
-    for row in report.plugins:
-        table.add_row(
-            _text(row.platform),
-            _text(f"{row.distribution} {row.version}".strip()),
+    rows: list[list[str | RichText]] = [
+        [
+            row.platform,
+            f"{row.distribution} {row.version}".strip(),
             _text(row.state, STATE_STYLES.get(row.state, "")),
-            _text(f"{row.level} (remembered)" if row.cached else row.level),
-            _text(_devices(row)),
-            _text(row.reason),
-        )
-    out.print(table)
+            f"{row.level} (remembered)" if row.cached else row.level,
+            _devices(row),
+            row.reason,
+        ]
+        for row in report.plugins
+    ]
+    out.table(("platform", "distribution", "state", "examined", "devices", "reason"), rows)
 
 
 def _devices(row: PluginEntry) -> str:
@@ -67,60 +67,60 @@ def _devices(row: PluginEntry) -> str:
     return f"{row.facts['device_count']} x {', '.join(row.facts.get('device_kinds', ()))}"
 
 
-def _show_rules(out: Console, report: Report) -> None:
+def _show_rules(out: Output, report: Report) -> None:
     if not report.plugins:
         return
     _heading(out, "rules")
-    table = table_of("plugin", *(rule.rule for rule in report.plugins[0].rules))
-    for row in report.plugins:
-        table.add_row(_text(row.name), *(_mark(rule) for rule in row.rules))
-    out.print(table)
-    out.print(_text("+ passed, x failed, - not applied; the details are in --json", "dim"))
+    rows: list[list[str | RichText]] = [
+        [row.name, *(_mark(rule) for rule in row.rules)] for row in report.plugins
+    ]
+    out.table(("plugin", *(rule.rule for rule in report.plugins[0].rules)), rows)
+    out.line(_text("+ passed, x failed, - not applied; the details are in --json", "dim"))
 
 
 def _mark(rule: Rule) -> RichText:
     return RichText(*_MARKS[rule.passed])
 
 
-def _show_surroundings(out: Console, report: Report) -> None:
+def _show_surroundings(out: Output, report: Report) -> None:
     _heading(out, "hardware and environment")
     for seen in report.hardware:
         driver = f", driver: {seen.driver}" if seen.driver else ""
-        out.print(_text(f"{seen.name}: {', '.join(seen.evidence)}{driver}"))
+        out.line(_text(f"{seen.name}: {', '.join(seen.evidence)}{driver}"))
     if not report.hardware:
-        out.print(_text("no accelerator that is known is visible on this machine"))
+        out.line(_text("no accelerator that is known is visible on this machine"))
     for variable in report.environment:
         use = f" (option {variable.option})" if variable.option else ""
         unused = "" if variable.in_force else ", not in force: another source is stronger"
-        out.print(_text(f"{variable.name}={variable.value}{use}{unused}"))
+        out.line(_text(f"{variable.name}={variable.value}{use}{unused}"))
     for setting in report.settings:
         if setting["origin"] != "environment":
-            out.print(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))
+            out.line(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))
     shown = (f"{name} {version}" for name, version in report.versions.items())
-    out.print(_text(", ".join(shown), "dim"))
+    out.line(_text(", ".join(shown), "dim"))
 
 
-def _show_findings(out: Console, report: Report) -> None:
+def _show_findings(out: Output, report: Report) -> None:
     _heading(out, "findings")
     for finding in report.findings:
         _show_finding(out, finding, report)
     if not report.findings:
-        out.print(_text("nothing is wrong", "green"))
+        out.line(_text("nothing is wrong", "green"))
 
 
-def _show_finding(out: Console, finding: Finding, report: Report) -> None:
+def _show_finding(out: Output, finding: Finding, report: Report) -> None:
     style = _SEVERITIES[finding.severity]
-    out.print(
+    out.line(
         RichText.assemble(
             (f"{finding.severity} {finding.code}", style), f" {plain(finding.subject)}"
         )
     )
     for line in filter(None, (finding.message, finding.remedy)):
-        out.print(_text(f"  {line}"))
+        out.line(_text(f"  {line}"))
     if finding.command:
-        out.print(_text(f"  $ {finding.command}"))
+        out.line(_text(f"  $ {finding.command}"))
     printed = next((row.output for row in report.plugins if row.name == finding.subject), "")
     if finding.severity == "error" and printed:
-        out.print(_text("  the last that it printed:", "dim"))
+        out.line(_text("  the last that it printed:", "dim"))
         for line in printed.splitlines():
-            out.print(_text(f"  | {line}", "dim"))
+            out.line(_text(f"  | {line}", "dim"))

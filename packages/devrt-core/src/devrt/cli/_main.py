@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -18,8 +21,22 @@ __all__ = ["main"]
 class _Commands(click.Group):
     """A group whose commands print warnings and a devrt error as one message each.
 
-    An error ends them with status 1.
+    An error ends them with status 1; so does an output that nobody takes.
     """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # what fails here would fail unseen at the interpreter's end
+        except OSError as error:
+            _abandon_output()
+            if error.errno != errno.EPIPE:  # who closed the pipe knows
+                why = error.strerror or error
+                click.echo(f"devrt: the output could not be written: {why}.", err=True)
+            sys.exit(1)
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -28,6 +45,30 @@ class _Commands(click.Group):
         except DevrtError as error:
             click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
             context.exit(1)
+
+
+def _abandon_output() -> None:
+    """Let what is still to be written go nowhere, so that the interpreter's end is quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _print(report: dict[str, Any]) -> None:
+    click.echo(json.dumps(report, indent=2))
+
+
+@contextlib.contextmanager
+def _errors_as_json(wanted: bool) -> Iterator[None]:
+    """Print a devrt error as JSON too, for who reads nothing else."""
+    try:
+        yield
+    except DevrtError as error:
+        if wanted:
+            said = {"type": type(error).__name__, "code": error.code.name, "message": str(error)}
+            _print({"error": said})
+        raise
 
 
 @contextlib.contextmanager
@@ -73,9 +114,10 @@ def devices(platform: str | None, as_json: bool) -> None:
     """Show the devices of every backend that can be used."""
     from devrt.cli import _report, _tables
 
-    report = _report.devices(platform)
+    with _errors_as_json(as_json):
+        report = _report.devices(platform)
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        _print(report)
     else:
         _tables.show_devices(report)
     if not report["devices"]:
@@ -85,14 +127,20 @@ def devices(platform: str | None, as_json: bool) -> None:
 @main.command(name="list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_backends(as_json: bool) -> None:
-    """Show the installed backends: which is chosen, which are not, and why."""
+    """Show the installed backends: which is chosen, which are not, and why.
+
+    The exit status is 0 if one is chosen, else 1.
+    """
     from devrt.cli import _report, _tables
 
-    report = _report.backends()
+    with _errors_as_json(as_json):
+        report = _report.backends()
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        _print(report)
     else:
         _tables.show_backends(report)
+    if report["chosen"] is None:
+        click.get_current_context().exit(1)
 
 
 @main.command()
@@ -101,11 +149,14 @@ def config(as_json: bool) -> None:
     """Show every option, its value, and where that comes from."""
     from devrt.cli import _settings
 
-    report = _settings.settings()
+    with _errors_as_json(as_json):
+        report = _settings.settings()
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        _print(report)
     else:
         _settings.show(report)
+    if report["problems"]:
+        click.get_current_context().exit(1)
 
 
 @main.command()
@@ -159,7 +210,7 @@ def doctor(
 
     report = diagnose(level=level, platforms=platforms, fresh=fresh, timeout=timeout)
     if as_json:
-        click.echo(json.dumps(report.to_dict(), indent=2))
+        _print(report.to_dict())
     else:
         _doctor.show(report)
     click.get_current_context().exit(report.status)

@@ -109,7 +109,7 @@ def backends() -> dict[str, Any]:
     for error in found.trouble:
         raise error
     decision = found.decision
-    chosen = decision.chosen if decision is not None else None
+    chosen = found.chosen
     policy = decision.policy if decision is not None else found.policy
     return {
         "chosen": chosen.ref.name if chosen is not None else None,

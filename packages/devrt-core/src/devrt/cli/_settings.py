@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.cli._tables import console, plain, table_of
+from devrt.cli._tables import Output
+from devrt.errors import ConfigError
 from devrt.runtime import default_runtime
 
 __all__ = ["settings", "show"]
@@ -14,14 +15,19 @@ def settings() -> dict[str, Any]:
     """Return every option of the core and of the plugins that may be used.
 
     Keys: ``options`` (list of name, value, origin, detail, help), ``files`` (paths, the strongest
-    first), ``unread`` (``DEVRT_`` variables that are no option's).
+    first), ``unread`` (``DEVRT_`` variables that are no option's), ``problems`` (what is
+    wrong with the values that are refused).
     """
     runtime = default_runtime()
     runtime.load_options()
     config = runtime.config
-    rows = []
+    rows, problems = [], []
     for name in config.names():
-        setting = config.setting(name)
+        try:
+            setting = config.setting(name)
+        except ConfigError as error:
+            problems.append(error.message)
+            continue
         value = setting.value
         is_plain = value is None or isinstance(value, bool | int | float | str)
         rows.append(
@@ -34,19 +40,26 @@ def settings() -> dict[str, Any]:
             }
         )
     files = [file.path for file in config.files()]
-    return {"options": rows, "files": files, "unread": list(config.unread())}
+    unread = list(config.unread())
+    return {"options": rows, "files": files, "unread": unread, "problems": problems}
 
 
 def show(report: dict[str, Any]) -> None:
     """Print the options as a table, the files that were read, and variables that nobody reads."""
-    table = table_of("option", "value", "origin", "help")
-    for row in report["options"]:
-        value = "-" if row["value"] is None else plain(str(row["value"]))
-        origin = " ".join(filter(None, (row["origin"], row["detail"])))
-        table.add_row(row["name"], value, plain(origin), row["help"])
-    out = console()
-    out.print(table)
+    rows = [
+        [
+            row["name"],
+            "-" if row["value"] is None else str(row["value"]),
+            " ".join(filter(None, (row["origin"], row["detail"]))),
+            row["help"],
+        ]
+        for row in report["options"]
+    ]
+    out = Output()
+    out.table(("option", "value", "origin", "help"), rows)
     for path in report["files"]:
-        out.print(f"file: {path}", markup=False)
+        out.line(f"file: {path}")
     for variable in report["unread"]:
-        out.print(f"no option: {variable}", markup=False)
+        out.line(f"no option: {variable}")
+    for problem in report["problems"]:
+        Output(stderr=True).line(problem, "red")

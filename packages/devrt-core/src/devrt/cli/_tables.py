@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 __all__ = [
     "STATE_STYLES",
-    "console",
+    "Output",
     "human_bytes",
     "plain",
     "show_backends",
     "show_devices",
-    "table_of",
 ]
-
-_FILE_WIDTH = 200
 
 STATE_STYLES = {
     "chosen": "bold green",
@@ -31,12 +30,39 @@ STATE_STYLES = {
 }
 
 
-def console(stderr: bool = False) -> Console:
-    """Return a console as wide as the terminal; wide enough for any row where there is none."""
-    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not made.is_terminal:
-        made.width = _FILE_WIDTH
-    return made
+class Output:
+    """Lines and tables: wrapped and coloured for a terminal, one row a line for anything else.
+
+    Parameters
+    ----------
+    stderr
+        Whether it goes to standard error.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        self._console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def line(self, text: str | Text = "", style: str = "") -> None:
+        """Print one piece of text, which may have several lines."""
+        words = text if isinstance(text, Text) else Text(plain(text), style)
+        self._console.print(words, soft_wrap=not self._console.is_terminal)
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
+        """Print rows below headings; off a terminal aligned, neither wrapped nor padded."""
+        cells = [[c if isinstance(c, Text) else Text(plain(c)) for c in row] for row in rows]
+        if self._console.is_terminal:
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for heading in headings:
+                table.add_column(heading, overflow="fold")
+            for row in cells:
+                table.add_row(*row)
+            self._console.print(table)
+            return
+        lines = [list(headings), *([" ".join(cell.plain.split()) for cell in row] for row in cells)]
+        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            padded = (c + " " * (w - cell_len(c)) for c, w in zip(line, widths, strict=True))
+            self.line("  ".join(padded).rstrip())
 
 
 def plain(text: str) -> str:
@@ -57,53 +83,48 @@ def human_bytes(count: float | None) -> str:
     raise AssertionError
 
 
-def table_of(*columns: str) -> Table:
-    """Return an empty table with these headings."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def show_devices(report: dict[str, Any]) -> None:
     """Print the devices, and on standard error the backends that failed."""
-    table = table_of("device", "kind", "process", "memories", "in use", "limit")
-    for row in report["devices"]:
-        table.add_row(
+    rows = [
+        [
             f"{row['platform']}:{row['id']}",
-            plain(row["kind"]),
+            row["kind"],
             str(row["process_index"]),
             ", ".join(row["memories"]),
             human_bytes(row["bytes_in_use"]),
             human_bytes(row["bytes_limit"]),
-        )
-    out = console()
-    out.print(table)
-    out.print(f"default platform: {report['default']}")
+        ]
+        for row in report["devices"]
+    ]
+    out = Output()
+    out.table(("device", "kind", "process", "memories", "in use", "limit"), rows)
+    out.line(f"default platform: {report['default']}")
     for failure in report["failures"]:
-        console(stderr=True).print(Text(plain(failure["message"]), "red"))
+        Output(stderr=True).line(failure["message"], "red")
 
 
 def show_backends(report: dict[str, Any]) -> None:
     """Print the backends, the policy in force, and what is wrong if none is chosen."""
-    table = table_of("platform", "distribution", "priority", "experimental", "state", "reason")
-    for row in report["backends"]:
-        table.add_row(
-            plain(row["platform"]),
-            plain(f"{row['distribution']} {row['version']}".strip()),
+    rows = [
+        [
+            row["platform"],
+            f"{row['distribution']} {row['version']}".strip(),
             _or_dash(row["priority"]),
             {True: "yes", False: "no", None: "-"}[row["experimental"]],
             Text(row["state"], STATE_STYLES[row["state"]]),
-            plain(" ".join(filter(None, (_sentence(row["reason"]), row["remedy"])))),
-        )
-    out = console()
-    if report["backends"]:
-        out.print(table)
+            " ".join(filter(None, (_sentence(row["reason"]), row["remedy"]))),
+        ]
+        for row in report["backends"]
+    ]
+    out = Output()
+    if rows:
+        headings = ("platform", "distribution", "priority", "experimental", "state", "reason")
+        out.table(headings, rows)
     policy = report["policy"]
     if policy["platforms"]:
-        out.print(f"allowed: {', '.join(policy['platforms'])} ({policy['source']})")
+        out.line(f"allowed: {', '.join(policy['platforms'])} ({policy['source']})")
     if report["problem"]:
-        console(stderr=True).print(Text(plain(report["problem"]), "red"))
+        Output(stderr=True).line(report["problem"], "red")
 
 
 def _or_dash(value: object) -> str:

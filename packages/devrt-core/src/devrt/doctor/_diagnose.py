@@ -10,6 +10,7 @@ from devrt.doctor._entries import entries
 from devrt.doctor._findings import Finding
 from devrt.doctor._hardware import hardware_findings, seen_hardware
 from devrt.doctor._libraries import surplus_exports
+from devrt.doctor._own_words import said_by_plugin
 from devrt.doctor._records import PluginEntry, Report
 from devrt.doctor._survey import Examined, Survey, survey
 from devrt.errors import ConfigError
@@ -88,6 +89,7 @@ def diagnose(
         timeout=timeout,
         cache=memory,
         fresh=fresh,
+        findings=True,
     )
     rows = entries(found)
     hardware = seen_hardware(root)
@@ -96,13 +98,15 @@ def diagnose(
     findings = [
         *_trouble(found),
         *(finding for row in rows for finding in _of_plugin(row, found)),
+        *(finding for examined in found.examined for finding in said_by_plugin(examined)),
+        *_of_this_process(runtime),
         *_of_default(found),
         *_of_libraries(rows),
         *hardware_findings(hardware, {row.platform for row in rows}),
         *_environment.environment_findings(runtime.config, variables, options, _unasked(rows)),
         *_of_cache(memory),
     ]
-    chosen = found.decision.chosen if found.decision is not None else None
+    chosen = found.chosen
     return Report(
         default=chosen.ref.name if chosen is not None else "",
         default_reason=next((r.reason for r in rows if r.state == "chosen"), found.problem),
@@ -129,7 +133,7 @@ def _level(level: Level | str | None) -> Level | None:
 
 
 def _sorted(findings: list[Finding]) -> tuple[Finding, ...]:
-    unique = {(f.code, f.subject): f for f in reversed(findings)}
+    unique = {(f.code, f.subject, "/" in f.code and f.message): f for f in reversed(findings)}
     return tuple(
         sorted(unique.values(), key=lambda f: (_ORDER[f.severity], f.code, f.subject, f.message))
     )
@@ -153,7 +157,10 @@ def _of_plugin(row: PluginEntry, found: Survey) -> Iterator[Finding]:
         e for e in found.examined if e.ref.name == row.name and e.ref.module == row.module
     )
     state = examined.candidate.state if examined.candidate is not None else None
-    if isinstance(state, Broken):
+    if examined.refused:
+        for message in examined.refused.splitlines():
+            yield _environment.refused_value(message, row.name)
+    elif isinstance(state, Broken):
         yield _broken(row, examined, state)
     elif row.state == "excluded":
         remedy = f"Nothing, or allow {row.platform!r} as well."
@@ -164,6 +171,14 @@ def _of_plugin(row: PluginEntry, found: Survey) -> Iterator[Finding]:
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
         command = f"pip uninstall {row.distribution}"
         yield Finding("platform-duplicate", row.name, f"{row.reason}.", remedy, command)
+
+
+def _of_this_process(runtime: Runtime) -> Iterator[Finding]:
+    """Yield what failed here before, which no child process can know."""
+    for ref, error in runtime.failures().items():
+        remedy = "Mend the cause, then call devrt.clear_backends() to have it tried again."
+        message = f"in this process {error.message}"
+        yield Finding("plugin-client-failed", ref.name, message, remedy)
 
 
 def _broken(row: PluginEntry, examined: Examined, state: Broken) -> Finding:
@@ -215,7 +230,7 @@ def _command(code: str, examined: Examined) -> str:
 
 
 def _of_default(found: Survey) -> Iterator[Finding]:
-    if found.trouble or (found.decision is not None and found.decision.chosen is not None):
+    if found.trouble or found.chosen is not None:
         return  # or said already
     why = found.problem
     if not found.examined:

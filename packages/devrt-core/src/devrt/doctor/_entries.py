@@ -72,6 +72,8 @@ def _conclusion(examined: Examined, verdict: Verdict | None, found: Survey) -> t
     if candidate is None:
         return "adds", _additions(examined), ""
     remedy = candidate.state.remedy if isinstance(candidate.state, Unavailable | Broken) else ""
+    if examined.refused:
+        return Outcome.BROKEN.value, examined.refused, "Correct the value, or unset it."
     if verdict is not None:
         return verdict.outcome.value, verdict.reason, remedy
     if isinstance(candidate.state, Broken):

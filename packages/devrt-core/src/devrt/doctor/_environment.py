@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 import platform
 import sys
 import warnings
@@ -22,6 +21,7 @@ __all__ = [
     "config_finding",
     "environment_findings",
     "read_quietly",
+    "refused_value",
     "settings_in_force",
     "variables_in_force",
     "versions",
@@ -46,7 +46,7 @@ def variables_in_force(
     environ
         Environment variables; those of ``config`` when omitted.
     """
-    variables = _environ(config) if environ is None else environ
+    variables = config.environ if environ is None else environ
     known = {*config.names(), *options}
     found = []
     for name in sorted(variables):
@@ -55,11 +55,6 @@ def variables_in_force(
             is_read = not option or option not in config.names() or _is_in_force(config, name)
             found.append(Variable(name, variables[name][:_SHOWN], option, is_read))
     return tuple(found)
-
-
-def _environ(config: Config) -> Mapping[str, str]:
-    found: Mapping[str, str] | None = getattr(config, "_environ", None)
-    return os.environ if found is None else found
 
 
 def _matches(entry: Mapping[str, Any], name: str) -> bool:
@@ -137,6 +132,16 @@ def config_finding(error: ConfigError) -> Finding:
         return Finding("env-malformed", variable, error.message, remedy, f"unset {variable}")
     remedy = "Correct the entry, or take it out."
     return Finding("config-malformed", source or "configuration", error.message, remedy)
+
+
+def refused_value(message: str, subject: str) -> Finding:
+    """Return the finding for an option's value that a plugin's platform cannot take."""
+    start = "environment variable "
+    if message.startswith(start):
+        variable = message.removeprefix(start).partition(":")[0]
+        remedy = "Correct the value, or unset it."
+        return Finding("env-malformed", variable, message, remedy, f"unset {variable}")
+    return Finding("config-malformed", subject, message, "Correct the entry, or take it out.")
 
 
 def settings_in_force(config: Config) -> tuple[dict[str, Any], ...]:

@@ -6,6 +6,7 @@ import dataclasses
 
 from devrt.errors import DevrtError
 from devrt.plugins import Broken, Decision, Verdict
+from devrt.plugins._known import wheels_for
 from devrt.records import Unavailable
 from devrt.runtime import Runtime, _failures, default_runtime
 
@@ -87,7 +88,8 @@ def _next(decision: Decision) -> str:
     if not decision.verdicts and not decision.policy.platforms:
         return "pip install devrt-cpu"
     if decision.unknown:
-        return f"pip install devrt-{decision.unknown[0].partition('@')[0]}"
+        wheels = wheels_for(decision.unknown[0])
+        return f"pip install {wheels[0]}" if wheels else "devrt list"
     return "devrt doctor"
 
 

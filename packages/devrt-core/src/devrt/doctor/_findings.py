@@ -19,6 +19,7 @@ CODES: Mapping[str, str] = {
     "plugin-exited": "error",
     "plugin-hung": "error",
     "plugin-garbled": "error",
+    "plugin-findings-failed": "warning",
     "version-mismatch": "error",
     "env-malformed": "error",
     "config-malformed": "error",
@@ -45,7 +46,8 @@ class Finding:
     Attributes
     ----------
     code : str
-        One of `CODES`; stays the same from version to version.
+        One of `CODES`, or a plugin's own, ``distribution/code``; stays the same from version to
+        version.
     subject : str
         Whom it is about: ``platform@distribution``, a variable, a library, a piece of hardware.
     message : str
@@ -54,6 +56,8 @@ class Finding:
         What to do about it; may be empty where nothing is wrong.
     command : str
         A command to type, where there is one.
+    severity : str
+        ``"error"``, ``"warning"`` or ``"info"``; that of the code when omitted.
     """
 
     code: str
@@ -61,11 +65,11 @@ class Finding:
     message: str
     remedy: str = ""
     command: str = ""
+    severity: str = ""
 
-    @property
-    def severity(self) -> str:
-        """``"error"``, ``"warning"`` or ``"info"``."""
-        return CODES[self.code]
+    def __post_init__(self) -> None:
+        if not self.severity:
+            object.__setattr__(self, "severity", CODES[self.code])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON takes it."""

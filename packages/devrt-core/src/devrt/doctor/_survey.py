@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt.errors import DevrtError, PluginContractError, PluginError
+from devrt.errors import ConfigError, DevrtError, PluginContractError, PluginError
 from devrt.plugins import (
     BackendManifest,
     Broken,
@@ -46,6 +47,8 @@ class Examined:
         What the selection gets; None for a plugin that serves no platform.
     skipped : str
         Why it was not examined; empty if it was.
+    refused : str
+        What is wrong with the value of one of its options; it works, but not with that.
     """
 
     ref: PluginRef
@@ -55,6 +58,7 @@ class Examined:
     report: ProbeReport | None = None
     candidate: Candidate | None = None
     skipped: str = ""
+    refused: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +85,12 @@ class Survey:
     problem: str
     trouble: tuple[DevrtError, ...]
 
+    @property
+    def chosen(self) -> Candidate | None:
+        """The default, unless it cannot be had with the options that are set."""
+        chosen = self.decision.chosen if self.decision is not None else None
+        return None if self.problem else chosen
+
 
 def survey(
     runtime: Runtime,
@@ -90,6 +100,7 @@ def survey(
     timeout: float | None = None,
     cache: VerdictCache | None = None,
     fresh: bool = False,
+    findings: bool = False,
 ) -> Survey:
     """Examine the plugins that the policy allows and decide among them; nothing runs in-process.
 
@@ -107,6 +118,8 @@ def survey(
         Where verdicts are remembered; None remembers nothing.
     fresh
         Whether to probe also what is remembered.
+    findings
+        Whether to ask the plugins for what they have to say to the doctor.
     """
     trouble: list[DevrtError] = []
     refs = _attempt(runtime.plugins.refs, (), trouble)
@@ -117,8 +130,16 @@ def survey(
         considered = _considered(plans, asked.platforms)
     else:
         considered = _considered(plans, policy.needed if policy.platforms else ())
-    considered -= {ref for ref in refs if _is_named(ref, policy.forbid)}
-    reports = _probe([p for p in plans if p.ref in considered], timeout, cache, fresh)
+    considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
+    given = _given_options(runtime)
+    requests = [
+        ProbeRequest(
+            plan.ref, plan.level, _patience(plan) if timeout is None else timeout, given, findings
+        )
+        for plan in plans
+        if plan.ref in considered and not _without_child(plan)
+    ]
+    reports = _probe(plans, requests, cache, fresh)
     examined = tuple(
         _judged(runtime, plan, reports.get(plan.ref))
         if plan.ref in considered
@@ -126,7 +147,7 @@ def survey(
         for plan in plans
     )
     decision, problem = _decide(runtime, asked, examined)
-    if decision is not None and decision.chosen is None:
+    if decision is not None:
         problem = _why_none(decision, asked, refs, examined)
     return Survey(examined, policy, decision, problem, tuple(trouble))
 
@@ -143,9 +164,8 @@ def _attempt(question: Callable[[], Any], otherwise: Any, trouble: list[DevrtErr
 
 def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRef]:
     """Return the plugins that may serve ``names``: those without a manifest by an alias, too."""
-    direct = {plan.ref for plan in plans if _is_named(plan.ref, names)}
-    met = {name for ref in direct for name in (ref.platform, ref.name)}
-    unmet = set(names) - met
+    direct = {plan.ref for plan in plans if plan.ref.is_among(names)}
+    unmet = {name for name in names if not any(ref.is_called(name) for ref in direct)}
     if not names:
         return {plan.ref for plan in plans}
     if unmet:
@@ -153,12 +173,8 @@ def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRe
     return direct
 
 
-def _is_named(ref: PluginRef, names: Sequence[str]) -> bool:
-    return ref.platform in names or ref.name in names
-
-
 def _skipped(plan: Examined, policy: Policy) -> Examined:
-    if not _is_named(plan.ref, policy.forbid):
+    if not plan.ref.is_among(policy.forbid):
         return dataclasses.replace(plan, skipped="excluded by the policy")
     state = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
     candidate = Candidate(plan.ref, state)
@@ -190,20 +206,31 @@ def _other_contract(ref: PluginRef, manifest: BackendManifest | None) -> PluginE
         f"the manifest of plugin {ref} is written for plugin contract {manifest.api_version}, and "
         f"this devrt has {API_VERSION}; install a version of {ref.distribution} that matches"
     )
-    return PluginContractError(msg, phase="contract", api_version=manifest.api_version)
+    return PluginContractError(
+        msg, phase="contract", api_version=manifest.api_version, supported=API_VERSION
+    )
 
 
 def _probe(
-    plans: Sequence[Examined], timeout: float | None, cache: VerdictCache | None, fresh: bool
+    plans: Sequence[Examined],
+    requests: Sequence[ProbeRequest],
+    cache: VerdictCache | None,
+    fresh: bool,
 ) -> dict[PluginRef, ProbeReport]:
     texts = {plan.ref: repr(plan.manifest) for plan in plans}
-    requests = [
-        ProbeRequest(plan.ref, plan.level, _patience(plan) if timeout is None else timeout)
-        for plan in plans
-        if not _without_child(plan)
-    ]
     found = probe_with_cache(requests, cache, fresh=fresh, manifest_of=lambda ref: texts[ref])
     return {request.ref: report for request, report in zip(requests, found, strict=True)}
+
+
+def _given_options(runtime: Runtime) -> dict[str, Any]:
+    """Return the options that this process set by calls: a child cannot know them otherwise."""
+    found = {}
+    for name in runtime.config.names():
+        with contextlib.suppress(ConfigError):
+            setting = runtime.config.setting(name)
+            if setting.origin in ("code", "context"):
+                found[name] = setting.value
+    return found
 
 
 def _patience(plan: Examined) -> float:
@@ -246,6 +273,7 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
         state = _state_unprobed(plan)
     else:
         state = state_of(ref, report) if lacks is None else lacks
+    refused = "\n".join(facts.get("refused", ()))
     candidate = Candidate(
         ref,
         state,
@@ -253,7 +281,7 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
         tuple(facts.get("aliases", getattr(manifest, "aliases", ()))),
         bool(facts.get("experimental", getattr(manifest, "experimental", False))),
     )
-    return dataclasses.replace(plan, report=report, candidate=candidate)
+    return dataclasses.replace(plan, report=report, candidate=candidate, refused=refused)
 
 
 def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
@@ -268,13 +296,9 @@ def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
 def _decide(
     runtime: Runtime, asked: Policy | None, examined: Sequence[Examined]
 ) -> tuple[Decision | None, str]:
-    candidates = tuple(e.candidate for e in examined if e.candidate is not None)
-
-    def find(names: tuple[str, ...], forbid: tuple[str, ...] = ()) -> tuple[Candidate, ...]:
-        return tuple(c for c in candidates if not names or any(map(c.answers_to, names)))
-
+    candidates = [e.candidate for e in examined if e.candidate is not None]
     try:
-        return runtime._decide(asked, find), ""
+        return runtime.decide_among(candidates, asked), ""
     except DevrtError as error:
         return None, error.message
 
@@ -285,7 +309,9 @@ def _why_none(
     refs: Sequence[PluginRef],
     examined: Sequence[Examined],
 ) -> str:
-    """Return the words of the runtime for a choice that cannot be made."""
+    """Return the words of the runtime for a choice that cannot be made; empty if it can."""
+    if decision.chosen is not None:
+        return next((e.refused for e in examined if e.candidate is decision.chosen), "")
     unloaded = [
         DevrtError(e.candidate.state.reason)
         for e in examined

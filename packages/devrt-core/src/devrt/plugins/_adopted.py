@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from devrt.plugins._refs import FROM_TABLE, PluginRef
-from devrt.plugins._sources import Distribution, Site, namespace_modules, normalized
+from devrt.plugins._refs import FROM_TABLE, UNNAMED, PluginRef, normalized
+from devrt.plugins._sources import Distribution, Site, namespace_modules
 
 __all__ = ["GROUPS", "NAMESPACE", "AdoptedTable", "adopted_plugins", "adopted_table"]
 
@@ -128,6 +128,8 @@ def _ref(
     platform = str(row.get("platform", platform))
     library = _find_library(dist, module, folders, row, table.patterns)
     problem = "" if library else _no_library(name, module, table.patterns)
+    if not platform:
+        platform, problem = UNNAMED, f"the entry point of {name} for {module!r} has no name"
     return PluginRef(platform, name, version, "", source, library, "", problem)
 
 

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from devrt.plugins._registry import PluginRegistry
     from devrt.records import ClientFactory
 
-__all__ = ["LOST_PIPE", "MAX_LINE", "library_facts", "main"]
+__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main"]
 
 MAX_LINE = 1 << 17
 """Bytes of one reply; the parent drops what is longer."""
 
 LOST_PIPE = 86
 """Exit code of a child whose pipe to the parent was closed or replaced under it."""
+
+FINDING_FIELDS = ("code", "message", "remedy", "severity", "command")
 
 _CLIENT = 2
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -70,17 +72,30 @@ def main(request: dict[str, Any]) -> NoReturn:
     """Do what the request asks, report it, and leave without clean-up."""
     _stay_harmless(int(request["parent"]))
     reporter = _Reporter(int(request["descriptor"]), request["token"])
+    loaded: list[Plugin] = []
+    answer: dict[str, Any]
     try:
-        facts = _examine(request, reporter)
+        answer = {"facts": _examine(request, reporter, loaded)}
     except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises is the verdict
-        reporter.say(**_failure(error))
-    else:
-        reporter.say(facts=facts)
+        answer = _failure(error)
+    if request["findings"] and loaded and loaded[0].findings is not None:
+        reporter.say(kept=answer)  # should the process not survive its last question
+        answer["findings"] = _findings(loaded[0])
+    reporter.say(**answer)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # plugin code may have closed or replaced it
             stream.flush()
     # Exit handlers and destructors of plugin code are not what was asked about.
     os._exit(0)
+
+
+def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
+    """Return what a plugin has to say to the doctor, or what kept it from saying it."""
+    try:
+        said = plugin.findings() if plugin.findings is not None else ()
+        return [{name: getattr(item, name) for name in FINDING_FIELDS} for item in said]
+    except BaseException as error:  # noqa: BLE001  plugin code: a hook may raise anything
+        return f"{type(error).__name__}: {_words(error)}"[:4000]
 
 
 def _stay_harmless(parent: int) -> None:
@@ -102,7 +117,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     kind, remedy = "other", str(getattr(error, "remedy", "") or "")
     if isinstance(error, PluginContractError | _UnusableError):
         kind = "contract"
-        if getattr(error, "api_version", None) or "is written for plugin contract" in str(error):
+        if hasattr(error, "api_version"):
             kind = "version"
         if getattr(error, "phase", "") == "manifest":
             kind = "manifest"
@@ -130,11 +145,11 @@ def _words(error: BaseException) -> str:
         return "(its message cannot be shown)"
 
 
-def _examine(request: dict[str, Any], reporter: _Reporter) -> dict[str, Any]:
+def _examine(request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]) -> dict[str, Any]:
     reporter.say(phase="load")
     ref = _ref(request["ref"])
     facts = library_facts(ref.library) if ref.library else {}
-    return facts | _examine_plugin(ref, request, reporter)
+    return facts | _examine_plugin(ref, request, reporter, loaded)
 
 
 def _ref(fields: Mapping[str, Any]) -> PluginRef:
@@ -144,7 +159,9 @@ def _ref(fields: Mapping[str, Any]) -> PluginRef:
     return PluginRef(**thawed)
 
 
-def _examine_plugin(ref: PluginRef, request: dict[str, Any], reporter: _Reporter) -> dict[str, Any]:
+def _examine_plugin(
+    ref: PluginRef, request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]
+) -> dict[str, Any]:
     from devrt.plugins._discovery import installed_plugins
     from devrt.plugins._registry import PluginRegistry
     from devrt.records import Available, Unavailable
@@ -152,10 +169,12 @@ def _examine_plugin(ref: PluginRef, request: dict[str, Any], reporter: _Reporter
     # The others are known, and not loaded: one of them may be what loads libraries.
     registry = PluginRegistry(lambda: {ref, *installed_plugins()})
     plugin = registry.load(ref)
+    loaded.append(plugin)
     factory = _factory(registry, plugin)
     facts = _records_of(plugin, factory)
     if factory is None:
         return facts
+    options, facts["refused"] = _options(factory, request["options"])
     reporter.say(phase="probe")
     state: Any = factory.probe()
     if isinstance(state, Unavailable):
@@ -165,10 +184,27 @@ def _examine_plugin(ref: PluginRef, request: dict[str, Any], reporter: _Reporter
         msg = f"its probe returned {type(state).__name__}, not Available or Unavailable"
         raise _UnusableError(msg)
     facts["detail"] = str(state.detail)
-    if request["level"] >= _CLIENT:
+    if request["level"] >= _CLIENT and not facts["refused"]:
         reporter.say(phase="client")
-        facts |= _client_facts(plugin, factory, request["options"])
+        facts |= _client_facts(plugin, factory, options)
     return facts
+
+
+def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of a platform's options, and what is wrong with those that are refused."""
+    from devrt._config import Config
+    from devrt.errors import ConfigError
+
+    config = Config()  # the parent's environment and folder are this process's
+    values, refused = {}, []
+    for spec in factory.options:
+        config.define(spec)
+    for spec in factory.options:
+        try:
+            values[spec.name] = given.get(spec.name, config.read(spec.name))
+        except ConfigError as error:
+            refused.append(error.message)
+    return values, refused
 
 
 def _factory(registry: PluginRegistry, plugin: Plugin) -> ClientFactory | None:
@@ -199,16 +235,11 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
 
 
 def _client_facts(
-    plugin: Plugin, factory: ClientFactory, given: Mapping[str, Any]
+    plugin: Plugin, factory: ClientFactory, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    from devrt._config import Config
     from devrt.contract import Client
     from devrt.records import ClientContext
 
-    config = Config()  # the parent's environment is this process's
-    for spec in factory.options:
-        config.define(spec)
-    options = {spec.name: given.get(spec.name, config.read(spec.name)) for spec in factory.options}
     own = tuple(kind for kind in plugin.memory_kinds if kind.platform == plugin.ref.platform)
     context = ClientContext(options=options, memory_kinds=own)
     client: Any = factory.factory(context)

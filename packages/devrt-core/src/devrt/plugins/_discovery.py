@@ -22,6 +22,7 @@ from devrt.plugins._refs import (
     ENTRY_POINT_GROUP,
     ENVIRONMENT_VARIABLE,
     FROM_NAMESPACE,
+    UNNAMED,
     PluginRef,
     in_order,
 )
@@ -123,7 +124,18 @@ def _own_entry_points(
         named = [point for point in mine if point[0] == ENTRY_POINT_GROUP]
         if named:
             name, version = dist.name_and_version()
-            yield from (PluginRef(platform, name, version, module) for _, platform, module in named)
+            yield from (_own(platform, name, version, module) for _, platform, module in named)
+
+
+def _own(platform: str, distribution: str, version: str, module: str) -> PluginRef:
+    if platform and not set(platform) & set(",@ \t"):
+        return PluginRef(platform, distribution, version, module)
+    problem = (
+        f"an entry point of {distribution} in group {ENTRY_POINT_GROUP} is called {platform!r}, "
+        "which cannot be asked for: its name is that of its platform, without blanks, commas and "
+        "'@'; its author must correct it"
+    )
+    return PluginRef(UNNAMED, distribution, version, module, problem=problem)
 
 
 def _own_namespace(

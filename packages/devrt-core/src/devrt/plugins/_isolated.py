@@ -53,6 +53,7 @@ _WHERE = {
     "load": "while it was loaded",
     "probe": "in its probe",
     "client": "while it made its client",
+    "findings": "while it was asked for findings",
 }
 
 
@@ -75,6 +76,8 @@ class ProbeReport:
         The last lines that it printed, or the Python stack that it crashed in.
     cached : bool
         Whether this is the verdict of an earlier probe.
+    findings : tuple of Mapping, str or None
+        What the plugin said to the doctor, or what kept it from that; None if it was not asked.
     """
 
     outcome: str
@@ -83,6 +86,7 @@ class ProbeReport:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     output: str = ""
     cached: bool = False
+    findings: tuple[Mapping[str, str], ...] | str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -111,12 +115,27 @@ class ProbeReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One plugin to examine: how far, for how many seconds, with which options for its client."""
+    """One plugin to examine.
+
+    Attributes
+    ----------
+    ref : PluginRef
+        The plugin.
+    level : Level
+        How far.
+    timeout : float
+        For how many seconds.
+    options : Mapping
+        Values for its client's options; others come from the environment.
+    findings : bool
+        Whether to ask it for what it has to say to the doctor.
+    """
 
     ref: PluginRef
     level: Level
     timeout: float
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    findings: bool = False
 
 
 def probe_isolated(
@@ -125,6 +144,7 @@ def probe_isolated(
     *,
     timeout: float,
     options: Mapping[str, Any] | None = None,
+    findings: bool = False,
 ) -> ProbeReport:
     """Examine a plugin in a child process. Safe from several threads at once.
 
@@ -138,6 +158,8 @@ def probe_isolated(
         Seconds after which the child and its process group are killed.
     options
         Values for the client's options, where one is made; others come from the environment.
+    findings
+        Whether to ask it for what it has to say to the doctor, at the end and whatever came out.
 
     Returns
     -------
@@ -151,7 +173,7 @@ def probe_isolated(
     if not sys.executable:
         return _not_started("the path of the Python interpreter is not known (sys.executable)")
     try:
-        return _probe(ref, level, timeout, dict(options or {}))
+        return _probe(ProbeRequest(ref, level, timeout, dict(options or {}), findings))
     except OSError as error:
         return _not_started(f"{type(error).__name__}: {error}")
 
@@ -168,7 +190,11 @@ def probe_all(requests: Iterable[ProbeRequest]) -> list[ProbeReport]:
 
 def _do(request: ProbeRequest) -> ProbeReport:
     return probe_isolated(
-        request.ref, request.level, timeout=request.timeout, options=request.options
+        request.ref,
+        request.level,
+        timeout=request.timeout,
+        options=request.options,
+        findings=request.findings,
     )
 
 
@@ -176,7 +202,7 @@ def _not_started(why: str) -> ProbeReport:
     return ProbeReport("raised", "start", why, {"kind": "start"})
 
 
-def _probe(ref: PluginRef, level: Level, timeout: float, options: dict[str, Any]) -> ProbeReport:
+def _probe(wanted: ProbeRequest) -> ProbeReport:
     replies = Replies(secrets.token_hex(8))
     with contextlib.ExitStack() as ends:
         read_end, write_end = os.pipe()
@@ -188,15 +214,35 @@ def _probe(ref: PluginRef, level: Level, timeout: float, options: dict[str, Any]
                 "token": replies.token,
                 "parent": os.getpid(),
                 "path": [os.path.abspath(entry) for entry in sys.path],
-                "level": int(level),
-                "options": {name: value for name, value in options.items() if _is_plain(value)},
-                "ref": dataclasses.asdict(ref),
+                "level": int(wanted.level),
+                "options": {n: value for n, value in wanted.options.items() if _is_plain(value)},
+                "findings": wanted.findings,
+                "ref": dataclasses.asdict(wanted.ref),
             }
             stdin = _filled_pipe(json.dumps(request, default=str).encode())
             childs_ends.callback(os.close, stdin)
             child = ends.enter_context(_start(stdin, write_end))
-        output, timed_out = listen(child, read_end, replies, timeout)
-    return _verdict(replies, child.returncode, timed_out, timeout, last_lines(output))
+        output, timed_out = listen(child, read_end, replies, wanted.timeout)
+    shown = last_lines(output)
+    if replies.kept is None:
+        return _verdict(replies, child.returncode, timed_out, wanted.timeout, shown)
+    return _with_findings(replies, child.returncode, timed_out, wanted.timeout, shown)
+
+
+def _with_findings(
+    replies: Replies, code: int, timed_out: bool, timeout: float, output: str
+) -> ProbeReport:
+    """Return the verdict that was kept, with what the plugin then said, or how that ended it."""
+    findings: Any
+    if replies.final is not None and not timed_out:
+        said = replies.final.get("findings")
+        findings = tuple(said) if isinstance(said, list) else str(said)
+    else:
+        ended = _verdict(replies, code, timed_out, timeout, output)
+        findings = dataclasses.replace(ended, phase="findings").sentence()
+    replies.final = replies.kept
+    verdict = _verdict(replies, 0, False, timeout, output)
+    return dataclasses.replace(verdict, findings=findings)
 
 
 def _start(stdin: int, write_end: int) -> subprocess.Popen[bytes]:

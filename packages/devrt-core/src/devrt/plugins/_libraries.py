@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from devrt._record import record
 from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
 from devrt.plugins._refs import FROM_ENVIRONMENT, PluginRef
 from devrt.records import (
@@ -28,7 +28,7 @@ ADOPTED_PRIORITY = 100
 OptionsSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class LibraryBackend:
     """A backend that is a PJRT library.
 

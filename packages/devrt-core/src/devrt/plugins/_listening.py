@@ -35,6 +35,8 @@ class Replies:
         The phase that the child said last.
     final : dict or None
         Its answer: ``facts``, or ``error`` and ``message``.
+    kept : dict or None
+        Its answer, should it end before it gives that: the plugin is being asked for findings.
     saw_garbage : bool
         Whether something else was written to the pipe.
     """
@@ -42,6 +44,7 @@ class Replies:
     def __init__(self, token: str) -> None:
         self.phase = "start"
         self.final: dict[str, Any] | None = None
+        self.kept: dict[str, Any] | None = None
         self.saw_garbage = False
         self.token = token
         self._partial = bytearray()
@@ -64,6 +67,8 @@ class Replies:
         message = _json_object(text) if given == self.token.encode() else None
         if message is not None and isinstance(message.get("phase"), str):
             self.phase = message["phase"]
+        elif message is not None and isinstance(message.get("kept"), dict):
+            self.kept = message["kept"]
         elif message is not None and ("error" in message or isinstance(message.get("facts"), dict)):
             self.final = message
         else:

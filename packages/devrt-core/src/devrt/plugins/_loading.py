@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, TypeVar
@@ -11,13 +11,16 @@ from typing import Any, TypeVar
 import pluggy
 
 from devrt import hookspecs
-from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
+from devrt._record import record
+from devrt.errors import PluginBusyError, PluginError, PluginLoadError
+from devrt.plugins._judging import contract_error
 from devrt.plugins._libraries import LibraryBackend
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._registrations import Registrations, collect_registrations
 from devrt.records import (
     API_VERSION,
     ClientFactory,
+    DoctorFinding,
     MemoryKind,
     OptionSpec,
     PjrtLoader,
@@ -26,11 +29,13 @@ from devrt.records import (
 
 __all__ = ["Initialized", "Plugin", "load_plugin"]
 
-_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, PjrtLoader)
+_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, PjrtLoader, DoctorFinding)
 
 _LOADER_HOOK = "devrt_pjrt_loader"
+_DOCTOR_HOOK = "devrt_doctor_findings"
 _HOOKS = (
     "devrt_client_factories",
+    _DOCTOR_HOOK,
     "devrt_memory_kinds",
     _LOADER_HOOK,
     "devrt_topology_factories",
@@ -45,6 +50,7 @@ def _are(kind: type, values: Any) -> bool:
     return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)
 
 
+_CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNSET = object()
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,
@@ -59,10 +65,15 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "make_client": callable,
     "check": callable,
     "make_topology": lambda value: value is None or callable(value),
+    "code": lambda value: isinstance(value, str) and _CODE.fullmatch(value) is not None,
+    "message": lambda value: isinstance(value, str) and bool(value.strip()),
+    "remedy": lambda value: isinstance(value, str),
+    "command": lambda value: isinstance(value, str),
+    "severity": lambda value: value in ("error", "warning", "info"),
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Plugin:
     """A loaded plugin: the records that its hooks returned.
 
@@ -80,6 +91,9 @@ class Plugin:
         PJRT libraries that it serves platforms with; a registry makes clients' records of them.
     loader : PjrtLoader, optional
         How it loads such libraries, its own and others'.
+    findings : callable, optional
+        Asks it what it has to say to the doctor; returns checked `DoctorFinding` records. Plugin
+        code runs in it.
     """
 
     ref: PluginRef
@@ -88,6 +102,7 @@ class Plugin:
     memory_kinds: tuple[MemoryKind, ...] = ()
     libraries: tuple[LibraryBackend, ...] = ()
     loader: PjrtLoader | None = None
+    findings: Callable[[], tuple[DoctorFinding, ...]] | None = None
 
     def client_factory(self) -> ClientFactory | None:
         """Return the record for the platform that the entry point names."""
@@ -126,7 +141,7 @@ def load_plugin(
         If a hook is misspelt or returns what the contract does not allow.
     """
     if ":" in ref.module:
-        raise _contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
+        raise contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
     module = _import(ref)
     try:
         manager = _manager_of(module)
@@ -142,9 +157,10 @@ def load_plugin(
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
         msg = (
             f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
-            f"{type(error).__name__}: {error}. Report it to its author, or uninstall it."
+            f"{type(error).__name__}: {error}."
         )
-        raise PluginLoadError(msg, phase="load", **ref.facts()) from error
+        remedy = f"Report it to its author, or uninstall {ref.distribution}."
+        raise _load_error(ref, msg, remedy) from error
 
 
 def _manager_of(module: ModuleType) -> pluggy.PluginManager:
@@ -163,16 +179,17 @@ def _import(ref: PluginRef) -> ModuleType:
         whose = "its own module" if is_own else "a module that it needs"
         msg = (
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
-            f"is not installed. Reinstall it with: pip install --force-reinstall {ref.distribution}"
+            "is not installed."
         )
-        raise PluginLoadError(msg, phase="load", missing=missing, **ref.facts()) from error
+        remedy = f"Reinstall it with: pip install --force-reinstall {ref.distribution}"
+        raise _load_error(ref, msg, remedy, missing=missing) from error
     except (Exception, SystemExit) as error:  # plugin code: importing runs whatever it likes
         msg = (
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: importing "
-            f"{ref.module!r} raised {type(error).__name__}: {error}. "
-            f"Reinstall or upgrade it, or uninstall {ref.distribution}."
+            f"{ref.module!r} raised {type(error).__name__}: {error}."
         )
-        raise PluginLoadError(msg, phase="load", **ref.facts()) from error
+        remedy = f"Reinstall or upgrade it, or uninstall {ref.distribution}."
+        raise _load_error(ref, msg, remedy) from error
     if getattr(module.__spec__, "_initializing", False):  # as the import system itself tells it
         msg = (
             f"plugin {ref} was asked for while its module {ref.module!r} is being imported. Ask "
@@ -189,12 +206,12 @@ def _initialize(initialized: Initialized, ref: PluginRef, module: Any) -> Plugin
             module.initialize()
     if not found.clients and not found.libraries:
         msg = f"the initialize() of its module {ref.module!r} registered no backend"
-        raise _contract_error(ref, msg)
+        raise contract_error(ref, msg)
     initialized[module] = found
     libraries = tuple(found.libraries)
     plugin = Plugin(ref, tuple(found.clients), tuple(found.topologies), libraries=libraries)
-    for record in (*plugin.clients, *plugin.topologies):
-        _check_fields(ref, record)
+    for made in (*plugin.clients, *plugin.topologies):
+        _check_fields(ref, made)
     _check_platforms(ref, plugin)
     return plugin
 
@@ -203,9 +220,9 @@ def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) 
     implemented = _check_hooks(manager, ref, module)
 
     def records(hook: str, kind: type[_Record]) -> tuple[_Record, ...]:
-        answers = getattr(manager.hook, hook)()
+        answers = _call(manager, hook)
         if hook in implemented and not answers:  # pluggy leaves None out
-            raise _contract_error(ref, f"{hook} must return a list of {kind.__name__}, not None")
+            raise contract_error(ref, f"{hook} must return a list of {kind.__name__}, not None")
         return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind))
 
     plugin = Plugin(
@@ -213,10 +230,18 @@ def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) 
         records("devrt_client_factories", ClientFactory),
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
-        loader=_loader(ref, manager.hook.devrt_pjrt_loader(), implemented),
+        loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented),
+        findings=(lambda: records(_DOCTOR_HOOK, DoctorFinding))
+        if _DOCTOR_HOOK in implemented
+        else None,
     )
     _check_platforms(ref, plugin)
     return plugin
+
+
+def _call(manager: pluggy.PluginManager, hook: str) -> list[Any]:
+    answers: list[Any] = getattr(manager.hook, hook)()
+    return answers
 
 
 def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLoader | None:
@@ -225,7 +250,7 @@ def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLo
     answer = answers[0] if answers else None
     if not isinstance(answer, PjrtLoader):
         kind = "None" if answer is None else type(answer).__name__
-        raise _contract_error(ref, f"{_LOADER_HOOK} must return a PjrtLoader, not {kind}")
+        raise contract_error(ref, f"{_LOADER_HOOK} must return a PjrtLoader, not {kind}")
     return next(iter(_typed(ref, _LOADER_HOOK, [answer], PjrtLoader)))
 
 
@@ -239,30 +264,30 @@ def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleTy
     known = ", ".join(_HOOKS)
     if misspelt:
         msg = f"it implements unknown hooks {', '.join(misspelt)}; hooks are {known}"
-        raise _contract_error(ref, msg)
+        raise contract_error(ref, msg)
     if not callers:
         msg = f"its module {ref.module!r} implements no hook of {known}, and has no initialize()"
-        raise _contract_error(ref, msg)
+        raise contract_error(ref, msg)
     return {caller.name for caller in callers}
 
 
 def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> Iterable[_Record]:
     if isinstance(answer, kind) or not isinstance(answer, Iterable):
         msg = f"{hook} must return a list of {kind.__name__}, not {type(answer).__name__}"
-        raise _contract_error(ref, msg)
-    for record in answer:
-        if not isinstance(record, kind):
-            msg = f"{hook} must return {kind.__name__} records, not {type(record).__name__}"
-            raise _contract_error(ref, msg)
-        version = getattr(record, "api_version", API_VERSION)
+        raise contract_error(ref, msg)
+    for item in answer:
+        if not isinstance(item, kind):
+            msg = f"{hook} must return {kind.__name__} records, not {type(item).__name__}"
+            raise contract_error(ref, msg)
+        version = getattr(item, "api_version", API_VERSION)
         if version != API_VERSION:
             msg = (
                 f"it is written for plugin contract {version}, and this devrt has {API_VERSION}; "
                 f"install a version of {ref.distribution} that matches"
             )
-            raise _contract_error(ref, msg)
-        _check_fields(ref, record)
-        yield record
+            raise contract_error(ref, msg, api_version=version, supported=API_VERSION)
+        _check_fields(ref, item)
+        yield item
 
 
 def _check_fields(ref: PluginRef, record: Any) -> None:
@@ -270,7 +295,7 @@ def _check_fields(ref: PluginRef, record: Any) -> None:
     for name, is_valid in _FIELDS.items():
         value = getattr(record, name, _UNSET)
         if value is not _UNSET and not is_valid(value):
-            raise _contract_error(ref, f"{type(record).__name__}.{name} cannot be {value!r}")
+            raise contract_error(ref, f"{type(record).__name__}.{name} cannot be {value!r}")
 
 
 def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:
@@ -278,15 +303,14 @@ def _check_platforms(ref: PluginRef, plugin: Plugin) -> None:
     platforms += [library.platform for library in plugin.libraries]
     twice = sorted({name for name in platforms if platforms.count(name) > 1})
     if twice:
-        raise _contract_error(ref, f"it has two client factories for platform {twice[0]!r}")
+        raise contract_error(ref, f"it has two client factories for platform {twice[0]!r}")
     if platforms and ref.platform not in platforms:
         msg = (
             f"its entry point is called {ref.platform!r}, but its client factory is for "
             f"{platforms[0]!r}; the two names must be the same"
         )
-        raise _contract_error(ref, msg)
+        raise contract_error(ref, msg)
 
 
-def _contract_error(ref: PluginRef, what: str) -> PluginContractError:
-    msg = f"plugin {ref} breaks the plugin contract: {what}."
-    return PluginContractError(msg, phase="contract", **ref.facts())
+def _load_error(ref: PluginRef, what: str, remedy: str, **data: Any) -> PluginLoadError:
+    return PluginLoadError(f"{what} {remedy}", phase="load", remedy=remedy, **ref.facts(), **data)

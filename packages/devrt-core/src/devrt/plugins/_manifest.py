@@ -35,16 +35,13 @@ or for a module in a namespace package, the folder of the first regular package.
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import glob
-import importlib.util
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from devrt._record import fields, record
 from devrt.errors import PluginContractError
+from devrt.plugins import _simple_toml
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._refs import PluginRef
 from devrt.records import API_VERSION, ClientFactory, Unavailable
@@ -67,7 +64,7 @@ MAX_BYTES = 1 << 16
 _REQUIREMENTS = ("path", "library", "pci_vendor")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Requirement:
     """Something that must be on the machine; where several are named, one of them.
 
@@ -87,18 +84,16 @@ class Requirement:
     library: tuple[str, ...] = ()
     pci_vendor: int = -1
 
-    def is_met(self, root: Path) -> bool:
+    def is_met(self, root: str | os.PathLike[str]) -> bool:
         """Return whether it is there, by looking at files only."""
-        from devrt import hardware
-
         return (
-            any(glob.glob(path.lstrip("/"), root_dir=root) for path in self.path)
-            or any(hardware.find_shared_library(name, root=root) for name in self.library)
-            or (self.pci_vendor >= 0 and bool(hardware.pci_devices(self.pci_vendor, root=root)))
+            any(_exists(path.lstrip("/"), root) for path in self.path)
+            or any(_has_library(name, root) for name in self.library)
+            or (self.pci_vendor >= 0 and _has_pci_device(self.pci_vendor, root))
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Conflict:
     """Versions of another distribution that the backend is known not to work with."""
 
@@ -120,7 +115,7 @@ class Conflict:
         return matches(found, self.versions)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class BackendManifest:
     """One ``[[backend]]`` of a manifest; see the module for what the fields mean."""
 
@@ -137,7 +132,7 @@ class BackendManifest:
     requires: tuple[Requirement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
-    def missing(self, root: Path = Path("/")) -> Unavailable | None:
+    def missing(self, root: str | os.PathLike[str] = "/") -> Unavailable | None:
         """Return why the backend cannot be used here; None if nothing speaks against it."""
         for requirement in self.requires:
             if not requirement.is_met(root):
@@ -176,22 +171,25 @@ def read_manifest(ref: PluginRef) -> BackendManifest | None:
     """
     if ref.library:
         row = adopted_table().backend(ref.distribution)
-        return None if row is None else _Reader(ref, Path("adopted.toml")).backend(row, "a table")
+        return None if row is None else _Reader(ref, "adopted.toml").backend(row, "a table")
     path = _manifest_path(ref)
     if path is None:
         return None
     try:
-        size = path.stat().st_size
+        size = os.stat(path).st_size
         if size > MAX_BYTES:
             raise _invalid(ref, path, f"it has {size} bytes, and at most {MAX_BYTES} are read")
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise _invalid(ref, path, f"it cannot be read: {error}") from error
     backends = parse_manifest(text, ref, path)
     return next((b for b in backends if b.platform == ref.platform), None)
 
 
-def parse_manifest(text: str, ref: PluginRef, path: Path) -> tuple[BackendManifest, ...]:
+def parse_manifest(
+    text: str, ref: PluginRef, path: str | os.PathLike[str]
+) -> tuple[BackendManifest, ...]:
     """Read and check the text of a manifest.
 
     Raises
@@ -199,12 +197,14 @@ def parse_manifest(text: str, ref: PluginRef, path: Path) -> tuple[BackendManife
     PluginContractError
         If it is not valid TOML, not of this schema, or has a key or value that is not allowed.
     """
-    import tomllib
+    document = _simple_toml.parse(text)
+    if document is None:
+        import tomllib
 
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _invalid(ref, path, f"it is no TOML: {error}") from error
+        try:
+            document = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise _invalid(ref, path, f"it is no TOML: {error}") from error
     reader = _Reader(ref, path)
     reader.check_keys(document, ("schema", "backend"), "the manifest")
     if document.get("schema") != SCHEMA_VERSION:
@@ -220,7 +220,31 @@ def parse_manifest(text: str, ref: PluginRef, path: Path) -> tuple[BackendManife
     return backends
 
 
-def _manifest_path(ref: PluginRef) -> Path | None:
+def _exists(pattern: str, root: str | os.PathLike[str]) -> bool:
+    if not any(character in pattern for character in "*?["):
+        return os.path.exists(os.path.join(root, pattern))
+    import glob
+
+    return bool(glob.glob(pattern, root_dir=root))
+
+
+def _has_library(name: str, root: str | os.PathLike[str]) -> bool:
+    from pathlib import Path
+
+    from devrt import hardware
+
+    return hardware.find_shared_library(name, root=Path(root)) is not None
+
+
+def _has_pci_device(vendor: int, root: str | os.PathLike[str]) -> bool:
+    from devrt import hardware
+
+    return bool(hardware.pci_devices(vendor, root=root))
+
+
+def _manifest_path(ref: PluginRef) -> str | None:
+    import importlib.util
+
     top, *rest = ref.module.split(".")
     if not top:
         return None
@@ -229,17 +253,18 @@ def _manifest_path(ref: PluginRef) -> Path | None:
     except (ImportError, ValueError):
         return None
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        package = Path(folder)
+        package = os.fspath(folder)
         for part in rest:
-            if (package / "__init__.py").is_file():
+            if os.path.isfile(os.path.join(package, "__init__.py")):
                 break
-            package /= part
-        if (package / MANIFEST_NAME).is_file():
-            return package / MANIFEST_NAME
+            package = os.path.join(package, part)
+        path = os.path.join(package, MANIFEST_NAME)
+        if os.path.isfile(path):
+            return path
     return None
 
 
-def _invalid(ref: PluginRef, path: Path, what: str) -> PluginContractError:
+def _invalid(ref: PluginRef, path: str | os.PathLike[str], what: str) -> PluginContractError:
     msg = f"the manifest {os.fspath(path)} of plugin {ref} is not valid: {what}."
     return PluginContractError(
         msg,
@@ -249,12 +274,12 @@ def _invalid(ref: PluginRef, path: Path, what: str) -> PluginContractError:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Reader:
     """Turns tables into records, and says of which file and key an error is."""
 
     ref: PluginRef
-    path: Path
+    path: str | os.PathLike[str]
 
     def invalid(self, what: str) -> PluginContractError:
         return _invalid(self.ref, self.path, what)
@@ -262,6 +287,8 @@ class _Reader:
     def check_keys(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
         for key in table:
             if key not in known:
+                import difflib
+
                 near = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise self.invalid(f"{where} has no key {key!r}; {hint}keys: {', '.join(known)}")
@@ -273,17 +300,17 @@ class _Reader:
         return value
 
     def record(self, kind: type[Any], table: Mapping[str, Any], where: str, **given: Any) -> Any:
-        fields = {field.name: field for field in dataclasses.fields(kind)}
-        self.check_keys(table, tuple(fields), where)
+        types = {name: written for name, written, _ in fields(kind)}
+        self.check_keys(table, tuple(types), where)
         values = {
-            key: self.value(value, str(fields[key].type), f"{where}.{key}")
+            key: self.value(value, types[key], f"{where}.{key}")
             for key, value in table.items()
             if key not in given
         }
         missing = [
             name
-            for name, field in fields.items()
-            if field.default is dataclasses.MISSING and name not in values | given
+            for name, _, is_optional in fields(kind)
+            if not is_optional and name not in values | given
         ]
         if missing:
             raise self.invalid(f"{where} lacks {', '.join(missing)}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
+from collections.abc import Iterable
 from typing import Any
+
+from devrt._record import record
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -15,6 +18,7 @@ __all__ = [
     "UNNAMED",
     "PluginRef",
     "in_order",
+    "normalized",
 ]
 
 ENTRY_POINT_GROUP = "devrt_plugins"
@@ -40,7 +44,7 @@ UNNAMED = "(unnamed)"
 """The platform of an entry that names none: it is listed, and cannot be asked for."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@record(frozen=True, slots=True, order=True)
 class PluginRef:
     """A plugin that somebody installed or registered, not yet loaded.
 
@@ -79,6 +83,17 @@ class PluginRef:
         """``platform@distribution``, unique among the installed plugins."""
         return f"{self.platform}@{self.distribution}"
 
+    def is_called(self, name: str) -> bool:
+        """Return whether ``name`` is the platform, or the full name in any equal spelling."""
+        platform, at, distribution = name.partition("@")
+        if platform != self.platform:
+            return False
+        return not at or normalized(distribution) == normalized(self.distribution)
+
+    def is_among(self, names: Iterable[str]) -> bool:
+        """Return whether one of ``names`` is this plugin's."""
+        return any(self.is_called(name) for name in names)
+
     def facts(self) -> dict[str, Any]:
         """Return what every error about the plugin carries as attributes."""
         return {"plugin": self.distribution, "version": self.version, "platform": self.platform}
@@ -86,6 +101,11 @@ class PluginRef:
     def __str__(self) -> str:
         version = f" {self.version}" if self.version else ""
         return f"{self.distribution}{version}"
+
+
+def normalized(name: str) -> str:
+    """Return a distribution's name in the spelling that all spellings are equal in (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def in_order(ref: PluginRef) -> tuple[int, PluginRef]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from devrt._record import replaced
 from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._discovery import discover_plugins
+from devrt.plugins._judging import contract_error, probed, usual_remedy
 from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, differences, read_manifest
@@ -18,7 +19,6 @@ from devrt.plugins._refs import UNNAMED, PluginRef, in_order
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
     API_VERSION,
-    Available,
     ClientFactory,
     MemoryKind,
     PjrtLoader,
@@ -175,9 +175,8 @@ class PluginRegistry:
         refs = self.refs()
         if not names:
             return refs
-        direct = {ref for ref in refs if ref.platform in names or ref.name in names}
-        met = {name for ref in direct for name in (ref.platform, ref.name)}
-        aliases = set(names) - met
+        direct = {ref for ref in refs if ref.is_among(names)}
+        aliases = {name for name in names if not any(ref.is_called(name) for ref in direct)}
         if aliases:
             direct |= {ref for ref in refs if aliases & set(self.aliases(ref))}
         return tuple(ref for ref in refs if ref in direct)
@@ -213,9 +212,9 @@ class PluginRegistry:
     def _judge(
         self, ref: PluginRef, names: Sequence[str], forbid: Sequence[str]
     ) -> Candidate | None:
-        if ref.platform not in forbid and ref.name not in forbid:
+        if not ref.is_among(forbid):
             return self.candidate(ref)
-        by_alias = bool(names) and ref.platform not in names and ref.name not in names
+        by_alias = bool(names) and not ref.is_among(names)
         return Candidate(ref, _NOT_IMPORTED, aliases=self.aliases(ref) if by_alias else ())
 
     def candidate(self, ref: PluginRef) -> Candidate | None:
@@ -235,7 +234,9 @@ class PluginRegistry:
             raise  # no verdict on it: it would be another one in a moment
         except PluginError as error:
             phase = str(getattr(error, "phase", "load"))
-            return Candidate(ref, Broken(phase, error.message, _remedy(ref)))
+            remedy = str(getattr(error, "remedy", "")) or usual_remedy(ref)
+            reason = error.message.removesuffix(remedy).rstrip(" .")
+            return Candidate(ref, Broken(phase, reason, remedy))
         if factory is None:
             return None
         state = self._probe(ref, factory)
@@ -243,7 +244,7 @@ class PluginRegistry:
 
     def _probe(self, ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
         def probe() -> ProbeResult | Broken:
-            return self._probed.setdefault(ref, _probe(ref, factory))
+            return self._probed.setdefault(ref, probed(ref, factory))
 
         return self._probing.get(ref, lambda: self._probed.get(ref), probe)
 
@@ -253,7 +254,7 @@ class PluginRegistry:
                 f"its manifest is for plugin contract {manifest.api_version}, and this devrt has "
                 f"{API_VERSION}; install a version of {ref.distribution} that matches"
             )
-            raise _contract_error(ref, what)
+            raise contract_error(ref, what, api_version=manifest.api_version, supported=API_VERSION)
         if ref not in self._missing:
             self._missing[ref] = manifest.missing()
         return self._missing[ref]
@@ -367,10 +368,10 @@ class PluginRegistry:
         if manifest is not None and factory is not None:
             wrong = differences(manifest, factory, plugin.loader is not None)
             if wrong:
-                raise _contract_error(plugin.ref, "; ".join(wrong))
+                raise contract_error(plugin.ref, "; ".join(wrong))
         elif plugin.loader is not None:
             what = "it has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"
-            raise _contract_error(plugin.ref, what)
+            raise contract_error(plugin.ref, what)
 
     def _bound(self, plugin: Plugin) -> Plugin:
         """Return the plugin with records for its libraries, through whichever loader there is."""
@@ -378,32 +379,8 @@ class PluginRegistry:
             return plugin
         clients = [library.client_factory(self.pjrt_loader) for library in plugin.libraries]
         described = [library.topology_factory(self.pjrt_loader) for library in plugin.libraries]
-        return dataclasses.replace(
+        return replaced(
             plugin,
             clients=(*plugin.clients, *clients),
             topologies=(*plugin.topologies, *described),
         )
-
-
-def _probe(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
-    answer: Any  # whatever the plugin returns
-    try:
-        answer = factory.probe()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything
-        reason = f"its probe raised {type(error).__name__}: {error}"
-        return Broken("probe", reason, _remedy(ref))
-    if isinstance(answer, Available | Unavailable):
-        return answer
-    reason = f"its probe returned {type(answer).__name__}, not Available or Unavailable"
-    return Broken("contract", reason, _remedy(ref))
-
-
-def _contract_error(ref: PluginRef, what: str) -> PluginContractError:
-    msg = f"plugin {ref} breaks the plugin contract: {what}."
-    return PluginContractError(msg, phase="contract", **ref.facts())
-
-
-def _remedy(ref: PluginRef) -> str:
-    if ref.distribution.startswith("("):
-        return "Correct it where it is named."
-    return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."

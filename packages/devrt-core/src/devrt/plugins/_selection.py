@@ -7,11 +7,11 @@ installation or on hashing.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 
-from devrt.plugins._discovery import PluginRef
+from devrt._record import record
+from devrt.plugins._refs import PluginRef
 from devrt.records import Available, ProbeResult, Unavailable
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Broken:
     """The plugin failed: while loading, while probing, or while making its client.
 
@@ -45,7 +45,7 @@ class Broken:
     remedy: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Candidate:
     """What the selection knows of one backend.
 
@@ -67,10 +67,10 @@ class Candidate:
 
     def answers_to(self, name: str) -> bool:
         """Return whether ``name`` is the platform, an alias of it, or platform@distribution."""
-        return name in (self.ref.platform, self.ref.name) or name in self.aliases
+        return self.ref.is_called(name) or name in self.aliases
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Policy:
     """What the user asked for. A name is a platform, an alias or ``platform@distribution``.
 
@@ -86,11 +86,13 @@ class Policy:
         Names that come first, whatever their priority; others may be used too.
     forbid : tuple of str
         Names that are not used, even where ``platforms`` names them.
+    default : tuple of str
+        Names of which the first is the default and each must be usable; others may be used too.
     allow_experimental : bool
         Whether a backend that calls itself experimental may be used without being named by its
         platform or its full name.
     origins : tuple of (str, str)
-        Where the last four were said: the field's name and the source.
+        Where the last five were said: the field's name and the source.
     """
 
     platforms: tuple[str, ...] = ()
@@ -100,6 +102,7 @@ class Policy:
     forbid: tuple[str, ...] = ()
     allow_experimental: bool = True
     origins: tuple[tuple[str, str], ...] = ()
+    default: tuple[str, ...] = ()
 
     def origin(self, field: str) -> str:
         """Return where a field was said."""
@@ -109,7 +112,8 @@ class Policy:
     @property
     def needed(self) -> tuple[str, ...]:
         """The names without which there is no choice."""
-        return tuple(dict.fromkeys((*self.platforms, *self.require)))
+        # With a default the other platforms are what else may be used.
+        return tuple(dict.fromkeys((*(self.default or self.platforms), *self.require)))
 
 
 class Outcome(enum.Enum):
@@ -123,7 +127,7 @@ class Outcome(enum.Enum):
     BROKEN = "broken"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Verdict:
     """One candidate's outcome and the reason for it."""
 
@@ -132,7 +136,7 @@ class Verdict:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Decision:
     """What `select` found.
 
@@ -201,9 +205,9 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     return Decision(policy, tuple(verdicts), unknown, unserved)
 
 
-def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, PluginRef]:
-    named = _position(candidate, policy.platforms)
-    return named, _position(candidate, policy.prefer), -candidate.priority, candidate.ref
+def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, int, PluginRef]:
+    default, named = (_position(candidate, n) for n in (policy.default, policy.platforms))
+    return default, named, _position(candidate, policy.prefer), -candidate.priority, candidate.ref
 
 
 def _position(candidate: Candidate, names: tuple[str, ...]) -> int:
@@ -220,8 +224,7 @@ def _excluded(candidate: Candidate, policy: Policy) -> str:
         return f"{policy.origin('forbid')} forbids {forbidden}"
     if policy.platforms and not any(candidate.answers_to(name) for name in policy.platforms):
         return f"{policy.origin('platforms')} allows only {', '.join(policy.platforms)}"
-    own = (candidate.ref.platform, candidate.ref.name)
-    is_named = any(name in own for name in (*policy.needed, *policy.prefer))
+    is_named = candidate.ref.is_among((*policy.needed, *policy.prefer))
     if candidate.experimental and not policy.allow_experimental and not is_named:
         return (
             f"it is experimental, and {policy.origin('allow_experimental')} allows such only by "
@@ -250,7 +253,8 @@ def _judge(candidate: Candidate, policy: Policy, first_of: dict[str, Candidate])
 
 
 def _why_first(winner: Candidate, loser: Candidate, policy: Policy) -> str:
-    for field, names in (("platforms", policy.platforms), ("prefer", policy.prefer)):
+    for field in ("default", "platforms", "prefer"):
+        names = getattr(policy, field)
         if _position(winner, names) < _position(loser, names):
             return f"it comes first in {policy.origin(field)}"
     if winner.priority != loser.priority:
@@ -261,7 +265,9 @@ def _why_first(winner: Candidate, loser: Candidate, policy: Policy) -> str:
 def _promote(verdict: Verdict, first: Candidate, policy: Policy) -> Verdict:
     if verdict.candidate is not first:
         return verdict
-    if policy.platforms:
+    if policy.default:
+        why = f"{policy.origin('default')} names {policy.default[0]}"
+    elif policy.platforms:
         why = f"first of {', '.join(policy.platforms)} ({policy.origin('platforms')})"
     elif _position(first, policy.prefer) < len(policy.prefer):
         why = f"preferred by {policy.origin('prefer')} ({', '.join(policy.prefer)})"

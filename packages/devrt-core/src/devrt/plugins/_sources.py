@@ -7,10 +7,11 @@ Each folder is listed once, and of each distribution only ``entry_points.txt`` i
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import all_suffixes
 from typing import NamedTuple
+
+from devrt.plugins._refs import normalized
 
 __all__ = [
     "Distribution",
@@ -20,7 +21,6 @@ __all__ = [
     "distributions_in",
     "list_folder",
     "namespace_modules",
-    "normalized",
 ]
 
 
@@ -87,11 +87,6 @@ class Distribution(NamedTuple):
                 yield line[1:].partition('",')[0].replace('""', '"')
             else:
                 yield line.partition(",")[0]
-
-
-def normalized(name: str) -> str:
-    """Return a distribution's name in the spelling that all spellings are equal in."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def list_folder(folder: str, namespaces: Sequence[str]) -> Site:

@@ -135,7 +135,8 @@ class VerdictCache:
             if self._machine is None:
                 self._machine = machine_state()
         plugin = fingerprint(request.ref, self.hash_of, machine=self._machine, manifest=manifest)
-        key = [_SCHEMA, _version(), int(request.level), plugin, sorted(request.options.items())]
+        asked = [int(request.level), request.findings, sorted(request.options.items())]
+        key = [_SCHEMA, _version(), *asked, plugin]
         return self._folder / "verdicts" / f"{_digest(repr(key))}.json"
 
     def _load(self, path: Path) -> dict[str, Any] | None:
@@ -213,7 +214,12 @@ def _age(path: str) -> tuple[float, str]:
 
 
 def _lasts(report: ProbeReport) -> bool:
-    """Return whether the same probe would say the same: a device may be busy for a while."""
+    """Return whether the same probe would say the same: a device may be busy for a while.
+
+    What a plugin says to the doctor may be about anything, and is asked for every time.
+    """
+    if report.findings is not None:
+        return False
     if report.outcome == "raised":
         return report.phase == "load"
     return report.phase != "start"

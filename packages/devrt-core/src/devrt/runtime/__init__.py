@@ -1,12 +1,6 @@
 """The clients that are alive, the default device, and the registry of backends."""
 
 from devrt.runtime._default import default_runtime, set_default_runtime
-from devrt.runtime._heap import heap_profile
-from devrt.runtime._pjrt import (
-    backend_pjrt_c_api_version,
-    make_pjrt_topology,
-    using_pjrt_c_api,
-)
 from devrt.runtime._queries import (
     backends,
     backends_are_initialized,
@@ -29,13 +23,23 @@ from devrt.runtime._queries import (
     process_index,
     process_indices,
 )
-from devrt.runtime._register import (
-    discover_pjrt_plugins,
-    register_backend_factory,
-    register_pjrt_plugin_factories_from_env,
-    register_plugin,
-)
 from devrt.runtime._runtime import Runtime
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.runtime._heap import heap_profile
+    from devrt.runtime._pjrt import (
+        backend_pjrt_c_api_version,
+        make_pjrt_topology,
+        make_pjrt_tpu_topology,
+        using_pjrt_c_api,
+    )
+    from devrt.runtime._register import (
+        discover_pjrt_plugins,
+        register_backend_factory,
+        register_pjrt_plugin_factories_from_env,
+        register_plugin,
+    )
 
 __all__ = [
     "Runtime",
@@ -61,6 +65,7 @@ __all__ = [
     "local_device_count",
     "local_devices",
     "make_pjrt_topology",
+    "make_pjrt_tpu_topology",
     "process_count",
     "process_index",
     "process_indices",
@@ -70,3 +75,28 @@ __all__ = [
     "set_default_runtime",
     "using_pjrt_c_api",
 ]
+
+_LATER = {
+    "_heap": ("heap_profile",),
+    "_pjrt": (
+        *("backend_pjrt_c_api_version", "make_pjrt_topology", "make_pjrt_tpu_topology"),
+        "using_pjrt_c_api",
+    ),
+    "_register": (
+        *("discover_pjrt_plugins", "register_backend_factory", "register_plugin"),
+        "register_pjrt_plugin_factories_from_env",
+    ),
+}
+"""What a start does not need, by the module that has it."""
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _LATER.items():
+        if name in names:
+            import importlib
+
+            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -15,8 +15,6 @@ from devrt.errors import BackendInitializationError, DevrtError, DevrtWarning, I
 from devrt.plugins import PluginRef, PluginRegistry
 from devrt.plugins._once import Once
 from devrt.records import ClientContext, ClientFactory
-from devrt.runtime import _failures
-from devrt.runtime._deadline import call_with_deadline, warned_after
 
 __all__ = ["ClientStore"]
 
@@ -86,6 +84,10 @@ class ClientStore:
         """Return why a plugin's client could not be made; None if it was not tried or works."""
         return self._failed.get(ref)
 
+    def failures(self) -> dict[PluginRef, DevrtError]:
+        """Return every such failure, ordered by plugin."""
+        return dict(sorted(self._failed.items()))
+
     def forget_failure(self, ref: PluginRef) -> None:
         """Let the next use try again."""
         self._failed.pop(ref, None)
@@ -114,6 +116,8 @@ class ClientStore:
         if self._pid == os.getpid():
             return
         if self._clients or self._tried:
+            from devrt.runtime import _failures  # only where something failed
+
             raise _failures.forked(self._pid, sorted(self._tried))
         self._reset()  # forked before anything was made
 
@@ -152,9 +156,13 @@ class ClientStore:
         except InvalidArgumentError:
             raise  # a value that the caller passed or configured, not a failure of the plugin
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
+            from devrt.runtime import _failures  # only where something failed
+
             raise _failures.initialization(ref, error) from error
         if problem:
             _close(ref, client)
+            from devrt.runtime import _failures  # only where something failed
+
             raise _failures.unusable(ref, problem)
         return client
 
@@ -164,6 +172,10 @@ class ClientStore:
         if timeout is None and manifest is not None:
             timeout = manifest.init_timeout
         patience = None if manifest is None else manifest.init_warning
+
+        if timeout is None and patience is None:
+            return make()
+        from devrt.runtime._deadline import call_with_deadline, warned_after
 
         def on_slow() -> None:
             self.warn_once(

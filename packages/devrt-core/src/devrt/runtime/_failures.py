@@ -26,6 +26,7 @@ from devrt.plugins import (
     Policy,
     Verdict,
 )
+from devrt.plugins._known import wheels_for
 from devrt.records import Unavailable
 
 __all__ = [
@@ -115,7 +116,8 @@ def no_default(
 
 
 def _named_by(name: str, policy: Policy) -> str:
-    return policy.origin("platforms" if name in policy.platforms else "require")
+    fields = ("default", "platforms")
+    return policy.origin(next((f for f in fields if name in getattr(policy, f)), "require"))
 
 
 def _unserved(name: str, decision: Decision, where: str = "") -> SelectionError:
@@ -164,14 +166,21 @@ def _unknown(
 ) -> UnknownPlatformError:
     platforms = sorted({ref.platform for ref in known} - {UNNAMED})
     near = difflib.get_close_matches(name, platforms, n=2, cutoff=0.5)
-    if name in platforms:
+    platform, at, _ = name.partition("@")
+    from_others = [ref.name for ref in known if at and ref.platform == platform]
+    if from_others:
+        others = " or ".join(map(repr, from_others))
+        hint = f"The platform comes from another distribution; ask for {others}."
+    elif name in platforms:
         added = ", ".join(str(ref) for ref in known if ref.platform == name)
         hint = f"What {added} adds needs the platform's own backend: install that too."
+    elif wheels := wheels_for(name):
+        hint = f"Install its backend with: {' or '.join(f'pip install {w}' for w in wheels)}."
     elif near:
         hint = f"Did you mean {' or '.join(map(repr, near))}?"
     else:
-        hint = f"If it exists, its backend is probably called: pip install devrt-{name}"
-    installed = ", ".join(platforms) or "none; install one, at the least: pip install devrt-cpu"
+        hint = "No package for it is known."
+    installed = ", ".join(platforms) or "none"
     msg = f"no installed backend serves platform {name!r}{where}. {hint} Installed: {installed}."
     if unloaded:  # an alias is known only once its plugin was loaded
         causes = "".join(f"\n  {error}" for error in unloaded)
@@ -188,12 +197,13 @@ def _unavailable(
 
 
 def _causes(verdicts: Sequence[Verdict]) -> str:
-    lines = []
+    text = ""
     for verdict in verdicts:
         reason, remedy = _reason(verdict)
         ref = verdict.candidate.ref
-        lines.append(f"\n  {ref.platform} ({ref}): {reason}. {remedy}".rstrip())
-    return "".join(lines)
+        said = remedy in text or remedy in reason  # once is enough
+        text += f"\n  {ref.platform} ({ref}): {reason}. {'' if said else remedy}".rstrip()
+    return text
 
 
 def _reason(verdict: Verdict) -> tuple[str, str]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
-from devrt.plugins import PluginRef, PluginRegistry
+from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
+from devrt.plugins._known import wheels_for
 from devrt.records import TopologyFactory
 from devrt.runtime._default import default_runtime
 from devrt.runtime._policy import asked_policy
 
-__all__ = ["backend_pjrt_c_api_version", "make_pjrt_topology", "using_pjrt_c_api"]
+__all__ = [
+    "backend_pjrt_c_api_version",
+    "make_pjrt_topology",
+    "make_pjrt_tpu_topology",
+    "using_pjrt_c_api",
+]
 
 
 def using_pjrt_c_api(backend: str | Client | None = None) -> bool:
@@ -60,8 +68,14 @@ def make_pjrt_topology(platform: str, topology_name: str = "", **kwargs: Any) ->
     if not found:
         raise _undescribed(plugins, name)
     ref, record = found[0]
+    return _described(ref, record, topology_name, kwargs)
+
+
+def _described(
+    ref: PluginRef, record: TopologyFactory, topology_name: str, options: Mapping[str, Any]
+) -> Any:
     try:
-        return record.factory(topology_name, **kwargs)
+        return record.factory(topology_name, **options)
     except DevrtError:
         raise
     except (Exception, SystemExit) as error:  # plugin code: a description may fail in any way
@@ -72,6 +86,42 @@ def make_pjrt_topology(platform: str, topology_name: str = "", **kwargs: Any) ->
         raise PluginError(msg, phase="topology", **ref.facts()) from error
 
 
+def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
+    """Return a description of the devices of the platform in the function's name.
+
+    As `make_pjrt_topology` for that platform, under the name that the registry of JAX has for it.
+    The library is the one that ``TPU_LIBRARY_PATH`` names, else what an installed plugin has.
+
+    Parameters
+    ----------
+    topology_name
+        What the platform calls it (``"v5e:2x2"``); empty for its default.
+    **kwargs
+        Options of the platform.
+
+    Raises
+    ------
+    UnimplementedError
+        If nothing that is installed can describe it; the message names what to install.
+    """
+    operation = "make_pjrt_tpu_topology"
+    platform = operation.split("_")[2]
+    library = os.environ.get("TPU_LIBRARY_PATH")
+    try:
+        if not library:
+            return make_pjrt_topology(platform, topology_name, **kwargs)
+        backend = LibraryBackend(platform=platform, library=library)
+        record = backend.topology_factory(default_runtime().plugins.pjrt_loader)
+        return _described(PluginRef(platform, "(environment)"), record, topology_name, kwargs)
+    except UnimplementedError as error:
+        msg = (
+            f"topology {topology_name!r} of platform {platform!r} cannot be made: "
+            f"{error.message.rstrip('.')}. Install what can: "
+            f"pip install {' '.join(wheels_for(platform))}"
+        )
+        raise UnimplementedError(msg, operation=operation, platform=platform) from error
+
+
 def _describing(plugins: PluginRegistry, name: str) -> list[tuple[PluginRef, TopologyFactory]]:
     refs = plugins.refs_for((name,))
     found = [
@@ -79,7 +129,7 @@ def _describing(plugins: PluginRegistry, name: str) -> list[tuple[PluginRef, Top
         for platform in dict.fromkeys(ref.platform for ref in refs)
         for pair in plugins.topologies(platform)
     ]
-    return [pair for pair in found if "@" not in name or pair[0].name == name]
+    return [pair for pair in found if "@" not in name or pair[0].is_called(name)]
 
 
 def _undescribed(plugins: PluginRegistry, name: str) -> UnimplementedError:

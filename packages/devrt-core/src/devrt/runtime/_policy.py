@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from devrt._config import Config
 from devrt.plugins import Policy, parse_platforms
-from devrt.runtime import _failures
 
 __all__ = ["asked_policy", "configured_names", "configured_policy"]
 
@@ -50,5 +49,7 @@ def asked_policy(platform: str) -> Policy:
     """
     asked = parse_platforms(platform, f"the argument {platform!r}")
     if not asked.platforms:
+        from devrt.runtime import _failures  # only where something failed
+
         raise _failures.nameless()
     return asked

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from devrt._config import Config
+from devrt._record import replaced
 from devrt._warn import warn
 from devrt.contract import Client, Device
 from devrt.errors import (
@@ -28,7 +28,6 @@ from devrt.plugins import (
     discover_plugins,
     select,
 )
-from devrt.runtime import _failures
 from devrt.runtime._clients import ClientStore
 from devrt.runtime._policy import asked_policy, configured_names, configured_policy
 
@@ -94,30 +93,61 @@ class Runtime:
         """
         return self._decide(None if platform is None else asked_policy(platform), self._candidates)
 
+    def decide_among(
+        self, candidates: Iterable[Candidate], asked: Policy | None = None
+    ) -> Decision:
+        """Decide as `decide` does, among candidates that were judged elsewhere.
+
+        Parameters
+        ----------
+        candidates
+            Every backend there is.
+        asked
+            The platforms that a call names; None asks for the default.
+        """
+        given = tuple(candidates)
+        return self._decide(asked, lambda names, forbid: given)
+
+    def failures(self) -> dict[PluginRef, DevrtError]:
+        """Return why clients could not be made in this process, as far as that is remembered."""
+        return self._clients.failures()
+
     def _decide(self, asked: Policy | None, find: _Find) -> Decision:
         policy = self.policy()
         if asked is not None:  # what a call names must be had; what else is required need not
-            policy = dataclasses.replace(policy, require=())
+            policy = replaced(policy, require=())
         named = asked or configured_names(self.config, "platform_name")
         if not named.platforms:
             return select(find(policy.needed if policy.platforms else (), policy.forbid), policy)
-        merged = dataclasses.replace(
-            policy, platforms=named.platforms, source=named.source, require=()
-        )
-        candidates = find(named.platforms, policy.forbid)
-        if policy.platforms:
-            allowed = [c for c in candidates if any(c.answers_to(n) for n in policy.platforms)]
-            if candidates and not allowed:
-                error = _failures.excluded(named.platforms[0], candidates, policy)
-                raise _failures.noted(error, self.plugins.problems())
-            candidates = tuple(allowed)
+        if asked is not None:
+            merged = replaced(policy, platforms=asked.platforms, source=asked.source)
+        else:
+            origins = (*policy.origins, ("default", named.source))
+            merged = replaced(policy, default=named.platforms, require=(), origins=origins)
+        candidates = self._allowed(find(named.platforms, policy.forbid), named, policy)
         if policy.require:
             return self._required(select(candidates, merged), policy, find)
         return select(candidates, merged)
 
+    def _allowed(
+        self, candidates: tuple[Candidate, ...], named: Policy, policy: Policy
+    ) -> tuple[Candidate, ...]:
+        """Return the candidates that the policy allows, if each name has one among them."""
+        if not policy.platforms:
+            return candidates
+        allowed = tuple(c for c in candidates if any(map(c.answers_to, policy.platforms)))
+        for name in named.platforms:
+            answering = [c for c in candidates if c.answers_to(name)]
+            if answering and not any(c.answers_to(name) for c in allowed):
+                from devrt.runtime import _failures  # only where something failed
+
+                error = _failures.excluded(name, answering, policy)
+                raise _failures.noted(error, self.plugins.problems())
+        return allowed
+
     def _required(self, decision: Decision, policy: Policy, find: _Find) -> Decision:
         """Return ``decision``, or else one without a choice that says what is required in vain."""
-        needs = dataclasses.replace(policy, platforms=())
+        needs = replaced(policy, platforms=())
         required = select(find(policy.require, policy.forbid), needs)
         return decision if required.chosen is not None else required
 
@@ -164,6 +194,8 @@ class Runtime:
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
             return given
+        from devrt.runtime import _failures  # only where something failed
+
         raise _failures.invalid_backend(given)
 
     def _default_client(self) -> Client:
@@ -185,6 +217,8 @@ class Runtime:
         while True:
             decision = self._decide(None, find)
             if decision.chosen is None:
+                from devrt.runtime import _failures  # only where something failed
+
                 error = _failures.no_default(decision, self._known(), self.plugins.load_errors())
                 raise _failures.noted(error, self.plugins.problems())
             ref = decision.chosen.ref
@@ -299,6 +333,8 @@ class Runtime:
     def _chosen(self, platform: str, decision: Decision) -> PluginRef:
         if decision.chosen is None:
             unloaded = self.plugins.load_errors()
+            from devrt.runtime import _failures  # only where something failed
+
             error = _failures.not_served(platform, decision, self._known(), unloaded)
             raise _failures.noted(error, self.plugins.problems())
         return decision.chosen.ref
@@ -334,7 +370,7 @@ class Runtime:
     def _load_allowed(self) -> None:
         policy = self.policy()
         for ref in self.plugins.refs_for(policy.platforms):
-            if ref.platform in policy.forbid or ref.name in policy.forbid:
+            if ref.is_among(policy.forbid):
                 continue
             with contextlib.suppress(DevrtError):  # a broken plugin declares no option
                 self.plugins.load(ref)

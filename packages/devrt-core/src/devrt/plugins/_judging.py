@@ -1,0 +1,39 @@
+"""What is said of a plugin that answers a probe, breaks the contract, or fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devrt.errors import PluginContractError
+from devrt.plugins._refs import PluginRef
+from devrt.plugins._selection import Broken
+from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
+
+__all__ = ["contract_error", "probed", "usual_remedy"]
+
+
+def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
+    """Call a plugin's probe here and return what it says, or what it did instead."""
+    answer: Any  # whatever the plugin returns
+    try:
+        answer = factory.probe()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything
+        reason = f"its probe raised {type(error).__name__}: {error}"
+        return Broken("probe", reason, usual_remedy(ref))
+    if isinstance(answer, Available | Unavailable):
+        return answer
+    reason = f"its probe returned {type(answer).__name__}, not Available or Unavailable"
+    return Broken("contract", reason, usual_remedy(ref))
+
+
+def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractError:
+    """Return the error for a plugin that does what the contract does not allow."""
+    msg = f"plugin {ref} breaks the plugin contract: {what}."
+    return PluginContractError(msg, phase="contract", **ref.facts(), **data)
+
+
+def usual_remedy(ref: PluginRef) -> str:
+    """Return what a user can do about a plugin that fails."""
+    if ref.distribution.startswith("("):
+        return "Correct it where it is named."
+    return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."
