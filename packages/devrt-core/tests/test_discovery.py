@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shutil
 import sys
 import zipfile
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, installed_plugins
+from devrt.plugins._sources import metadata_library
 
 PLATFORM = st.from_regex(r"[a-z][a-z0-9_.\-]{0,8}", fullmatch=True)
 DISTRIBUTION = st.from_regex(r"[A-Za-z][A-Za-z0-9]{0,4}([._\-][A-Za-z0-9]{1,3})?", fullmatch=True)
@@ -191,6 +193,52 @@ def test_a_zip_archive_is_left_to_the_standard_library(tmp_path, write_distribut
         PluginRef("plain", "plain", "1.0", "p"),
         PluginRef("zip", "zipped", "1.2", "z"),
     )
+
+
+@pytest.fixture(params=["importlib_metadata", "importlib.metadata"])
+def library(request, monkeypatch):
+    """Let one of the two libraries be what reads metadata."""
+    if request.param == "importlib_metadata":
+        pytest.importorskip("importlib_metadata")
+    else:
+        monkeypatch.setitem(sys.modules, "importlib_metadata", None)
+    assert metadata_library().__name__ == request.param
+    return request.param
+
+
+def test_both_libraries_see_into_an_archive(tmp_path, write_distribution, library):
+    source = tmp_path / "source"
+    for name, platform in (("one", "acme"), ("Two.Dist", "zap")):
+        write_distribution(source, name, f"[devrt_plugins]\n{platform} = m\n")
+    archive = shutil.make_archive(str(tmp_path / "site"), "zip", source)
+    refs = found(archive)
+    assert [(ref.platform, ref.distribution) for ref in refs] == [
+        ("acme", "one"),
+        ("zap", "Two.Dist"),
+    ]
+
+
+def test_a_distribution_without_metadata_in_an_archive(tmp_path, library):
+    info = tmp_path / "source" / "odd-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "entry_points.txt").write_text("[devrt_plugins]\nodd = m\n")
+    archive = shutil.make_archive(str(tmp_path / "site"), "zip", tmp_path / "source")
+    assert [ref.platform for ref in found(archive)] == ["odd"]
+
+
+def test_the_files_of_a_distribution_without_a_record(tmp_path, write_distribution, library):
+    """As pip left them for ``setup.py install``."""
+    info = write_distribution(
+        tmp_path, "acme-pjrt", "[xla_plugins]\nacme = acme_pjrt\n", kind="egg-info"
+    )
+    (info / "installed-files.txt").write_text("../lib/pjrt_acme_plugin.so\n")
+    (info / "SOURCES.txt").write_text("setup.py\n")
+    library_file = tmp_path / "lib" / "pjrt_acme_plugin.so"
+    library_file.parent.mkdir()
+    library_file.touch()
+    (ref,) = found(tmp_path)
+    assert os.path.realpath(ref.library) == str(library_file)
+    assert not ref.problem
 
 
 def test_an_egg_is_left_to_the_standard_library(tmp_path):

@@ -152,6 +152,7 @@ class Config:
             "devrt_config", default=None
         )
         self._find_more: Callable[[], None] | None = None
+        self._why_absent: Callable[[str], str] = lambda name: ""
         self._platforms: Callable[[], Iterable[str]] = tuple
         self._files: tuple[ConfigFile, ...] | None = None
         self._generation = 0
@@ -178,7 +179,10 @@ class Config:
             raise ConfigError(msg, option=spec.name)
 
     def when_unknown(
-        self, find_more: Callable[[], None], platforms: Callable[[], Iterable[str]] = tuple
+        self,
+        find_more: Callable[[], None],
+        platforms: Callable[[], Iterable[str]] = tuple,
+        why_absent: Callable[[str], str] = lambda name: "",
     ) -> None:
         """Say where options come from that are not known yet.
 
@@ -189,7 +193,11 @@ class Config:
         platforms
             Returns the installed platforms. A plugin's option carries its platform's name, so a
             file may set it before the plugin is loaded.
+        why_absent
+            Returns whose option a name is and why that is not there, as a sentence; empty if it is
+            nobody's.
         """
+        self._why_absent = why_absent
         self._find_more = find_more
         self._platforms = platforms
 
@@ -375,6 +383,8 @@ class Config:
 
         near = difflib.get_close_matches(name.removeprefix("jax_"), self._specs, n=3)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        absent = self._why_absent(name.removeprefix("jax_"))
+        hint = f"{absent} " if absent else hint
         msg = f"{problem}. {hint}Options: {', '.join(self.names())}."
         return ConfigError(msg, option=name)
 

@@ -7,6 +7,8 @@ import enum
 import math
 from typing import TYPE_CHECKING, Any
 
+from devrt.contract._members import Contract
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -34,7 +36,7 @@ class HostBufferSemantics(enum.IntEnum):
     """jaxlib's name for ``IMMUTABLE_ZERO_COPY``."""
 
 
-class Buffer(abc.ABC):
+class Buffer(metaclass=Contract):
     """One immutable allocation on one memory, with a shape, a dtype and a ready event.
 
     Every member that looks at the data waits for the ready event, and raises its error if the

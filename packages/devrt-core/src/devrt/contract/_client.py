@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.contract._batched import BatchedTransfers
 from devrt.contract._buffer import Buffer, HostBufferSemantics
+from devrt.contract._members import Contract
 
 if TYPE_CHECKING:
     from devrt.contract._device import Device, Memory
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
-class Client(BatchedTransfers, abc.ABC):
+class Client(BatchedTransfers, metaclass=Contract):
     """A live connection to a platform: owns its devices, memories, buffers and executables.
 
     All members may be called from any thread. Those that wait release the GIL.

@@ -6,6 +6,8 @@ import abc
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+from devrt.contract._members import Contract
+
 if TYPE_CHECKING:
     from devrt.contract._buffer import Buffer
     from devrt.contract._client import Client
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Device", "Memory"]
 
 
-class Device(abc.ABC):
+class Device(metaclass=Contract):
     """One addressable unit of a platform.
 
     A client hands out one object per device for as long as it lives, so devices compare and hash
@@ -116,7 +118,7 @@ class Device(abc.ABC):
         raise UnimplementedError(msg, device=str(self))
 
 
-class Memory(abc.ABC):
+class Memory(metaclass=Contract):
     """An address space of one or more devices.
 
     Attributes

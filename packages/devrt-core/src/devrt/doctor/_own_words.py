@@ -16,7 +16,8 @@ def said_by_plugin(examined: Examined) -> Iterator[Finding]:
     said = examined.report.findings if examined.report is not None else None
     ref = examined.ref
     if isinstance(said, str):
-        message = f"what plugin {ref} has to say cannot be had; devrt_doctor_findings: {said}."
+        why = said.rstrip(".")
+        message = f"what plugin {ref} has to say cannot be had; devrt_doctor_findings: {why}."
         remedy = f"Upgrade {ref.distribution} or report this to its author."
         yield Finding("plugin-findings-failed", ref.name, message, remedy)
         return

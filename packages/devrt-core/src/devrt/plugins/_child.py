@@ -242,7 +242,16 @@ def _client_facts(
 
     own = tuple(kind for kind in plugin.memory_kinds if kind.platform == plugin.ref.platform)
     context = ClientContext(options=options, memory_kinds=own)
-    client: Any = factory.factory(context)
+    client: Any
+    try:
+        client = factory.factory(context)
+    except TypeError as error:
+        from devrt.contract._members import incomplete_classes
+
+        incomplete = incomplete_classes(plugin.ref.module)
+        if incomplete:
+            raise _UnusableError(f"of its classes, {incomplete}") from error
+        raise
     if client is None:
         raise _UnusableError("its factory returned None")
     if not isinstance(client, Client):

@@ -4,7 +4,8 @@ The standard library answers the same question through ``importlib.metadata``, w
 costs more than all of this module's work: it reads every distribution's metadata through the
 email parser. Here only ``entry_points.txt`` files are opened. Where distributions can hide from a
 plain look at the folders of ``sys.path`` (a zip archive on the path, a foreign metadata finder),
-the standard library is asked instead; a test holds the two answers equal.
+``importlib_metadata`` is asked instead, or the standard library where that is not installed; a test
+holds the answers equal.
 
 The sources, in the order in which their plugins are reported: entry points and the namespace
 package of devrt's own group, the environment, and then plugins that were made for JAX or XLA.
@@ -29,7 +30,7 @@ from devrt.plugins._refs import (
 from devrt.plugins._sources import (
     Distribution,
     Site,
-    distributions_by_standard_library,
+    distributions_by_library,
     distributions_in,
     list_folder,
     namespace_modules,
@@ -93,7 +94,7 @@ def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...
     )
     sites = [list_folder(folder, _NAMESPACES) for folder in folders]
     distributions = list(
-        distributions_in(sites) if _plain(folders) else distributions_by_standard_library(folders)
+        distributions_in(sites) if _plain(folders) else distributions_by_library(folders)
     )
     points = [list(dist.entry_points(_GROUPS)) for dist in distributions]
     own = set(_own_entry_points(distributions, points))

@@ -236,6 +236,8 @@ def _with_findings(
     findings: Any
     if replies.final is not None and not timed_out:
         said = replies.final.get("findings")
+        if said is None:  # what it said was refused
+            said = f"{replies.final.get('error')}: {replies.final.get('message')}"
         findings = tuple(said) if isinstance(said, list) else str(said)
     else:
         ended = _verdict(replies, code, timed_out, timeout, output)

@@ -86,7 +86,7 @@ class PluginRef:
     def is_called(self, name: str) -> bool:
         """Return whether ``name`` is the platform, or the full name in any equal spelling."""
         platform, at, distribution = name.partition("@")
-        if platform != self.platform:
+        if platform.lower() != self.platform:
             return False
         return not at or normalized(distribution) == normalized(self.distribution)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.machinery import all_suffixes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from devrt.plugins._refs import normalized
 
@@ -17,11 +18,14 @@ __all__ = [
     "Distribution",
     "NamespaceModule",
     "Site",
-    "distributions_by_standard_library",
+    "distributions_by_library",
     "distributions_in",
     "list_folder",
+    "metadata_library",
     "namespace_modules",
 ]
+
+_OTHER_RECORDS = ("installed-files.txt", "SOURCES.txt")
 
 
 class Site(NamedTuple):
@@ -43,11 +47,14 @@ class Distribution(NamedTuple):
         The folder that its files are relative to.
     text : callable
         Returns a metadata file's text by the file's name; empty if there is none.
+    other_files : callable
+        Returns the files of one that keeps no ``RECORD``, as older installers leave them.
     """
 
     stem: str
     folder: str
     text: Callable[[str], str]
+    other_files: Callable[[], Iterable[object] | None] = tuple
 
     @property
     def key(self) -> str:
@@ -82,7 +89,10 @@ class Distribution(NamedTuple):
 
     def files(self) -> Iterator[str]:
         """Yield the files that the distribution says it installed, relative to its folder."""
-        for line in self.text("RECORD").splitlines():
+        record = self.text("RECORD")
+        if not record and any(map(self.text, _OTHER_RECORDS)):
+            yield from map(str, self.other_files() or ())
+        for line in record.splitlines():
             if line.startswith('"'):
                 yield line[1:].partition('",')[0].replace('""', '"')
             else:
@@ -110,28 +120,65 @@ def distributions_in(sites: Iterable[Site]) -> Iterator[Distribution]:
     for site in sites:
         for info in site.infos:
             found = Distribution(
-                os.path.basename(info).rpartition(".")[0], site.folder, _reader(info)
+                os.path.basename(info).rpartition(".")[0],
+                site.folder,
+                _reader(info),
+                partial(_files_without_record, info),
             )
             if found.key not in seen:
                 seen.add(found.key)
                 yield found
 
 
-def distributions_by_standard_library(folders: Sequence[str]) -> Iterator[Distribution]:
-    """Yield the same by ``importlib.metadata``, which sees into archives and foreign finders."""
-    from importlib.metadata import distributions
+def metadata_library() -> Any:
+    """Return what reads distributions where a plain look does not do.
 
+    That is ``importlib_metadata`` where it is installed: the standard library's module as later
+    Pythons have it, which finds archives faster and is mended without a new Python.
+    """
+    try:
+        import importlib_metadata
+    except ImportError:
+        import importlib.metadata
+
+        return importlib.metadata
+    return importlib_metadata
+
+
+def _metadata_of(dist: Any) -> Any:
+    try:
+        return dist.metadata or {}  # None where there is none to read
+    except Exception:  # noqa: BLE001  a foreign finder's distribution may fail in any way
+        return {}
+
+
+def _files_without_record(info: str) -> Iterable[object] | None:
+    from pathlib import Path
+
+    if not os.path.isdir(info):
+        return None
+    files: Iterable[object] | None = metadata_library().PathDistribution(Path(info)).files
+    return files
+
+
+def distributions_by_library(folders: Sequence[str]) -> Iterator[Distribution]:
+    """Yield the same by `metadata_library`, which sees into archives and foreign finders."""
     seen: set[str] = set()
-    for dist in distributions(path=list(folders)):
-        name = dist.metadata["Name"] or "(unknown)"
+    for dist in metadata_library().distributions(path=list(folders)):
+        metadata = _metadata_of(dist)
+        name = metadata.get("Name") or "(unknown)"
         if normalized(name) not in seen:
             seen.add(normalized(name))
 
-            def text(file: str, dist: object = dist) -> str:
-                return getattr(dist, "read_text")(file) or ""  # noqa: B009
+            def text(file: str, dist: Any = dist) -> str:
+                return dist.read_text(file) or ""
 
-            stem = f"{name.replace('-', '_')}-{dist.metadata['Version'] or ''}"
-            yield Distribution(stem, str(dist.locate_file("")), text)
+            def files(dist: Any = dist) -> Iterable[object] | None:
+                found: Iterable[object] | None = dist.files
+                return found
+
+            stem = f"{name.replace('-', '_')}-{metadata.get('Version') or ''}"
+            yield Distribution(stem, str(dist.locate_file("")), text, files)
 
 
 def _reader(info: str) -> Callable[[str], str]:

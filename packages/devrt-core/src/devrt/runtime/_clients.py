@@ -156,8 +156,12 @@ class ClientStore:
         except InvalidArgumentError:
             raise  # a value that the caller passed or configured, not a failure of the plugin
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
+            from devrt.contract._members import incomplete_classes
             from devrt.runtime import _failures  # only where something failed
 
+            incomplete = incomplete_classes(ref.module) if isinstance(error, TypeError) else ""
+            if incomplete:
+                raise _failures.unusable(ref, f"of its classes, {incomplete}") from error
             raise _failures.initialization(ref, error) from error
         if problem:
             _close(ref, client)

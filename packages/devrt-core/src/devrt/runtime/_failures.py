@@ -23,13 +23,15 @@ from devrt.plugins import (
     Decision,
     Outcome,
     PluginRef,
+    PluginRegistry,
     Policy,
     Verdict,
 )
-from devrt.plugins._known import wheels_for
+from devrt.plugins._known import platform_with_option, wheels_for
 from devrt.records import Unavailable
 
 __all__ = [
+    "absent_option",
     "excluded",
     "forked",
     "initialization",
@@ -148,6 +150,35 @@ def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
     return BackendInitializationError(
         msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
     )
+
+
+def absent_option(
+    option: str, known: Sequence[PluginRef], policy: Policy, plugins: PluginRegistry
+) -> str:
+    """Return whose option a name is and why that is not loaded; empty if it is nobody's."""
+    declared = platform_with_option(option)
+    words = option.lower().split("_")
+    platform = declared[0] if declared else ""
+    refs = [r for r in known if r.platform == platform or (not platform and r.platform in words)]
+    if not refs:
+        if declared is None:
+            return ""
+        return (
+            f"It is an option of {declared[1]}, which is not installed: pip install {declared[1]}."
+        )
+    whose = f"It may be an option of platform {refs[0].platform!r} ({refs[0]})"
+    if any(ref.is_among(policy.forbid) for ref in refs):
+        return f"{whose}, which {policy.origin('forbid')} forbids."
+    if policy.platforms and not any(ref.is_among(policy.platforms) for ref in refs):
+        return f"{whose}, which is not loaded: {policy.origin('platforms')} allows only " + (
+            f"{', '.join(policy.platforms)}."
+        )
+    broken = [
+        error
+        for error in plugins.load_errors()
+        if getattr(error, "plugin", "") in (ref.distribution for ref in refs)
+    ]
+    return f"{whose}, which cannot be loaded: {broken[0].message}" if broken else ""
 
 
 def unusable(ref: PluginRef, problem: str) -> BackendInitializationError:

@@ -68,7 +68,9 @@ class Runtime:
         self._default: tuple[int, Client] | None = None
         self._default_place: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
-            self._load_allowed, lambda: [ref.platform for ref in self.plugins.refs()]
+            self._load_allowed,
+            lambda: [ref.platform for ref in self.plugins.refs()],
+            self._why_absent,
         )
 
     def __enter__(self) -> Runtime:
@@ -362,6 +364,11 @@ class Runtime:
     def _patience(self) -> float | None:
         timeout = self.config.read("init_timeout")
         return None if timeout is None else float(timeout)
+
+    def _why_absent(self, option: str) -> str:
+        from devrt.runtime import _failures  # only where something failed
+
+        return _failures.absent_option(option, self._known(), self.policy(), self.plugins)
 
     def load_options(self) -> None:
         """Load every plugin that may be used, so that its options are known to ``config``."""

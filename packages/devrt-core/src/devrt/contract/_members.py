@@ -1,0 +1,108 @@
+"""Which members a class of the contract must have, and one error for all that one lacks."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["Contract", "incomplete_classes", "lacking", "members"]
+
+
+class Contract(abc.ABCMeta):
+    """The metaclass of the contract's classes: refuses to register what is no such class."""
+
+    def register(cls, subclass: type[T]) -> type[T]:
+        """Let a class count as one of these; a native one, which cannot derive from them.
+
+        A registered class inherits nothing; members with a default that it lacks are given to it.
+
+        Raises
+        ------
+        PluginContractError
+            If it lacks members without a default; the message names all of them.
+        """
+        missing = lacking(subclass, cls)
+        missing = tuple(name for name in missing if not _give(subclass, cls, name))
+        if missing:
+            from devrt.errors import PluginContractError
+
+            msg = (
+                f"class {subclass.__module__}.{subclass.__qualname__} cannot be registered as "
+                f"devrt.contract.{cls.__name__}: it lacks {', '.join(missing)}. Give it these "
+                "members; docs/backend-authors/contract.md says what each does."
+            )
+            raise PluginContractError(msg, phase="contract", missing=missing)
+        return super().register(subclass)
+
+
+def _give(subclass: type, kind: type, name: str) -> bool:
+    """Give a class a member's default; return whether there is one and the class takes it."""
+    value = vars(kind)[name]
+    if getattr(value, "__isabstractmethod__", False):
+        return False
+    try:
+        setattr(subclass, name, value)
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+def incomplete_classes(module: str) -> str:
+    """Return which classes of a plugin lack members, all of them; empty if none does.
+
+    Parameters
+    ----------
+    module
+        A module of the plugin; classes of its top-level package count.
+    """
+    from devrt.contract import Buffer, Client, Device, Memory
+
+    top = module.partition(".")[0]
+    found = [
+        f"{cls.__qualname__} ({kind.__name__}) lacks {', '.join(lacking(cls, kind))}"
+        for kind in (Client, Device, Memory, Buffer)
+        for cls in _leaves(kind)
+        if cls.__module__.partition(".")[0] == top and lacking(cls, kind)
+    ]
+    return "; ".join(dict.fromkeys(found))
+
+
+def _leaves(kind: type) -> Iterator[type]:
+    """Yield the classes that derive from one and from which none derives."""
+    subclasses: list[type] = kind.__subclasses__()
+    for cls in subclasses:
+        if cls.__subclasses__():
+            yield from _leaves(cls)
+        else:
+            yield cls
+
+
+def members(kind: type) -> dict[str, bool]:
+    """Return the members of a class of the contract: of each, whether a subclass must define it."""
+    return {
+        name: bool(getattr(value, "__isabstractmethod__", False))
+        for name, value in vars(kind).items()
+        if _is_member(name, value)
+    }
+
+
+def _is_member(name: str, value: object) -> bool:
+    if name in ("__array__", "__call__"):
+        return True
+    return not name.startswith("__") and (callable(value) or isinstance(value, property))
+
+
+def lacking(cls: type, kind: type) -> tuple[str, ...]:
+    """Return the members of ``kind`` that a class does not have, sorted.
+
+    A class that derives from ``kind`` lacks those that are still abstract.
+    """
+    if kind in cls.__mro__:
+        return tuple(sorted(getattr(cls, "__abstractmethods__", ())))
+    return tuple(sorted(name for name in members(kind) if not hasattr(cls, name)))

@@ -1,0 +1,185 @@
+"""How backends are named: equal spellings, names that nobody has, and what is suggested then."""
+
+import json
+
+import pytest
+
+from devrt.errors import ConfigError, PluginLoadError, SelectionError, UnknownPlatformError
+from devrt.plugins import UNNAMED
+
+SPELLINGS = ["one@My.Dist_Name", "one@my-dist-name", "one@MY__DIST-.name", "ONE@my_dist.name"]
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_every_spelling_of_a_distribution(plugins, write_distribution, name):
+    plugins.add("one", distribution="other", priority=9)
+    module = plugins.add("two", extra="")
+    path = plugins.path / f"{module}.py"
+    path.write_text(path.read_text().replace("'two'", "'one'"))
+    write_distribution(plugins.path, "My.Dist_Name", f"[devrt_plugins]\none = {module}\n")
+    with plugins.runtime() as runtime:
+        assert runtime.decide(name).chosen.ref.distribution == "My.Dist_Name"
+        assert runtime.get_backend(name).platform == "one"
+        assert runtime.get_backend("one@OTHER") is runtime.get_backend("one")
+    with plugins.runtime(DEVRT_FORBID_PLATFORMS=name) as runtime:
+        assert runtime.decide("one").chosen.ref.distribution == "other"
+        with pytest.raises(SelectionError, match="forbids"):
+            runtime.get_backend("one@my-dist-name")
+    with plugins.runtime(DEVRT_PLATFORMS=name) as runtime:
+        assert [ref.name for ref in runtime.plugins.refs_for((name,))] == ["one@My.Dist_Name"]
+
+
+def message(runtime, name):
+    with pytest.raises(UnknownPlatformError) as caught:
+        runtime.get_backend(name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("zzz", "'zzz'. No package for it is known. Installed: one."),
+        ("ons", "Did you mean 'one'? Installed: one."),
+        ("cpu", "Install its backend with: pip install devrt-cpu. Installed: one."),
+        ("gpu", "pip install devrt-cuda or pip install devrt-rocm. Installed: one."),
+        ("one@nobody", "another distribution; ask for 'one@fake-one'. Installed: one."),
+        ("xla_cpu_pjrt", "pip install xla-cpu-pjrt. Installed: one."),
+    ],
+)
+def test_what_is_suggested_is_known(plugins, name, words):
+    plugins.add("one")
+    assert words in message(plugins.runtime(), name)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a@b", "a,b"])
+def test_an_entry_point_that_cannot_be_asked_for(plugins, write_distribution, name):
+    plugins.add("one")
+    write_distribution(plugins.path, "odd", f"[devrt_plugins]\n{name} = odd_module\n")
+    with plugins.runtime() as runtime:
+        assert runtime.get_backend().platform == "one"
+        verdicts = {v.candidate.ref.distribution: v for v in runtime.decide().verdicts}
+        assert verdicts["odd"].outcome.value == "broken"
+        assert f"is called {name!r}, which cannot be asked for" in verdicts["odd"].reason
+        (ref,) = [ref for ref in runtime.plugins.refs() if ref.distribution == "odd"]
+        assert ref.platform == UNNAMED
+        with pytest.raises(PluginLoadError, match="an entry point of odd"):
+            runtime.plugins.load(ref)
+        assert "Beside that, an entry point of odd" in message(runtime, "nonsense")
+
+
+def test_several_names_of_which_the_policy_excludes_one(plugins):
+    plugins.add("one")
+    plugins.add("two")
+    runtime = plugins.runtime(DEVRT_PLATFORMS="one")
+    with pytest.raises(SelectionError, match=r"'two' is installed .* only one\. Add 'two'"):
+        runtime.get_backend("one,two")
+
+
+def test_a_remedy_is_said_once(plugins):
+    for name in ("one", "two"):
+        plugins.add(name, probe="return Unavailable('no card', 'Buy a card.')")
+    plugins.add("bad", "raise OSError('gone')")
+    with pytest.raises(SelectionError) as caught:
+        plugins.runtime().get_backend()
+    text = str(caught.value)
+    assert text.count("Buy a card.") == 1
+    assert text.count("no card") == 2
+    assert text.count("uninstall") == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"DEVRT_FORBID_PLATFORMS": "one"}, r"platform 'one' \(fake-one 1.0\), which DEVRT_FORBID"),
+        ({"DEVRT_PLATFORMS": "two"}, "not loaded: DEVRT_PLATFORMS allows only two"),
+        ({}, "Did you mean 'num_one_parts'"),
+    ],
+)
+def test_an_option_whose_plugin_is_not_loaded(plugins, environ, words):
+    options = "(OptionSpec(name='num_one_parts', type=int, default=3, maximum=8),)"
+    plugins.add("one", options=options)
+    plugins.add("two")
+    name = "num_one_parts" if environ else "num_one_part"
+    with plugins.runtime(**environ) as runtime, pytest.raises(ConfigError, match=words):
+        runtime.config.update(name, 4)
+
+
+def test_an_option_of_what_is_not_installed(plugins):
+    with pytest.raises(ConfigError, match=r"option of devrt-cpu, which is not installed: pip inst"):
+        plugins.runtime().config.update("num_cpu_devices", 4)
+
+
+def test_the_greatest_value_of_an_option(plugins):
+    options = "(OptionSpec(name='num_one_parts', type=int, default=3, maximum=8),)"
+    plugins.add("one", options=options)
+    with plugins.runtime(DEVRT_NUM_ONE_PARTS="9") as runtime:
+        with pytest.raises(ConfigError) as caught:
+            runtime.get_backend()
+        assert str(caught.value) == (
+            "environment variable DEVRT_NUM_ONE_PARTS: option 'num_one_parts' must be at most 8, "
+            "not '9'."
+        )
+        runtime.config.update("num_one_parts", 8)
+        assert runtime.get_backend().platform == "one"
+
+
+LIST = ["-m", "devrt", "list", "--json"]
+
+
+def listed(result):
+    report = json.loads(result.stdout)
+    return report, {row["platform"]: row["state"] for row in report["backends"]}
+
+
+def test_the_platform_name_excludes_nobody(plugins, run_python, tmp_path):
+    plugins.add("aaa")
+    plugins.add("bbb", priority=5)
+    cache = {"DEVRT_CACHE_DIR": str(tmp_path / "c"), "DEVRT_FORBID_PLATFORMS": "acme,cpu"}
+    result = run_python(*LIST, path=[plugins.path], DEVRT_PLATFORM_NAME="aaa", **cache)
+    report, states = listed(result)
+    assert (states["aaa"], states["bbb"], result.returncode) == ("chosen", "eligible", 0)
+    assert report["backends"][0]["reason"] == "DEVRT_PLATFORM_NAME names aaa"
+
+
+def test_a_refused_option_is_no_choice(plugins, run_python, tmp_path):
+    options = "(OptionSpec(name='num_aaa_parts', type=int, default=3),)"
+    plugins.add("aaa", options=options)
+    cache = {"DEVRT_CACHE_DIR": str(tmp_path / "c"), "DEVRT_PLATFORMS": "aaa"}
+    result = run_python(*LIST, path=[plugins.path], DEVRT_NUM_AAA_PARTS="abc", **cache)
+    report, states = listed(result)
+    assert (report["chosen"], states["aaa"], result.returncode) == (None, "broken", 1)
+    words = "environment variable DEVRT_NUM_AAA_PARTS: option 'num_aaa_parts' takes int, not 'abc'."
+    assert report["problem"] == words
+
+
+@pytest.mark.parametrize(
+    "command", [("list",), ("devices",), ("config",), ("doctor",), ("--help",)]
+)
+def test_output_that_cannot_be_written(command, tmp_path, run_python):
+    code = (
+        "import subprocess, sys\n"
+        "def run(target):\n"
+        "    done = subprocess.run([sys.executable, '-m', 'devrt', *sys.argv[1:]], stdout=target,\n"
+        "                          stderr=subprocess.PIPE, text=True)\n"
+        "    print([done.returncode, done.stderr])\n"
+        "run(open('/dev/full', 'w'))\n"
+        "import os; read, write = os.pipe(); os.close(read); run(write)\n"
+    )
+    environ = {"DEVRT_CACHE_DIR": str(tmp_path), "DEVRT_PLATFORMS": "cpu"}
+    result = run_python("-c", code, *command, **environ)
+    full, closed = map(eval, result.stdout.splitlines())
+    assert full == [1, "devrt: the output could not be written: No space left on device.\n"]
+    assert closed == [1, ""]
+
+
+def test_tables_in_a_pipe_have_one_line_a_row(plugins, run_python, tmp_path):
+    long = "there is " + "no " * 150 + "card"
+    plugins.add("aaa", probe=f"return Unavailable({long!r}, 'Buy one.')")
+    environ = {"DEVRT_CACHE_DIR": str(tmp_path / "c"), "DEVRT_FORBID_PLATFORMS": "acme"}
+    lines = run_python("-m", "devrt", "list", path=[plugins.path], **environ).stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("aaa")]
+    assert long in line
+    assert all(line == line.rstrip() for line in lines)
+    assert (
+        len({line.index(word) for line, word in ((lines[0], "distribution"), (line, "fake"))}) == 1
+    )
