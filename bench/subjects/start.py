@@ -26,6 +26,15 @@ _COUNTS = (1, 4, 16, 64)
 _OWN = "start by installed plugins"
 _ADOPTED = "start by installed jax_plugins"
 _VIRTUAL = "start by CPU devices"
+_LIST = "list installed plugins"
+
+
+# What each side does to know its plugins, and no more: none is imported by devrt, and the other
+# side knows no way to list them, so it reads the entry points that it would then import.
+_LISTING = {
+    "devrt": "from devrt.plugins import discover_plugins; assert discover_plugins()",
+    "jax": "from importlib.metadata import entry_points; assert entry_points(group='jax_plugins')",
+}
 
 
 def _name(sweep: str, count: int) -> str:
@@ -38,6 +47,7 @@ SPECS = [
     *(Spec(_name(_OWN, n), sweep=Sweep(_OWN, "plugin", n)) for n in _PLUGINS),
     *(Spec(_name(_ADOPTED, n), sweep=Sweep(_ADOPTED, "plugin", n)) for n in _PLUGINS),
     *(Spec(_name(_VIRTUAL, n), sweep=Sweep(_VIRTUAL, "device", n)) for n in _COUNTS),
+    *(Spec(_name(_LIST, n), sweep=Sweep(_LIST, "plugin", n)) for n in _PLUGINS),
 ]
 
 
@@ -92,12 +102,14 @@ def _child(context: Context, spec: Spec, folder: Path, name: str) -> _Child:
     if sweep is not None and sweep.name == _VIRTUAL:
         devices = int(sweep.x)
     elif sweep is not None:
-        group = GROUPS[side] if sweep.name == _OWN else GROUPS["jax"]
+        group = GROUPS["jax"] if sweep.name == _ADOPTED else GROUPS[side]
         place = folder / f"{group}-{sweep.x}"
         if not place.exists():
             make_plugins(place, int(sweep.x), group)
         path = str(place)
     code = f"import {library}" + ("" if spec.name == IMPORT else f"; {library}.devices()")
+    if sweep is not None and sweep.name == _LIST:
+        code = _LISTING[side]
     assert environment.python is not None
     return _Child(environment.python, code, variables(side, devices, path))
 

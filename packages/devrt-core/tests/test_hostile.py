@@ -350,3 +350,47 @@ def test_a_choice_with_isolated_probes_survives(good, add_at, tmp_path, run_pyth
     result = run_python("-c", CHOOSE, path=[good.path], DEVRT_PROBE="isolated", **cache)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "good 2\nfake-good\n"
+
+
+DIES = {
+    **{way: (code, words) for way, (code, _, words) in DEADLY.items()},
+    "leaves": ("raise SystemExit(3)", "SystemExit"),
+    "never ends": ("while True: import time; time.sleep(60)", "did not finish within 6 s"),
+    "gives None": ("return None", "returned None"),
+}
+ASK = """
+import devrt, os
+for _ in range(2):
+    try:
+        devrt.devices("bad")
+    except devrt.errors.BackendInitializationError as error:
+        print(" ".join(str(error).split()))
+print(devrt.get_backend("good").platform)
+"""
+
+
+@pytest.mark.parametrize("way", DIES)
+def test_a_factory_that_dies_in_the_child_is_not_called_here(good, tmp_path, run_python, way):
+    code, words = DIES[way]
+    mark = tmp_path / "called"
+    good.add("bad", make=f"open({str(mark)!r}, 'a').write('x '); {code}")
+    environ = {"DEVRT_CACHE_DIR": str(tmp_path / "c"), "DEVRT_INIT_TIMEOUT": "6"}
+    result = run_python("-c", ASK, path=[good.path], DEVRT_PROBE="isolated", **environ)
+    assert result.returncode == 0, result.stderr
+    first, second, platform = result.stdout.splitlines()
+    assert (first, platform) == (second, "good")
+    assert "'bad' could not be initialised by plugin fake-bad 1.0" in first
+    assert "tried in a child process" in first
+    assert words in first
+    assert len(mark.read_text().split()) == 1, "the child called it, and nobody else"
+
+
+def test_a_factory_that_works_in_the_child_is_called_here(good, tmp_path, run_python):
+    result = run_python(
+        "-c",
+        "import devrt; print(devrt.get_backend('good').platform)",
+        path=[good.path],
+        DEVRT_PROBE="isolated",
+        DEVRT_CACHE_DIR=str(tmp_path / "c"),
+    )
+    assert (result.returncode, result.stdout) == (0, "good\n"), result.stderr

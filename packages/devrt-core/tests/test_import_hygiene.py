@@ -1,5 +1,6 @@
 """What importing devrt does not do: each room is brought in by its first use."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -92,3 +93,38 @@ def test_the_facade_needs_the_standard_library_only():
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
+
+
+# What a first devrt.devices() can do without; each takes milliseconds to import.
+NOT_FOR_A_START = [
+    *("numpy", "ml_dtypes", "optree", "rich", "click", "json", "subprocess", "asyncio", "email"),
+    *("importlib.metadata", "importlib_metadata", "importlib.resources", "concurrent.futures"),
+    *("dataclasses", "difflib", "glob", "logging", "pathlib", "tempfile", "tomllib", "urllib"),
+    *("devrt.arrays", "devrt.cli", "devrt.doctor", "devrt.dtypes", "devrt.sharding"),
+    *("devrt.plugins._isolated", "devrt.plugins._known", "devrt.plugins._pjrt_env"),
+    *("devrt.runtime._deadline", "devrt.runtime._failures", "devrt.runtime._pjrt"),
+    *("devrt.runtime._register", "devrt.xla_client"),
+]
+START = """
+import sys
+before = set(sys.modules)
+import devrt
+assert devrt.devices({platform!r})[0].platform == "cpu"
+print(sorted(name for name in {names!r} if name in sys.modules and name not in before))
+"""
+
+
+@pytest.mark.parametrize("platform", ["cpu", None])
+def test_a_start_brings_in_little(run_python, tmp_path, platform):
+    pytest.importorskip("devrt_cpu")
+    code = START.format(platform=platform, names=NOT_FOR_A_START)
+    environ = {"DEVRT_FORBID_PLATFORMS": "acme", "HOME": str(tmp_path)}
+    result = run_python("-c", code, **environ)
+    assert (result.returncode, result.stdout) == (0, "[]\n"), result.stderr
+
+
+@pytest.mark.parametrize("name", NOT_FOR_A_START)
+def test_the_names_are_those_of_modules(name):
+    """A misspelt name would never be seen."""
+    if name != "importlib_metadata":
+        assert importlib.util.find_spec(name) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt._record import replaced
@@ -16,6 +16,7 @@ from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, differences, read_manifest
 from devrt.plugins._once import Once
 from devrt.plugins._refs import UNNAMED, PluginRef, in_order
+from devrt.plugins._rehearsal import Rehearsal
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
     API_VERSION,
@@ -60,8 +61,7 @@ class PluginRegistry:
     ) -> None:
         self._discover = discover
         self._on_load = on_load
-        self._isolation = isolation
-        self._verdicts: Any = None
+        self._rehearsal = Rehearsal(isolation)
         self._lock = threading.RLock()  # of the tables below; never held while plugin code runs
         self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
@@ -327,7 +327,7 @@ class PluginRegistry:
     def _attempt(self, ref: PluginRef) -> Plugin | PluginError:
         found: Plugin | PluginError
         try:
-            self._try_in_a_child(ref)
+            self._rehearsal.load(ref)
             found = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
             if self._on_load is not None:
                 self._on_load(found)
@@ -338,18 +338,11 @@ class PluginRegistry:
         with self._lock:
             return self._loaded.setdefault(ref, found)
 
-    def _try_in_a_child(self, ref: PluginRef) -> None:
-        timeout = self._isolation() if ref.module and not ref.problem else None
-        if timeout is None:
-            return
-        from devrt.plugins._verdicts import VerdictCache, isolated_state
-
-        if self._verdicts is None:
-            self._verdicts = VerdictCache()
-        state = isolated_state(ref, timeout, cache=self._verdicts)
-        if isinstance(state, Broken):
-            msg = f"plugin {ref} for platform {ref.platform!r}: {state.reason}."
-            raise PluginLoadError(msg, phase=state.phase, remedy=state.remedy, **ref.facts())
+    def rehearse(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
+        """Let a child process make the client first, where isolation is asked for."""
+        manifest = self.manifest(ref)
+        is_exclusive = manifest is not None and manifest.exclusive
+        return None if is_exclusive else self._rehearsal.client(ref, options)
 
     def _from_library(self, ref: PluginRef) -> Plugin:
         manifest = self.manifest(ref)

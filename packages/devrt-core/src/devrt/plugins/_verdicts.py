@@ -26,7 +26,14 @@ from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ProbeResult, Unavailable
 
-__all__ = ["VerdictCache", "cache_folder", "isolated_state", "probe_with_cache", "state_of"]
+__all__ = [
+    "VerdictCache",
+    "cache_folder",
+    "isolated_state",
+    "probe_with_cache",
+    "rehearsed",
+    "state_of",
+]
 
 _SCHEMA = 1
 _MAX_ENTRIES = 512
@@ -291,6 +298,27 @@ def isolated_state(
     if memory.problem and not said:
         warn(f"verdicts on plugins are not remembered: {memory.problem}.", DevrtWarning)
     return state_of(ref, report)
+
+
+def rehearsed(
+    ref: PluginRef, timeout: float, options: Mapping[str, Any], cache: VerdictCache
+) -> Broken | None:
+    """Make a client in a child process; return what became of it if that failed, else None.
+
+    Parameters
+    ----------
+    ref
+        The plugin.
+    timeout
+        Seconds that it may take.
+    options
+        Values of the client's options.
+    cache
+        Where verdicts are remembered.
+    """
+    (report,) = probe_with_cache([ProbeRequest(ref, Level.CLIENT, timeout, options)], cache)
+    state = state_of(ref, report)
+    return state if isinstance(state, Broken) else None
 
 
 def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:

@@ -150,6 +150,11 @@ class ClientStore:
             options=types.MappingProxyType({**values, **options}),
             memory_kinds=self._plugins.memory_kinds(ref.platform),
         )
+        broken = self._plugins.rehearse(ref, context.options)
+        if broken is not None:
+            from devrt.runtime import _failures  # only where something failed
+
+            raise _failures.unusable(ref, f"tried in a child process, {broken.reason}")
         try:
             client = self._call(ref, lambda: factory.factory(context))
             problem = _problem(client)

@@ -1,0 +1,86 @@
+"""One error for everything that a backend's classes lack."""
+
+import pytest
+
+from devrt.contract import Buffer, Client, Device, Memory
+from devrt.contract._members import lacking, members
+from devrt.doctor import diagnose
+from devrt.errors import BackendInitializationError, PluginContractError
+from devrt.plugins._verdicts import VerdictCache
+
+KINDS = [Client, Device, Memory, Buffer]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_registering_what_lacks_members_names_all_of_them(kind):
+    class Native:
+        platform = "x"
+
+    with pytest.raises(PluginContractError) as caught:
+        kind.register(Native)
+    needed = sorted(n for n, is_needed in members(kind).items() if is_needed and n != "platform")
+    assert caught.value.missing == tuple(needed)
+    assert f"cannot be registered as devrt.contract.{kind.__name__}" in str(caught.value)
+    assert not issubclass(Native, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_registered_class_gets_the_defaults_that_it_lacks(kind):
+    needed = {name: lambda self: None for name, is_needed in members(kind).items() if is_needed}
+    native = type("Native", (), needed)
+    assert kind.register(native) is native
+    assert issubclass(native, kind)
+    assert not lacking(native, kind)
+    for name in members(kind):
+        assert hasattr(native, name)
+
+
+def test_a_class_that_takes_no_attributes_needs_all_members():
+    with pytest.raises(PluginContractError, match=r"ndim.*traceback"):
+        Buffer.register(int)
+
+
+SOURCE = """
+from devrt.contract import Buffer, Client, Device, Memory
+from devrt.hookspecs import hookimpl
+from devrt.records import ClientFactory
+
+class MyBuffer(Buffer):
+    shape = dtype = memory = device = None
+class MyMemory(Memory):
+    kind = platform = process_index = None
+class MyDevice(Device):
+    id = 0
+class MyClient(Client):
+    platform = "one"
+
+@hookimpl
+def devrt_client_factories():
+    return [ClientFactory(platform="one", factory=lambda context: MyClient())]
+"""
+ALL = (
+    "MyClient (Client) lacks buffer_from_pyval, close,",
+    "MyDevice (Device) lacks addressable_memories, client,",
+    "MyMemory (Memory) lacks addressable_by_devices",
+    "MyBuffer (Buffer) lacks __array__, block_until_ready, clone, copy_to_memory,",
+)
+
+
+def test_one_error_names_the_members_of_all_classes(plugins, tmp_path):
+    plugins.add("one", SOURCE)
+    with plugins.runtime() as runtime:
+        for _ in range(2):
+            with pytest.raises(BackendInitializationError) as caught:
+                runtime.get_backend("one")
+            assert all(words in str(caught.value) for words in ALL)
+    with plugins.runtime() as runtime:
+        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+    finding = next(f for f in report.findings if f.subject == "one@fake-one")
+    assert finding.code == "plugin-contract"
+    assert all(words in finding.message for words in ALL)
+
+
+def test_another_type_error_stays_what_it_is(plugins):
+    plugins.add("one", make="raise TypeError('not so')")
+    with pytest.raises(BackendInitializationError, match="TypeError: not so"):
+        plugins.runtime().get_backend("one")

@@ -1,0 +1,56 @@
+"""Write docs/backend-authors/contract.md from the abstract classes; a test compares the two.
+
+Run ``python tools/contract_page.py`` after a change of `devrt.contract`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from devrt import contract
+from devrt.contract._members import members
+
+PAGE = Path(__file__).parent.parent / "docs" / "backend-authors" / "contract.md"
+_HEAD = """# What a client's classes must have
+
+A backend's classes derive from those of `devrt.contract`, or are native classes registered with
+`Client.register(...)` and its like. "needed" members have no default. A class that derives from
+these may leave out the others; to a registered class that lacks them devrt gives the defaults. A
+class without a needed member is refused with one error that names all of them: when it is
+registered, or, for one that derives, when the client is made.
+
+[writing a backend](writing-a-backend.md) says what else a backend has; the full descriptions are in
+the [reference](../reference/contract.md). This page is written by `tools/contract_page.py`.
+"""
+_KINDS = (contract.Client, contract.Device, contract.Memory, contract.Buffer)
+
+
+def text() -> str:
+    """Return the page as it should be."""
+    return _HEAD + "".join(_section(kind) for kind in _KINDS)
+
+
+def _section(kind: type) -> str:
+    rows = [
+        f"| `{name}` | {'needed' if needed else ''} | {_sentence(kind, name)} |\n"
+        for name, needed in members(kind).items()
+        if name != "_unimplemented"
+    ]
+    return f"\n## `{kind.__name__}`\n\n| member | | |\n|---|---|---|\n{''.join(rows)}"
+
+
+def _sentence(kind: type, name: str) -> str:
+    value = vars(kind)[name]
+    said = inspect.getdoc(value.fget if isinstance(value, property) else value) or ""
+    if not said or name == "__call__":
+        field = re.search(
+            rf"^{name} : .*\n {{4}}(.*(?:\n {{4}}.*)*)", inspect.getdoc(kind) or "", re.M
+        )
+        said = " ".join(field.group(1).split()) if field else ""
+    return re.sub(r"``(.*?)``", r"`\1`", said.partition("\n")[0]).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")
