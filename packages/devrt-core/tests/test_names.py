@@ -183,3 +183,34 @@ def test_tables_in_a_pipe_have_one_line_a_row(plugins, run_python, tmp_path):
     assert (
         len({line.index(word) for line, word in ((lines[0], "distribution"), (line, "fake"))}) == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"DEVRT_PROBE": "maybe"}, "'probe' takes 'in-process' or 'isolated', not 'maybe'"),
+        ({"DEVRT_INIT_TIMEOUT": "0"}, "'init_timeout' must be at least 0.001, not '0'"),
+        ({"DEVRT_INIT_TIMEOUT": "-1"}, "'init_timeout' must be at least"),
+        ({"DEVRT_INIT_TIMEOUT": "1e999"}, "'init_timeout' takes float, not '1e999'"),
+        ({"DEVRT_INIT_TIMEOUT": "nan"}, "'init_timeout' takes float, not 'nan'"),
+        ({"DEVRT_ALLOW_EXPERIMENTAL": "perhaps"}, "takes bool, not 'perhaps'"),
+        ({"DEVRT_CONFIG_FILE": "/nope"}, "DEVRT_CONFIG_FILE names '/nope', which does not exist"),
+        ({"DEVRT_CONFIG_FILE": "/"}, "configuration file / cannot be read: Is a directory"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["list", "devices"])
+def test_a_value_that_is_refused_is_one_message(run_python, tmp_path, command, environ, words):
+    result = run_python("-m", "devrt", command, DEVRT_CACHE_DIR=str(tmp_path), **environ)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("devrt: ConfigError: ")
+    assert words in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_that_is_nested_too_deep(run_python, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text("a = " + "[" * 5000)
+    result = run_python("-m", "devrt", "list", DEVRT_CONFIG_FILE=str(file))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "is no valid TOML" in result.stderr

@@ -5,10 +5,14 @@ places arrays on them, meshes and shardings spread arrays over them. Importing d
 backend and no NumPy; each name brings in its room when it is first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+import importlib
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from devrt import errors, numpy, sharding
     from devrt._config import Config
     from devrt.arrays import (

@@ -95,7 +95,7 @@ CORE_OPTIONS = (
     OptionSpec(
         name="init_timeout",
         type=float,
-        minimum=0.0,
+        minimum=0.001,
         help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
     ),
     TRACEBACK_IN_BUFFERS,

@@ -59,6 +59,6 @@ def _converted(kind: type, value: Any) -> Any:
         raise TypeError(value)
     if kind is int and not isinstance(value, (str, float)):
         return operator.index(value)
-    if kind is float and math.isnan(number := float(value)):
+    if kind is float and not math.isfinite(number := float(value)):
         raise ValueError(number)
     return kind(value)

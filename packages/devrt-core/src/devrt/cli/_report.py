@@ -105,7 +105,10 @@ def backends() -> dict[str, Any]:
     ``backends`` (list), ``problem``. Plugins are loaded in child processes, as by the doctor; one
     that the policy excludes is listed without being loaded.
     """
-    found = survey(default_runtime(), level=Level.LOAD, cache=VerdictCache())
+    runtime = default_runtime()
+    for name in runtime.config.names():
+        runtime.config.setting(name)  # raises where a first use would: nothing could be chosen
+    found = survey(runtime, level=Level.LOAD, cache=VerdictCache())
     for error in found.trouble:
         raise error
     decision = found.decision

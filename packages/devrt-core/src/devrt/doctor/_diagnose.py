@@ -164,9 +164,10 @@ def _of_plugin(row: PluginEntry, found: Survey) -> Iterator[Finding]:
         yield _broken(row, examined, state)
     elif row.state == "excluded":
         remedy = f"Nothing, or allow {row.platform!r} as well."
-        yield Finding("platform-excluded", row.name, f"{row.reason}.", remedy)
+        yield Finding("platform-excluded", row.name, f"{row.reason.rstrip('.')}.", remedy)
     elif row.state == "unavailable":
-        yield Finding("platform-unavailable", row.name, f"{row.reason}.", row.remedy)
+        message = f"{row.reason.rstrip('.')}."
+        yield Finding("platform-unavailable", row.name, message, row.remedy)
     elif row.state == "shadowed":
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
         command = f"pip uninstall {row.distribution}"
@@ -235,9 +236,8 @@ def _of_default(found: Survey) -> Iterator[Finding]:
     why = found.problem
     if not found.examined:
         remedy = "Install one; the one for the host's own processor is devrt-cpu."
-        yield Finding(
-            "no-backend", "default", f"{why.rstrip('.')}.", remedy, "pip install devrt-cpu"
-        )
+        message = f"{why.partition('. ')[0].rstrip('.')}."
+        yield Finding("no-backend", "default", message, remedy, "pip install devrt-cpu")
         return
     source = found.policy.source if found.policy.platforms else ""
     command = f"unset {source}" if source.isupper() else ""

@@ -81,7 +81,10 @@ def _conclusion(examined: Examined, verdict: Verdict | None, found: Survey) -> t
     if found.decision is None and not found.policy.platforms:
         usable = isinstance(candidate.state, Available)
         state = Outcome.ELIGIBLE if usable else Outcome.UNAVAILABLE
-        return state.value, found.problem or "nothing was decided", remedy
+        why = found.problem or "nothing was decided"
+        if isinstance(candidate.state, Unavailable):
+            why = candidate.state.reason
+        return state.value, why, remedy
     return Outcome.EXCLUDED.value, _excluded(examined.ref, found), ""
 
 

@@ -11,10 +11,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
 
+from devrt._record import record
 from devrt.plugins._refs import FROM_TABLE, UNNAMED, PluginRef, normalized
 from devrt.plugins._sources import Distribution, Site, namespace_modules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = ["GROUPS", "NAMESPACE", "AdoptedTable", "adopted_plugins", "adopted_table"]
 
@@ -26,7 +30,8 @@ _DEPTH = 3
 _OWN_KEYS = ("distributions", "library")
 
 
-class AdoptedTable(NamedTuple):
+@record(frozen=True, slots=True)
+class AdoptedTable:
     """What ``data/adopted.toml`` says.
 
     Attributes

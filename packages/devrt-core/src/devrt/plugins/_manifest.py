@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from devrt._record import fields, record
@@ -221,11 +222,21 @@ def parse_manifest(
 
 
 def _exists(pattern: str, root: str | os.PathLike[str]) -> bool:
-    if not any(character in pattern for character in "*?["):
-        return os.path.exists(os.path.join(root, pattern))
-    import glob
+    folder, name = os.path.split(os.path.join(root, pattern))
+    if not _has_wildcard(pattern):
+        return os.path.exists(os.path.join(folder, name))
+    if _has_wildcard(os.path.dirname(pattern)):
+        import glob  # seldom needed, and startup counts
 
-    return bool(glob.glob(pattern, root_dir=root))
+        return bool(glob.glob(pattern, root_dir=root))
+    try:
+        return any(fnmatchcase(found, name) for found in os.listdir(folder) if found[0] != ".")
+    except OSError:
+        return False
+
+
+def _has_wildcard(pattern: str) -> bool:
+    return any(character in pattern for character in "*?[")
 
 
 def _has_library(name: str, root: str | os.PathLike[str]) -> bool:

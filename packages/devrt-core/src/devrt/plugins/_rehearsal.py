@@ -40,7 +40,10 @@ class Rehearsal:
 
         state = isolated_state(ref, timeout, cache=self._verdicts())
         if isinstance(state, Broken):
-            msg = f"plugin {ref} for platform {ref.platform!r}: {state.reason}."
+            who = (
+                "" if str(ref) in state.reason else f"plugin {ref} for platform {ref.platform!r}: "
+            )
+            msg = f"{who}{state.reason}."
             raise PluginLoadError(msg, phase=state.phase, remedy=state.remedy, **ref.facts())
 
     def client(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:

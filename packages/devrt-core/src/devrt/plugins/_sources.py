@@ -10,9 +10,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.machinery import all_suffixes
-from typing import Any, NamedTuple
 
+from devrt._record import record
 from devrt.plugins._refs import normalized
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "Distribution",
@@ -28,7 +32,8 @@ __all__ = [
 _OTHER_RECORDS = ("installed-files.txt", "SOURCES.txt")
 
 
-class Site(NamedTuple):
+@record(frozen=True, slots=True)
+class Site:
     """One folder of the path: the metadata folders and the namespace packages in it."""
 
     folder: str
@@ -36,7 +41,8 @@ class Site(NamedTuple):
     namespaces: tuple[str, ...] = ()
 
 
-class Distribution(NamedTuple):
+@record(frozen=True, slots=True)
+class Distribution:
     """An installed distribution, of which nothing is read until it is asked for.
 
     Attributes
@@ -192,7 +198,8 @@ def _reader(info: str) -> Callable[[str], str]:
     return read
 
 
-class NamespaceModule(NamedTuple):
+@record(frozen=True, slots=True)
+class NamespaceModule:
     """A module in a namespace package: its name there, and the folder of the path it is in."""
 
     name: str

@@ -23,6 +23,7 @@ from devrt.errors import DevrtWarning
 from devrt.plugins._discovery import PluginRef
 from devrt.plugins._fingerprint import file_hash, fingerprint, machine_state
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
+from devrt.plugins._judging import usual_remedy
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ProbeResult, Unavailable
 
@@ -329,13 +330,13 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
         return Unavailable(report.detail, str(report.facts.get("remedy", "")))
     kind = report.facts.get("kind", "")
     if report.outcome == "raised" and kind != "start":
-        remedy = str(report.facts.get("remedy") or _reinstall(ref))
+        remedy = str(report.facts.get("remedy") or usual_remedy(ref))
         message = str(report.facts.get("message", "")) or report.sentence()
         reason = message.rstrip(".") if kind in _SPOKEN else report.sentence()
         phase = "contract" if kind in _CONTRACT else report.phase
         return Broken(phase, reason, remedy)
     remembered = ", as an earlier probe found" if report.cached else ""
-    remedy = _REMEDIES.get(report.outcome, _reinstall(ref)).format(ref=ref)
+    remedy = _REMEDIES.get(report.outcome, usual_remedy(ref)).format(ref=ref)
     return Broken("probe", f"it {report.sentence()}{remembered}", remedy)
 
 
@@ -346,7 +347,3 @@ _REMEDIES = {
     "timeout": "Give it longer (devrt doctor --timeout), or uninstall {ref.distribution}.",
     "raised": "Run `devrt doctor --fresh`; if it stays, mend the Python installation.",
 }
-
-
-def _reinstall(ref: PluginRef) -> str:
-    return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."
