@@ -3,6 +3,7 @@
 import pytest
 
 from devrt.doctor import diagnose
+from devrt.errors import BackendInitializationError
 from devrt.plugins._verdicts import VerdictCache
 
 HOOK = """
@@ -123,3 +124,20 @@ def test_a_plugin_that_only_has_findings_is_a_plugin(plugins, tmp_path):
         report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
     assert report.plugins[0].state == "adds"
     assert "fake-one/driver-old" in {f.code for f in report.findings}
+
+
+def test_what_this_process_set_and_what_failed_in_it(plugins, tmp_path):
+    """A child process cannot know either by itself."""
+    options = "(OptionSpec(name='num_one_parts', type=int, default=3),)"
+    plugins.add("one", make="return AcmeClient(context.options['num_one_parts'])", options=options)
+    plugins.add("bad", make="raise OSError('no ship')")
+    with plugins.runtime() as runtime:
+        runtime.load_options()
+        runtime.config.update("num_one_parts", 5)
+        with pytest.raises(BackendInitializationError):
+            runtime.get_backend("bad")
+        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+    (row,) = [row for row in report.plugins if row.platform == "one"]
+    assert row.facts["device_count"] == 5
+    failed = [f for f in report.findings if f.code == "plugin-client-failed"]
+    assert any("in this process" in f.message and "clear_backends" in f.remedy for f in failed)

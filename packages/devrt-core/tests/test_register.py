@@ -289,3 +289,41 @@ def test_a_topology_of_a_library_that_nobody_describes(runtime, add_loader, libr
 def test_a_topology_needs_a_name(runtime):
     with pytest.raises(DevrtError, match="name is empty"):
         registry.make_pjrt_topology(" ")
+
+
+@pytest.fixture
+def no_library(monkeypatch):
+    monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
+    return monkeypatch
+
+
+def test_the_topology_function_of_one_platform_without_a_plugin(plugins, as_default, no_library):
+    as_default(plugins.runtime())
+    with pytest.raises(UnimplementedError, match=r"'v5e:2x2' .*: pip install devrt-tpu") as caught:
+        registry.make_pjrt_tpu_topology("v5e:2x2")
+    assert caught.value.platform == "tpu"
+
+
+def test_it_asks_the_plugin_that_describes_the_platform(plugins, as_default, no_library):
+    as_default(plugins.runtime())
+    registry.register_backend_factory(
+        "tpu", object, make_topology=lambda name, **given: (name, given)
+    )
+    assert registry.make_pjrt_tpu_topology("v5e:2x2", chips=4) == ("v5e:2x2", {"chips": 4})
+
+
+def test_it_takes_the_library_that_the_environment_names(
+    plugins, as_default, no_library, add_loader, tmp_path
+):
+    as_default(plugins.runtime())
+    library = tmp_path / "libtpu.so"
+    no_library.setenv("TPU_LIBRARY_PATH", str(library))
+    with pytest.raises(UnimplementedError, match=r"is not there.*pip install devrt-tpu"):
+        registry.make_pjrt_tpu_topology()
+    library.touch()
+    with pytest.raises(UnimplementedError, match="no installed plugin can load PJRT libraries"):
+        registry.make_pjrt_tpu_topology()
+    add_loader()
+    as_default(plugins.runtime())
+    made = registry.make_pjrt_tpu_topology("v5e:2x2", a=1)
+    assert made == (str(library), "tpu", "v5e:2x2", {"a": 1})
