@@ -139,5 +139,7 @@ def test_what_this_process_set_and_what_failed_in_it(plugins, tmp_path):
         report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
     (row,) = [row for row in report.plugins if row.platform == "one"]
     assert row.facts["device_count"] == 5
-    failed = [f for f in report.findings if f.code == "plugin-client-failed"]
-    assert any("in this process" in f.message and "clear_backends" in f.remedy for f in failed)
+    found = {f.code: f for f in report.findings}
+    assert {"plugin-client-failed", "plugin-failed-here"} <= found.keys()
+    assert "in this process" in found["plugin-failed-here"].message
+    assert "clear_backends" in found["plugin-failed-here"].remedy

@@ -179,7 +179,7 @@ def _of_this_process(runtime: Runtime) -> Iterator[Finding]:
     for ref, error in runtime.failures().items():
         remedy = "Mend the cause, then call devrt.clear_backends() to have it tried again."
         message = f"in this process {error.message}"
-        yield Finding("plugin-client-failed", ref.name, message, remedy)
+        yield Finding("plugin-failed-here", ref.name, message, remedy)
 
 
 def _broken(row: PluginEntry, examined: Examined, state: Broken) -> Finding:

@@ -15,6 +15,7 @@ CODES: Mapping[str, str] = {
     "plugin-manifest-invalid": "error",
     "plugin-probe-failed": "error",
     "plugin-client-failed": "error",
+    "plugin-failed-here": "error",
     "plugin-crashed": "error",
     "plugin-exited": "error",
     "plugin-hung": "error",
