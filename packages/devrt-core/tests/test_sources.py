@@ -276,7 +276,7 @@ import sys
 seen = []
 sys.addaudithook(lambda event, args: seen.append((event, *args[:1]))
                  if event in ("import", "ctypes.dlopen") else None)
-import devrt.plugins, devrt.plugins._pjrt_env, tomllib, json, fnmatch
+import devrt.plugins._discovery, devrt.plugins._pjrt_env, tomllib, json, fnmatch
 seen.clear()
 before = set(sys.modules)
 refs = devrt.plugins.discover_plugins()
