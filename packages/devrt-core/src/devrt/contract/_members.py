@@ -43,7 +43,7 @@ class Contract(abc.ABCMeta):
 
 def _give(subclass: type, kind: type, name: str) -> bool:
     """Give a class a member's default; return whether there is one and the class takes it."""
-    value = vars(kind)[name]
+    value = _defined(kind)[name]
     if getattr(value, "__isabstractmethod__", False):
         return False
     try:
@@ -87,9 +87,15 @@ def members(kind: type) -> dict[str, bool]:
     """Return the members of a class of the contract: of each, whether a subclass must define it."""
     return {
         name: bool(getattr(value, "__isabstractmethod__", False))
-        for name, value in vars(kind).items()
+        for name, value in _defined(kind).items()
         if _is_member(name, value)
     }
+
+
+def _defined(kind: type) -> dict[str, object]:
+    """Return what a class and its bases define, each name as the class itself sees it."""
+    bases = (base for base in reversed(kind.__mro__) if base is not object)
+    return {name: value for base in bases for name, value in vars(base).items()}
 
 
 def _is_member(name: str, value: object) -> bool:
