@@ -16,6 +16,7 @@ SUBJECTS = {
     "start": "bench.subjects.start",
     "put": "bench.subjects.put",
     "pyval": "bench.subjects.pyval",
+    "memory": "bench.subjects.memory",
     "copy": "bench.subjects.copying",
     "numpy": "bench.subjects.to_numpy",
 }
