@@ -104,6 +104,7 @@ def test_profile_tells_what_lives_where() -> None:
         "site": f"{__file__}:{line}",
     }
     assert frames[0] == (__file__, "keep", line - 1, line)
+    assert all(name[0] != "<" for _, name, _, _ in frames)  # pprof would show nothing
     assert frames[1][1].endswith("<listcomp>") or frames[1][1].endswith("lives_where")
     assert {labels["memory_kind"] for _, labels, _ in samples} == {"device", "pinned_host"}
 
@@ -124,7 +125,7 @@ def test_unnoted_buffers_are_counted_too() -> None:
         ((values, labels, frames),) = decode(client.heap_profile())
         assert values == (3, 48)
         assert "site" not in labels
-        assert frames == [("", "<not recorded>", 0, 0)]
+        assert frames == [("", "[not recorded]", 0, 0)]
         del held
 
 
@@ -154,3 +155,16 @@ def test_the_runtime_writes_a_profile(tmp_path) -> None:
     data = devrt.heap_profile(path, array.device.client)
     assert path.read_bytes() == data
     assert any(labels.get("site", "").startswith(__file__) for _, labels, _ in decode(data))
+
+
+def test_code_without_a_function_is_named(tmp_path) -> None:
+    path = tmp_path / "made.py"
+    path.write_text("buffer = client.buffer_from_pyval(1)\n")
+    with make_cpu_client(traceback_in_buffers="all") as client:
+        space = {"client": client}
+        exec(compile(path.read_text(), path, "exec"), space)
+        data = client.heap_profile()
+        ((_, _, frames),) = decode(data)
+        assert frames[0] == (str(path), "[module]", 1, 1)  # pprof shows no "<module>"
+        assert read_profile(data).samples[0].stack[0] == ("<module>", str(path), 1)
+        space.clear()

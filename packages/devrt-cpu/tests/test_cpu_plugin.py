@@ -35,7 +35,8 @@ def test_hooks_fit_their_specifications() -> None:
     ((factory,),) = manager.hook.devrt_client_factories()
     (kinds,) = manager.hook.devrt_memory_kinds()
     assert (factory.platform, factory.priority, factory.api_version) == ("cpu", 0, API_VERSION)
-    assert [o.name for o in factory.options] == ["num_cpu_devices"]
+    names = ["num_cpu_devices", "cpu_memory_limit", "traceback_in_buffers"]
+    assert [o.name for o in factory.options] == names
     assert isinstance(factory.probe(), Available)
     options = {"num_cpu_devices": 3}
     with factory.factory(ClientContext(options=options, memory_kinds=tuple(kinds))) as client:
@@ -85,4 +86,4 @@ def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning() -> None:
         client = make(memory_kinds=kinds)
     with client:
         names = [memory.kind for memory in client.devices()[0].addressable_memories()]
-    assert names == ["device", "pinned_host", "unpinned_host"]
+    assert names == ["device", "pinned_host", "unpinned_host", "huge_pages"]

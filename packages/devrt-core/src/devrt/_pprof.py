@@ -1,6 +1,6 @@
 """Reads profiles in pprof's form: gzipped protobuf of ``profile.proto``, what this needs of it.
 
-Source of the field numbers: ``proto/profile.proto`` of github.com/google/pprof.
+Source of the field numbers: ``profile.proto`` of pprof.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _decode(data: bytes) -> Profile:
     for location in map(_fields, map(_bytes, profile.get(4, []))):
         line = _fields(_bytes(location[4][0]))
         function = functions[_int(line, 1)]
-        place = strings[_int(function, 2)], strings[_int(function, 4)], _int(line, 2)
-        places[_int(location, 1)] = place
+        name = strings[_int(function, 3) or _int(function, 2)]
+        places[_int(location, 1)] = name, strings[_int(function, 4)], _int(line, 2)
     samples = []
     for sample in map(_fields, map(_bytes, profile.get(2, []))):
         values = dict(zip(units, map(_signed, _packed(sample.get(2, []))), strict=True))

@@ -94,6 +94,13 @@ class PprofProfile {
   }
 
  private:
+  /// Returns a name that pprof shows: it takes what stands in angle brackets for template arguments
+  /// and drops it, and some languages have whole names in them.
+  static std::string shown_name(const std::string& name) {
+    if (!name.starts_with('<') || !name.ends_with('>')) return name;
+    return '[' + name.substr(1, name.size() - 2) + ']';
+  }
+
   std::uint64_t text(std::string_view string) {
     const auto [at, is_new] = indices_.emplace(string, strings_.size());
     if (is_new) strings_.emplace_back(string);
@@ -106,7 +113,7 @@ class PprofProfile {
     if (is_new) {
       detail::ProtoMessage message;
       message.add(1, at->second);
-      message.add(2, text(frame.function));
+      message.add(2, text(shown_name(frame.function)));
       message.add(3, text(frame.function));
       message.add(4, text(frame.file));
       message.add(5, static_cast<std::uint64_t>(frame.start_line));
