@@ -247,10 +247,14 @@ void Client::check_open(const char* operation) const {
   fork_.check(operation);
 }
 
-void Client::close() {
+void Client::close(WorkQueue::OnClose pending) {
   if (closed_.exchange(true, std::memory_order_acq_rel) || is_forked()) return;
   registry_.close();
-  for (const auto& device : devices_) device->queue().close(WorkQueue::OnClose::kDrain);
+  if (pending == WorkQueue::OnClose::kCancel) {
+    // All of them first: a copy on one queue may wait for one on another.
+    for (const auto& device : devices_) device->queue().cancel();
+  }
+  for (const auto& device : devices_) device->queue().close(pending);
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
   cache_->close();
   pool_.close();

@@ -202,8 +202,9 @@ class DEVRT_CPU_API Client {
   bool is_forked() const noexcept { return fork_.is_child(); }
   /// Throws the closed error, or the one of a forked child.
   void check_open(const char* operation) const;
-  /// Waits for the work in flight and deletes every buffer. Idempotent.
-  void close();
+  /// Waits for the work in flight, or drops what has not started, and deletes every buffer.
+  /// Idempotent. What is dropped fails with CANCELLED for those who wait for it already.
+  void close(WorkQueue::OnClose pending = WorkQueue::OnClose::kDrain);
   /// Gives the freed blocks that are kept for reuse back to the system.
   void defragment();
 

@@ -129,10 +129,10 @@ std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, int 
                 "device_from_local_hardware_id");
 }
 
-void close_client(Client& client) {
+void close_client(Client& client, bool cancel) {
   DrainScope drain;
   GilRelease released;
-  client.close();
+  client.close(cancel ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain);
 }
 
 bool is_builtin_kind(const std::string& kind) {
@@ -221,14 +221,17 @@ void bind_client_facts(nb::class_<Client>& cls) {
 }
 
 void bind_client_life(nb::class_<Client>& cls) {
-  cls.def("close", &close_client,
-          "Wait for the work in flight, delete every buffer and give all memory back. Idempotent.")
+  cls.def("close", &close_client, nb::kw_only(), "cancel"_a = false,
+          "Wait for the work in flight, delete every buffer and give all memory back. "
+          "Idempotent.\n\n"
+          "With `cancel`, work that has not started is dropped: who waits for it already gets an "
+          "error of code CANCELLED.")
       .def_prop_ro("is_closed", &Client::is_closed)
       .def(
           "__enter__", [](nb::handle_t<Client> self) { return nb::borrow(self); },
           nb::sig("def __enter__(self) -> CpuClient"))
       .def(
-          "__exit__", [](Client& self, const nb::args&) { close_client(self); },
+          "__exit__", [](Client& self, const nb::args&) { close_client(self, false); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
       .def("defragment", &Client::defragment, nb::call_guard<GilRelease>(),
            "Give the memory of freed buffers that is kept for the next ones back to the system.")

@@ -160,6 +160,37 @@ def test_threads_create_read_delete_and_enumerate() -> None:
             assert device.memory_stats()["bytes_in_use"] == 0
 
 
+@pytest.mark.parametrize("cancel", [False, True])
+def test_closing_with_work_in_flight_waits_or_cancels(cancel: bool) -> None:
+    client = make_cpu_client(num_devices=2)
+    first, second = client.devices()
+    host = np.ones(1 << 19)
+    buffers = [client.buffer_from_pyval(host, first, False, 1) for _ in range(20)]
+    buffers += [b.copy_to_memory(second.memory("unpinned_host")) for b in buffers]
+    outcomes: list[int] = []
+
+    def wait() -> None:
+        for buffer in buffers:
+            try:
+                buffer.block_until_ready()
+                outcomes.append(0)
+            except errors.DevrtError as error:
+                outcomes.append(error.code)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    client.close(cancel=cancel)
+    waiting.join()
+    # Done before, dropped while it was waited for, or asked for after the client had closed.
+    expected = {0, errors.StatusCode.FAILED_PRECONDITION}
+    assert set(outcomes) <= (expected | {errors.StatusCode.CANCELLED} if cancel else expected)
+    assert len(outcomes) == len(buffers)
+    for device in (first, second):
+        assert device.memory_stats()["bytes_in_use"] == 0
+        assert device.memory_stats()["bytes_reserved"] == 0
+    client.close(cancel=True)
+
+
 def _run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -186,6 +217,10 @@ EXITS = {
     """,
     "work in flight, handles gone": """
         for _ in range(8): client.buffer_from_pyval(np.ones(1 << 20), None, False, 1)
+    """,
+    "work cancelled": """
+        for _ in range(8): client.buffer_from_pyval(np.ones(1 << 20), None, False, 1)
+        client.close(cancel=True)
     """,
     "closed": """
         buffer = client.buffer_from_pyval(np.arange(8.0)); client.close()

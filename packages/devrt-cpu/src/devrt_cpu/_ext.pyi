@@ -140,9 +140,11 @@ class CpuClient:
 
     def __repr__(self) -> str: ...
 
-    def close(self) -> None:
+    def close(self, *, cancel: bool = False) -> None:
         """
         Wait for the work in flight, delete every buffer and give all memory back. Idempotent.
+
+        With `cancel`, work that has not started is dropped: who waits for it already gets an error of code CANCELLED.
         """
 
     @property

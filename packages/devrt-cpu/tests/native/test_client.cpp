@@ -2,6 +2,7 @@
 
 #include <barrier>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -165,3 +166,33 @@ TEST_CASE(client_is_used_and_closed_from_many_threads) {
 }
 
 }  // namespace devrt::cpu
+
+TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
+  const auto client = Client::make({});
+  Memory& memory = client->devices().front()->default_memory();
+  std::promise<void> release;
+  std::promise<void> started;
+  memory.device().queue().enqueue([&, gate = release.get_future()]() mutable {
+    started.set_value();
+    gate.wait();
+  });
+  started.get_future().wait();
+  int released = 0;
+  ExternalOwner hold(&released, [](void* count) noexcept { ++*static_cast<int*>(count); });
+  const std::vector<float> host(1 << 16);
+  const std::int64_t extent = 1 << 16;
+  const std::int64_t stride = 4;
+  const HostArray source{
+      {reinterpret_cast<const std::byte*>(host.data()), {&extent, 1}, {&stride, 1}, 4, 1},
+      ElementType::kFloat32};
+  const Ref<Buffer> buffer =
+      client->put(memory, source, hold, {Semantics::kUntilTransferCompletes, false});
+  CHECK(!buffer->ready().is_ready());
+  std::thread closing([&] { client->close(WorkQueue::OnClose::kCancel); });
+  // The work in progress still runs, and the other is dropped at once.
+  CHECK(buffer->ready().wait().code() == StatusCode::kCancelled);
+  release.set_value();
+  closing.join();
+  CHECK(released == 1 && buffer->is_deleted());
+  CHECK(memory.stats().bytes_in_use() == 0 && memory.stats().snapshot().bytes_reserved == 0);
+}

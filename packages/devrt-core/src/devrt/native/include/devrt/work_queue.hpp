@@ -51,6 +51,17 @@ class WorkQueue {
     shared.work.notify_one();
   }
 
+  /// Takes no more tasks and drops those that have not started; does not wait. Idempotent.
+  void cancel() noexcept {
+    if (fork_.is_child()) return;
+    std::deque<Task> dropped;  // made before the lock, so it ends after it
+    std::lock_guard lock(shared_->mutex);
+    shared_->closed = true;
+    dropped.swap(shared_->tasks);
+    shared_->work.notify_all();
+    shared_->room.notify_all();
+  }
+
   /// Ends the thread after the tasks are run or dropped. Idempotent; waits unless called by a task.
   void close(OnClose how) noexcept {
     if (fork_.is_child()) return abandon();
