@@ -165,8 +165,6 @@ TEST_CASE(client_is_used_and_closed_from_many_threads) {
   }
 }
 
-}  // namespace devrt::cpu
-
 TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
   const auto client = Client::make({});
   Memory& memory = client->devices().front()->default_memory();
@@ -196,3 +194,5 @@ TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
   CHECK(released == 1 && buffer->is_deleted());
   CHECK(memory.stats().bytes_in_use() == 0 && memory.stats().snapshot().bytes_reserved == 0);
 }
+
+}  // namespace devrt::cpu
