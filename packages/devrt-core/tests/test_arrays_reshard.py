@@ -7,7 +7,6 @@ import weakref
 
 import numpy as np
 import pytest
-from devrt_acme.client import AcmeBuffer, AcmeClient
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from devrt.arrays import transfer_cost
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
+from devrt_acme.client import AcmeBuffer, AcmeClient
 
 pytest.importorskip("devrt_cpu")
 

@@ -5,6 +5,7 @@
 
 #include "assembly.hpp"
 #include "graveyard.hpp"
+#include "host_value.hpp"
 #include "python.hpp"
 
 namespace devrt::cpu {
@@ -65,6 +66,34 @@ nb::object to_list(std::vector<Ref<Buffer>> buffers) {
     }
   }
   return list;
+}
+
+nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle targets,
+                               int semantics) {
+  constexpr const char* kOperation = "buffers_from_pyvals";
+  drain_graveyard();
+  self.check_open(kOperation);
+  if (semantics < 0 || semantics > 3) {
+    raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3.", kOperation);
+  }
+  const PutOptions options{static_cast<Semantics>(semantics), false};
+  const std::vector<nb::object> values = to_items(arguments, "arguments");
+  const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
+  if (values.size() != memories.size()) {
+    raise_invalid("arguments and targets must be of the same length.", kOperation);
+  }
+  std::vector<Ref<Buffer>> made;
+  made.reserve(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    HostValue value(values[i], options.semantics != Semantics::kOnlyDuringCall);
+    if (value.bytes() <= kInlineCopyBytes) {
+      made.push_back(self.put(*memories[i], value.array(), value.hold(), options));
+    } else {
+      GilRelease released;
+      made.push_back(self.put(*memories[i], value.array(), value.hold(), options));
+    }
+  }
+  return to_list(std::move(made));
 }
 
 nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle targets,
@@ -218,8 +247,19 @@ void bind_batched() {
           },
           nb::sig("def address_space(self) -> tuple[int, str]"))
       .def_prop_ro("is_host_visible", [](const Memory&) { return true; });
+  auto device = nb::borrow<nb::class_<Device>>(types.device);
+  device.def(
+      "mark_peak_bytes", [](const Device& d) { return d.stats()->mark_peak(); },
+      "Return the most bytes in use since the last call, and count anew from now.");
   auto client = nb::borrow<nb::class_<Client>>(types.client);
   client
+      .def("buffers_from_pyvals", &buffers_from_pyvals, "arguments"_a, "targets"_a,
+           "host_buffer_semantics"_a = 0,
+           nb::sig("def buffers_from_pyvals(self, arguments: "
+                   "collections.abc.Sequence[typing.Any], targets: "
+                   "collections.abc.Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = "
+                   "0) -> list[CpuBuffer]"),
+           "Start the transfer of each of several host values to the target at its place.")
       .def("batched_copy_to_memory", &batched_copy_to_memory, "buffers"_a, "targets"_a,
            "may_alias"_a = true,
            nb::sig("def batched_copy_to_memory(self, buffers: "

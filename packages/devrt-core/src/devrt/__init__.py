@@ -13,10 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from devrt import errors, numpy, sharding
+    from devrt import errors, numpy, sharding, tree_util
     from devrt._config import Config
     from devrt.arrays import (
         Array,
+        MemoryUse,
+        Progress,
         Shard,
         block_until_ready,
         clear_caches,
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
         make_array_from_callback,
         make_array_from_process_local_data,
         make_array_from_single_device_arrays,
+        memory_stats,
+        track_memory,
+        transfer_guard,
+        transfer_guard_device_to_device,
+        transfer_guard_device_to_host,
+        transfer_guard_host_to_device,
+        visualize_array_sharding,
     )
     from devrt.contract import Client, Device, Memory
     from devrt.doctor import Explanation, explain
@@ -54,6 +63,7 @@ if TYPE_CHECKING:
         process_indices,
     )
     from devrt.sharding import (
+        AxisType,
         Mesh,
         NamedSharding,
         P,
@@ -68,14 +78,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Array",
+    "AxisType",
     "Client",
     "Device",
     "Explanation",
     "Memory",
+    "MemoryUse",
     "Mesh",
     "NamedSharding",
     "P",
     "PartitionSpec",
+    "Progress",
     "Runtime",
     "Shard",
     "Sharding",
@@ -111,28 +124,47 @@ __all__ = [
     "make_array_from_process_local_data",
     "make_array_from_single_device_arrays",
     "make_mesh",
+    "memory_stats",
     "numpy",
     "process_count",
     "process_index",
     "process_indices",
     "sharding",
+    "track_memory",
+    "transfer_guard",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+    "transfer_guard_host_to_device",
+    "tree_util",
+    "visualize_array_sharding",
 ]
 
-_MODULES = {"errors", "numpy", "sharding"}
+_MODULES = {"errors", "numpy", "sharding", "tree_util"}
 _FROM_ARRAYS = {
     *("Array", "Shard", "block_until_ready", "clear_caches", "default_device", "device_get"),
     *("copy_to_host_async", "device_put", "device_put_replicated", "device_put_sharded"),
     *("live_arrays", "make_array_from_callback", "make_array_from_process_local_data"),
-    "make_array_from_single_device_arrays",
+    *("make_array_from_single_device_arrays", "MemoryUse", "Progress", "memory_stats"),
+    *("track_memory", "transfer_guard", "transfer_guard_device_to_device"),
+    *("transfer_guard_device_to_host", "transfer_guard_host_to_device"),
+    "visualize_array_sharding",
 }
 _NOT_YET = {
     *("debug", "distributed", "eval_shape", "grad", "jit", "lax", "pmap", "random", "shard_map"),
-    *("ShapeDtypeStruct", "smap", "transfer_guard", "tree", "vmap", "with_sharding_constraint"),
+    *("ShapeDtypeStruct", "smap", "tree", "vmap", "with_sharding_constraint"),
 }
 _FROM_CONTRACT = {"Client", "Device", "Memory"}
 _FROM_DOCTOR = {"Explanation", "explain"}
 _FROM_SHARDING = {
-    *("Mesh", "NamedSharding", "P", "PartitionSpec", "Sharding", "SingleDeviceSharding"),
+    *(
+        "AxisType",
+        "Mesh",
+        "NamedSharding",
+        "P",
+        "PartitionSpec",
+        "Sharding",
+        "SingleDeviceSharding",
+    ),
     "make_mesh",
 }
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
+from devrt._config_guards import GUARD_OPTIONS, IMPLIED, is_guard, names_a_guard
 from devrt._config_values import checked
 from devrt._record import record
 from devrt._warn import warn
@@ -23,15 +24,6 @@ from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
 
 __all__ = ["CORE_OPTIONS", "Config", "Setting"]
-
-GUARDS = tuple(
-    f"transfer_guard_{direction}"
-    for direction in ("host_to_device", "device_to_device", "device_to_host")
-)
-"""The options of transfer guards by direction; setting ``transfer_guard`` sets them all."""
-
-_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
-_IMPLIED = {"transfer_guard": GUARDS}
 
 CORE_OPTIONS = (
     OptionSpec(
@@ -77,21 +69,7 @@ CORE_OPTIONS = (
         choices=("in-process", "isolated"),
         help="Where plugins are probed: here, or each in a child process first.",
     ),
-    OptionSpec(
-        name="transfer_guard",
-        type=str,
-        choices=(*_LEVELS, "log_explicit_device_put"),
-        help="What happens to transfers in every direction: allowed, logged or refused.",
-    ),
-    *(
-        OptionSpec(
-            name=name,
-            type=str,
-            choices=_LEVELS,
-            help=f"The same for {name.removeprefix('transfer_guard_').replace('_', ' ')} alone.",
-        )
-        for name in GUARDS
-    ),
+    *GUARD_OPTIONS,
     OptionSpec(
         name="init_timeout",
         type=float,
@@ -139,7 +117,7 @@ class Config:
         The environment to read; the process's own when omitted.
     """
 
-    guards_are_set: ClassVar[bool] = False
+    guards_are_set: ClassVar[bool] = names_a_guard(os.environ)
     """Whether any transfer guard was ever set; read where a transfer must not pay for the check."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -159,8 +137,8 @@ class Config:
         self._lock = threading.Lock()
         for spec in CORE_OPTIONS:
             self.define(spec)
-        for variable in self._environ:
-            _notice_guard(variable.lower().removeprefix("devrt_").removeprefix("jax_"))
+        if names_a_guard(self._environ):
+            Config.guards_are_set = True
 
     def define(self, spec: OptionSpec) -> None:
         """Add an option. Defining an equal one again does nothing.
@@ -265,7 +243,7 @@ class Config:
         spec = self.spec(name)
         value = checked(spec, value, f"config.update({name!r}, ...)")
         self._check_frozen(spec.name, value)
-        for each in (spec.name, *_IMPLIED.get(spec.name, ())):
+        for each in (spec.name, *IMPLIED.get(spec.name, ())):
             self._code[each] = value
             self._forget(each)
         _notice_guard(spec.name)
@@ -284,7 +262,7 @@ class Config:
             spec = self.spec(name)
             value = checked(spec, value, f"config.override({name}=...)")
             self._check_frozen(spec.name, value)
-            mine.update(dict.fromkeys((spec.name, *_IMPLIED.get(spec.name, ())), value))
+            mine.update(dict.fromkeys((spec.name, *IMPLIED.get(spec.name, ())), value))
             _notice_guard(spec.name)
         token = self._overrides.set(mine)
         try:
@@ -412,5 +390,5 @@ class Config:
 
 
 def _notice_guard(name: str) -> None:
-    if name.startswith("transfer_guard"):
+    if is_guard(name):
         Config.guards_are_set = True

@@ -13,6 +13,8 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.arrays import Array, device_put
+from devrt.arrays._guards import Config
+from devrt.arrays._put import COPY, put_host, target_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,8 @@ _NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
 
 
 def _placed(host: Any, device: Any = None) -> Array:
+    if Config.guards_are_set and type(host) is not Array:
+        return put_host(host, device, target_kind(device), COPY, is_explicit=False)
     placed: Array = device_put(host, device)
     return placed
 

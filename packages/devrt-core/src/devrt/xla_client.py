@@ -6,17 +6,25 @@ here belong to the caller, not to the default runtime: each call makes another o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from devrt._device_assignment import DeviceAssignment
 from devrt.arrays import Array as ArrayImpl
+from devrt.arrays import (
+    ArrayCopySemantics,
+    array_result_handler,
+    batched_block_until_ready,
+    batched_copy_array_to_devices_with_sharding,
+    batched_device_put,
+    reorder_shards,
+)
 from devrt.contract import Client, Device, HostBufferSemantics, LoadedExecutable, Memory
 from devrt.runtime import default_runtime
 from devrt.sharding import DeviceList, check_and_canonicalize_memory_kind
 from devrt.topology import DeviceTopology, get_topology_for_devices
 
 __all__ = [
+    "ArrayCopySemantics",
     "ArrayImpl",
     "Client",
     "Device",
@@ -26,11 +34,15 @@ __all__ = [
     "HostBufferSemantics",
     "LoadedExecutable",
     "Memory",
+    "array_result_handler",
     "batched_block_until_ready",
+    "batched_copy_array_to_devices_with_sharding",
+    "batched_device_put",
     "check_and_canonicalize_memory_kind",
     "get_topology_for_devices",
     "make_cpu_client",
     "make_gpu_client",
+    "reorder_shards",
 ]
 
 
@@ -119,12 +131,6 @@ def make_gpu_client(
     }
     given = {name: value for name, value in options.items() if value is not None}
     return default_runtime().make_client(platform_name or "gpu", given)
-
-
-def batched_block_until_ready(x: Iterable[Any]) -> None:
-    """Wait until every array or buffer is ready; raise the first error."""
-    for array in x:
-        array.block_until_ready()
 
 
 def _refuse_distributed(function: str, given: dict[str, Any]) -> None:

@@ -99,6 +99,11 @@ class CpuDevice:
 
     def get_stream_for_external_ready_events(self) -> int: ...
 
+    def mark_peak_bytes(self) -> int:
+        """
+        Return the most bytes in use since the last call, and count anew from now.
+        """
+
 class CpuClient:
     """A live connection to the host's processors and memory."""
 
@@ -175,6 +180,11 @@ class CpuClient:
     def topology(self) -> Any: ...
 
     def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
+
+    def buffers_from_pyvals(self, arguments: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
+        """
+        Start the transfer of each of several host values to the target at its place.
+        """
 
     def batched_copy_to_memory(self, buffers: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> list[CpuBuffer]:
         """

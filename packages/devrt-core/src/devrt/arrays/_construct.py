@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt.arrays import _tree
 from devrt.arrays._array import Array
+from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._placement import device_put
+from devrt.arrays._put import as_host
+from devrt.arrays._reshard import targets_of
 from devrt.contract import Buffer, Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Sharding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,22 +93,48 @@ def make_array_from_callback(
     import numpy as np
 
     plan = sharding.placement(tuple(shape))
+    if not plan.devices:
+        msg = f"no device of {sharding} belongs to this process, so the callback has no part."
+        raise InvalidArgumentError(msg, sharding=sharding)
     expected = None if dtype is None else np.dtype(dtype)
     made: dict[Shape, np.ndarray[Any, Any]] = {}
-    buffers: list[Buffer] = []
-    for device, offset, index in zip(plan.devices, plan.offsets, plan.indices, strict=True):
+    for offset, index in zip(plan.offsets, plan.indices, strict=True):
         if offset not in made:
             part = np.asarray(data_callback(index))
             expected = part.dtype if expected is None else expected
             _check_part(part, plan.shard_shape, expected, f"the callback's part {index}")
             made[offset] = part
-        where = SingleDeviceSharding(device, memory_kind=sharding.memory_kind)
-        buffers.append(device_put(made[offset], where)._buffers[0])
-    return Array(tuple(buffers), sharding, tuple(shape))
+    if Config.guards_are_set:
+        first = next(iter(made.values()))
+        check_transfer(
+            "host_to_device", "make_array_from_callback", first, sharding, is_explicit=False
+        )
+    return Array(_put_parts(made, plan, sharding), sharding, tuple(shape))
+
+
+def _put_parts(
+    parts: Mapping[Shape, np.ndarray[Any, Any]], plan: Placement, sharding: Sharding
+) -> list[Buffer]:
+    """Put each part on its devices: from the host once, then by copies between them."""
+    targets = targets_of(plan.devices, sharding.memory_kind)
+    first = {offset: place for place, offset in reversed(list(enumerate(plan.offsets)))}
+    client = plan.devices[0].client
+    made = client.buffers_from_pyvals(
+        [parts[offset] for offset in first], [targets[place] for place in first.values()]
+    )
+    by_offset = dict(zip(first, made, strict=True))
+    others = [place for place, offset in enumerate(plan.offsets) if first[offset] != place]
+    copies = client.batched_copy_to_memory(
+        [by_offset[plan.offsets[place]] for place in others], [targets[place] for place in others]
+    )
+    copy_at = dict(zip(others, copies, strict=True))
+    return [copy_at.get(place) or by_offset[offset] for place, offset in enumerate(plan.offsets)]
 
 
 def make_array_from_process_local_data(
-    sharding: Sharding, local_data: Any, global_shape: Shape | None = None
+    sharding: Sharding,
+    local_data: Any,
+    global_shape: Sequence[int | None] | None = None,
 ) -> Array:
     """Make an array of the part that this process has.
 
@@ -112,44 +143,43 @@ def make_array_from_process_local_data(
     sharding
         Which part goes where.
     local_data
-        This process's part of the array: all of it where there is one process.
+        The parts that this process addresses, put together as they lie in the array: all of it
+        where there is one process. A dimension may hold all of the array's elements instead.
     global_shape
-        The shape of the whole array; worked out from the local part when omitted.
+        The shape of the whole array; None, or None for a dimension, to have it worked out from
+        the local part: as many times that as processes divide it.
 
     Raises
     ------
     InvalidArgumentError
-        If ``local_data`` does not have the shape of this process's part.
+        If ``local_data`` does not have the shape of this process's part, or the parts of this
+        process do not form a block.
     """
-    import numpy as np
+    from devrt.arrays._process_local import LocalBlock
 
-    local = np.asarray(local_data)
-    if not sharding.is_fully_addressable:
-        msg = (
-            f"{sharding} spans several processes; arrays of process-local data over processes "
-            "need the distributed runtime, which this release does not have yet."
-        )
-        raise InvalidArgumentError(msg, sharding=sharding)
-    shape = local.shape if global_shape is None else tuple(global_shape)
-    if shape != local.shape:
-        msg = (
-            f"this process holds every part of {sharding}, so its data must have the global shape "
-            f"{shape}, not {local.shape}."
-        )
-        raise InvalidArgumentError(msg, shape=local.shape, global_shape=shape)
-    placed: Array = device_put(local, sharding)
-    return placed
+    local = as_host(local_data)
+    block = LocalBlock.of(sharding, local.shape, global_shape)
+    if Config.guards_are_set:
+        name = "make_array_from_process_local_data"
+        check_transfer("host_to_device", name, local, sharding, is_explicit=True)
+    plan = sharding.placement(block.global_shape)
+    targets = targets_of(plan.devices, sharding.memory_kind)
+    offsets = [block.local_offset(offset) for offset in plan.offsets]
+    buffers = plan.devices[0].client.batched_buffer_from_pyval(
+        local, targets, offsets, plan.shard_shape
+    )
+    return Array(buffers, sharding, block.global_shape)
 
 
 def device_put_sharded(
     sharded_values: Sequence[Any], devices: Sequence[Device], indices: Any = None
-) -> Array:
+) -> Any:
     """Put one value on each device, and see them as one array with a leading axis of devices.
 
     Parameters
     ----------
     sharded_values
-        As many values as devices, of one shape and dtype.
+        As many values as devices, of one shape and dtype; or as many trees of one structure.
     devices
         The devices, in the order of the values.
     indices
@@ -157,45 +187,74 @@ def device_put_sharded(
 
     Returns
     -------
-    Array
+    Array or tree of Array
         Of shape ``(len(devices), *value.shape)``, divided along its first dimension.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is not one value per device, or their structures, shapes or dtypes differ.
     """
-    import numpy as np
+    if len(sharded_values) != len(devices) or not devices:
+        msg = (
+            "device_put_sharded needs one value per device: "
+            f"{len(sharded_values)} for {len(devices)}."
+        )
+        raise InvalidArgumentError(msg, values=len(sharded_values), devices=len(devices))
+    first, *others = sharded_values
+    columns = [
+        _tree.leaves_like(other, first, f"value {number}")
+        for number, other in enumerate(others, start=1)
+    ]
+    rows = iter(zip(*columns, strict=True)) if columns else itertools.repeat(())
+    sharding = _along_devices(devices)
+    return _tree.map_leaves(lambda leaf: _stacked([leaf, *next(rows)], sharding), first)
 
-    values = [np.asarray(value) for value in sharded_values]
-    if len(values) != len(devices) or not values:
-        msg = f"device_put_sharded needs one value per device: {len(values)} for {len(devices)}."
-        raise InvalidArgumentError(msg, values=len(values), devices=len(devices))
-    first = values[0]
-    for number, value in enumerate(values):
-        _check_part(value, first.shape, first.dtype, f"value {number}")
-    buffers = tuple(
-        device_put(value[None], device)._buffers[0]
-        for value, device in zip(values, devices, strict=True)
-    )
-    return Array(buffers, _along_devices(devices), (len(values), *first.shape))
+
+def _stacked(values: Sequence[Any], sharding: NamedSharding) -> Array:
+    hosts = [as_host(value) for value in values]
+    for number, host in enumerate(hosts):
+        _check_part(host, hosts[0].shape, hosts[0].dtype, f"value {number}")
+    shape = (len(hosts), *hosts[0].shape)
+    if Config.guards_are_set:
+        check_transfer("host_to_device", "device_put_sharded", hosts[0], sharding, is_explicit=True)
+    parts = {(n, *(0,) * hosts[0].ndim): host[None] for n, host in enumerate(hosts)}
+    return Array(_put_parts(parts, sharding.placement(shape), sharding), sharding, shape)
 
 
-def device_put_replicated(x: Any, devices: Sequence[Device]) -> Array:
+def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
     """Put a value on each device, and see the copies as one array with a leading axis of devices.
+
+    Parameters
+    ----------
+    x
+        A value or a tree of values.
+    devices
+        The devices.
 
     Returns
     -------
-    Array
+    Array or tree of Array
         Of shape ``(len(devices), *x.shape)``, divided along its first dimension. Devices that
         share memory share the copy.
     """
     import numpy as np
 
-    value = np.asarray(x)
-    shape = (len(devices), *value.shape)
-    placed: Array = device_put(np.broadcast_to(value, shape), _along_devices(devices))
-    return placed
+    sharding = _along_devices(devices)
+
+    def put(leaf: Any) -> Any:
+        host = as_host(leaf)
+        return device_put(np.broadcast_to(host, (len(devices), *host.shape)), sharding)
+
+    return _tree.map_leaves(put, x)
 
 
 def _along_devices(devices: Sequence[Device]) -> NamedSharding:
     import numpy as np
 
+    if not devices:
+        msg = "there are no devices to put the value on. Pass at least one."
+        raise InvalidArgumentError(msg)
     grid = np.empty(len(devices), dtype=object)
     grid[:] = list(devices)
     return NamedSharding(Mesh(grid, ("_device_put_sharded",)), PartitionSpec("_device_put_sharded"))

@@ -14,7 +14,7 @@ from devrt.arrays._progress import ProgressCallback, Reporter, reporting
 from devrt.arrays._put import ALIAS, COPY, TARGET_KINDS, put_array, put_host, target_kind
 from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Buffer, Device
-from devrt.errors import InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
@@ -94,6 +94,21 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
     return put_host(x, target, kind, ALIAS if may_alias else COPY)
 
 
+def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None) -> list[Array]:
+    """Put leaves on one device, the host values among them in one call to its client."""
+    device = default_runtime().default_device() if target is None else target
+    host = [leaf for leaf in leaves if type(leaf) is not Array]
+    semantics = ALIAS if may_alias else COPY
+    buffers = iter(device.client.buffers_from_pyvals(host, [device] * len(host), semantics))
+    committed = target is not None
+    return [
+        _put_leaf(leaf, target, None, False, may_alias)
+        if type(leaf) is Array
+        else Array((next(buffers),), None, None, committed)
+        for leaf in leaves
+    ]
+
+
 def _put_tree(
     x: Any,
     targets: Any,
@@ -106,6 +121,10 @@ def _put_tree(
         return _put_leaf(leaf, target, src, donate, may_alias)
 
     if not progress:
+        is_plain = src is None and not (donate or Config.guards_are_set)
+        if is_plain and (targets is None or isinstance(targets, Device)):
+            with contextlib.suppress(InvalidArgumentError):  # raised again with the leaf's path
+                return _tree.map_batch(lambda leaves: _put_batch(leaves, targets, may_alias), x)
         return _tree.map_leaves(put, x, targets)
     with reporting(progress, "device_put") as callback:
         reporter = Reporter(callback, _tree.leaves(x))

@@ -49,21 +49,24 @@ def target_kind(target: Any) -> str:
 
 def put_host(x: Any, target: Any, kind: str, semantics: int, *, is_explicit: bool = True) -> Array:
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
+    # Asked for before the guards: a guard that a configuration file sets is known only then.
+    device = default_runtime().default_device() if kind in ("default", "kind") else None
     if Config.guards_are_set:
         name = "device_put" if is_explicit else "devrt.numpy"
-        where = default_runtime().default_device() if target is None else target
+        where = device if target is None else target
         check_transfer("host_to_device", name, x, where, is_explicit=is_explicit)
     if kind == "device":
         return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
     if kind == "sharding":
         return _put_sharded(x, target, semantics)
-    device = default_runtime().default_device()
+    if kind == "memory":
+        (device, *_) = target.addressable_by_devices()
+    assert device is not None
     if kind == "default":
         buffer = device.client.buffer_from_pyval(x, device, False, semantics)
         return Array((buffer,), None, None, False)
     memory = _memory(target, device)
-    (owner, *_) = memory.addressable_by_devices()
-    return Array((owner.client.buffer_from_pyval(x, memory, False, semantics),))
+    return Array((device.client.buffer_from_pyval(x, memory, False, semantics),))
 
 
 def _memory(target: Memory | str, device: Device) -> Memory:

@@ -13,7 +13,15 @@ from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, plan_copies
 
-__all__ = ["TransferCost", "forget_routes", "memory_on", "reshard", "targets_of", "transfer_cost"]
+__all__ = [
+    "TransferCost",
+    "client_of",
+    "forget_routes",
+    "memory_on",
+    "reshard",
+    "targets_of",
+    "transfer_cost",
+]
 
 _KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 _MAX_SHAPES = 64
@@ -129,7 +137,7 @@ def _blocks(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
 
 def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequence[Buffer]:
     plan, targets = route.plan, route.targets
-    client = _client_of(targets[0])
+    client = client_of(targets[0])
     if route.is_one_client and len(plan.whole) == len(targets):
         return client.batched_copy_to_memory(
             [sources[s] for _, s in plan.whole], targets, may_alias
@@ -159,10 +167,11 @@ def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequenc
 
 def _through_host(buffer: Buffer, target: Target) -> Buffer:
     host = buffer.__array__()
-    return _client_of(target).buffer_from_pyval(host, target, False, _KEPT)
+    return client_of(target).buffer_from_pyval(host, target, False, _KEPT)
 
 
-def _client_of(target: Target) -> Client:
+def client_of(target: Target) -> Client:
+    """Return the client that a device or memory belongs to."""
     return (
         target.client if isinstance(target, Device) else target.addressable_by_devices()[0].client
     )

@@ -9,7 +9,15 @@ from typing import Any
 from devrt.arrays._array import Array
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["HOST_LEAVES", "NAMESPACE", "is_leaf", "leaves", "leaves_like", "map_leaves"]
+__all__ = [
+    "HOST_LEAVES",
+    "NAMESPACE",
+    "is_leaf",
+    "leaves",
+    "leaves_like",
+    "map_batch",
+    "map_leaves",
+]
 
 NAMESPACE = "devrt"
 """Where classes are registered that are trees to devrt, and perhaps to nobody else."""
@@ -67,6 +75,14 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
             msg = f"leaf {path}: {error.message}"
             raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
     return optree.tree_unflatten(structure, results)
+
+
+def map_batch(function: Callable[[list[Any]], list[Any]], x: Any) -> Any:
+    """Apply ``function`` to the list of all leaves, and return a tree of the same structure."""
+    import optree
+
+    values, structure = optree.tree_flatten(x, namespace=NAMESPACE)
+    return optree.tree_unflatten(structure, function(values))
 
 
 def leaves_like(y: Any, x: Any, name: str) -> list[Any]:

@@ -22,6 +22,27 @@ _KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 class BatchedTransfers:
     """What a client does with many buffers at once; a client may do each in one native call."""
 
+    def buffers_from_pyvals(
+        self,
+        arguments: Sequence[Any],
+        targets: Sequence[Device | Memory],
+        host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+    ) -> list[Buffer]:
+        """Start the transfer of each host value to the target at its place.
+
+        Parameters and errors are those of `Client.buffer_from_pyval`.
+
+        Returns
+        -------
+        list of Buffer
+            One for each target, in order. Does not wait.
+        """
+        put: Any = self
+        return [
+            put.buffer_from_pyval(argument, target, False, host_buffer_semantics)
+            for argument, target in zip(arguments, targets, strict=True)
+        ]
+
     def batched_copy_to_memory(
         self,
         buffers: Sequence[Buffer],

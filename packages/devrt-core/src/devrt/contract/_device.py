@@ -104,6 +104,13 @@ class Device(metaclass=Contract):
         None only where a plugin that devrt did not write has no statistics.
         """
 
+    def mark_peak_bytes(self) -> int | None:
+        """Return the most bytes in use since the last call, and count anew from now.
+
+        None where the backend keeps no such count.
+        """
+        return None
+
     def get_stream_for_external_ready_events(self) -> int:
         """Return a handle of the stream on which another runtime may signal readiness.
 

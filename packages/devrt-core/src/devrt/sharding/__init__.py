@@ -4,6 +4,7 @@ Nothing here moves data. Importing the package imports no NumPy and no rich.
 """
 
 from devrt.sharding._abstract_mesh import AbstractMesh
+from devrt.sharding._axis_type import AxisType
 from devrt.sharding._copy_plan import Blocks, CopyPlan, plan_copies
 from devrt.sharding._device_list import (
     DeviceList,
@@ -23,6 +24,7 @@ from devrt.sharding._topology_order import order_by_topology
 
 __all__ = [
     "AbstractMesh",
+    "AxisType",
     "Blocks",
     "CopyPlan",
     "DeviceList",

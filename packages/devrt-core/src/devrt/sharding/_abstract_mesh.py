@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding._axis_type import AxisType, check_axis_types
 from devrt.sharding._index_map import IndexMap, index_map
 from devrt.sharding._partition import MeshShape, Partition, Shape
 
@@ -58,16 +59,18 @@ class Layout:
 class MeshAxes:
     """The named axes of a mesh, and the specs that were resolved against them."""
 
-    __slots__ = ("__weakref__", "_axis_names", "_axis_sizes", "_hash", "_layouts")
+    __slots__ = ("__weakref__", "_axis_names", "_axis_sizes", "_axis_types", "_hash", "_layouts")
 
     _axis_names: tuple[str, ...]
     _axis_sizes: Shape
+    _axis_types: tuple[AxisType, ...]
     _hash: int | None
     _layouts: dict[PartitionSpec, Layout]
 
-    def _set_axes(self, sizes: Shape, names: tuple[str, ...]) -> None:
+    def _set_axes(self, sizes: Shape, names: tuple[str, ...], types: Any) -> None:
         self._axis_sizes = sizes
         self._axis_names = names
+        self._axis_types = check_axis_types(types, names)
         self._hash = None
         self._layouts = {}
 
@@ -80,6 +83,11 @@ class MeshAxes:
     def axis_sizes(self) -> Shape:
         """The sizes of the axes, in order."""
         return self._axis_sizes
+
+    @property
+    def axis_types(self) -> tuple[AxisType, ...]:
+        """Who decides how values are divided over each axis, in order."""
+        return self._axis_types
 
     @property
     def shape(self) -> collections.OrderedDict[str, int]:
@@ -130,6 +138,8 @@ class AbstractMesh(MeshAxes):
         The size of each axis.
     axis_names
         The name of each axis.
+    axis_types
+        The `AxisType` of each axis; ``Auto`` when omitted.
 
     Raises
     ------
@@ -139,24 +149,29 @@ class AbstractMesh(MeshAxes):
 
     __slots__ = ()
 
-    def __init__(self, axis_sizes: Iterable[int], axis_names: str | Iterable[str]) -> None:
+    def __init__(
+        self,
+        axis_sizes: Iterable[int],
+        axis_names: str | Iterable[str],
+        axis_types: Any = None,
+    ) -> None:
         sizes = check_axis_sizes(axis_sizes)
-        self._set_axes(sizes, check_axis_names(axis_names, sizes))
+        self._set_axes(sizes, check_axis_names(axis_names, sizes), axis_types)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if isinstance(other, AbstractMesh):
-            return self.shape_tuple == other.shape_tuple
+            return self.shape_tuple == other.shape_tuple and self._axis_types == other._axis_types
         return NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash(self.shape_tuple)
+            self._hash = hash((self.shape_tuple, self._axis_types))
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AbstractMesh, (self._axis_sizes, self._axis_names)
+        return AbstractMesh, (self._axis_sizes, self._axis_names, self._axis_types)
 
     __repr__ = MeshAxes.__str__
 

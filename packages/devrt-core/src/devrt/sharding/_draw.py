@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from devrt.sharding._grid import Grid, grid_of, wrap
+from devrt.sharding._svg import sharding_svg
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -128,7 +130,7 @@ def visualize_sharding(
     max_width: int = 80,
     dims: Sequence[int] | None = None,
 ) -> None:
-    """Write a drawing of how an array is sharded to the standard output.
+    """Draw how an array is sharded: SVG in a notebook, else text on the standard output.
 
     Parameters
     ----------
@@ -148,6 +150,8 @@ def visualize_sharding(
     InvalidArgumentError
         If the array cannot be sharded so, or ``dims`` is wrong or missing.
     """
+    if _show_in_notebook(shape, sharding, dims):
+        return
     if use_color and sys.stdout.isatty():
         from rich.console import Console
 
@@ -156,6 +160,17 @@ def visualize_sharding(
         )
         return
     sys.stdout.write(render_sharding(shape, sharding, max_width=max_width, dims=dims) + "\n")
+
+
+def _show_in_notebook(shape: Sequence[int], sharding: Sharding, dims: Sequence[int] | None) -> bool:
+    """Show the drawing as SVG where this is a notebook; return whether it is one."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython and ipython.get_ipython()
+    if not getattr(shell, "kernel", None):
+        return False
+    notebook = importlib.import_module("IPython.display")
+    notebook.display(notebook.SVG(sharding_svg(shape, sharding, dims=dims)))
+    return True
 
 
 def _fit(grid: Grid, max_width: int) -> tuple[int, int, Cells]:

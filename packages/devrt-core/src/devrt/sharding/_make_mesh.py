@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding._abstract_mesh import check_axis_names, check_axis_sizes
@@ -20,6 +20,7 @@ __all__ = ["make_mesh", "make_mesh_from_devices"]
 def make_mesh(
     mesh_shape: Iterable[int] | None = None,
     axis_names: str | Iterable[str] = (),
+    axis_types: Any = None,
     *,
     devices: Iterable[Device] | None = None,
     axis_shapes: Iterable[int] | None = None,
@@ -32,6 +33,8 @@ def make_mesh(
         The size of each axis.
     axis_names
         The name of each axis; a str alone is one name.
+    axis_types
+        The `AxisType` of each axis, or its name; ``Auto`` when omitted.
     devices
         The devices in the order in which the mesh shall have them. When omitted, those of the
         default backend, laid out by their place in the hardware (`order_by_topology`). Of more
@@ -55,10 +58,11 @@ def make_mesh(
     sizes = axis_shapes if mesh_shape is None else mesh_shape
     assert sizes is not None
     if devices is not None:
-        return make_mesh_from_devices(sizes, axis_names, devices)
+        return make_mesh_from_devices(sizes, axis_names, devices, axis_types=axis_types)
     from devrt import runtime  # not at the top: meshes of given devices need no runtime
 
-    return make_mesh_from_devices(sizes, axis_names, runtime.devices(), by_topology=True)
+    found = runtime.devices()
+    return make_mesh_from_devices(sizes, axis_names, found, by_topology=True, axis_types=axis_types)
 
 
 def make_mesh_from_devices(
@@ -67,6 +71,7 @@ def make_mesh_from_devices(
     devices: Iterable[Device],
     *,
     by_topology: bool = False,
+    axis_types: Any = None,
 ) -> Mesh:
     """Lay devices out as a mesh of a given shape.
 
@@ -81,6 +86,8 @@ def make_mesh_from_devices(
     by_topology
         Whether to lay the chosen devices out by their place in the hardware
         (`order_by_topology`) instead of in the order given.
+    axis_types
+        The `AxisType` of each axis, or its name; ``Auto`` when omitted.
 
     Returns
     -------
@@ -106,7 +113,7 @@ def make_mesh_from_devices(
 
     grid = np.empty(needed, dtype=object)
     grid[:] = chosen
-    return Mesh(grid.reshape(sizes), names)
+    return Mesh(grid.reshape(sizes), names, axis_types)
 
 
 def _raise_too_few(sizes: tuple[int, ...], names: tuple[str, ...], available: list[Device]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding._abstract_mesh import AbstractMesh, MeshAxes, check_axis_names
+from devrt.sharding._axis_type import AxisType
 from devrt.sharding._device_list import DeviceList
 from devrt.sharding._device_ref import find_devices, refer_to_devices
 
@@ -43,6 +44,8 @@ class Mesh(MeshAxes):
         mesh with no axes.
     axis_names
         A name for each dimension; a str alone is one name.
+    axis_types
+        The `AxisType` of each axis, or its name; ``Auto`` when omitted.
 
     Raises
     ------
@@ -63,14 +66,16 @@ class Mesh(MeshAxes):
     _devices: npt.NDArray[np.object_]
     _device_list: DeviceList
 
-    def __init__(self, devices: Any, axis_names: str | Iterable[str]) -> None:
+    def __init__(
+        self, devices: Any, axis_names: str | Iterable[str], axis_types: Any = None
+    ) -> None:
         import numpy as np
 
         grid = np.array(devices, dtype=object)
         flat = tuple(grid.flat)
         _check_devices(flat)
         sizes = tuple(grid.shape)
-        self._set_axes(sizes, check_axis_names(axis_names, sizes))
+        self._set_axes(sizes, check_axis_names(axis_names, sizes), axis_types)
         grid.flags.writeable = False
         self._devices = grid
         self._device_list = DeviceList(flat)
@@ -133,12 +138,12 @@ class Mesh(MeshAxes):
                 f"block of it. Lay the devices of each process out together."
             )
             raise InvalidArgumentError(msg, mesh=str(self), local_device_count=len(mine))
-        return Mesh(block, self._axis_names)
+        return Mesh(block, self._axis_names, self._axis_types)
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
         """The axes alone."""
-        return AbstractMesh(self._axis_sizes, self._axis_names)
+        return AbstractMesh(self._axis_sizes, self._axis_names, self._axis_types)
 
     def __enter__(self) -> Mesh:
         _entered.set((*_entered.get(), self))
@@ -159,31 +164,42 @@ class Mesh(MeshAxes):
             return (
                 self._axis_names == other._axis_names
                 and self._axis_sizes == other._axis_sizes
+                and self._axis_types == other._axis_types
                 and self._device_list == other._device_list
             )
         return NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((self._axis_names, self._axis_sizes, self._device_list))
+            self._hash = hash(
+                (self._axis_names, self._axis_sizes, self._axis_types, self._device_list)
+            )
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._axis_sizes, refer_to_devices(self._device_list), self._axis_names)
+        devices = refer_to_devices(self._device_list)
+        return _rebuild, (self._axis_sizes, devices, self._axis_names, self._axis_types)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Mesh:
         return self
 
     def __repr__(self) -> str:
-        return f"Mesh(axis_sizes={self._axis_sizes!r}, axis_names={self._axis_names!r})"
+        axes = f"axis_sizes={self._axis_sizes!r}, axis_names={self._axis_names!r}"
+        is_plain = all(each is AxisType.Auto for each in self._axis_types)
+        return f"Mesh({axes})" if is_plain else f"Mesh({axes}, axis_types={self._axis_types!r})"
 
 
-def _rebuild(sizes: tuple[int, ...], devices: list[Any], axis_names: tuple[str, ...]) -> Mesh:
+def _rebuild(
+    sizes: tuple[int, ...],
+    devices: list[Any],
+    axis_names: tuple[str, ...],
+    axis_types: tuple[AxisType, ...],
+) -> Mesh:
     import numpy as np
 
     grid = np.empty(len(devices), dtype=object)
     grid[:] = find_devices(devices)
-    return Mesh(grid.reshape(sizes), axis_names)
+    return Mesh(grid.reshape(sizes), axis_names, axis_types)
 
 
 def _check_devices(devices: tuple[Any, ...]) -> None:

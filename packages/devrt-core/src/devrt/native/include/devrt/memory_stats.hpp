@@ -138,7 +138,9 @@ class MemoryStats {
   /// Counts an allocation of `bytes`.
   void record_allocate(std::int64_t bytes) noexcept {
     num_allocs_.fetch_add(1, std::memory_order_relaxed);
-    detail::raise_to(peak_in_use_, in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    const std::int64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    detail::raise_to(peak_in_use_, now);
+    detail::raise_to(peak_since_mark_, now);
     detail::raise_to(largest_, bytes);
     if (parent_) parent_->record_allocate(bytes);
   }
@@ -147,6 +149,11 @@ class MemoryStats {
   void record_deallocate(std::int64_t bytes) noexcept {
     in_use_.fetch_sub(bytes, std::memory_order_relaxed);
     if (parent_) parent_->record_deallocate(bytes);
+  }
+
+  /// Returns the most bytes in use since the last mark, and marks this moment.
+  std::int64_t mark_peak() noexcept {
+    return peak_since_mark_.exchange(bytes_in_use(), std::memory_order_relaxed);
   }
 
   /// Reads the counters.
@@ -175,6 +182,7 @@ class MemoryStats {
   std::atomic<std::int64_t> num_allocs_{0};
   std::atomic<std::int64_t> in_use_{0};
   std::atomic<std::int64_t> peak_in_use_{0};
+  std::atomic<std::int64_t> peak_since_mark_{0};
   std::atomic<std::int64_t> largest_{0};
   const std::int64_t bytes_limit_;
   const std::shared_ptr<MemoryStats> parent_;
