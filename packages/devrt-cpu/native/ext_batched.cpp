@@ -30,6 +30,12 @@ std::vector<nb::object> to_items(nb::handle sequence, const char* what) {
   return items;
 }
 
+[[noreturn]] void raise_not_a_buffer(nb::handle item, const char* operation) {
+  raise_invalid(
+      std::string(operation) + " takes buffers of this client, not " + nb::repr(item).c_str() + ".",
+      operation);
+}
+
 /// Returns the buffers of a list of this client's; throws INVALID_ARGUMENT on anything else.
 std::vector<const Buffer*> to_buffers(const Client& client, std::span<const nb::object> items,
                                       const char* operation) {
@@ -39,9 +45,7 @@ std::vector<const Buffer*> to_buffers(const Client& client, std::span<const nb::
     const bool is_buffer = item.type().is(types.buffer);
     const Buffer* buffer = is_buffer ? nb::inst_ptr<BufferHandle>(item)->state.get() : nullptr;
     if (!buffer || &buffer->memory()->client() != &client) {
-      raise_invalid(std::string(operation) + " takes buffers of this client, not " +
-                        nb::repr(item).c_str() + ".",
-                    operation);
+      raise_not_a_buffer(item, operation);
     }
     buffers.push_back(buffer);
   }
@@ -226,12 +230,13 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
   }
 }
 
-void batched_block_until_ready(Client& self, nb::handle buffers) {
+void batched_block_until_ready(Client&, nb::handle buffers) {
   constexpr const char* kOperation = "batched_block_until_ready";
-  const std::vector<nb::object> items = to_items(buffers, "buffers");
-  for (const Buffer* buffer : to_buffers(self, items, kOperation)) {
-    (void)self.storage_of(*buffer, kOperation);
-    await(*buffer);
+  for (const nb::object& item : to_items(buffers, "buffers")) {
+    if (!item.type().is(types.buffer)) raise_not_a_buffer(item, kOperation);
+    const Buffer& buffer = *nb::inst_ptr<BufferHandle>(item)->state;
+    (void)buffer.memory()->client().storage_of(buffer, kOperation);
+    await(buffer);
   }
 }
 

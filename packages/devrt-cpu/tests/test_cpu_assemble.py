@@ -163,9 +163,11 @@ def test_forged_numbers_are_an_error_and_no_crash(eight: CpuClient, numbers: lis
 def test_what_is_no_buffer_of_this_client_is_named(eight: CpuClient) -> None:
     with make_cpu_client() as other:
         theirs = other.buffer_from_pyval(np.zeros(2))
+        eight.batched_block_until_ready([theirs])  # waits for those of other cpu clients too
+        with pytest.raises(errors.InvalidArgumentError, match="takes buffers"):
+            eight.batched_block_until_ready([3])
         for wrong in (theirs, 3, None):
             for call in (
-                lambda b: eight.batched_block_until_ready([b]),
                 lambda b: eight.batched_copy_to_memory([b], eight.devices()[:1]),
                 lambda b: eight.batched_copy_to_host([b], [(0,)], np.zeros(2)),
                 lambda b: eight.assemble_buffers(

@@ -232,18 +232,18 @@ def block_until_ready(x: Any) -> Any:
 
 
 def wait_for(values: list[Any]) -> None:
-    """Wait for the arrays and buffers among some values: one call to each client."""
-    by_client: dict[int, tuple[Any, list[Buffer]]] = {}
+    """Wait for the arrays and buffers among some values: one call for each kind of client."""
+    by_type: dict[type, list[Buffer]] = {}
     for value in values:
-        if type(value) is Array or isinstance(value, Buffer):
-            buffers: Any = value._buffers if type(value) is Array else (value,)
-            for buffer in buffers:
-                client = buffer.device.client
-                by_client.setdefault(id(client), (client, []))[1].append(buffer)
+        if type(value) is Array:
+            for buffer in value._buffers:
+                by_type.setdefault(type(buffer), []).append(buffer)
+        elif isinstance(value, Buffer):
+            by_type.setdefault(type(value), []).append(value)
         elif (wait := getattr(value, "block_until_ready", None)) is not None:
             wait()
-    for client, waited_for in by_client.values():
-        client.batched_block_until_ready(waited_for)
+    for buffers in by_type.values():
+        buffers[0].device.client.batched_block_until_ready(buffers)
 
 
 @contextlib.contextmanager

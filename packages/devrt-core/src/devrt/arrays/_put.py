@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
-from devrt.arrays._reshard import reshard, targets_of
-from devrt.contract import Buffer, Device, HostBufferSemantics, Memory
+from devrt.arrays._reshard import move_to_memory, reshard, targets_of
+from devrt.contract import Device, HostBufferSemantics, Memory
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.sharding import Sharding, SingleDeviceSharding
@@ -19,7 +19,6 @@ __all__ = ["ALIAS", "COPY", "TARGET_KINDS", "as_host", "put_array", "put_host", 
 
 COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
 ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
-_KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 
 TARGET_KINDS: dict[type, str] = {type(None): "default", str: "kind"}
 """What a type of target is; types of devices, memories and shardings join when they are met."""
@@ -146,26 +145,9 @@ def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
         return x
     if kind == "sharding":
         return reshard(x, target, may_alias)
-    device, memory = (
-        (target, target.default_memory())
-        if kind == "device"
-        else (target.addressable_by_devices()[0], target)
-    )
-    source = _whole_buffer(x, device)
-    if source is None:
-        only = reshard(x, SingleDeviceSharding(device, memory_kind=memory.kind), may_alias)
-        return Array(only._buffers)
-    if source.device.client is device.client:
-        return Array((source.copy_to_memory(memory, may_alias=may_alias),))
-    host = source.__array__()  # buffers are immutable, so the other client need not copy at once
-    return Array((device.client.buffer_from_pyval(host, memory, False, _KEPT),))
-
-
-def _whole_buffer(x: Array, device: Device) -> Buffer | None:
-    """Return a buffer that holds all of ``x``, on ``device`` if there is one; None if sharded."""
-    if not x.is_fully_replicated:
-        return None
-    return next((b for b in x._buffers if b.device is device), x._buffers[0])
+    if kind == "device":
+        return move_to_memory(x, target, target.default_memory(), may_alias)
+    return move_to_memory(x, target.addressable_by_devices()[0], target, may_alias)
 
 
 def _is_there(x: Array, target: Any, kind: str) -> bool:

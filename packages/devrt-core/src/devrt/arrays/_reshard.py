@@ -11,13 +11,14 @@ from devrt.arrays._array import Array
 from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
-from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, plan_copies
+from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
     "TransferCost",
     "client_of",
     "forget_routes",
     "memory_on",
+    "move_to_memory",
     "reshard",
     "targets_of",
     "transfer_cost",
@@ -59,6 +60,11 @@ class TransferCost:
 _Routes = weakref.WeakKeyDictionary[Sharding, dict[tuple[int, ...], Route]]
 _routes: weakref.WeakKeyDictionary[Sharding, _Routes] = weakref.WeakKeyDictionary()
 
+# The shardings onto one device that arrays came to a sharding from, or went to from it. They are
+# made for each array; the ones kept here are what the routes of later arrays are found by.
+_Singles = dict[tuple[Device, str | None], SingleDeviceSharding]
+_singles: weakref.WeakKeyDictionary[Sharding, _Singles] = weakref.WeakKeyDictionary()
+
 
 def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     """Return ``x`` under another sharding; does not wait for the devices.
@@ -71,8 +77,35 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     InvalidArgumentError
         If the shape does not fit the sharding, or this process lacks parts that it needs.
     """
-    route = _route(x, sharding)
-    return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
+    if isinstance(sharding, SingleDeviceSharding) and x.is_fully_replicated:
+        (device,) = sharding._device_assignment
+        memory = memory_on(device, sharding.memory_kind)
+        return Array((_copy_whole(x, device, memory, may_alias),), sharding)
+    return Array(_follow(_route(x, sharding), x._buffers, may_alias), sharding, x.shape)
+
+
+def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = True) -> Array:
+    """Return all of ``x`` on one memory of one device; does not wait for the devices."""
+    if x.is_fully_replicated:
+        return Array((_copy_whole(x, device, memory, may_alias),))
+    kept = _singles_of(x.sharding)
+    key = (device, memory.kind)
+    if key not in kept:
+        kept[key] = SingleDeviceSharding(device, memory_kind=memory.kind)
+    return Array(_follow(_route(x, kept[key]), x._buffers, may_alias))
+
+
+def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Buffer:
+    """Copy the buffer that is on the device if there is one, else any."""
+    source = next((b for b in x._buffers if b.device is device), x._buffers[0])
+    if source.device.client is device.client:
+        return source.copy_to_memory(memory, may_alias=may_alias)
+    return _through_host(source, memory)
+
+
+def _singles_of(sharding: Sharding) -> _Singles:
+    kept = _singles.get(sharding)
+    return _singles.setdefault(sharding, {}) if kept is None else kept
 
 
 def transfer_cost(x: Array, sharding: Sharding) -> TransferCost:
@@ -84,6 +117,7 @@ def transfer_cost(x: Array, sharding: Sharding) -> TransferCost:
 def forget_routes() -> None:
     """Drop every plan that is kept."""
     _routes.clear()
+    _singles.clear()
 
 
 def memory_on(device: Device, kind: str | None) -> Memory:
@@ -99,7 +133,7 @@ def targets_of(devices: Sequence[Device], kind: str | None) -> tuple[Target, ...
 
 
 def _route(x: Array, sharding: Sharding) -> Route:
-    source, shape = x.sharding, x.shape
+    source, shape = _source_of(x, sharding), x.shape
     try:
         return _routes[sharding][source][shape]
     except KeyError:
@@ -112,6 +146,17 @@ def _route(x: Array, sharding: Sharding) -> Route:
         by_source[source] = by_shape = {}
     by_shape[shape] = route = _find_route(x, sharding)
     return route
+
+
+def _source_of(x: Array, target: Sharding) -> Sharding:
+    """Return the array's sharding; for one device, an equal one that outlives the array."""
+    if x._sharding is not None or isinstance(target, SingleDeviceSharding):
+        return x.sharding
+    kept, buffer = _singles_of(target), x._buffers[0]
+    key = (buffer.device, buffer.memory.kind)
+    if key not in kept:
+        kept[key] = SingleDeviceSharding(key[0], memory_kind=key[1])
+    return kept[key]
 
 
 def _find_route(x: Array, sharding: Sharding) -> Route:

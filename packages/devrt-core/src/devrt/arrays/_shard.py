@@ -127,13 +127,15 @@ def _check_addressable(array: Array) -> None:
 
 def _read_shards(array: Array, whole: np.ndarray[Any, Any]) -> None:
     """Write every distinct shard into ``whole``, in one call to the client."""
+    buffers, offsets = array._buffers, [(0,) * array.ndim]
     if array.is_fully_replicated:
-        distinct = {(0,) * array.ndim: array._buffers[0]}
+        buffers = buffers[:1]
     else:
         placement = array.sharding.placement(array.shape)
-        distinct = dict(zip(placement.offsets[::-1], array._buffers[::-1], strict=True))
-    buffers = list(distinct.values())
-    filled = sum(buffer.size for buffer in buffers)
+        first = [number for number, replica in enumerate(placement.replica_ids) if not replica]
+        buffers = [buffers[number] for number in first]
+        offsets = [placement.offsets[number] for number in first]
+    filled = len(buffers) * buffers[0].size
     if filled != whole.size:
         msg = (
             f"{array.sharding} maps {filled} elements of an array of {whole.size} to devices: its "
@@ -143,7 +145,7 @@ def _read_shards(array: Array, whole: np.ndarray[Any, Any]) -> None:
     client = buffers[0].device.client
     # A client's own way writes dense memory only; the contract's goes through NumPy.
     copy = type(client) if whole.flags.c_contiguous else BatchedTransfers
-    copy.batched_copy_to_host(client, buffers, list(distinct), whole)
+    copy.batched_copy_to_host(client, buffers, offsets, whole)
 
 
 def _sealed(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

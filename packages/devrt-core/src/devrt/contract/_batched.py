@@ -118,7 +118,13 @@ class BatchedTransfers:
             out[index] = buffer.__array__()
 
     def batched_block_until_ready(self, buffers: Sequence[Buffer]) -> None:
-        """Wait for every buffer with the GIL released; raise the first error."""
+        """Wait for every buffer with the GIL released; raise the first error.
+
+        Parameters
+        ----------
+        buffers
+            Buffers of one class, of this client or of others that have the same class of buffers.
+        """
         for buffer in buffers:
             buffer.block_until_ready()
 
