@@ -105,7 +105,7 @@ def read_into(x: Any, out: Any) -> Any:
     if not out.flags.writeable:
         msg = "out is read-only, so nothing can be written into it. Pass a writable array."
         raise InvalidArgumentError(msg)
-    if source is not x:
+    if type(x) is not Array:
         out[...] = source
         return out
     x._check_readable("device_get", is_explicit=True)

@@ -1,0 +1,52 @@
+"""Axis types: names of either library, equality, and where they are carried along."""
+
+from __future__ import annotations
+
+import enum
+
+import pytest
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding import AbstractMesh, AxisType, Mesh, make_mesh
+
+
+class Foreign(enum.Enum):
+    Auto = "a"
+    Explicit = "e"
+    Manual = "m"
+
+
+def test_auto_is_the_default(devices):
+    mesh = make_mesh((4, 2), ("x", "y"), devices=devices)
+    assert mesh.axis_types == (AxisType.Auto, AxisType.Auto)
+    assert mesh == make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2, devices=devices)
+    assert "axis_types" not in repr(mesh)
+
+
+@pytest.mark.parametrize(
+    "given", [(AxisType.Explicit, AxisType.Manual), ("explicit", "Manual"),
+              [Foreign.Explicit, Foreign.Manual]]
+)  # fmt: skip
+def test_members_names_and_other_enums_are_taken(devices, given):
+    mesh = make_mesh((4, 2), ("x", "y"), given, devices=devices)
+    assert mesh.axis_types == (AxisType.Explicit, AxisType.Manual)
+    assert mesh.abstract_mesh.axis_types == mesh.local_mesh.axis_types == mesh.axis_types
+    assert "axis_types=(Explicit, Manual)" in repr(mesh)
+    plain = make_mesh((4, 2), ("x", "y"), devices=devices)
+    assert mesh != plain
+    assert hash(mesh) != hash(plain)
+    assert mesh.abstract_mesh != plain.abstract_mesh
+
+
+def test_one_axis_takes_one_type(devices):
+    assert Mesh(devices[:2], "x", AxisType.Manual).axis_types == (AxisType.Manual,)
+    assert AbstractMesh((2,), "x", "manual").axis_types == (AxisType.Manual,)
+
+
+def test_what_is_no_axis_type_is_refused(devices):
+    with pytest.raises(InvalidTypeError, match="Auto"):
+        Mesh(devices[:2], ("x",), ("sideways",))
+    with pytest.raises(InvalidTypeError):
+        Mesh(devices[:2], ("x",), (3,))
+    with pytest.raises(InvalidArgumentError, match="has 1 axes"):
+        Mesh(devices[:2], ("x",), ("auto", "auto"))
