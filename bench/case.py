@@ -72,11 +72,14 @@ class Timed:
         Makes the given number of items.
     max_loops
         The most items to hold at once.
+    note
+        A remark on this side's figure.
     """
 
     call: Callable[[Any], object]
     items: Callable[[int], Iterable[Any]]
     max_loops: int = 1_000_000
+    note: str = ""
 
     def seconds(self, loops: int) -> float:
         """Time `loops` calls; returns their sum in seconds."""
@@ -91,9 +94,9 @@ class Timed:
 Factory = Callable[[], Timed]
 
 
-def repeated(call: Callable[[Any], object], item: object) -> Timed:
+def repeated(call: Callable[[Any], object], item: object, note: str = "") -> Timed:
     """Time `call` on the same item over and over."""
-    return Timed(call, lambda loops: repeat(item, loops))
+    return Timed(call, lambda loops: repeat(item, loops), note=note)
 
 
 def fresh(call: Callable[[Any], object], make: Callable[[], Any], nbytes: int) -> Timed:

@@ -137,11 +137,12 @@ def measure(
     """
     turn: dict[str, list[list[float]]] = {}
     failed: dict[str, Outcome] = {}
+    notes: dict[str, str] = {}
     prepare = {"op": "prepare", "subject": subject, "case": spec.name}
     for name in names:
         try:
-            pool.get(name, spec.devices).ask(prepare, PREPARE_TIMEOUT)
-            turn[name] = []
+            ready = pool.get(name, spec.devices).ask(prepare, PREPARE_TIMEOUT)
+            turn[name], notes[name] = [], ready.get("note", "")
         except WorkerError as error:
             failed[name] = Outcome(reason=str(error))
     for _ in range(blocks + 1):
@@ -154,7 +155,11 @@ def measure(
                 failed[name] = Outcome(reason=str(error))
     # The first round is a warm-up: each side has just seen the other's caches.
     return failed | {
-        name: Outcome(summarize(seen[1:]), blocks=[median(samples) for samples in seen[1:]])
+        name: Outcome(
+            summarize(seen[1:]),
+            blocks=[median(samples) for samples in seen[1:]],
+            note=notes[name],
+        )
         for name, seen in turn.items()
     }
 
@@ -174,7 +179,7 @@ def run_subject(
             seen = measure(pool, subject, spec, ["devrt", *peers], options.blocks)
             rows += [
                 Row(subject, spec.name, context.title(peer), seen["devrt"], seen[peer],
-                    sweep=spec.sweep)
+                    sweep=spec.sweep, note=seen["devrt"].note)
                 for peer in peers
             ]  # fmt: skip
     return rows

@@ -18,6 +18,7 @@ class Outcome:
     figure: Figure | None = None
     reason: str = ""
     blocks: list[float] = field(default_factory=list)
+    note: str = ""
 
 
 @dataclass(frozen=True)

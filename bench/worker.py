@@ -7,7 +7,7 @@ object with an ``op``; each reply is one object, with ``error`` in it when the r
 op       takes                          gives
 ======== ============================== ========================================
 hello    library                        version, python, numpy
-prepare  subject, case                  loops, samples
+prepare  subject, case                  loops, samples, note
 block    -                              seconds: one value a sample
 quit     -                              nothing; the process ends
 ======== ============================== ========================================
@@ -86,7 +86,7 @@ class Server:
         # What the libraries made at import shall not be walked between blocks.
         gc.freeze()
         self._prepared = (timed, plan)
-        return {"loops": plan.loops, "samples": plan.samples}
+        return {"loops": plan.loops, "samples": plan.samples, "note": timed.note}
 
     def _block(self, _request: dict[str, Any]) -> dict[str, Any]:
         if self._prepared is None:

@@ -18,6 +18,8 @@ SUBJECTS = {
     "pyval": "bench.subjects.pyval",
     "memory": "bench.subjects.memory",
     "copy": "bench.subjects.copying",
+    "reshard": "bench.subjects.reshard",
+    "trees": "bench.subjects.trees",
     "numpy": "bench.subjects.to_numpy",
 }
 ALIASES = {"import": "start"}

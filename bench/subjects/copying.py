@@ -1,4 +1,4 @@
-"""Moving 64 MiB: copied, aliased, sharded, resharded, beside numpy.copy."""
+"""Moving 64 MiB: copied, aliased, sharded, beside numpy.copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ SIZE = 64 * MIB
 COPIED = "64 MiB onto one device, copied"
 ALIASED = "64 MiB onto one device, 64-byte aligned, may_alias=True"
 SHARDED = "64 MiB sharded over 8 devices, copied"
-RESHARDED = "64 MiB from 8 shards to replicated on 8"
 _DEVICES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -36,7 +35,6 @@ SPECS = [
     Spec(COPIED, ("jax", "numpy")),
     Spec(ALIASED),
     Spec(SHARDED, ("jax", "numpy"), devices=8),
-    Spec(RESHARDED, devices=8),
     *(
         Spec(
             _copied_by(n),
@@ -87,7 +85,6 @@ def _cases(api: Any) -> dict[str, Factory]:
         COPIED: partial(_put, api, SIZE, None),
         ALIASED: partial(_alias, api, SIZE),
         SHARDED: partial(_put, api, SIZE, 8),
-        RESHARDED: partial(_reshard, api),
         **{_copied_by(n): partial(_put, api, n, None) for n in BYTES},
         **{_aliased_by(n): partial(_alias, api, n) for n in BYTES if n >= 64},
         **{_sharded_by(n): partial(_put, api, SIZE, n) for n in _DEVICES},
@@ -106,10 +103,3 @@ def _alias(api: Any, nbytes: int) -> Timed:
         lambda x: put(x, device, may_alias=True).block_until_ready(),
         source(nbytes, is_aligned=True),
     )
-
-
-def _reshard(api: Any) -> Timed:
-    put, split = api.device_put, sharding(api, 8)
-    replicated = api.sharding.NamedSharding(split.mesh, api.sharding.PartitionSpec())
-    array = put(source(SIZE), split, may_alias=False).block_until_ready()
-    return repeated(lambda a: put(a, replicated).block_until_ready(), array)

@@ -15,6 +15,7 @@ from devrt import dtypes
 from devrt.arrays import Array, device_put
 from devrt.arrays._guards import Config
 from devrt.arrays._put import COPY, put_host, target_kind
+from devrt.errors import UnimplementedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ __all__ = [
     "arange",
     "array",
     "asarray",
+    "concatenate",
     "empty",
     "eye",
     "full",
@@ -156,6 +158,27 @@ def arange(
     first, last = (0, start) if stop is None else (start, stop)
     host = np.arange(first, last, 1 if step is None else step, dtype=_dtype(dtype))
     return _placed(_default(host, dtype), device)
+
+
+def concatenate(
+    arrays: Sequence[Any], axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
+    """Join host values along an axis, by NumPy's rules.
+
+    Raises
+    ------
+    UnimplementedError
+        If one of them is on a device: joining those needs a compiled program.
+    """
+    if any(isinstance(x, Array) for x in arrays):
+        msg = (
+            "devrt.numpy.concatenate of device arrays runs a program on a device, and this release "
+            "compiles none yet. Read them with devrt.device_get first."
+        )
+        raise UnimplementedError(msg, operation="concatenate")
+    joined = np.concatenate(list(arrays), axis=axis, dtype=_dtype(dtype))
+    is_plain = not any(hasattr(x, "dtype") for x in arrays)
+    return _placed(_default(joined, dtype) if is_plain else joined)
 
 
 def linspace(

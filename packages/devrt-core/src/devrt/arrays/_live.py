@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from devrt.arrays._array import Array
+from devrt.arrays._reshard import forget_routes
 from devrt.contract import Client
 from devrt.runtime import default_runtime
 
@@ -31,8 +32,9 @@ def live_arrays(platform: str | Client | None = None) -> list[Array]:
 def clear_caches() -> None:
     """Drop what devrt keeps only to be faster the next time.
 
-    This release caches placement plans in their shardings, which go with them, and compiles no
-    programs; cached host copies of gathered arrays are dropped here.
+    That is the copy plans of reshards, and the host copies of arrays that were read. Placement
+    plans are kept in their shardings and go with them; no programs are compiled yet.
     """
+    forget_routes()
     for array in live_arrays():
         array._host = None
