@@ -19,6 +19,8 @@ LEVELS = {
         "records",
         "hookspecs",
         "dtypes",
+        "layout",
+        "_gpu_options",
         "_config",
         "_config_files",
         "_config_guards",
