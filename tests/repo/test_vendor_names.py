@@ -23,6 +23,7 @@ EXCEPTIONS: dict[str, set[str]] = {
     # Names that jaxlib's users write, and that devrt offers under the same names.
     "xla_client.py": JAXLIB_NAMES,
     "xla_client/*": JAXLIB_NAMES,
+    "_gpu_options.py": {"CUDA_ASYNC"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
     "runtime/*": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH"},
     "__init__.py": {"make_pjrt_tpu_topology"},
@@ -59,7 +60,7 @@ def vendor_findings(path: str, text: str) -> list[str]:
     ]
 
 
-DATA = ("doctor/data/*.toml", "plugins/data/*.toml")
+DATA = ("data/*.toml", "doctor/data/*.toml", "plugins/data/*.toml")
 """Tables of what others make: data, which no line of the core's code names."""
 
 
