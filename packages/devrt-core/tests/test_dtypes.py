@@ -38,6 +38,10 @@ PJRT_CODES = {
     "float8_e3m4": 27,
     "float8_e8m0fnu": 28,
     "float4_e2m1fn": 29,
+    "int1": 30,
+    "uint1": 31,
+    "float6_e2m3fn": 32,
+    "float6_e3m2fn": 33,
 }
 
 

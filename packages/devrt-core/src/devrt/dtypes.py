@@ -72,6 +72,10 @@ def _table() -> tuple[ElementType, ...]:
         (27, "float8_e3m4", 8),
         (28, "float8_e8m0fnu", 8),
         (29, "float4_e2m1fn", 4),
+        (30, "int1", 1),
+        (31, "uint1", 1),
+        (32, "float6_e2m3fn", 6),
+        (33, "float6_e3m2fn", 6),
     )
     return tuple(ElementType(code, name, bits, max(1, bits // 8)) for code, name, bits in rows)
 
@@ -108,7 +112,13 @@ def to_numpy(code: int) -> np.dtype[Any]:
     if scalar is None:
         import ml_dtypes
 
-        scalar = getattr(ml_dtypes, element.name)
+        scalar = getattr(ml_dtypes, element.name, None)
+    if scalar is None:
+        msg = (
+            f"dtype {element.name} is not known to the installed ml_dtypes "
+            f"{ml_dtypes.__version__}. Install a newer one."
+        )
+        raise InvalidTypeError(msg, dtype=element.name)
     return np.dtype(scalar)
 
 

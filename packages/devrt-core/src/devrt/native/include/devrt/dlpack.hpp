@@ -73,6 +73,8 @@ enum Code : std::uint8_t {
   kFloat8E5m2 = 12,
   kFloat8E5m2fnuz = 13,
   kFloat8E8m0fnu = 14,
+  kFloat6E2m3fn = 15,
+  kFloat6E3m2fn = 16,
   kFloat4E2m1fn = 17,
 };
 
@@ -87,6 +89,7 @@ constexpr std::uint8_t code_of(ElementType type) noexcept {
     case E::kInt64:
     case E::kInt4:
     case E::kInt2:
+    case E::kInt1:
       return kInt;
     case E::kUint8:
     case E::kUint16:
@@ -94,6 +97,7 @@ constexpr std::uint8_t code_of(ElementType type) noexcept {
     case E::kUint64:
     case E::kUint4:
     case E::kUint2:
+    case E::kUint1:
       return kUInt;
     case E::kBfloat16:
       return kBfloat;
@@ -116,6 +120,10 @@ constexpr std::uint8_t code_of(ElementType type) noexcept {
       return kFloat8E3m4;
     case E::kFloat8E8m0fnu:
       return kFloat8E8m0fnu;
+    case E::kFloat6E2m3fn:
+      return kFloat6E2m3fn;
+    case E::kFloat6E3m2fn:
+      return kFloat6E3m2fn;
     case E::kFloat4E2m1fn:
       return kFloat4E2m1fn;
     default:

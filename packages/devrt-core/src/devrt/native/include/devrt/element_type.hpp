@@ -39,10 +39,14 @@ enum class ElementType : std::uint8_t {
   kFloat8E3m4 = 27,
   kFloat8E8m0fnu = 28,
   kFloat4E2m1fn = 29,
+  kInt1 = 30,
+  kUint1 = 31,
+  kFloat6E2m3fn = 32,
+  kFloat6E3m2fn = 33,
 };
 
 /// One past the greatest code.
-inline constexpr std::size_t kElementTypeLimit = 30;
+inline constexpr std::size_t kElementTypeLimit = 34;
 
 /// What is known of an element type.
 struct ElementInfo {
@@ -84,6 +88,10 @@ inline constexpr std::array<ElementInfo, kElementTypeLimit> kElementTable = {{
     {"float8_e3m4", 8, 1, ""},
     {"float8_e8m0fnu", 8, 1, ""},
     {"float4_e2m1fn", 4, 1, ""},
+    {"int1", 1, 1, ""},
+    {"uint1", 1, 1, ""},
+    {"float6_e2m3fn", 6, 1, ""},
+    {"float6_e3m2fn", 6, 1, ""},
 }};
 }  // namespace detail
 
