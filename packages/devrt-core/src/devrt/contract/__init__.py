@@ -8,7 +8,17 @@ from devrt.contract._assembly import Assembly, Piece
 from devrt.contract._buffer import Buffer, HostBufferSemantics
 from devrt.contract._client import Client
 from devrt.contract._device import Device, Memory
+from devrt.contract._distributed import (
+    CpuCollectives,
+    DistributedRuntimeClient,
+    TransferServerInterfaceFactory,
+)
 from devrt.contract._executable import LoadedExecutable
+from devrt.contract._streams import (
+    execution_stream_id,
+    get_execution_stream_id,
+    set_execution_stream_id,
+)
 from devrt.contract._topology import Topology
 from devrt.contract._traceback import Frame, Traceback
 
@@ -16,7 +26,9 @@ __all__ = [
     "Assembly",
     "Buffer",
     "Client",
+    "CpuCollectives",
     "Device",
+    "DistributedRuntimeClient",
     "Frame",
     "HostBufferSemantics",
     "LoadedExecutable",
@@ -24,4 +36,8 @@ __all__ = [
     "Piece",
     "Topology",
     "Traceback",
+    "TransferServerInterfaceFactory",
+    "execution_stream_id",
+    "get_execution_stream_id",
+    "set_execution_stream_id",
 ]

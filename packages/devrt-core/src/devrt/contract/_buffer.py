@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from devrt.contract._device import Device, Memory
     from devrt.contract._traceback import Traceback
+    from devrt.layout import Layout, PjRtLayout
 
 __all__ = ["Buffer", "HostBufferSemantics"]
 
@@ -74,6 +75,20 @@ class Buffer(metaclass=Contract):
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    @property
+    def layout(self) -> Layout:
+        """The order of the elements in memory; row-major unless the backend says otherwise."""
+        from devrt.layout import row_major
+
+        return row_major(self.ndim)
+
+    @property
+    def pjrt_layout(self) -> PjRtLayout:
+        """The same as `layout`, in the form that PJRT's functions take and return."""
+        from devrt.layout import PjRtLayout
+
+        return PjRtLayout(self.layout)
 
     @property
     def traceback(self) -> Traceback | None:

@@ -11,9 +11,12 @@ from devrt.contract._buffer import Buffer, HostBufferSemantics
 from devrt.contract._members import Contract
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from devrt.contract._device import Device, Memory
     from devrt.contract._executable import LoadedExecutable
     from devrt.contract._topology import Topology
+    from devrt.layout import PjRtLayout
 
 __all__ = ["Client"]
 
@@ -59,6 +62,10 @@ class Client(BatchedTransfers, metaclass=Contract):
         """Return `process_index` under its older name."""
         return self.process_index()
 
+    def task_id(self) -> int:
+        """Return `process_index` under jaxlib's oldest name."""
+        return self.process_index()
+
     @abc.abstractmethod
     def devices(self) -> list[Device]:
         """Return every device of every process, ordered by ``id``."""
@@ -74,6 +81,45 @@ class Client(BatchedTransfers, metaclass=Contract):
     def local_device_count(self) -> int:
         """Return the number of devices that this process addresses."""
         return len(self.local_devices())
+
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> Device:
+        """Return the device of this process that the driver numbers so.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If this process addresses no such device.
+        """
+        for device in self.local_devices():
+            if device.local_hardware_id == local_hardware_id:
+                return device
+        from devrt.errors import InvalidArgumentError
+
+        known = [device.local_hardware_id for device in self.local_devices()]
+        msg = f"No local {self.platform} device has hardware id {local_hardware_id}: use {known}."
+        raise InvalidArgumentError(msg, operation="device_from_local_hardware_id")
+
+    def get_default_layout(
+        self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
+    ) -> PjRtLayout:
+        """Return the layout that a buffer gets when none is asked for.
+
+        Parameters
+        ----------
+        dtype
+            The elements' dtype.
+        shape
+            The buffer's shape.
+        device
+            Where the buffer would lie; the first local device when None.
+        """
+        from devrt.layout import PjRtLayout, row_major
+
+        return PjRtLayout(row_major(len(shape)))
+
+    def defragment(self) -> None:
+        """Give memory that is kept for reuse back, where the backend keeps any."""
+        return None
 
     @abc.abstractmethod
     def buffer_from_pyval(
@@ -180,8 +226,10 @@ class Client(BatchedTransfers, metaclass=Contract):
         self._unimplemented("heap_profile", "it records no allocation sites yet")
 
     def topology(self) -> Topology:
-        """Return a description of the client's devices."""
-        self._unimplemented("topology", "it describes no topology")
+        """Return a description of the client's devices, those of other processes too."""
+        from devrt.topology import get_topology_for_devices
+
+        return get_topology_for_devices(self.devices())
 
     @abc.abstractmethod
     def close(self) -> None:

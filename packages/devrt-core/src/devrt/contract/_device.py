@@ -28,8 +28,8 @@ class Device(metaclass=Contract):
         Number of the device, unique among all processes of the platform.
     process_index : int
         The process that the device is attached to.
-    host_id : int
-        Older name of ``process_index``.
+    host_id, task_id : int
+        Older names of ``process_index``.
     local_hardware_id : int or None
         The driver's number for the hardware; None where there is none.
     platform : str
@@ -50,6 +50,10 @@ class Device(metaclass=Contract):
 
     @property
     def host_id(self) -> int:
+        return self.process_index
+
+    @property
+    def task_id(self) -> int:
         return self.process_index
 
     @property
