@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "devrt/memory_report.hpp"
@@ -24,36 +25,6 @@ constexpr std::size_t kLargestGroups = 10;                      // that an out-o
 
 /// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
-
-void check_options(const ClientOptions& options) {
-  const auto in_range = [](const char* name, int value, int least, int limit) {
-    if (value < least || value >= limit) {
-      raise_invalid(std::string(name) + " must be at least " + std::to_string(least) +
-                        " and below " + std::to_string(limit) + ", not " + std::to_string(value) +
-                        ".",
-                    "make_cpu_client");
-    }
-  };
-  in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
-  in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
-  in_range("node_id", options.node_id, 0, options.num_nodes);
-  if (options.num_devices * options.num_nodes > kMaxDevicesOfAllNodes) {
-    raise_invalid("num_devices * num_nodes must be at most " +
-                      std::to_string(kMaxDevicesOfAllNodes) + ", not " +
-                      std::to_string(options.num_devices * options.num_nodes) + ".",
-                  "make_cpu_client");
-  }
-  if (options.recycled_bytes < 0) {
-    raise_invalid("recycled_bytes must not be negative, and is " +
-                      std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
-                  "make_cpu_client");
-  }
-  if (options.memory_limit < 0) {
-    raise_invalid("memory_limit_bytes must be at least 1, and is " +
-                      std::to_string(options.memory_limit) + ". Leave it out for no limit.",
-                  "make_cpu_client");
-  }
-}
 
 std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
                                        const std::shared_ptr<ByteBudget>& budget) {
@@ -168,8 +139,50 @@ Memory& Device::memory(std::string_view kind) const {
                         .on(name()));
 }
 
+void Client::check(const ClientOptions& options) {
+  const auto in_range = [](const char* name, int value, int least, int limit) {
+    if (value < least || value >= limit) {
+      raise_invalid(std::string(name) + " must be at least " + std::to_string(least) +
+                        " and below " + std::to_string(limit) + ", not " + std::to_string(value) +
+                        ".",
+                    "make_cpu_client");
+    }
+  };
+  in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
+  in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
+  in_range("node_id", options.node_id, 0, options.num_nodes);
+  std::int64_t total = std::int64_t{options.num_devices} * options.num_nodes;
+  if (!options.devices_of_nodes.empty()) {
+    const auto& counts = options.devices_of_nodes;
+    if (counts.size() != static_cast<std::size_t>(options.num_nodes) ||
+        counts[static_cast<std::size_t>(options.node_id)] != options.num_devices) {
+      raise_invalid("devices_of_nodes must give num_devices for this node and one for each other.",
+                    "make_cpu_client");
+    }
+    for (const int count : counts) in_range("num_devices", count, 1, kMaxDevices + 1);
+    total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  }
+  if (total > kMaxDevicesOfAllNodes) {
+    raise_invalid(
+        "The devices of all nodes (num_devices * num_nodes, if each has as many) must be "
+        "at most " +
+            std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
+        "make_cpu_client");
+  }
+  if (options.recycled_bytes < 0) {
+    raise_invalid("recycled_bytes must not be negative, and is " +
+                      std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
+                  "make_cpu_client");
+  }
+  if (options.memory_limit < 0) {
+    raise_invalid("memory_limit_bytes must be at least 1, and is " +
+                      std::to_string(options.memory_limit) + ". Leave it out for no limit.",
+                  "make_cpu_client");
+  }
+}
+
 std::shared_ptr<Client> Client::make(ClientOptions options) {
-  check_options(options);
+  check(options);
   std::shared_ptr<Client> client(new Client(std::move(options)));
   client->self_ = client;
   return client;
@@ -184,13 +197,23 @@ Client::Client(ClientOptions options)
       pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
   const auto reserved = std::make_shared<ReservedBytes>();
   const std::vector<KindSource> sources = make_sources(reserved);
-  const int count = options_.num_devices;
-  devices_.reserve(static_cast<std::size_t>(count) * static_cast<std::size_t>(options_.num_nodes));
-  for (int id = 0; id < count * options_.num_nodes; ++id) {
-    const bool is_local = id / count == options_.node_id;
-    devices_.push_back(std::make_unique<Device>(
-        *this, id, id % count, id / count,
-        is_local ? std::span<const KindSource>(sources) : std::span<const KindSource>(), reserved));
+  for (int node = 0; node < options_.num_nodes; ++node) {
+    if (node == options_.node_id) first_local_ = devices_.size();
+    add_devices(node, reserved, sources);
+  }
+}
+
+int Client::devices_of(int node) const noexcept {
+  const auto& counts = options_.devices_of_nodes;
+  return counts.empty() ? options_.num_devices : counts[static_cast<std::size_t>(node)];
+}
+
+void Client::add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
+                         std::span<const KindSource> sources) {
+  if (node != options_.node_id) sources = {};
+  for (int local = 0; local < devices_of(node); ++local) {
+    const int id = static_cast<int>(devices_.size());
+    devices_.push_back(std::make_unique<Device>(*this, id, local, node, sources, reserved));
   }
 }
 
@@ -216,8 +239,7 @@ std::vector<KindSource> Client::make_sources(const std::shared_ptr<ReservedBytes
 }
 
 std::span<const std::unique_ptr<Device>> Client::local_devices() const noexcept {
-  const auto count = static_cast<std::size_t>(options_.num_devices);
-  return devices().subspan(count * static_cast<std::size_t>(options_.node_id), count);
+  return devices().subspan(first_local_, static_cast<std::size_t>(options_.num_devices));
 }
 
 std::int64_t Client::bytes_limit() const noexcept {

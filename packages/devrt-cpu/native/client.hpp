@@ -18,9 +18,10 @@
 #include "devrt/live_registry.hpp"
 #include "devrt/memory_stats.hpp"
 #include "devrt/recycling_allocator.hpp"
+#include "devrt/storage_order.hpp"
+#include "devrt/stream_queues.hpp"
 #include "devrt/strided_copy.hpp"
 #include "devrt/thread_pool.hpp"
-#include "devrt/work_queue.hpp"
 
 #define DEVRT_CPU_API __attribute__((visibility("default")))
 
@@ -52,6 +53,10 @@ struct HostArray {
 struct PutOptions {
   Semantics semantics = Semantics::kOnlyDuringCall;
   bool force_copy = false;
+  /// The execution stream that a transfer in the background is ordered by.
+  std::int64_t stream = 0;
+  /// How the dimensions shall lie, from minor to major; empty for row-major.
+  std::span<const std::int64_t> order = {};
 };
 
 /// One target of a batched transfer: where to, and the first element of the block.
@@ -87,6 +92,11 @@ struct ClientOptions {
   int num_devices = 1;
   int node_id = 0;
   int num_nodes = 1;
+  /// How many devices each node has; empty if each has `num_devices`.
+  std::vector<int> devices_of_nodes;
+  /// What the language binding keeps with the client, and what lets it go.
+  void* joined = nullptr;
+  ExternalOwner joined_owner;
   std::vector<AddedKind> added_kinds;
   /// How many bytes of freed blocks to keep for reuse.
   std::int64_t recycled_bytes = default_recycled_bytes();
@@ -150,7 +160,7 @@ class DEVRT_CPU_API Device {
   Client& client() const noexcept { return client_; }
   const std::shared_ptr<MemoryStats>& stats() const noexcept { return stats_; }
   std::span<const std::unique_ptr<Memory>> memories() const noexcept { return memories_; }
-  WorkQueue& queue() noexcept { return queue_; }
+  StreamQueues& queue() noexcept { return queue_; }
   std::string name() const { return "cpu:" + std::to_string(id_); }
 
   /// Returns the memory of a kind; throws INVALID_ARGUMENT, naming those that exist.
@@ -168,13 +178,15 @@ class DEVRT_CPU_API Device {
   const int process_index_;
   const std::shared_ptr<MemoryStats> stats_;
   std::vector<std::unique_ptr<Memory>> memories_;
-  WorkQueue queue_;
+  StreamQueues queue_;
 };
 
 /// The live connection. Made by `make`; kept alive by every device, memory and buffer handle.
 class DEVRT_CPU_API Client {
  public:
   static std::shared_ptr<Client> make(ClientOptions options);
+  /// Throws INVALID_ARGUMENT if no client can be made with the options.
+  static void check(const ClientOptions& options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
@@ -182,6 +194,7 @@ class DEVRT_CPU_API Client {
   std::span<const std::unique_ptr<Device>> devices() const noexcept { return devices_; }
   std::span<const std::unique_ptr<Device>> local_devices() const noexcept;
   int process_index() const noexcept { return options_.node_id; }
+  void* joined() const noexcept { return options_.joined; }
   std::shared_ptr<Client> shared() const { return self_.lock(); }
   LiveRegistry<Buffer>& registry() noexcept { return registry_; }
   /// Returns whether to note where a new buffer of `bytes` was made. Under the binding's lock.
@@ -218,7 +231,7 @@ class DEVRT_CPU_API Client {
                                       PutOptions options);
 
   /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
-  Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias);
+  Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias, std::int64_t stream = 0);
 
   /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once.
   std::vector<Ref<Buffer>> assemble(std::span<const Buffer* const> buffers,
@@ -238,9 +251,13 @@ class DEVRT_CPU_API Client {
   explicit Client(ClientOptions options);
 
   Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
-                          ExternalOwner hold, ReadyEvent& ready);
+                          ExternalOwner hold, ReadyEvent& ready, std::int64_t stream);
 
   std::vector<KindSource> make_sources(const std::shared_ptr<ReservedBytes>& reserved) const;
+
+  void add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
+                   std::span<const KindSource> sources);
+  int devices_of(int node) const noexcept;
 
   const ClientOptions options_;
   std::weak_ptr<Client> self_;
@@ -253,6 +270,7 @@ class DEVRT_CPU_API Client {
   std::int64_t until_noted_ = 0;  // bytes, under the binding's lock
   LiveRegistry<Buffer> registry_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::size_t first_local_ = 0;
 };
 
 /// Returns the package's version and the compiler, for people to read.

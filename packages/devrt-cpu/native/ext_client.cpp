@@ -22,27 +22,38 @@ PutOptions put_options(int semantics, bool force_copy) {
                       ". See devrt.contract.HostBufferSemantics.",
                   "buffer_from_pyval");
   }
-  return {static_cast<Semantics>(semantics), force_copy};
+  PutOptions options;
+  options.semantics = static_cast<Semantics>(semantics);
+  options.force_copy = force_copy;
+  return options;
 }
 
 nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle device, bool force_copy,
-                             int semantics) {
+                             int semantics, nb::handle layout) {
   drain_graveyard();
   self.check_open("buffer_from_pyval");
-  const PutOptions options = put_options(semantics, force_copy);
+  PutOptions options = put_options(semantics, force_copy);
   Memory& memory = resolve_memory(self, device, "buffer_from_pyval");
   HostValue value(argument, options.semantics != Semantics::kOnlyDuringCall);
+  Dims order;
+  if (!layout.is_none()) {
+    order = to_storage_order(layout, value.array().type, value.array().view.shape.size());
+    options.order = order.span();
+  }
   Ref<Buffer> buffer;
   if (value.bytes() <= kInlineCopyBytes) {
     buffer = self.put(memory, value.array(), value.hold(), options);
   } else {
+    options.stream = execution_stream();
     GilRelease released;
     buffer = self.put(memory, value.array(), value.hold(), options);
   }
   return wrap(std::move(buffer));
 }
 
-Dims to_dims(nb::handle sequence, const char* what) {
+}  // namespace
+
+Dims to_dims(nb::handle sequence, const char* what, const char* operation) {
   const Py_ssize_t size = PyObject_Size(sequence.ptr());
   if (size < 0) throw nb::python_error();
   Dims dims(static_cast<std::size_t>(size));
@@ -54,13 +65,14 @@ Dims to_dims(nb::handle sequence, const char* what) {
     const long long value = PyLong_AsLongLong(item.ptr());
     if (value == -1 && PyErr_Occurred()) {
       PyErr_Clear();
-      raise_invalid(std::string(what) + " must hold integers of at most 64 bits.",
-                    "batched_buffer_from_pyval");
+      raise_invalid(std::string(what) + " must hold integers of at most 64 bits.", operation);
     }
     dims[static_cast<std::size_t>(i)] = value;
   }
   return dims;
 }
+
+namespace {
 
 /// Reads the targets and offsets of a batch.
 std::vector<Block> to_blocks(Client& client, nb::handle devices, nb::handle offsets) {
@@ -79,7 +91,7 @@ std::vector<Block> to_blocks(Client& client, nb::handle devices, nb::handle offs
     nb::object start = nb::steal(PySequence_GetItem(starts.ptr(), i));
     if (!target.is_valid() || !start.is_valid()) throw nb::python_error();
     Memory& memory = resolve_memory(client, target, "batched_buffer_from_pyval");
-    blocks.push_back({&memory, to_dims(start, "An offset")});
+    blocks.push_back({&memory, to_dims(start, "An offset", "batched_buffer_from_pyval")});
   }
   return blocks;
 }
@@ -88,9 +100,9 @@ nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::hand
                                      nb::handle offsets, nb::handle shape, int semantics) {
   drain_graveyard();
   self.check_open("batched_buffer_from_pyval");
-  const PutOptions options = put_options(semantics, false);
+  PutOptions options = put_options(semantics, false);
   const std::vector<Block> blocks = to_blocks(self, devices, offsets);
-  const Dims extents = to_dims(shape, "A shape");
+  const Dims extents = to_dims(shape, "A shape", "batched_buffer_from_pyval");
   HostValue value(argument, options.semantics != Semantics::kOnlyDuringCall);
   const std::size_t block_bytes = checked_bytes(extents.span(), value.array().view.itemsize);
   std::vector<Ref<Buffer>> buffers;
@@ -100,6 +112,7 @@ nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::hand
   if (block_bytes <= kInlineCopyBytes / std::max<std::size_t>(blocks.size(), 1)) {
     put();
   } else {
+    options.stream = execution_stream();
     GilRelease released;
     put();
   }
@@ -178,7 +191,8 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
                                         int num_nodes, nb::handle memory_kinds,
                                         std::optional<std::int64_t> recycled_bytes,
                                         std::optional<std::int64_t> memory_limit_bytes,
-                                        const std::string& traceback_in_buffers) {
+                                        const std::string& traceback_in_buffers,
+                                        nb::handle devices_of_nodes, nb::object joined) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
@@ -190,7 +204,46 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   if (memory_limit_bytes)
     options.memory_limit = *memory_limit_bytes == 0 ? -1 : *memory_limit_bytes;
   options.traceback = to_traceback_mode(traceback_in_buffers);
+  for (nb::handle count : devices_of_nodes) {
+    options.devices_of_nodes.push_back(to_int(count, "a number of devices"));
+  }
+  if (!joined.is_none()) {
+    options.joined = joined.ptr();
+    options.joined_owner = grave_owner(new ObjectGrave(std::move(joined)));
+  }
   return Client::make(std::move(options));
+}
+
+/// Throws what `make_cpu_client` would, so that the other processes need not be told.
+void check_nodes(int num_devices, int node_id, int num_nodes) {
+  ClientOptions options;
+  options.num_devices = num_devices;
+  options.node_id = node_id;
+  options.num_nodes = num_nodes;
+  Client::check(options);
+}
+
+/// Returns one of the objects that join the client to others: `index` is that of make_cpu_client.
+nb::object joined_object(const Client& client, std::size_t index) {
+  if (!client.joined()) return nb::none();
+  return nb::borrow(static_cast<PyObject*>(client.joined()))[index];
+}
+
+nb::object topology_of(nb::handle_t<Client> client) {
+  return nb::module_::import_("devrt.topology")
+      .attr("get_topology_for_devices")(client.attr("devices")());
+}
+
+void bind_client_joined(nb::class_<Client>& cls) {
+  cls.def_prop_ro(
+         "distributed_client", [](const Client& c) { return joined_object(c, 0); },
+         "The connection to the cluster that the client was made with, or None.")
+      .def_prop_ro(
+          "collectives", [](const Client& c) { return joined_object(c, 1); },
+          "The collectives that the client was made with, or None.")
+      .def_prop_ro(
+          "transfer_server_factory", [](const Client& c) { return joined_object(c, 2); },
+          "The factory of transfer servers that the client was made with, or None.");
 }
 
 void bind_client_facts(nb::class_<Client>& cls) {
@@ -202,10 +255,14 @@ void bind_client_facts(nb::class_<Client>& cls) {
           nb::sig("def program_formats(self) -> tuple[str, ...]"))
       .def("process_index", &Client::process_index)
       .def("host_id", &Client::process_index)
+      .def("task_id", &Client::process_index)
       .def(
           "devices", [](const Client& c) { return to_list(c.devices()); },
           nb::sig("def devices(self) -> list[CpuDevice]"),
           "Return every device of every process, ordered by id.")
+      .def(
+          "_get_all_devices", [](const Client& c) { return to_list(c.devices()); },
+          nb::sig("def _get_all_devices(self) -> list[CpuDevice]"))
       .def(
           "local_devices", [](const Client& c) { return to_list(c.local_devices()); },
           nb::sig("def local_devices(self) -> list[CpuDevice]"),
@@ -213,6 +270,11 @@ void bind_client_facts(nb::class_<Client>& cls) {
       .def("device_count", [](const Client& c) { return c.devices().size(); })
       .def("local_device_count", [](const Client& c) { return c.local_devices().size(); })
       .def("device_from_local_hardware_id", &device_from_local_hardware_id, "local_hardware_id"_a)
+      .def("get_default_layout", &default_layout, "dtype"_a, "shape"_a, "device"_a = nb::none(),
+           nb::sig("def get_default_layout(self, dtype: typing.Any, shape: "
+                   "collections.abc.Sequence[int], device: CpuDevice | CpuMemory | None = None) -> "
+                   "typing.Any"),
+           "Return the layout of a buffer for which none is asked: row-major, no tiles.")
       .def("__repr__", [](const Client& c) {
         return nb::str(("CpuClient(devices=" + std::to_string(c.devices().size()) +
                         (c.is_closed() ? ", closed)" : ")"))
@@ -248,12 +310,8 @@ void bind_client_life(nb::class_<Client>& cls) {
           nb::sig("def live_executables(self) -> list[typing.Any]"))
       .def("heap_profile", &heap_profile, nb::sig("def heap_profile(self) -> bytes"),
            "Return the live buffers as a gzipped pprof profile.")
-      .def(
-          "topology",
-          [](const Client&) -> nb::object {
-            raise_unimplemented("topology", "it describes no topology.");
-          },
-          nb::sig("def topology(self) -> typing.Any"))
+      .def("topology", &topology_of, nb::sig("def topology(self) -> typing.Any"),
+           "Return a description of all devices, those of other processes too.")
       .def(
           "compile_and_load",
           [](const Client&, const nb::args&, const nb::kwargs&) -> nb::object {
@@ -269,12 +327,14 @@ void bind_client_class(nb::module_& module) {
                          nb::type_slots(no_new_slots),
                          "A live connection to the host's processors and memory.");
   types.client = cls;
-  cls.def("buffer_from_pyval", &buffer_from_pyval, "argument"_a.none(), "device"_a = nb::none(),
-          "force_copy"_a = false, "host_buffer_semantics"_a = 0,
-          nb::sig("def buffer_from_pyval(self, argument: typing.Any, device: CpuDevice | CpuMemory "
-                  "| None = None, force_copy: bool = False, host_buffer_semantics: int = 0) -> "
-                  "CpuBuffer"),
-          "Start the transfer of a host value to a device or memory.")
+  cls.def(
+         "buffer_from_pyval", &buffer_from_pyval, "argument"_a.none(), "device"_a = nb::none(),
+         "force_copy"_a = false, "host_buffer_semantics"_a = 0, "layout"_a = nb::none(),
+         nb::sig("def buffer_from_pyval(self, argument: typing.Any, device: CpuDevice | CpuMemory "
+                 "| None = None, force_copy: bool = False, host_buffer_semantics: int = 0, layout: "
+                 "typing.Any = None) -> CpuBuffer"),
+         "Start the transfer of a host value to a device or memory.\n\n"
+         "The elements lie in row-major order, or in that of `layout`, a Layout or PjRtLayout.")
       .def("batched_buffer_from_pyval", &batched_buffer_from_pyval, "argument"_a.none(),
            "devices"_a, "offsets"_a, "shape"_a, "host_buffer_semantics"_a = 0,
            nb::sig("def batched_buffer_from_pyval(self, argument: typing.Any, devices: "
@@ -284,6 +344,7 @@ void bind_client_class(nb::module_& module) {
            "Start the transfer of one block of a host array to each of several targets.");
   bind_client_facts(cls);
   bind_client_life(cls);
+  bind_client_joined(cls);
 }
 
 }  // namespace
@@ -294,13 +355,17 @@ void bind_client(nb::module_& module) {
       "make_cpu_client", &make_cpu_client, "asynchronous"_a = true, "num_devices"_a = 1,
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
       "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
-      "traceback_in_buffers"_a = "sampled",
+      "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
+      "joined"_a = nb::none(),
       nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
               "int = 0, num_nodes: int = 1, memory_kinds: "
               "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
-              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled') -> "
-              "CpuClient"),
+              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
+              "devices_of_nodes: collections.abc.Sequence[int] = (), joined: tuple[typing.Any, "
+              "typing.Any, typing.Any] | None = None) -> CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
+  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
+             "Raise what `make_cpu_client` would for these numbers.");
 }
 
 }  // namespace devrt::cpu

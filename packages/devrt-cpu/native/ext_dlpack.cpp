@@ -24,7 +24,7 @@ template <class Managed>
 std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> storage) {
   auto exported = std::make_unique<Export<Managed>>();
   exported->shape = buffer.shape().copy();
-  exported->strides = dense_strides(buffer.shape().span(), 1);
+  exported->strides = ordered_strides(buffer.shape().span(), 1, buffer.order());
   dlpack::Tensor& tensor = exported->managed.tensor;
   tensor.data = storage->data();
   tensor.device = {dlpack::kCpu, 0};
@@ -58,6 +58,9 @@ nb::object to_capsule(std::unique_ptr<Export<Managed>> exported, const char* nam
 
 void check_device(nb::handle dl_device) {
   if (dl_device.is_none()) return;
+  if (!PyTuple_Check(dl_device.ptr()) || nb::len(dl_device) != 2) {
+    throw nb::type_error("dl_device must be a tuple of a device type and a device id, or None.");
+  }
   if (to_int(dl_device[0], "dl_device[0]") != dlpack::kCpu ||
       to_int(dl_device[1], "dl_device[1]") != 0) {
     throw nb::buffer_error(
@@ -79,6 +82,9 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
   Ref<Storage> storage = read(buffer, "__dlpack__");
   if (!stream.is_none()) throw nb::buffer_error("The cpu has no streams: stream must be None.");
   check_device(dl_device);
+  if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
+    throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
+  }
   const bool versioned = !max_version.is_none() && to_int(max_version[0], "max_version[0]") >=
                                                        static_cast<int>(dlpack::kMajor);
   const bool subbyte = info(buffer.type()).bits < 8;

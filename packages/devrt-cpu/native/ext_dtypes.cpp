@@ -81,24 +81,24 @@ nb::handle numpy_dtype(ElementType type) {
   return dtype;
 }
 
-namespace {
-
-/// Returns an attribute of the numpy module, kept for ever. Not a function-local static: importing
-/// lets other threads run, and one that waited for such a static with the GIL would lock up.
-nb::handle numpy_attribute(PyObject*& kept, const char* name) {
+// Not function-local statics: importing lets other threads run, and one that waited for such a
+// static with the GIL would lock up.
+nb::handle module_attribute(PyObject*& kept, const char* module, const char* name) {
   if (!kept) [[unlikely]] {
-    nb::object found = nb::module_::import_("numpy").attr(name);
+    nb::object found = nb::module_::import_(module).attr(name);
     if (!kept) kept = found.release().ptr();
   }
   return kept;
 }
+
+namespace {
 
 PyObject* ndarray_type = nullptr;
 PyObject* asarray_function = nullptr;
 
 }  // namespace
 
-nb::handle numpy_ndarray() { return numpy_attribute(ndarray_type, "ndarray"); }
-nb::handle numpy_asarray() { return numpy_attribute(asarray_function, "asarray"); }
+nb::handle numpy_ndarray() { return module_attribute(ndarray_type, "numpy", "ndarray"); }
+nb::handle numpy_asarray() { return module_attribute(asarray_function, "numpy", "asarray"); }
 
 }  // namespace devrt::cpu

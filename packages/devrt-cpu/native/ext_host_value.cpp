@@ -48,6 +48,19 @@ std::string kind_of(nb::handle value) { return nb::str(value.type().attr("__qual
              "it first, for example with numpy.asarray(x, dtype='float32').");
 }
 
+PyObject* is_masked_function = nullptr;
+
+/// Throws if a subclass of ndarray marks elements as missing, which a buffer cannot.
+void refuse_masked(nb::handle array) {
+  if (!nb::hasattr(array, "mask") || !nb::hasattr(array, "filled")) return;
+  const nb::handle is_masked = module_attribute(is_masked_function, "numpy.ma", "is_masked");
+  if (nb::cast<bool>(is_masked(array))) {
+    raise_type(
+        "The argument is a masked array with masked elements, and a buffer has no mask. Pass "
+        "x.filled(value), or x.data and x.mask as two arrays.");
+  }
+}
+
 /// Takes the tensor out of a capsule, so that the capsule frees it no more.
 template <class Managed>
 Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name) {
@@ -177,19 +190,21 @@ void HostValue::open_dlpack(nb::handle value) {
   }
   nb::object capsule = call_dlpack(value);
   const dlpack::Tensor* tensor = nullptr;
+  bool padded = false;  // whether elements of less than a byte have a byte each, as NumPy has them
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     using Managed = dlpack::ManagedVersioned;
     auto* managed = take_tensor<Managed>(capsule, "dltensor_versioned", "used_dltensor_versioned");
     hold_ = grave_owner(new DlpackGrave<Managed>(managed));
     if (managed->version.major != dlpack::kMajor) raise_type("The DLPack version is not 1.");
     tensor = &managed->tensor;
+    padded = (managed->flags & dlpack::kSubbytePadded) != 0;
   } else {
     auto* managed = take_tensor<dlpack::Managed>(capsule, "dltensor", "used_dltensor");
     hold_ = grave_owner(new DlpackGrave<dlpack::Managed>(managed));
     tensor = &managed->tensor;
   }
   const auto type = dlpack::type_of(tensor->dtype);
-  if (!type || tensor->ndim < 0 || (info(*type).bits < 8)) {
+  if (!type || tensor->ndim < 0 || (info(*type).bits < 8 && !padded)) {
     raise_type("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) + " and " +
                std::to_string(tensor->dtype.bits) +
                " bits cannot be held by a device. Convert it.");
@@ -211,8 +226,11 @@ void HostValue::open_dlpack(nb::handle value) {
 void HostValue::open_other(nb::handle value, bool keep) {
   const int is_ndarray = PyObject_IsInstance(value.ptr(), numpy_ndarray().ptr());
   if (is_ndarray < 0) throw nb::python_error();
-  if (is_ndarray) return open_array(value, keep);
-  if (is_scalar_sequence(value)) raise_not_an_array(value);
+  if (is_ndarray) {
+    refuse_masked(value);
+    return open_array(value, keep);
+  }
+  if (is_scalar_sequence(value) || PyType_Check(value.ptr())) raise_not_an_array(value);
   const bool has_buffer = PyObject_CheckBuffer(value.ptr()) != 0;
   if (!has_buffer && nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "__dlpack_device__")) {
     open_dlpack(value);

@@ -79,6 +79,9 @@ PyObject* refuse_new(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 inline PyType_Slot no_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
                                      {0, nullptr}};
 
+/// The slots of the class of buffers, its buffer protocol among them.
+extern PyType_Slot buffer_slots[];
+
 /// Makes the Python object that holds a new buffer, and notes where the program made it.
 nb::object wrap(Ref<Buffer> buffer);
 /// Makes another Python object that holds a buffer.
@@ -109,6 +112,21 @@ nb::handle numpy_dtype(ElementType type);
 nb::handle numpy_ndarray();
 nb::handle numpy_asarray();
 
+/// Returns an attribute of a module, imported at the first use and kept in `kept` for ever.
+nb::handle module_attribute(PyObject*& kept, const char* module, const char* name);
+
+/// Returns the calling thread's execution stream, as `devrt.contract` has it; needs the GIL.
+std::int64_t execution_stream();
+
+/// Returns the dimensions of a layout object from minor to major; throws unless a buffer of this
+/// type and number of dimensions can have it.
+Dims to_storage_order(nb::handle layout, ElementType type, std::size_t ndim);
+/// Returns the `Layout` of a buffer, and the `PjRtLayout`.
+nb::object layout_of(const Buffer& buffer);
+nb::object pjrt_layout_of(const Buffer& buffer);
+/// Returns the `PjRtLayout` that a buffer gets when none is asked for.
+nb::object default_layout(Client& client, nb::handle dtype, nb::handle shape, nb::handle device);
+
 /// Returns the value of an argument that must be True or False; throws TypeError, naming it.
 bool to_bool(nb::handle value, const char* name);
 /// Returns the value of an argument that must be an int; throws TypeError, naming it.
@@ -127,6 +145,8 @@ void await(const Buffer& buffer);
 /// Returns the storage of a usable, filled buffer; throws deleted, closed, forked or its error.
 Ref<Storage> read(const Buffer& buffer, const char* operation);
 
+/// Returns the integers of a sequence; throws INVALID_ARGUMENT, naming it, if it holds others.
+Dims to_dims(nb::handle sequence, const char* what, const char* operation);
 nb::object to_tuple(std::span<const std::int64_t> values);
 /// Returns the memory that an argument names; throws if it is none of this client's.
 Memory& resolve_memory(Client& client, nb::handle target, const char* operation);
@@ -144,6 +164,8 @@ nb::list live_buffers(Client& client, const Device* device);
 [[noreturn]] void raise_unimplemented(const char* operation, const char* why);
 
 void bind_buffer(nb::module_& module);
+void bind_host_view(nb::module_& module);
+void bind_views(nb::class_<BufferHandle>& cls);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_allocators(nb::module_& module);

@@ -58,6 +58,10 @@ struct OwnedView {
   StridedView source;
 };
 
+std::unique_ptr<const Dims> own_order(std::span<const std::int64_t> order) {
+  return is_row_major(order) ? nullptr : std::make_unique<const Dims>(order);
+}
+
 /// Throws unless the block lies within the array; returns the address of its first element.
 const std::byte* block_start(const StridedView& view, const Block& block,
                              std::span<const std::int64_t> shape) {
@@ -123,11 +127,11 @@ struct CopyBatch {
 }  // namespace
 
 Ref<Storage> Client::fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
-                                ExternalOwner hold, ReadyEvent& ready) {
+                                ExternalOwner hold, ReadyEvent& ready, std::int64_t stream) {
   ReadyPromise promise;
   ready = promise.event();
-  device.queue().enqueue([promise = std::move(promise), target = storage.share(),
-                          source = OwnedView(view), hold = std::move(hold)]() mutable {
+  device.queue().enqueue(stream, [promise = std::move(promise), target = storage.share(),
+                                  source = OwnedView(view), hold = std::move(hold)]() mutable {
     source.copy_to(target->data());
     hold.reset();
     target.reset();
@@ -139,10 +143,11 @@ Ref<Storage> Client::fill_later(Device& device, Ref<Storage> storage, const Stri
 Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& hold,
                         PutOptions options) {
   check_open("buffer_from_pyval");
-  const StridedView& view = source.view;
+  const OrderedView ordered(source.view, options.order);
+  const StridedView& view = ordered.view();
   const std::size_t bytes = checked_bytes(view.shape, view.itemsize);
   // Copied now: once `hold` is handed over, the source, its shape included, may go at any time.
-  Dims shape(view.shape);
+  Dims shape(source.view.shape);
   const bool zero_copy = options.semantics >= Semantics::kZeroCopy && !options.force_copy;
   ReadyEvent ready;
   Ref<Storage> storage;
@@ -153,13 +158,14 @@ Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& 
     const bool later = options_.asynchronous && hold && bytes > kInlineCopyBytes &&
                        options.semantics == Semantics::kUntilTransferCompletes;
     if (later) {
-      storage = fill_later(memory.device(), std::move(storage), view, std::move(hold), ready);
+      storage = fill_later(memory.device(), std::move(storage), view, std::move(hold), ready,
+                           options.stream);
     } else if (bytes > 0) {
       copy_to_dense(view, storage->data(), &pool_);
     }
   }
   return Buffer::make(memory.shared(), source.type, std::move(shape), std::move(storage),
-                      std::move(ready));
+                      std::move(ready), own_order(options.order));
 }
 
 std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<const Block> blocks,
@@ -193,8 +199,8 @@ std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<c
     Memory& memory = *blocks[i].memory;
     storages[i] = memory.allocate(bytes);
     if (later) {
-      storages[i] =
-          fill_later(memory.device(), std::move(storages[i]), view, owner->share(), events[i]);
+      storages[i] = fill_later(memory.device(), std::move(storages[i]), view, owner->share(),
+                               events[i], options.stream);
     } else if (bytes > 0) {
       batch.pieces.emplace_back(starts[i], storages[i]->data());
     }
@@ -210,7 +216,8 @@ std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<c
   return buffers;
 }
 
-Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias) {
+Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias,
+                         std::int64_t stream) {
   Ref<Storage> storage = storage_of(source, "copy_to_memory");
   ReadyEvent ready = source.ready();
   if (!may_alias || target.kind_index() != source.memory()->kind_index()) {
@@ -226,26 +233,26 @@ Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias) {
     } else {
       ReadyPromise promise;
       ReadyEvent copied_ready = promise.event();
-      target.device().queue().enqueue([promise = std::move(promise), from = std::move(storage),
-                                       to = copied.share(), ready = std::move(ready),
-                                       fill]() mutable {
-        Status status = ready.wait();
-        if (status.ok()) fill(*from, *to, nullptr);
-        from.reset();
-        to.reset();
-        promise.set(std::move(status));
-      });
+      target.device().queue().enqueue(
+          stream, [promise = std::move(promise), from = std::move(storage), to = copied.share(),
+                   ready = std::move(ready), fill]() mutable {
+            Status status = ready.wait();
+            if (status.ok()) fill(*from, *to, nullptr);
+            from.reset();
+            to.reset();
+            promise.set(std::move(status));
+          });
       ready = std::move(copied_ready);
     }
     storage = std::move(copied);
   }
   return Buffer::make(target.shared(), source.type(), source.shape().copy(), std::move(storage),
-                      std::move(ready));
+                      std::move(ready), own_order(source.order()));
 }
 
 Ref<Buffer> Client::clone(const Buffer& source) {
   return Buffer::make(source.memory(), source.type(), source.shape().copy(),
-                      storage_of(source, "clone"), source.ready());
+                      storage_of(source, "clone"), source.ready(), own_order(source.order()));
 }
 
 }  // namespace devrt::cpu

@@ -107,8 +107,12 @@ class CpuDevice:
 class CpuClient:
     """A live connection to the host's processors and memory."""
 
-    def buffer_from_pyval(self, argument: Any, device: CpuDevice | CpuMemory | None = None, force_copy: bool = False, host_buffer_semantics: int = 0) -> CpuBuffer:
-        """Start the transfer of a host value to a device or memory."""
+    def buffer_from_pyval(self, argument: Any, device: CpuDevice | CpuMemory | None = None, force_copy: bool = False, host_buffer_semantics: int = 0, layout: Any = None) -> CpuBuffer:
+        """
+        Start the transfer of a host value to a device or memory.
+
+        The elements lie in row-major order, or in that of `layout`, a Layout or PjRtLayout.
+        """
 
     def batched_buffer_from_pyval(self, argument: Any, devices: Sequence[CpuDevice | CpuMemory], offsets: Sequence[tuple[int, ...]], shape: tuple[int, ...], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
         """
@@ -131,8 +135,12 @@ class CpuClient:
 
     def host_id(self) -> int: ...
 
+    def task_id(self) -> int: ...
+
     def devices(self) -> list[CpuDevice]:
         """Return every device of every process, ordered by id."""
+
+    def _get_all_devices(self) -> list[CpuDevice]: ...
 
     def local_devices(self) -> list[CpuDevice]:
         """Return the devices that this process addresses, ordered by id."""
@@ -142,6 +150,11 @@ class CpuClient:
     def local_device_count(self) -> int: ...
 
     def device_from_local_hardware_id(self, local_hardware_id: int) -> CpuDevice: ...
+
+    def get_default_layout(self, dtype: Any, shape: Sequence[int], device: CpuDevice | CpuMemory | None = None) -> Any:
+        """
+        Return the layout of a buffer for which none is asked: row-major, no tiles.
+        """
 
     def __repr__(self) -> str: ...
 
@@ -177,9 +190,24 @@ class CpuClient:
     def heap_profile(self) -> bytes:
         """Return the live buffers as a gzipped pprof profile."""
 
-    def topology(self) -> Any: ...
+    def topology(self) -> Any:
+        """Return a description of all devices, those of other processes too."""
 
     def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
+
+    @property
+    def distributed_client(self) -> object:
+        """The connection to the cluster that the client was made with, or None."""
+
+    @property
+    def collectives(self) -> object:
+        """The collectives that the client was made with, or None."""
+
+    @property
+    def transfer_server_factory(self) -> object:
+        """
+        The factory of transfer servers that the client was made with, or None.
+        """
 
     def buffers_from_pyvals(self, arguments: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
         """
@@ -204,8 +232,11 @@ class CpuClient:
     def batched_block_until_ready(self, buffers: Sequence[Any]) -> None:
         """Wait for every buffer with the GIL released; raise the first error."""
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled') -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), joined: tuple[Any, Any, Any] | None = None) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
+
+def check_nodes(num_devices: int, node_id: int, num_nodes: int) -> None:
+    """Raise what `make_cpu_client` would for these numbers."""
 
 class _HostView:
     pass
@@ -230,6 +261,17 @@ class CpuBuffer:
 
     @property
     def itemsize(self) -> int: ...
+
+    @property
+    def layout(self) -> object:
+        """The order of the elements in memory, a `devrt.layout.Layout`."""
+
+    @property
+    def pjrt_layout(self) -> object:
+        """The same as a `devrt.layout.PjRtLayout`."""
+
+    @property
+    def _pjrt_layout(self) -> object: ...
 
     def __len__(self) -> int: ...
 

@@ -24,11 +24,14 @@ namespace devrt {
 template <class Memory>
 class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
  public:
-  /// Makes a buffer and lists it; throws FAILED_PRECONDITION (closed) if the client takes no more.
+  /// Makes a buffer and lists it. `order` is that of its dimensions, from minor to major; null is
+  /// row-major. Throws FAILED_PRECONDITION (closed) if the client takes no more.
   static Ref<Buffer> make(std::shared_ptr<Memory> memory, ElementType type, Dims shape,
-                          Ref<Storage> storage, ReadyEvent ready = {}) {
-    auto buffer = Ref<Buffer>::adopt(new Buffer(std::move(memory), type, std::move(shape),
-                                                std::move(storage), std::move(ready)));
+                          Ref<Storage> storage, ReadyEvent ready = {},
+                          std::unique_ptr<const Dims> order = nullptr) {
+    auto buffer =
+        Ref<Buffer>::adopt(new Buffer(std::move(memory), type, std::move(shape), std::move(storage),
+                                      std::move(ready), std::move(order)));
     if (!buffer->memory_->registry().add(*buffer)) [[unlikely]] {
       buffer->storage_.reset();
       throw StatusError(Status(StatusCode::kFailedPrecondition,
@@ -41,6 +44,10 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const std::shared_ptr<Memory>& memory() const noexcept { return memory_; }
   ElementType type() const noexcept { return type_; }
   const Dims& shape() const noexcept { return shape_; }
+  /// Returns the dimensions from minor to major; empty where they are row-major.
+  std::span<const std::int64_t> order() const noexcept {
+    return order_ ? order_->span() : std::span<const std::int64_t>();
+  }
   std::size_t bytes() const noexcept { return bytes_; }
   const ReadyEvent& ready() const noexcept { return ready_; }
 
@@ -80,10 +87,11 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   friend class RefCounted<Buffer>;
 
   Buffer(std::shared_ptr<Memory> memory, ElementType type, Dims shape, Ref<Storage> storage,
-         ReadyEvent ready) noexcept
+         ReadyEvent ready, std::unique_ptr<const Dims> order) noexcept
       : memory_(std::move(memory)),
         ready_(std::move(ready)),
         shape_(std::move(shape)),
+        order_(std::move(order)),
         storage_(std::move(storage)),
         bytes_(storage_->bytes()),
         type_(type) {}
@@ -99,6 +107,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const std::shared_ptr<Memory> memory_;
   const ReadyEvent ready_;
   const Dims shape_;
+  const std::unique_ptr<const Dims> order_;
   mutable std::mutex mutex_;
   Ref<Storage> storage_;
   const std::size_t bytes_;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -20,15 +21,21 @@
 namespace devrt {
 
 /// Runs tasks one after another in the order they came. Tasks must not throw.
+///
+/// The thread starts with the first task, ends when none came for a while, and starts again.
 class WorkQueue {
  public:
   using Task = UniqueFunction<void()>;
   /// What `close` does with tasks that have not started.
   enum class OnClose { kDrain, kCancel };
 
-  WorkQueue(std::string name, std::size_t depth)
+  /// How long a thread without work stays.
+  static constexpr std::chrono::milliseconds kLinger{10'000};
+
+  WorkQueue(std::string name, std::size_t depth, std::chrono::milliseconds linger = kLinger)
       : shared_(std::make_shared<Shared>()), name_(std::move(name)) {
     shared_->depth = depth == 0 ? 1 : depth;
+    shared_->linger = linger;
   }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
@@ -90,6 +97,18 @@ class WorkQueue {
     return shared_->tasks.size();
   }
 
+  /// Returns whether no task is there, waiting or running.
+  bool is_idle() const {
+    std::lock_guard lock(shared_->mutex);
+    return shared_->tasks.empty() && !shared_->running;
+  }
+
+  /// Returns whether there is a thread.
+  bool has_thread() const {
+    std::lock_guard lock(shared_->mutex);
+    return shared_->started;
+  }
+
  private:
   /// Outlives the queue as long as the thread runs.
   struct Shared {
@@ -98,11 +117,14 @@ class WorkQueue {
     std::condition_variable room;
     std::deque<Task> tasks;
     std::size_t depth = 1;
+    std::chrono::milliseconds linger{};
     bool started = false;
+    bool running = false;
     bool closed = false;
   };
 
   void start(Shared& shared) {
+    if (worker_.joinable()) worker_.join();  // one that lingered in vain: it is past the lock
     try {
       worker_ = std::thread([keep = shared_] { run(*keep); });
     } catch (const std::system_error& error) {
@@ -118,8 +140,14 @@ class WorkQueue {
   static void run(Shared& shared) {
     std::unique_lock lock(shared.mutex);
     while (true) {
-      shared.work.wait(lock, [&] { return shared.closed || !shared.tasks.empty(); });
-      if (shared.tasks.empty()) return;
+      // A system-clock wait, as the steady one is a call that gcc 12's TSan misses.
+      const auto until = std::chrono::system_clock::now() + shared.linger;
+      shared.work.wait_until(lock, until, [&] { return shared.closed || !shared.tasks.empty(); });
+      if (shared.tasks.empty()) {
+        shared.started = shared.closed;  // a closed queue starts no other
+        return;
+      }
+      shared.running = true;
       {
         Task task = std::move(shared.tasks.front());
         shared.tasks.pop_front();
@@ -128,6 +156,7 @@ class WorkQueue {
         task();
       }  // what the task owns is freed without the lock
       lock.lock();
+      shared.running = false;
     }
   }
 

@@ -1,0 +1,83 @@
+#include "devrt/storage_order.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "client.hpp"
+#include "harness.hpp"
+
+using namespace devrt;
+
+TEST_CASE(an_order_gives_the_strides) {
+  const Dims shape{2, 3, 4};
+  const auto strides = [&](std::initializer_list<std::int64_t> order) {
+    const Dims dims = ordered_strides(shape.span(), 2, Dims(order).span());
+    return std::vector<std::int64_t>(dims.data(), dims.data() + dims.size());
+  };
+  CHECK((strides({2, 1, 0}) == std::vector<std::int64_t>{24, 8, 2}));
+  CHECK((strides({0, 1, 2}) == std::vector<std::int64_t>{2, 4, 12}));
+  CHECK((strides({1, 2, 0}) == std::vector<std::int64_t>{24, 2, 6}));
+  CHECK((strides({}) == std::vector<std::int64_t>{24, 8, 2}));
+}
+
+TEST_CASE(row_major_is_told_from_other_orders) {
+  CHECK(is_row_major({}));
+  CHECK(is_row_major(Dims{0}.span()));
+  CHECK(is_row_major(Dims{2, 1, 0}.span()));
+  CHECK(!is_row_major(Dims{0, 1}.span()));
+}
+
+TEST_CASE(contiguity_ignores_extents_of_one_and_empty_arrays) {
+  CHECK(is_contiguous(Dims{3, 1}.span(), Dims{4, 999}.span(), 4, false));
+  CHECK(is_contiguous(Dims{3, 1}.span(), Dims{4, 999}.span(), 4, true));
+  CHECK(is_contiguous(Dims{0, 5}.span(), Dims{7, 7}.span(), 4, false));
+  CHECK(is_contiguous(Dims{2, 3}.span(), Dims{4, 8}.span(), 4, true));
+  CHECK(!is_contiguous(Dims{2, 3}.span(), Dims{4, 8}.span(), 4, false));
+}
+
+TEST_CASE(a_buffer_is_stored_in_the_order_it_was_asked_for_and_so_are_its_copies) {
+  auto client = cpu::Client::make({});
+  cpu::Memory& memory = client->devices()[0]->default_memory();
+  const std::int32_t values[] = {0, 1, 2, 3, 4, 5};
+  const std::int32_t columns[] = {0, 3, 1, 4, 2, 5};
+  const Dims shape{2, 3};
+  const Dims strides{12, 4};
+  const Dims order{0, 1};
+  const cpu::HostArray source{
+      {reinterpret_cast<const std::byte*>(values), shape.span(), strides.span(), 4, 1},
+      ElementType::kInt32};
+  cpu::PutOptions options;
+  options.order = order.span();
+  ExternalOwner hold;
+  const Ref<cpu::Buffer> put = client->put(memory, source, hold, options);
+  const Ref<cpu::Buffer> copied = client->copy(*put, memory, false);
+  const Ref<cpu::Buffer> cloned = client->clone(*put);
+  for (const cpu::Buffer* buffer : {put.get(), copied.get(), cloned.get()}) {
+    CHECK(buffer->ready().wait().ok());
+    CHECK(std::memcmp(buffer->storage()->data(), columns, sizeof columns) == 0);
+    CHECK(buffer->order().size() == 2 && buffer->order()[0] == 0);
+    CHECK(buffer->shape()[0] == 2);
+  }
+}
+
+TEST_CASE(nodes_may_have_different_numbers_of_devices) {
+  cpu::ClientOptions options;
+  options.num_devices = 3;
+  options.node_id = 1;
+  options.num_nodes = 3;
+  options.devices_of_nodes = {2, 3, 1};
+  auto client = cpu::Client::make(std::move(options));
+  CHECK(client->devices().size() == 6);
+  CHECK(client->local_devices().size() == 3);
+  CHECK(client->local_devices()[0]->id() == 2);
+  CHECK(client->devices()[5]->process_index() == 2);
+  CHECK(client->devices()[5]->local_id() == 0);
+  CHECK(!client->devices()[1]->is_addressable());
+
+  cpu::ClientOptions wrong;
+  wrong.num_nodes = 2;
+  wrong.devices_of_nodes = {1, 0};
+  CHECK(harness::status_of([&] { cpu::Client::check(wrong); }).code() ==
+        StatusCode::kInvalidArgument);
+}
