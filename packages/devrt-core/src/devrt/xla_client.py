@@ -6,11 +6,13 @@ here belong to the caller, not to the default runtime: each call makes another o
 
 from __future__ import annotations
 
+import abc
 from typing import Any
 
 from devrt._device_assignment import DeviceAssignment
-from devrt.arrays import Array as ArrayImpl
+from devrt._gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
 from devrt.arrays import (
+    Array,
     ArrayCopySemantics,
     array_result_handler,
     batched_block_until_ready,
@@ -18,7 +20,27 @@ from devrt.arrays import (
     batched_device_put,
     reorder_shards,
 )
-from devrt.contract import Client, Device, HostBufferSemantics, LoadedExecutable, Memory
+from devrt.contract import (
+    Buffer,
+    Client,
+    CpuCollectives,
+    Device,
+    DistributedRuntimeClient,
+    HostBufferSemantics,
+    LoadedExecutable,
+    Memory,
+    TransferServerInterfaceFactory,
+    execution_stream_id,
+    get_execution_stream_id,
+    set_execution_stream_id,
+)
+from devrt.errors import (
+    BackendInitializationError,
+    DeadlineExceededError,
+    DistributedError,
+    UnimplementedError,
+)
+from devrt.layout import Layout, PjRtLayout
 from devrt.runtime import default_runtime
 from devrt.sharding import DeviceList, check_and_canonicalize_memory_kind
 from devrt.topology import DeviceTopology, get_topology_for_devices
@@ -27,68 +49,141 @@ __all__ = [
     "ArrayCopySemantics",
     "ArrayImpl",
     "Client",
+    "CpuCollectives",
     "Device",
     "DeviceAssignment",
     "DeviceList",
     "DeviceTopology",
+    "DistributedRuntimeClient",
+    "GpuAllocatorConfig",
     "HostBufferSemantics",
+    "Layout",
     "LoadedExecutable",
     "Memory",
+    "PjRtLayout",
+    "TransferServerInterfaceFactory",
     "array_result_handler",
     "batched_block_until_ready",
     "batched_copy_array_to_devices_with_sharding",
     "batched_device_put",
     "check_and_canonicalize_memory_kind",
+    "execution_stream_id",
+    "generate_pjrt_gpu_plugin_options",
+    "get_execution_stream_id",
     "get_topology_for_devices",
     "make_cpu_client",
     "make_gpu_client",
     "reorder_shards",
+    "set_execution_stream_id",
 ]
+
+
+class ArrayImpl(abc.ABC):
+    """The type of what holds data: `devrt.Array`, and every backend's buffers.
+
+    jaxlib has one class for both. Here it is for ``isinstance`` and annotations, and names what
+    both have.
+    """
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions."""
+
+    @property
+    @abc.abstractmethod
+    def dtype(self) -> Any:
+        """NumPy dtype of the elements."""
+
+    @abc.abstractmethod
+    def is_ready(self) -> bool:
+        """Return whether the data has arrived, without waiting."""
+
+    @abc.abstractmethod
+    def block_until_ready(self) -> ArrayImpl:
+        """Wait for the data; return the same object or raise its error."""
+
+    @abc.abstractmethod
+    def is_deleted(self) -> bool:
+        """Return whether the memory was given back."""
+
+    @abc.abstractmethod
+    def delete(self) -> None:
+        """Give the memory back. Idempotent."""
+
+
+for _class in (Array, Buffer):
+    ArrayImpl.register(_class)
 
 
 def make_cpu_client(
     asynchronous: bool = True,
-    distributed_client: Any | None = None,
+    distributed_client: DistributedRuntimeClient | None = None,
     node_id: int = 0,
     num_nodes: int = 1,
-    collectives: Any | None = None,
+    collectives: CpuCollectives | None = None,
     num_devices: int | None = None,
-    get_local_topology_timeout_minutes: int | None = None,
-    get_global_topology_timeout_minutes: int | None = None,
-    transfer_server_factory: Any | None = None,
+    get_local_topology_timeout_minutes: float | None = None,
+    get_global_topology_timeout_minutes: float | None = None,
+    transfer_server_factory: TransferServerInterfaceFactory | None = None,
 ) -> Client:
     """Make a client for the host's own devices.
 
     Parameters
     ----------
     asynchronous
-        Whether transfers may go on after the call that starts them.
+        Whether transfers may go on after the call that starts them. Without it every buffer is
+        ready on return.
+    distributed_client
+        The connection to the cluster's key-value store, over which the processes tell each other
+        how many devices they have. None with ``num_nodes`` above 1: each has as many as this one.
+    node_id, num_nodes
+        Which of how many processes this is. Device ids are contiguous by node.
+    collectives
+        How programs exchange data among processes.
     num_devices
-        Number of virtual devices; the option ``num_cpu_devices`` when omitted.
-    distributed_client, node_id, num_nodes, collectives, get_local_topology_timeout_minutes, \
-get_global_topology_timeout_minutes, transfer_server_factory
-        For several processes, which this release does not have: anything but the default raises
-        `UnimplementedError`.
+        Number of virtual devices of this process; the option ``num_cpu_devices`` when omitted.
+    get_local_topology_timeout_minutes, get_global_topology_timeout_minutes
+        How long node 0 waits for every process's devices (2 when None), and the others for the
+        list of all (5).
+    transfer_server_factory
+        Makes the transfer server.
 
     Returns
     -------
     Client
         A client of the caller's own; ``close()`` gives its memory back.
+
+    Raises
+    ------
+    DeadlineExceededError
+        If a process of the cluster did not come in time; ``missing_nodes`` says which.
+    DistributedError
+        If the key-value store fails, or the processes do not agree on ``num_nodes``.
+    InvalidArgumentError
+        If a number is out of range.
+    InvalidTypeError
+        If a number is no int, or an object lacks a method that it must have.
     """
-    distributed = {
+    options = {
+        "asynchronous": asynchronous,
         "distributed_client": distributed_client,
-        "node_id": node_id or None,
-        "num_nodes": None if num_nodes == 1 else num_nodes,
+        "node_id": node_id,
+        "num_nodes": num_nodes,
         "collectives": collectives,
+        "num_cpu_devices": num_devices,
         "get_local_topology_timeout_minutes": get_local_topology_timeout_minutes,
         "get_global_topology_timeout_minutes": get_global_topology_timeout_minutes,
         "transfer_server_factory": transfer_server_factory,
     }
-    _refuse_distributed("make_cpu_client", distributed)
-    options: dict[str, Any] = {"asynchronous": asynchronous}
-    if num_devices is not None:
-        options["num_cpu_devices"] = num_devices
-    return default_runtime().make_client("cpu", options)
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return default_runtime().make_client("cpu", given)
+    except BackendInitializationError as error:
+        cause = error.__cause__  # not the backend's failure, but the cluster's
+        if isinstance(cause, (DeadlineExceededError, DistributedError)):
+            raise cause from cause.__cause__
+        raise
 
 
 def make_gpu_client(
@@ -134,8 +229,6 @@ def make_gpu_client(
 
 
 def _refuse_distributed(function: str, given: dict[str, Any]) -> None:
-    from devrt.errors import UnimplementedError
-
     names = [name for name, value in given.items() if value is not None]
     if names:
         msg = (

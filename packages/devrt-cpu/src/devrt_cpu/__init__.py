@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from devrt.contract import (
+        CpuCollectives,
+        DistributedRuntimeClient,
+        TransferServerInterfaceFactory,
+    )
     from devrt.records import MemoryKind
     from devrt_cpu._ext import CpuClient
 
@@ -28,6 +33,12 @@ def make_cpu_client(
     recycled_bytes: int | None = None,
     memory_limit_bytes: int | None = None,
     traceback_in_buffers: str = "sampled",
+    *,
+    distributed_client: DistributedRuntimeClient | None = None,
+    collectives: CpuCollectives | None = None,
+    get_local_topology_timeout_minutes: float | None = None,
+    get_global_topology_timeout_minutes: float | None = None,
+    transfer_server_factory: TransferServerInterfaceFactory | None = None,
 ) -> CpuClient:
     """Make a client for the host's processors and memory.
 
@@ -35,12 +46,14 @@ def make_cpu_client(
     ----------
     asynchronous
         Whether large copies may still run when a call returns; each buffer's ready event tells.
+        Without it every buffer is ready on return.
     num_devices
         Number of virtual devices of this process.
     node_id
         Index of this process among those of the platform.
     num_nodes
-        Number of processes of the platform; each has ``num_devices`` devices.
+        Number of processes of the platform. With a ``distributed_client`` they tell each other
+        how many devices each has; without one each is taken to have ``num_devices``.
     memory_kinds
         Memory kinds to give to every device beside the built-in ones; each brings an allocator.
     recycled_bytes
@@ -54,6 +67,17 @@ def make_cpu_client(
         For which buffers to note where the program made them, for ``buffer.traceback``, heap
         profiles and out-of-memory errors: ``"off"``, ``"all"``, or ``"sampled"``: every buffer
         from 256 KiB on and about one in 32 of the smallest, which costs next to nothing.
+    distributed_client
+        The connection to the cluster's key-value store. Device ids are contiguous by node: those
+        of node 0 come first. Devices of other processes are known, but not addressable.
+    collectives
+        How programs exchange data among processes; kept as ``client.collectives``.
+    get_local_topology_timeout_minutes
+        How long node 0 waits for every process's number of devices; 2 when None.
+    get_global_topology_timeout_minutes
+        How long the other processes wait for node 0's list; 5 when None.
+    transfer_server_factory
+        Makes the transfer server; kept as ``client.transfer_server_factory``.
 
     Returns
     -------
@@ -66,27 +90,88 @@ def make_cpu_client(
         If a number is out of range, or a memory kind is unknown, brings no allocator, or brings
         one that returns something else than a ``devrt_host_allocator`` capsule.
     InvalidTypeError
-        If a number is no int.
+        If a number is no int, or one of the objects lacks a method that it must have.
+    DeadlineExceededError
+        If a process of the cluster did not come; ``missing_nodes`` says which.
+    DistributedError
+        If the key-value store fails, or the processes do not agree on ``num_nodes``.
 
     Notes
     -----
     A zero-copy buffer (``host_buffer_semantics`` 2 or 3) keeps its source alive through native
     code, where the garbage collector does not look. A source that in turn refers to the buffer
-    makes a cycle that is never collected: break it with ``buffer.delete()``.
+    makes a cycle that is never collected: break it with ``buffer.delete()``. The same holds for
+    ``distributed_client``, ``collectives`` and ``transfer_server_factory``, which live as long as
+    the client and everything made from it: they must not refer to it.
     """
     from devrt_cpu import _contract, _ext
 
     _contract.register()
+    joined = _checked_objects(distributed_client, collectives, transfer_server_factory)
+    node_id, num_nodes = _small_int("node_id", node_id), _small_int("num_nodes", num_nodes)
+    num_devices = _small_int("num_devices", num_devices)
+    counts: list[int] = []
+    if distributed_client is not None:
+        _ext.check_nodes(num_devices, node_id, num_nodes)  # before the others are told
+        counts = _exchanged(
+            distributed_client,
+            (node_id, num_nodes, num_devices),
+            get_local_topology_timeout_minutes,
+            get_global_topology_timeout_minutes,
+        )
     return _ext.make_cpu_client(
         asynchronous=asynchronous,
-        num_devices=_small_int("num_devices", num_devices),
-        node_id=_small_int("node_id", node_id),
-        num_nodes=_small_int("num_nodes", num_nodes),
+        num_devices=num_devices,
+        node_id=node_id,
+        num_nodes=num_nodes,
         memory_kinds=tuple(memory_kinds),
         recycled_bytes=recycled_bytes,
         memory_limit_bytes=memory_limit_bytes,
         traceback_in_buffers=traceback_in_buffers,
+        devices_of_nodes=counts,
+        joined=joined,
     )
+
+
+def _exchanged(
+    store: DistributedRuntimeClient,
+    place: tuple[int, int, int],
+    local_minutes: float | None,
+    global_minutes: float | None,
+) -> list[int]:
+    from devrt_cpu._exchange import exchange_device_counts, timeout_in_ms
+
+    local = timeout_in_ms("get_local_topology_timeout_minutes", local_minutes, 2)
+    everyone = timeout_in_ms("get_global_topology_timeout_minutes", global_minutes, 5)
+    return exchange_device_counts(store, *place, local, everyone)
+
+
+def _checked_objects(
+    distributed_client: object, collectives: object, transfer_server_factory: object
+) -> tuple[object, object, object] | None:
+    """Return the objects that join a client to others, or None if there are none."""
+    _check_methods(
+        "distributed_client",
+        distributed_client,
+        ("key_value_set", "blocking_key_value_get", "wait_at_barrier"),
+    )
+    _check_methods("collectives", collectives, ("make_communicator",))
+    _check_methods("transfer_server_factory", transfer_server_factory, ("__call__",))
+    joined = (distributed_client, collectives, transfer_server_factory)
+    return None if all(value is None for value in joined) else joined
+
+
+def _check_methods(name: str, value: object, methods: tuple[str, ...]) -> None:
+    from devrt.errors import InvalidTypeError
+
+    missing = [method for method in methods if not callable(getattr(value, method, None))]
+    if value is not None and missing:
+        raise InvalidTypeError(
+            f"{name} must have the methods {', '.join(methods)}; an object of type "
+            f"{type(value).__name__} has no {', '.join(missing)}. See devrt.contract.",
+            operation="make_cpu_client",
+            missing=tuple(missing),
+        )
 
 
 def _small_int(name: str, value: int) -> int:

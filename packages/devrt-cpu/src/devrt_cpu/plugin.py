@@ -29,6 +29,16 @@ __all__ = ["devrt_client_factories", "devrt_memory_kinds"]
 
 _MODULE = "_ext"
 _CAPSULE = "devrt_host_allocator"
+_PASSED_ON = (
+    "asynchronous",
+    "node_id",
+    "num_nodes",
+    "distributed_client",
+    "collectives",
+    "get_local_topology_timeout_minutes",
+    "get_global_topology_timeout_minutes",
+    "transfer_server_factory",
+)
 _BUILT_IN = ("device", "pinned_host", "unpinned_host")
 
 
@@ -50,12 +60,13 @@ def _probe() -> ProbeResult:
 def _make_client(context: ClientContext) -> Client:
     from devrt_cpu import make_cpu_client
 
+    given = {name: context.options[name] for name in _PASSED_ON if name in context.options}
     client = make_cpu_client(
-        asynchronous=context.options.get("asynchronous", True),
         num_devices=context.options.get("num_cpu_devices", 1),
         memory_kinds=tuple(_usable(context.memory_kinds)),
         memory_limit_bytes=context.options.get("cpu_memory_limit"),
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
+        **given,
     )
     return cast("Client", client)  # registered as one when it was made
 
