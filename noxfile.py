@@ -11,6 +11,12 @@ import nox
 
 ROOT = Path(__file__).parent
 STUB_TEST = "packages/devrt-cpu/tests/test_cpu_stub.py"
+INTEROP = (
+    "packages/devrt-cpu/tests/test_cpu_interop.py",
+    "packages/devrt-core/tests/test_layout.py",
+    "packages/devrt-core/tests/test_gpu_options.py",
+    "packages/devrt-core/tests/test_device_assignment.py",
+)
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 nox.needs_version = ">=2024.10"
@@ -61,6 +67,18 @@ def explore(session: nox.Session) -> None:
     """Run the property tests on ten times as many examples, drawn anew."""
     _install(session)
     session.run("python", "-m", "pytest", "--hypothesis-profile=explore", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def interop(session: nox.Session) -> None:
+    """Run the tests that share memory with other libraries, and those that compare with jaxlib.
+
+    ``torch`` is what pip finds: on PyPI, Linux gets the build with the libraries of a GPU vendor
+    (gigabytes). Point pip at PyTorch's own index for the CPU build to save them.
+    """
+    _install(session)
+    session.install("torch==2.13.0", "jax>=0.7", "pyarrow>=17")
+    session.run("python", "-m", "pytest", *(session.posargs or INTEROP))
 
 
 @nox.session(python=PYTHONS[0])

@@ -1,8 +1,8 @@
 """A small key-value store for several processes, and a program that is one of them.
 
 It is a `multiprocessing` manager: the store lives in a server process, and what a node holds is a
-proxy that speaks to it over a socket. It has the three methods of document 004's
-``DistributedRuntimeClient`` that a client's topology exchange asks for.
+proxy that speaks to it over a socket. It has the three methods that
+`devrt.contract.DistributedRuntimeClient` asks for.
 
     python key_value_store.py serve
     python key_value_store.py node PORT JSON

@@ -280,38 +280,6 @@ def test_a_dtype_attribute_that_is_no_dtype_is_refused() -> None:
         client.buffer_from_pyval(np.zeros(4, np.float32).view(Lying))
 
 
-class Exporter:
-    def __init__(self, capsule, device=(1, 0)) -> None:
-        self.capsule, self.device = capsule, device
-
-    def __dlpack__(self, **_options):
-        return self.capsule
-
-    def __dlpack_device__(self):
-        return self.device
-
-
-def test_dlpack_exporters_that_break_the_contract_are_refused() -> None:
-    used = np.zeros(3).__dlpack__()
-    assert np.from_dlpack(Exporter(used)).shape == (3,)
-    with make_cpu_client() as client:
-        for capsule in (None, 5, used):
-            with pytest.raises(InvalidTypeError, match="capsule"):
-                client.buffer_from_pyval(Exporter(capsule))
-        with pytest.raises(TypeError, match="__dlpack_device__"):
-            client.buffer_from_pyval(Exporter(None, ("cpu", 0)))
-
-
-@pytest.mark.parametrize(
-    "options", [{"copy": 2}, {"max_version": ("1", 0)}, {"dl_device": (1, "0")}], ids=str
-)
-def test_dlpack_options_of_a_wrong_type_are_refused(options) -> None:
-    with make_cpu_client() as client:
-        buffer = client.buffer_from_pyval(np.zeros(3))
-        with pytest.raises(TypeError, match=next(iter(options))):
-            buffer.__dlpack__(**options)
-
-
 def test_a_view_freed_late_in_the_exit_frees_the_source() -> None:
     done = run(
         """

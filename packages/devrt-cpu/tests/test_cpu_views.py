@@ -151,19 +151,3 @@ def test_dlpack_import_of_ml_dtypes(client: CpuClient) -> None:
 def test_dlpack_import_refuses_other_devices(client: CpuClient) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="host"):
         client.buffer_from_pyval(Exporter(np.ones(3), device=2))
-
-
-def test_torch_round_trip(client: CpuClient) -> None:
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    source = torch.arange(6, dtype=torch.bfloat16)
-    buffer = client.buffer_from_pyval(source)
-    assert buffer.dtype == ml_dtypes.bfloat16
-    assert torch.equal(torch.from_dlpack(buffer), source)
-
-
-def test_jax_round_trip(client: CpuClient) -> None:
-    jax = pytest.importorskip("jax", reason="jax is not installed")
-    source = jax.numpy.arange(6, dtype="bfloat16")
-    buffer = client.buffer_from_pyval(source)
-    assert np.array_equal(np.asarray(buffer), np.asarray(source))
-    assert np.array_equal(np.asarray(jax.dlpack.from_dlpack(buffer)), np.asarray(source))
