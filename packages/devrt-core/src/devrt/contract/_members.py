@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import sys
 from collections.abc import Iterator
 
 TYPE_CHECKING = False
@@ -68,9 +69,14 @@ def incomplete_classes(module: str) -> str:
         f"{cls.__qualname__} ({kind.__name__}) lacks {', '.join(lacking(cls, kind))}"
         for kind in (Client, Device, Memory, Buffer)
         for cls in _leaves(kind)
-        if cls.__module__.partition(".")[0] == top and lacking(cls, kind)
+        if cls.__module__.partition(".")[0] == top and _is_current(cls) and lacking(cls, kind)
     ]
     return "; ".join(dict.fromkeys(found))
+
+
+def _is_current(cls: type) -> bool:
+    """Return whether a class is not that of a module which was imported anew since."""
+    return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls
 
 
 def _leaves(kind: type) -> Iterator[type]:
