@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, installed_plugins
+from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, _discovery, installed_plugins
 from devrt.plugins._sources import metadata_library
 
 PLATFORM = st.from_regex(r"[a-z][a-z0-9_.\-]{0,8}", fullmatch=True)
@@ -216,6 +216,13 @@ def test_both_libraries_see_into_an_archive(tmp_path, write_distribution, librar
         ("acme", "one"),
         ("zap", "Two.Dist"),
     ]
+
+
+def test_the_library_that_puts_a_finder_in_place_changes_nothing(tmp_path, write_distribution):
+    pytest.importorskip("importlib_metadata")
+    write_distribution(tmp_path, "one", "[devrt_plugins]\none = m\n")
+    assert _discovery._plain([str(tmp_path)])
+    assert [ref.platform for ref in found(tmp_path)] == ["one"]
 
 
 def test_a_distribution_without_metadata_in_an_archive(tmp_path, library):

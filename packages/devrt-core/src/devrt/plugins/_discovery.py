@@ -110,7 +110,10 @@ def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...
 
 def _plain(folders: Iterable[str]) -> bool:
     foreign = any(
-        finder is not PathFinder and hasattr(finder, "find_distributions")
+        finder is not PathFinder
+        and hasattr(finder, "find_distributions")
+        # That of importlib_metadata, which puts itself there, finds what is in the folders.
+        and type(finder).__module__ != "importlib_metadata"
         for finder in sys.meta_path
     )
     return not foreign and not any(

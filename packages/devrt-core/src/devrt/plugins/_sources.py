@@ -177,7 +177,10 @@ def distributions_by_library(folders: Sequence[str]) -> Iterator[Distribution]:
             seen.add(normalized(name))
 
             def text(file: str, dist: Any = dist) -> str:
-                return dist.read_text(file) or ""
+                try:
+                    return dist.read_text(file) or ""
+                except UnicodeDecodeError:  # one damaged file must not hide the others
+                    return ""
 
             def files(dist: Any = dist) -> Iterable[object] | None:
                 found: Iterable[object] | None = dist.files
