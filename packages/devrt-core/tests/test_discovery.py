@@ -244,8 +244,9 @@ def test_the_files_of_a_distribution_without_a_record(tmp_path, write_distributi
     library_file.parent.mkdir()
     library_file.touch()
     (ref,) = found(tmp_path)
-    assert os.path.realpath(ref.library) == str(library_file)
-    assert not ref.problem
+    knows = library == "importlib_metadata" or sys.version_info >= (3, 12)  # what 3.11 cannot read
+    assert (os.path.realpath(ref.library) == str(library_file)) is knows
+    assert bool(ref.problem) is not knows
 
 
 def test_an_egg_is_left_to_the_standard_library(tmp_path):

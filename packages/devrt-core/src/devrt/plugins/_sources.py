@@ -140,7 +140,8 @@ def metadata_library() -> Any:
     """Return what reads distributions where a plain look does not do.
 
     That is ``importlib_metadata`` where it is installed: the standard library's module as later
-    Pythons have it, which finds archives faster and is mended without a new Python.
+    Pythons have it. It reads, for one, the files of a distribution without a ``RECORD``, which that
+    of Python 3.11 does not.
     """
     try:
         import importlib_metadata
