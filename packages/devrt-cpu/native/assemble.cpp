@@ -125,7 +125,8 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
     check_within(piece.source_start, piece.extent, source_shape);
     check_within(piece.block_start, piece.extent, assembly.shape);
     covered += volume(piece.extent);
-    add_region_copy({job.sources[piece.source].storage->data(), source_shape, piece.source_start},
+    add_region_copy({job.sources[piece.source].storage->data(), source_shape, piece.source_start,
+                     buffers[piece.source]->order()},
                     {filling.storage->data(), assembly.shape, piece.block_start}, piece.extent,
                     size, filling.copies);
     filling.needs.push_back(piece.source);
@@ -172,7 +173,7 @@ Assembly Assembly::read(std::span<const std::int64_t> numbers) {
 
 std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers,
                                           const Assembly& assembly,
-                                          std::span<Memory* const> targets) {
+                                          std::span<Memory* const> targets, std::int64_t stream) {
   check_open(kAssemble);
   if (buffers.size() != assembly.num_sources || targets.size() != assembly.block_of.size()) {
     raise_invalid("The assembly is for " + std::to_string(assembly.num_sources) + " sources and " +
@@ -214,8 +215,8 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
   if (at_once || !options_.asynchronous) {
     job.run(pool_);
   } else {
-    targets[0]->device().queue().enqueue(
-        [job = std::make_unique<FillJob>(std::move(job)), &pool = pool_] { job->run(pool); });
+    targets[0]->device().queue().enqueue(stream, [job = std::make_unique<FillJob>(std::move(job)),
+                                                  &pool = pool_] { job->run(pool); });
   }
   return results;
 }
@@ -227,7 +228,7 @@ void Client::gather(std::span<const Gathered> parts, std::byte* out,
   copies.reserve(parts.size());
   for (const Gathered& part : parts) {
     const auto extent = part.shape.span();
-    add_region_copy({part.storage->data(), extent, {kOrigin, extent.size()}},
+    add_region_copy({part.storage->data(), extent, {kOrigin, extent.size()}, part.order},
                     {out, shape, part.start.span()}, extent, itemsize, copies);
   }
   run_region_copies(copies, pool_);

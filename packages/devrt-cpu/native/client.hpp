@@ -72,6 +72,7 @@ struct Gathered {
   Ref<Storage> storage;
   Dims shape;
   Dims start;
+  std::span<const std::int64_t> order;  ///< the buffer's, which must outlive this
 };
 
 /// A memory kind that a plugin adds, with the allocator that it brings.
@@ -235,7 +236,8 @@ class DEVRT_CPU_API Client {
 
   /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once.
   std::vector<Ref<Buffer>> assemble(std::span<const Buffer* const> buffers,
-                                    const Assembly& assembly, std::span<Memory* const> targets);
+                                    const Assembly& assembly, std::span<Memory* const> targets,
+                                    std::int64_t stream = 0);
 
   /// Writes filled buffers into a dense array of the host; each must lie within `shape`.
   void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,

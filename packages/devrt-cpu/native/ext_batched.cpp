@@ -80,7 +80,8 @@ nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle ta
   if (semantics < 0 || semantics > 3) {
     raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3.", kOperation);
   }
-  const PutOptions options{static_cast<Semantics>(semantics), false};
+  PutOptions options{static_cast<Semantics>(semantics), false};
+  options.stream = execution_stream();
   const std::vector<nb::object> values = to_items(arguments, "arguments");
   const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
   if (values.size() != memories.size()) {
@@ -113,9 +114,10 @@ nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle t
   }
   std::vector<Ref<Buffer>> copied;
   copied.reserve(sources.size());
+  const std::int64_t stream = execution_stream();
   const auto copy = [&] {
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      copied.push_back(self.copy(*sources[i], *memories[i], may_alias));
+      copied.push_back(self.copy(*sources[i], *memories[i], may_alias, stream));
     }
   };
   std::size_t bytes = 0;
@@ -150,12 +152,13 @@ nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembl
   const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
   std::size_t bytes = 0;
   for (const Buffer* buffer : buffers) bytes += buffer->bytes();
+  const std::int64_t stream = execution_stream();
   std::vector<Ref<Buffer>> made;
   if (bytes > kInlineCopyBytes) {
     GilRelease released;
-    made = self.assemble(buffers, plan, memories);
+    made = self.assemble(buffers, plan, memories, stream);
   } else {
-    made = self.assemble(buffers, plan, memories);
+    made = self.assemble(buffers, plan, memories, stream);
   }
   return to_list(std::move(made));
 }
@@ -215,7 +218,7 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
       raise_invalid("The buffers and the array must be of one element type.", kOperation);
     }
     parts.push_back({read(*sources[i], kOperation), sources[i]->shape().copy(),
-                     to_dims(starts[i], "an offset")});
+                     to_dims(starts[i], "an offset"), sources[i]->order()});
     check_gathered(parts.back(), shape, kOperation);
   }
   const WritableBytes bytes(out);

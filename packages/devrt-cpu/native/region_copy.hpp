@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "devrt/dims.hpp"
+#include "devrt/storage_order.hpp"
 #include "devrt/thread_pool.hpp"
 
 namespace devrt::cpu {
@@ -33,12 +34,14 @@ struct RegionCopy {
   }
 };
 
-/// A box of a dense array: where the array begins, its shape, and the box's first element.
+/// A box of a dense array: where the array begins, its shape, the box's first element, and the
+/// order in which the dimensions lie.
 template <class Byte>
 struct Corner {
   Byte* data;
   std::span<const std::int64_t> shape;
   std::span<const std::int64_t> start;
+  std::span<const std::int64_t> order = {};
 };
 
 namespace detail {
@@ -81,23 +84,21 @@ inline void add_region_copy(Corner<const std::byte> from, Corner<std::byte> to,
                             std::span<const std::int64_t> extent, std::size_t itemsize,
                             std::vector<RegionCopy>& copies) {
   detail::DeepCopy deep{from.data, to.data, itemsize, 0, {}, {}, {}};
-  auto from_step = static_cast<std::int64_t>(itemsize);
-  auto to_step = from_step;
-  bool joined = true;  // whether what lies further in is one run on both sides
+  const Dims from_steps = ordered_strides(from.shape, itemsize, from.order);
+  const Dims to_steps = ordered_strides(to.shape, itemsize, to.order);
   for (std::size_t i = extent.size(); i-- > 0;) {
     if (extent[i] == 0) return;
-    deep.from += from.start[i] * from_step;
-    deep.to += to.start[i] * to_step;
-    if (joined) {
+    deep.from += from.start[i] * from_steps[i];
+    deep.to += to.start[i] * to_steps[i];
+    if (extent[i] == 1) continue;
+    const auto run = static_cast<std::int64_t>(deep.run);
+    if (from_steps[i] == run && to_steps[i] == run) {
       deep.run *= static_cast<std::size_t>(extent[i]);
-      joined = extent[i] == from.shape[i] && extent[i] == to.shape[i];
-    } else if (extent[i] != 1) {
+    } else {
       deep.extent[deep.depth] = extent[i];
-      deep.from_step[deep.depth] = from_step;
-      deep.to_step[deep.depth++] = to_step;
+      deep.from_step[deep.depth] = from_steps[i];
+      deep.to_step[deep.depth++] = to_steps[i];
     }
-    from_step *= from.shape[i];
-    to_step *= to.shape[i];
   }
   detail::emit(deep, deep.depth, deep.from, deep.to, copies);
 }

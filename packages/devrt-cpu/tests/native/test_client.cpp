@@ -170,7 +170,7 @@ TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
   Memory& memory = client->devices().front()->default_memory();
   std::promise<void> release;
   std::promise<void> started;
-  memory.device().queue().enqueue([&, gate = release.get_future()]() mutable {
+  memory.device().queue().enqueue(0, [&, gate = release.get_future()]() mutable {
     started.set_value();
     gate.wait();
   });

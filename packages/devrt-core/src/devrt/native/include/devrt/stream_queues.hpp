@@ -41,6 +41,14 @@ class StreamQueues {
     arrival.lane().queue.enqueue(std::move(task));
   }
 
+  /// Takes no more tasks and drops those that have not started; does not wait. Idempotent.
+  void cancel() noexcept {
+    if (fork_.is_child()) return;
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    for (const auto& lane : lanes_) lane->queue.cancel();
+  }
+
   /// Ends all threads after the tasks are run or dropped. Idempotent.
   void close(OnClose how) noexcept {
     if (!fork_.is_child()) {
