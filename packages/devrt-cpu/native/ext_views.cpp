@@ -159,6 +159,9 @@ nb::object view_as_numpy(const Buffer& buffer, Ref<Storage> storage) {
       HostView{std::move(storage), buffer.type(), Dims(shape), strides_of(buffer)};
   nb::inst_mark_ready(view);
   if (*info(buffer.type()).format == '\0') {
+    if (buffer.order().empty()) {
+      return numpy_ndarray()(to_tuple(shape), numpy_dtype(buffer.type()), view);
+    }
     const nb::object strides = to_tuple(nb::inst_ptr<HostView>(view)->strides.span());
     return numpy_ndarray()(to_tuple(shape), numpy_dtype(buffer.type()), view, 0, strides);
   }

@@ -1,6 +1,7 @@
 // Transfers: host array to buffer, one or many, and buffer to buffer.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "client.hpp"
@@ -143,8 +144,9 @@ Ref<Storage> Client::fill_later(Device& device, Ref<Storage> storage, const Stri
 Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& hold,
                         PutOptions options) {
   check_open("buffer_from_pyval");
-  const OrderedView ordered(source.view, options.order);
-  const StridedView& view = ordered.view();
+  std::optional<OrderedView> ordered;  // the common order needs none
+  if (!options.order.empty()) ordered.emplace(source.view, options.order);
+  const StridedView& view = ordered ? ordered->view() : source.view;
   const std::size_t bytes = checked_bytes(view.shape, view.itemsize);
   // Copied now: once `hold` is handed over, the source, its shape included, may go at any time.
   Dims shape(source.view.shape);

@@ -52,7 +52,8 @@ inline bool is_contiguous(std::span<const std::int64_t> shape,
   return true;
 }
 
-/// A view whose dimensions are put from major to minor of an order: copied densely, it lies in it.
+/// A view whose dimensions are put from major to minor of an order that is not empty: copied
+/// densely, it lies in it.
 class OrderedView {
  public:
   OrderedView(const StridedView& source, std::span<const std::int64_t> order)
@@ -62,10 +63,8 @@ class OrderedView {
       shape_[i] = source.shape[from];
       strides_[i] = source.strides[from];
     }
-    if (!order.empty()) {
-      view_.shape = shape_.span();
-      view_.strides = strides_.span();
-    }
+    view_.shape = shape_.span();
+    view_.strides = strides_.span();
   }
   OrderedView(const OrderedView&) = delete;
   OrderedView& operator=(const OrderedView&) = delete;
