@@ -20,14 +20,6 @@ using namespace nb::literals;
 
 namespace {
 
-/// A Python object that native code keeps: let go in the graveyard.
-struct ObjectGrave : Grave {
-  explicit ObjectGrave(nb::object kept) noexcept
-      : Grave(&ObjectGrave::release), object(std::move(kept)) {}
-  static void release(Grave* node) { delete static_cast<ObjectGrave*>(node); }
-  nb::object object;
-};
-
 nb::object to_capsule(std::shared_ptr<HostAllocator> allocator) {
   auto lent = std::make_unique<LentAllocator>(std::move(allocator));
   // The table is the first thing that a user of the capsule reads, the owner what it frees.
@@ -86,8 +78,7 @@ std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule, const std::
   }
   auto* table = static_cast<const devrt_host_allocator*>(
       PyCapsule_GetPointer(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE));
-  return std::make_shared<ForeignAllocator>(table,
-                                            grave_owner(new ObjectGrave(std::move(capsule))));
+  return std::make_shared<ForeignAllocator>(table, keep_object(std::move(capsule)));
 }
 
 void bind_allocators(nb::module_& module) {

@@ -209,7 +209,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   }
   if (!joined.is_none()) {
     options.joined = joined.ptr();
-    options.joined_owner = grave_owner(new ObjectGrave(std::move(joined)));
+    options.joined_owner = keep_object(std::move(joined));
   }
   return Client::make(std::move(options));
 }

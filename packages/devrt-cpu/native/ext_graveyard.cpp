@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "devrt/fork_guard.hpp"
 #include "graveyard.hpp"
@@ -54,11 +55,21 @@ void send(Grave* node) noexcept {
   if (!head && drain_depth == 0) request_drain();
 }
 
+/// Holds a Python object until the graveyard is emptied.
+struct ObjectGrave : Grave {
+  explicit ObjectGrave(nb::object kept) noexcept
+      : Grave(&ObjectGrave::release), object(std::move(kept)) {}
+  static void release(Grave* node) { delete static_cast<ObjectGrave*>(node); }
+  nb::object object;
+};
+
 }  // namespace
 
 ExternalOwner grave_owner(Grave* node) noexcept {
   return {node, [](void* context) noexcept { send(static_cast<Grave*>(context)); }};
 }
+
+ExternalOwner keep_object(nb::object kept) { return grave_owner(new ObjectGrave(std::move(kept))); }
 
 void drain_graveyard_slow() noexcept {
   if (is_draining) return;  // the outer one goes on until nothing is left: no recursion

@@ -82,6 +82,9 @@ inline PyType_Slot no_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse
 /// The slots of the class of buffers, its buffer protocol among them.
 extern PyType_Slot buffer_slots[];
 
+/// Returns an owner of a Python object, which is let go in the graveyard.
+ExternalOwner keep_object(nb::object kept);
+
 /// Makes the Python object that holds a new buffer, and notes where the program made it.
 nb::object wrap(Ref<Buffer> buffer);
 /// Makes another Python object that holds a buffer.
