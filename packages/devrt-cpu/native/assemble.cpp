@@ -1,4 +1,5 @@
 // Assembling: blocks made of pieces of other buffers, and buffers gathered into host memory.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -138,6 +139,53 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
   }
 }
 
+/// Returns where a piece begins in its source if it is one run of bytes there; else -1.
+std::int64_t run_start(const Piece& piece, std::span<const std::int64_t> shape, std::size_t size) {
+  std::int64_t start = 0;
+  auto step = static_cast<std::int64_t>(size);
+  bool joined = true;  // whether all dimensions further in are whole
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (!joined && piece.extent[i] != 1) return -1;
+    joined = joined && piece.extent[i] == shape[i];
+    start += piece.source_start[i] * step;
+    step *= shape[i];
+  }
+  return start;
+}
+
+/// Keeps a storage alive for another that shows a part of it.
+ExternalOwner keep(const Ref<Storage>& storage) {
+  return {new Ref<Storage>(storage.share()),
+          [](void* context) noexcept { delete static_cast<Ref<Storage>*>(context); }};
+}
+
+/// Returns storage that shows a block within its one source, or none if it must be copied.
+Ref<Storage> share_part(const std::vector<Piece>& pieces, std::span<const Buffer* const> buffers,
+                        const FillJob& job, const Assembly& assembly, const Memory& target) {
+  if (pieces.size() != 1) return {};
+  const Piece& piece = pieces[0];
+  const Buffer& source = *buffers[piece.source];
+  const bool is_block = std::ranges::equal(piece.extent, assembly.shape);
+  if (!is_block || !source.order().empty()) return {};
+  if (source.memory()->kind_index() != target.kind_index()) return {};
+  check_within(piece.source_start, piece.extent, source.shape().span());
+  check_within(piece.block_start, piece.extent, assembly.shape);
+  const std::size_t size = itemsize(source.type());
+  const std::size_t bytes = checked_bytes(assembly.shape, size);
+  const std::int64_t start = run_start(piece, source.shape().span(), size);
+  const Ref<Storage>& whole = job.sources[piece.source].storage;
+  if (bytes == 0 || start < 0) return {};
+  const std::byte* data = whole->data() + start;
+  if (reinterpret_cast<std::uintptr_t>(data) % kAlignment != 0) return {};
+  return Storage::lend(data, bytes, keep(whole));
+}
+
+/// A block that is there or on its way.
+struct Made {
+  Ref<Storage> storage;
+  ReadyEvent ready;
+};
+
 }  // namespace
 
 Assembly Assembly::read(std::span<const std::int64_t> numbers) {
@@ -173,7 +221,8 @@ Assembly Assembly::read(std::span<const std::int64_t> numbers) {
 
 std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers,
                                           const Assembly& assembly,
-                                          std::span<Memory* const> targets, std::int64_t stream) {
+                                          std::span<Memory* const> targets, bool may_alias,
+                                          std::int64_t stream) {
   check_open(kAssemble);
   if (buffers.size() != assembly.num_sources || targets.size() != assembly.block_of.size()) {
     raise_invalid("The assembly is for " + std::to_string(assembly.num_sources) + " sources and " +
@@ -193,24 +242,28 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
     job.sources.push_back({storage_of(*buffer, kAssemble), buffer->ready()});
   }
   const std::size_t bytes = checked_bytes(assembly.shape, itemsize(type));
-  std::map<std::pair<std::int64_t, std::size_t>, std::size_t> made;  // block and kind: a filling
-  std::vector<std::size_t> filling_of;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const std::int64_t block = assembly.block_of[i];
-    const auto [at, is_new] =
-        made.try_emplace({block, targets[i]->kind_index()}, job.fillings.size());
-    filling_of.push_back(at->second);
-    if (!is_new) continue;
-    Filling& filling = job.fillings.emplace_back();
-    filling.storage = targets[i]->allocate(bytes);
-    add_pieces(filling, assembly.blocks[static_cast<std::size_t>(block)], buffers, assembly, job);
-  }
+  std::map<std::pair<std::int64_t, std::size_t>, Made> made;  // by block and kind of memory
   std::vector<Ref<Buffer>> results;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    const Filling& filling = job.fillings[filling_of[i]];
+    const std::int64_t number = assembly.block_of[i];
+    const auto [at, is_new] = made.try_emplace({number, targets[i]->kind_index()});
+    Made& block = at->second;
+    if (is_new) {
+      const std::vector<Piece>& pieces = assembly.blocks[static_cast<std::size_t>(number)];
+      if (may_alias) block.storage = share_part(pieces, buffers, job, assembly, *targets[i]);
+      if (block.storage) {
+        block.ready = buffers[pieces[0].source]->ready();
+      } else {
+        Filling& filling = job.fillings.emplace_back();
+        filling.storage = targets[i]->allocate(bytes);
+        add_pieces(filling, pieces, buffers, assembly, job);
+        block = {filling.storage.share(), filling.promise.event()};
+      }
+    }
     results.push_back(Buffer::make(targets[i]->shared(), type, Dims(assembly.shape),
-                                   filling.storage.share(), filling.promise.event()));
+                                   block.storage.share(), block.ready));
   }
+  if (job.fillings.empty()) return results;
   const bool at_once = job.is_ready() && job.bytes() <= kParallelCopyBytes;
   if (at_once || !options_.asynchronous) {
     job.run(pool_);

@@ -234,10 +234,11 @@ class DEVRT_CPU_API Client {
   /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
   Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias, std::int64_t stream = 0);
 
-  /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once.
+  /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once. With
+  /// `may_alias`, a block that is one aligned run of a source on its kind shows the source's bytes.
   std::vector<Ref<Buffer>> assemble(std::span<const Buffer* const> buffers,
                                     const Assembly& assembly, std::span<Memory* const> targets,
-                                    std::int64_t stream = 0);
+                                    bool may_alias, std::int64_t stream = 0);
 
   /// Writes filled buffers into a dense array of the host; each must lie within `shape`.
   void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,

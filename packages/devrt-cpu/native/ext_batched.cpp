@@ -141,7 +141,7 @@ std::span<const std::int64_t> numbers_of(nb::handle packed) {
 }
 
 nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembly,
-                            nb::handle targets) {
+                            nb::handle targets, bool may_alias) {
   constexpr const char* kOperation = "assemble_buffers";
   drain_graveyard();
   self.check_open(kOperation);
@@ -156,9 +156,9 @@ nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembl
   std::vector<Ref<Buffer>> made;
   if (bytes > kInlineCopyBytes) {
     GilRelease released;
-    made = self.assemble(buffers, plan, memories, stream);
+    made = self.assemble(buffers, plan, memories, may_alias, stream);
   } else {
-    made = self.assemble(buffers, plan, memories, stream);
+    made = self.assemble(buffers, plan, memories, may_alias, stream);
   }
   return to_list(std::move(made));
 }
@@ -238,7 +238,13 @@ void batched_block_until_ready(Client&, nb::handle buffers) {
   for (const nb::object& item : to_items(buffers, "buffers")) {
     if (!item.type().is(types.buffer)) raise_not_a_buffer(item, kOperation);
     const Buffer& buffer = *nb::inst_ptr<BufferHandle>(item)->state;
-    (void)buffer.memory()->client().storage_of(buffer, kOperation);
+    const Client& owner = buffer.memory()->client();
+    const bool is_usable = !(buffer.is_deleted() || owner.is_closed() || owner.is_forked());
+    if (is_usable && buffer.ready().is_ready()) [[likely]] {
+      raise_if_error(buffer.ready().error());
+      continue;
+    }
+    (void)owner.storage_of(buffer, kOperation);
     await(buffer);
   }
 }
@@ -254,7 +260,8 @@ void bind_batched() {
             return nb::make_tuple(reinterpret_cast<std::uintptr_t>(&m.client()), m.kind().c_str());
           },
           nb::sig("def address_space(self) -> tuple[int, str]"))
-      .def_prop_ro("is_host_visible", [](const Memory&) { return true; });
+      .def_prop_ro("is_host_visible", [](const Memory&) { return true; })
+      .def_prop_ro("shares_parts", [](const Memory&) { return true; });
   auto device = nb::borrow<nb::class_<Device>>(types.device);
   device.def(
       "mark_peak_bytes", [](const Device& d) { return d.stats()->mark_peak(); },
@@ -276,9 +283,10 @@ void bind_batched() {
                    "list[CpuBuffer]"),
            "Start a copy of each buffer to the target at its place; share where that is allowed.")
       .def("assemble_buffers", &assemble_buffers, "sources"_a, "assembly"_a, "targets"_a,
+           "may_alias"_a = true,
            nb::sig("def assemble_buffers(self, sources: collections.abc.Sequence[typing.Any], "
                    "assembly: typing.Any, targets: collections.abc.Sequence[CpuDevice | "
-                   "CpuMemory]) -> list[CpuBuffer]"),
+                   "CpuMemory], may_alias: bool = True) -> list[CpuBuffer]"),
            "Start making blocks out of pieces of other buffers, each once for each memory kind.")
       .def("batched_copy_to_host", &batched_copy_to_host, "buffers"_a, "offsets"_a, "out"_a,
            nb::sig("def batched_copy_to_host(self, buffers: "

@@ -77,6 +77,27 @@ def test_row_blocks_become_column_blocks(eight: CpuClient, dtype: Any, rows: int
     assert native[0].unsafe_buffer_pointer() == native[2].unsafe_buffer_pointer()
 
 
+def test_a_run_within_a_source_is_shown_and_not_copied(eight: CpuClient) -> None:
+    x = np.arange(64 * 16, dtype=np.float32).reshape(64, 16)
+    source = eight.buffer_from_pyval(x, eight.devices()[0])
+    rows = one_block(x.shape, (16, 0), (8, 16))
+    target = eight.devices()[5:6]
+    (shown,) = eight.assemble_buffers([source], rows, target)
+    (copied,) = eight.assemble_buffers([source], rows, target, may_alias=False)
+    (pinned,) = eight.assemble_buffers([source], rows, [target[0].memory("pinned_host")])
+    offset = shown.unsafe_buffer_pointer() - source.unsafe_buffer_pointer()
+    assert offset == 16 * 16 * 4
+    assert copied.unsafe_buffer_pointer() - source.unsafe_buffer_pointer() != offset
+    assert pinned.memory.kind == "pinned_host"
+    (odd,) = eight.assemble_buffers([source], one_block(x.shape, (0, 3), (1, 4)), target)
+    (column,) = eight.assemble_buffers([source], one_block(x.shape, (0, 0), (64, 4)), target)
+    source.delete()
+    for made in (shown, copied, pinned):
+        np.testing.assert_array_equal(np.asarray(made), x[16:24])
+    np.testing.assert_array_equal(np.asarray(odd), x[:1, 3:7])
+    np.testing.assert_array_equal(np.asarray(column), x[:, :4])
+
+
 def test_large_blocks_do_not_wait_for_unready_sources(eight: CpuClient) -> None:
     x: Any = np.arange(1 << 21, dtype=np.float64)
     source = eight.buffer_from_pyval(x, eight.devices()[0], False, 1)

@@ -133,6 +133,18 @@ def test_replicas_take_turns_as_sources():
     assert apart.whole == ((0, 0), (1, 1))
 
 
+def test_a_block_is_taken_from_its_own_address_space():
+    source = blocks((64, 2), P(), tuple(range(8)))
+    plan = plan_copies(source, blocks((64, 2), P(("a", "b")), tuple(range(7, -1, -1))))
+    takes = [plan.used[pieces[0].source] for pieces in plan.assembly.blocks]
+    assert takes == list(range(7, -1, -1))
+    assert plan.part_starts == tuple(range(0, 128, 16))
+    columns = plan_copies(source, blocks((64, 2), P(None, "b"), tuple(range(8))))
+    assert columns.part_starts == ()
+    away = plan_copies(source, blocks((64, 2), P("a"), tuple(range(10, 18))))
+    assert away.part_starts == ()
+
+
 def test_blocks_off_the_grid_are_found():
     source = Blocks((3,), ((0,), (3,), (5,)), (0, 0, 0))
     with pytest.raises(InvalidArgumentError, match="overlap"):

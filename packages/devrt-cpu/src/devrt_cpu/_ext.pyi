@@ -39,6 +39,9 @@ class CpuMemory:
     @property
     def is_host_visible(self) -> bool: ...
 
+    @property
+    def shares_parts(self) -> bool: ...
+
 class CpuDevice:
     """One virtual CPU device."""
 
@@ -219,7 +222,7 @@ class CpuClient:
         Start a copy of each buffer to the target at its place; share where that is allowed.
         """
 
-    def assemble_buffers(self, sources: Sequence[Any], assembly: Any, targets: Sequence[CpuDevice | CpuMemory]) -> list[CpuBuffer]:
+    def assemble_buffers(self, sources: Sequence[Any], assembly: Any, targets: Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> list[CpuBuffer]:
         """
         Start making blocks out of pieces of other buffers, each once for each memory kind.
         """

@@ -93,7 +93,7 @@ TEST_CASE(assemblies_wait_for_their_sources_only) {
   const std::vector<std::int64_t> numbers = {1, 2, 2, 2, 2, 0, 1, 1, 0, 1, 0, 2, 1, 1, 2, 0, 2};
   Memory* targets[] = {&memory, &client->devices()[1]->default_memory()};
   const Buffer* sources[] = {ready.get(), late.get()};
-  const auto made = client->assemble(sources, Assembly::read(numbers), targets);
+  const auto made = client->assemble(sources, Assembly::read(numbers), targets, true);
   CHECK(!made[1]->ready().is_ready());
   promise.set(Status(StatusCode::kInternal, "lost"));
   CHECK(made[0]->ready().wait().ok());

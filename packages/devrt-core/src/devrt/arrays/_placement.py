@@ -233,17 +233,17 @@ def block_until_ready(x: Any) -> Any:
 
 def wait_for(values: list[Any]) -> None:
     """Wait for the arrays and buffers among some values: one call for each kind of client."""
-    by_type: dict[type, list[Buffer]] = {}
+    buffers: list[Buffer] = []
     for value in values:
         if type(value) is Array:
-            for buffer in value._buffers:
-                by_type.setdefault(type(buffer), []).append(buffer)
+            buffers += value._buffers
         elif isinstance(value, Buffer):
-            by_type.setdefault(type(value), []).append(value)
+            buffers.append(value)
         elif (wait := getattr(value, "block_until_ready", None)) is not None:
             wait()
-    for buffers in by_type.values():
-        buffers[0].device.client.batched_block_until_ready(buffers)
+    for kind in set(map(type, buffers)):
+        mine = [buffer for buffer in buffers if type(buffer) is kind]
+        mine[0].device.client.batched_block_until_ready(mine)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
 
 _KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 _MAX_SHAPES = 64
+_ALIGNMENT = 64  # bytes, of buffers: a part that begins elsewhere cannot be one
 
 Target = Device | Memory
 
@@ -110,8 +112,15 @@ def _singles_of(sharding: Sharding) -> _Singles:
 
 def transfer_cost(x: Array, sharding: Sharding) -> TransferCost:
     """Return how many bytes `device_put` would move for ``x``, without moving any."""
-    plan = _route(x, sharding).plan
-    return TransferCost(plan.elements_moved * x.itemsize, plan.least_elements * x.itemsize)
+    route = _route(x, sharding)
+    plan, size = route.plan, x.itemsize
+    shared = 0
+    if route.targets and _memory_of(route.targets[0]).shares_parts:
+        block = math.prod(sharding.shard_shape(x.shape))
+        shared = block * sum(start * size % _ALIGNMENT == 0 for start in plan.part_starts)
+    return TransferCost(
+        (plan.elements_moved - shared) * size, (plan.least_elements - shared) * size
+    )
 
 
 def forget_routes() -> None:
@@ -187,6 +196,9 @@ def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequenc
         return client.batched_copy_to_memory(
             [sources[s] for _, s in plan.whole], targets, may_alias
         )
+    if route.is_one_client and len(plan.assembled) == len(targets) and plan.assembly is not None:
+        used = [sources[s] for s in plan.used]
+        return client.assemble_buffers(used, plan.assembly, targets, may_alias)
     made: list[Any] = [None] * len(targets)
     if plan.whole:
         kept = [sources[s] for _, s in plan.whole]
@@ -202,11 +214,14 @@ def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequenc
         where = [targets[t] for t in plan.assembled]
         # A client's own way takes its own buffers only; the contract's goes through the host.
         assemble = type(client) if route.is_one_client else BatchedTransfers
-        blocks = assemble.assemble_buffers(client, used, plan.assembly, where)
+        blocks = assemble.assemble_buffers(client, used, plan.assembly, where, may_alias)
         for t, buffer in zip(plan.assembled, blocks, strict=True):
             made[t] = buffer
-    for t, other in plan.shared:
-        made[t] = made[other].copy_to_memory(_memory_of(targets[t]))
+    if plan.shared:
+        leaders = [made[other] for _, other in plan.shared]
+        copies = client.batched_copy_to_memory(leaders, [targets[t] for t, _ in plan.shared], True)
+        for (t, _), buffer in zip(plan.shared, copies, strict=True):
+            made[t] = buffer
     return made
 
 

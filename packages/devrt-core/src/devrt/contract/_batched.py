@@ -62,7 +62,11 @@ class BatchedTransfers:
         ]
 
     def assemble_buffers(
-        self, sources: Sequence[Buffer], assembly: Assembly, targets: Sequence[Device | Memory]
+        self,
+        sources: Sequence[Buffer],
+        assembly: Assembly,
+        targets: Sequence[Device | Memory],
+        may_alias: bool = True,
     ) -> list[Buffer]:
         """Start making blocks out of pieces of other buffers, and put them on targets.
 
@@ -75,6 +79,9 @@ class BatchedTransfers:
         targets
             Devices or memories of this client. Targets of one block whose memories are one
             address space may share the allocation.
+        may_alias
+            Whether a block that is one run of elements of a source in the same address space may
+            share its memory.
 
         Returns
         -------

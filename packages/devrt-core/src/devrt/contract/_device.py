@@ -142,6 +142,9 @@ class Memory(metaclass=Contract):
         The process that it belongs to.
     address_space : hashable
         Equal for memories whose buffers may share allocations; the memory itself by default.
+    shares_parts : bool
+        Whether a buffer may show an aligned part of another one in the same address space, so that
+        `Client.assemble_buffers` does not copy it; False by default.
     is_host_visible : bool
         Whether the host reads it in place, so that reading moves nothing; False by default.
     """
@@ -149,6 +152,10 @@ class Memory(metaclass=Contract):
     @property
     def address_space(self) -> Hashable:
         return self
+
+    @property
+    def shares_parts(self) -> bool:
+        return False
 
     @property
     def is_host_visible(self) -> bool:

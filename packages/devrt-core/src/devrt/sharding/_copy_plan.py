@@ -51,7 +51,7 @@ class CopyPlan:
         Target and source blocks that are the same: a copy of all of it, or nothing but another
         name where both lie in one address space.
     shared : tuple of (int, int)
-        Targets whose block another target in the same address space has by then: no copy.
+        Targets whose block is copied whole to another target in the same address space: no copy.
     assembled : tuple of int
         The other targets, in the order of the assembly's.
     used : tuple of int
@@ -63,6 +63,9 @@ class CopyPlan:
     least_elements : int
         The fewest that any plan can copy: for each address space, the elements that its targets
         need in blocks that the space does not hold yet.
+    part_starts : tuple of int
+        For each block of these that is one run of elements of a source block in its own address
+        space, the run's first element there: what need not be copied where parts are shared.
     """
 
     whole: tuple[tuple[int, int], ...]
@@ -72,6 +75,7 @@ class CopyPlan:
     assembly: Assembly | None
     elements_moved: int
     least_elements: int
+    part_starts: tuple[int, ...]
 
 
 def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
@@ -93,6 +97,7 @@ def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
         if source.spaces[s] != target.spaces[t]
     }
     used, assembly = _assemble(source, target, rest)
+    parts = () if assembly is None else _part_starts(source, target, rest, used, assembly)
     return CopyPlan(
         tuple(whole),
         tuple(shared),
@@ -101,6 +106,7 @@ def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
         assembly,
         len(moved) * target.volume,
         _least_elements(source, target),
+        parts,
     )
 
 
@@ -117,17 +123,20 @@ def _match(source: Blocks, target: Blocks) -> tuple[Pairs, Pairs, list[int]]:
             anywhere.setdefault(key[1], []).append(number)
     turns = {offset: itertools.cycle(numbers) for offset, numbers in anywhere.items()}
     made: dict[Key, int] = {}
+    assembled: set[Key] = set()
     whole, shared, rest = [], [], []
     for number, key in enumerate(zip(target.spaces, target.offsets, strict=True)):
         if key in here:
             whole.append((number, here[key]))
+        elif key in assembled:  # the client makes equal blocks once for each address space
+            rest.append(number)
         elif key in made:
             shared.append((number, made[key]))
         elif key[1] in turns:
             made[key] = number
             whole.append((number, next(turns[key[1]])))
         else:
-            made[key] = number
+            assembled.add(key)
             rest.append(number)
     return whole, shared, rest
 
@@ -139,8 +148,10 @@ def _assemble(
     if not rest:
         return (), None
     cover = _Cover(source)
-    wanted = list(dict.fromkeys(target.offsets[i] for i in rest))
-    blocks = [cover.pieces(target, offset) for offset in wanted]
+    wanted: dict[Shape, Hashable] = {}
+    for i in rest:
+        wanted.setdefault(target.offsets[i], target.spaces[i])
+    blocks = [cover.pieces(target, offset, space) for offset, space in wanted.items()]
     used = sorted({piece.source for pieces in blocks for piece in pieces})
     place = {number: position for position, number in enumerate(used)}
     renumbered = tuple(
@@ -157,24 +168,29 @@ class _Cover:
 
     def __init__(self, source: Blocks) -> None:
         self._shape = source.shape
+        self._spaces = source.spaces
         holders: dict[Shape, list[int]] = {}
         for number, offset in enumerate(source.offsets):
             holders.setdefault(offset, []).append(number)
-        self._holders = {offset: itertools.cycle(numbers) for offset, numbers in holders.items()}
+        self._holders = holders
+        self._turns = {offset: itertools.cycle(numbers) for offset, numbers in holders.items()}
         self._is_grid = all(
             start % size == 0 if size else start == 0
             for offset in holders
             for start, size in zip(offset, source.shape, strict=True)
         )
 
-    def pieces(self, target: Blocks, offset: Shape) -> tuple[Piece, ...]:
-        """Return the pieces of the target's block at ``offset``, in the order of the elements."""
+    def pieces(self, target: Blocks, offset: Shape, space: Hashable) -> tuple[Piece, ...]:
+        """Return the pieces of the target's block at ``offset``, in the order of the elements.
+
+        Of equal source blocks one in ``space`` is taken, else they take turns.
+        """
         if not target.volume:
             nothing = (0,) * len(offset)
             return (Piece(0, nothing, nothing, nothing),)
         made = []
         for start in self._candidates(offset, target.shape):
-            piece = self._overlap(start, offset, target.shape)
+            piece = self._overlap(start, offset, target.shape, space)
             if piece is not None:
                 made.append(piece)
         covered = sum(math.prod(piece.extent) for piece in made)
@@ -188,6 +204,11 @@ class _Cover:
             raise InvalidArgumentError(msg, offset=offset, covered=covered)
         return tuple(made)
 
+    def _holder(self, start: Shape, space: Hashable) -> int:
+        near = (number for number in self._holders[start] if self._spaces[number] == space)
+        found = next(near, None)
+        return next(self._turns[start]) if found is None else found
+
     def _candidates(self, offset: Shape, extent: Shape) -> Iterable[Shape]:
         if not self._is_grid:
             return sorted(self._holders)
@@ -200,7 +221,7 @@ class _Cover:
         ]
         return itertools.product(*steps)
 
-    def _overlap(self, start: Shape, offset: Shape, extent: Shape) -> Piece | None:
+    def _overlap(self, start: Shape, offset: Shape, extent: Shape, space: Hashable) -> Piece | None:
         first = tuple(map(max, start, offset))
         size = tuple(
             min(s + n, o + e) - f
@@ -208,7 +229,36 @@ class _Cover:
         )
         if any(count <= 0 for count in size):
             return None
-        return Piece(next(self._holders[start]), _minus(first, start), _minus(first, offset), size)
+        return Piece(self._holder(start, space), _minus(first, start), _minus(first, offset), size)
+
+
+def _part_starts(
+    source: Blocks, target: Blocks, rest: Sequence[int], used: Sequence[int], assembly: Assembly
+) -> tuple[int, ...]:
+    first: dict[Key, int] = {}
+    for number, block in zip(rest, assembly.block_of, strict=True):
+        first.setdefault((target.spaces[number], target.offsets[number]), block)
+    starts = []
+    for (space, _), block in first.items():
+        piece, *others = assembly.blocks[block]
+        if not others and source.spaces[used[piece.source]] == space:
+            start = _run_start(piece, source.shape)
+            starts += [] if start is None else [start]
+    return tuple(starts)
+
+
+def _run_start(piece: Piece, shape: Shape) -> int | None:
+    """Return the first element of a piece in its source if it is one run there, else None."""
+    start, step, is_joined = 0, 1, True
+    for first, count, size in zip(
+        reversed(piece.source_start), reversed(piece.extent), reversed(shape), strict=True
+    ):
+        if not is_joined and count != 1:
+            return None
+        is_joined = is_joined and count == size
+        start += first * step
+        step *= size
+    return start
 
 
 def _minus(a: Shape, b: Shape) -> Shape:
