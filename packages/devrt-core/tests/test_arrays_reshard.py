@@ -205,3 +205,25 @@ def test_single_device_shardings_are_targets_of_sharded_arrays(cpu):
     assert b.sharding is target
     assert b._buffers[0].memory.kind == "pinned_host"
     np.testing.assert_array_equal(np.asarray(b), np.arange(64.0))
+
+
+def test_parts_that_are_shown_keep_the_whole_alive(cpu):
+    x = np.arange(4096, dtype=np.float32)
+    whole = devrt.device_put(x, NamedSharding(mesh_of(cpu), P()))
+    target = NamedSharding(mesh_of(cpu), P(("x", "y")))
+    assert transfer_cost(whole, target).bytes_moved == 0
+    parts = devrt.device_put(whole, target, donate=True)
+    assert whole.is_deleted()
+    np.testing.assert_array_equal(np.asarray(parts), x)
+    odd = devrt.device_put(np.arange(24, dtype=np.float32), NamedSharding(mesh_of(cpu), P()))
+    assert (
+        transfer_cost(odd, target).bytes_moved == 21 * 4
+    )  # all but the first part, which is aligned
+
+
+def test_caches_can_be_dropped_at_any_time(cpu):
+    a = devrt.device_put(np.arange(64.0), NamedSharding(mesh_of(cpu), P("x")))
+    for _ in range(2):
+        b = devrt.device_put(a, NamedSharding(mesh_of(cpu), P("y")))
+        np.testing.assert_array_equal(np.asarray(b), np.arange(64.0))
+        devrt.clear_caches()
