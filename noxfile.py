@@ -70,6 +70,13 @@ def explore(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def heavy(session: nox.Session) -> None:
+    """Count what is left over after a million puts and the like."""
+    _install(session)
+    session.run("python", "-m", "pytest", "-m", "heavy", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def interop(session: nox.Session) -> None:
     """Run the tests that share memory with other libraries, and those that compare with jaxlib.
 
