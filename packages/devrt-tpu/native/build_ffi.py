@@ -1,0 +1,38 @@
+"""The native module's cffi part: every declaration is read from the C headers themselves.
+
+``python build_ffi.py SDK_INCLUDE OUTPUT.c`` writes the C source; CMake compiles it with the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import cffi
+
+__all__ = ["declarations", "make_builder"]
+
+MODULE = "devrt_tpu.pjrt._native"
+HERE = Path(__file__).resolve().parent
+
+
+def declarations(include: Path) -> str:
+    """Return the headers' declarations, in order and without preprocessor lines."""
+    root = (include / "devrt/pjrt/pjrt_c_api.h").read_text()
+    names = re.findall(r'#include "(devrt/pjrt/[a-z_]+\.h)"', root)
+    files = [include / name for name in names] + [HERE / "shim.h"]
+    lines = [line for file in files for line in file.read_text().splitlines()]
+    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+
+
+def make_builder(include: Path) -> cffi.FFI:
+    """Return the builder of the module."""
+    builder = cffi.FFI()
+    builder.cdef(declarations(include))
+    builder.set_source(MODULE, '#include "shim.h"')
+    return builder
+
+
+if __name__ == "__main__":
+    make_builder(Path(sys.argv[1])).emit_c_code(sys.argv[2])

@@ -1,0 +1,173 @@
+/* Running a loaded executable on one device or several. */
+#include "internal.h"
+
+enum { kOnStack = 64 };
+
+static size_t pin_all(devrt_core* core, const uintptr_t* handles, size_t count, int* status) {
+  size_t done = 0;
+  *status = DEVRT_OK;
+  for (; done < count; ++done) {
+    *status = pin(core, (handle*)handles[done]);
+    if (*status != DEVRT_OK) break;
+  }
+  return done;
+}
+
+static void unpin_all(const uintptr_t* handles, size_t count) {
+  for (size_t i = 0; i < count; ++i) unpin((handle*)handles[i]);
+}
+
+/* An argument that another handle or a view shares must not be written to. */
+static size_t find_shared(const devrt_execution* run, const uintptr_t* arguments,
+                          int64_t* shared) {
+  size_t count = 0;
+  for (size_t i = 0; i < run->num_donated; ++i) {
+    int is_shared = 0;
+    for (size_t device = 0; device < run->num_devices && !is_shared; ++device) {
+      const storage* of =
+          ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
+      is_shared = atomic_load(&of->open) > 1 || atomic_load(&of->views) > 0 ||
+                  atomic_load(&of->pins) > 1;
+    }
+    if (is_shared) shared[count++] = run->donated[i];
+  }
+  return count;
+}
+
+/* Marks the arguments that the plugin took over. */
+static void mark_donated(devrt_core* core, const devrt_execution* run,
+                         const uintptr_t* arguments) {
+  for (size_t i = 0; i < run->num_donated; ++i) {
+    for (size_t device = 0; device < run->num_devices; ++device) {
+      storage* of = ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
+      PJRT_Buffer_IsDeleted_Args args = {
+          .struct_size = DEVRT_SIZE(PJRT_Buffer_IsDeleted_Args, is_deleted),
+          .buffer = of->buffer,
+      };
+      PJRT_Error* error = core->api->PJRT_Buffer_IsDeleted(&args);
+      if (error == NULL && args.is_deleted) atomic_store(&of->is_gone, 1);
+      destroy_error(core->api, error);
+    }
+  }
+}
+
+static PJRT_Error* call(devrt_core* core, const devrt_execution* run, PJRT_ExecuteOptions* options,
+                        PJRT_Buffer* const* const* arguments, PJRT_Buffer** const* outputs) {
+  PJRT_LoadedExecutable_Execute_Args args = {
+      .struct_size = DEVRT_SIZE(PJRT_LoadedExecutable_Execute_Args, execute_device),
+      .executable = run->executable,
+      .options = options,
+      .argument_lists = arguments,
+      .num_devices = run->num_devices,
+      .num_args = run->num_args,
+      .output_lists = outputs,
+  };
+  if (run->devices == NULL) return core->api->PJRT_LoadedExecutable_Execute(&args);
+  if (!run->one_by_one) {
+    args.execute_device = run->devices[0];
+    return core->api->PJRT_LoadedExecutable_Execute(&args);
+  }
+  PJRT_Error* error = NULL;
+  args.num_devices = 1;
+  for (size_t i = 0; i < run->num_devices && error == NULL; ++i) {
+    args.argument_lists = arguments + i;
+    args.output_lists = outputs + i;
+    args.execute_device = run->devices[i];
+    error = core->api->PJRT_LoadedExecutable_Execute(&args);
+  }
+  return error;
+}
+
+static void destroy_outputs(devrt_core* core, PJRT_Buffer** made, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (made[i] == NULL) continue;
+    PJRT_Buffer_Destroy_Args args = {
+        .struct_size = DEVRT_SIZE(PJRT_Buffer_Destroy_Args, buffer),
+        .buffer = made[i],
+    };
+    destroy_error(core->api, core->api->PJRT_Buffer_Destroy(&args));
+  }
+}
+
+static int adopt_outputs(devrt_core* core, PJRT_Buffer** made, size_t count, uintptr_t* outputs) {
+  int status = DEVRT_OK;
+  for (size_t i = 0; i < count; ++i) {
+    outputs[i] = devrt_adopt(core, made[i]);
+    if (outputs[i] == 0) status = DEVRT_NO_MEMORY;
+  }
+  return status;
+}
+
+typedef struct lists {
+  PJRT_Buffer** buffers; /* all arguments, by device */
+  PJRT_Buffer** made;    /* all outputs, by device */
+  PJRT_Buffer* const** by_device;
+  PJRT_Buffer*** made_by_device;
+  int64_t* shared;
+} lists;
+
+static int run_pinned(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
+                      uintptr_t* outputs, lists* of, devrt_result* result) {
+  for (size_t i = 0; i < run->num_devices * run->num_args; ++i) {
+    of->buffers[i] = ((handle*)arguments[i])->storage->buffer;
+  }
+  for (size_t i = 0; i < run->num_devices; ++i) {
+    of->by_device[i] = of->buffers + i * run->num_args;
+    of->made_by_device[i] = of->made + i * run->num_outputs;
+  }
+  PJRT_ExecuteOptions options = {
+      .struct_size = DEVRT_SIZE(PJRT_ExecuteOptions, num_hlo_output_callbacks),
+      .launch_id = run->launch_id,
+      .non_donatable_input_indices = of->shared,
+      .num_non_donatable_input_indices = find_shared(run, arguments, of->shared),
+  };
+  const size_t count = run->num_devices * run->num_outputs;
+  result->error =
+      call(core, run, &options, of->by_device, (PJRT_Buffer** const*)of->made_by_device);
+  if (run->num_donated > 0) mark_donated(core, run, arguments);
+  if (result->error == NULL) return adopt_outputs(core, of->made, count, outputs);
+  if (run->one_by_one) destroy_outputs(core, of->made, count);
+  return DEVRT_FAILED;
+}
+
+int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
+                  uintptr_t* outputs, devrt_result* result) {
+  int status = devrt_core_enter(core);
+  if (status != DEVRT_OK) return status;
+  const size_t num_in = run->num_devices * run->num_args;
+  const size_t num_out = run->num_devices * run->num_outputs;
+  const size_t words = num_in + num_out + 2 * run->num_devices + run->num_donated;
+  void* on_stack[kOnStack];
+  void** room = words <= kOnStack ? on_stack : malloc(words * sizeof(void*));
+  if (room == NULL) {
+    devrt_core_leave(core);
+    return DEVRT_NO_MEMORY;
+  }
+  memset(room, 0, words * sizeof(void*));
+  lists of = {
+      .buffers = (PJRT_Buffer**)room,
+      .made = (PJRT_Buffer**)(room + num_in),
+      .by_device = (PJRT_Buffer* const**)(room + num_in + num_out),
+      .made_by_device = (PJRT_Buffer***)(room + num_in + num_out + run->num_devices),
+      .shared = (int64_t*)(room + num_in + num_out + 2 * run->num_devices),
+  };
+  const size_t pinned = pin_all(core, arguments, num_in, &status);
+  result->index = pinned;
+  if (status == DEVRT_OK) status = run_pinned(core, run, arguments, outputs, &of, result);
+  unpin_all(arguments, pinned);
+  if (room != on_stack) free(room);
+  devrt_core_leave(core);
+  return status;
+}
+
+int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
+                      const uintptr_t* arguments, size_t num_args, uintptr_t* outputs,
+                      size_t num_outputs, devrt_result* result) {
+  const devrt_execution run = {
+      .executable = executable,
+      .num_devices = 1,
+      .num_args = num_args,
+      .num_outputs = num_outputs,
+  };
+  return devrt_execute(core, &run, arguments, outputs, result);
+}

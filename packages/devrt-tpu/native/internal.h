@@ -1,0 +1,70 @@
+/* What the files of the native module share among themselves. */
+#ifndef DEVRT_TPU_INTERNAL_H_
+#define DEVRT_TPU_INTERNAL_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+/* Offset of the last field plus its size: what plugins of this ABI call the structure's size. */
+#define DEVRT_SIZE(type, last) (offsetof(type, last) + sizeof(((type*)0)->last))
+
+/* Whether a plugin has a function: older tables end before it. */
+#define DEVRT_HAS(api, function)                                                   \
+  (offsetof(PJRT_Api, function) + sizeof((api)->function) <= (api)->struct_size && \
+   (api)->function != NULL)
+
+struct devrt_core {
+  const PJRT_Api* api;
+  PJRT_Client* client;
+  atomic_long shares; /* the client is destroyed with the last one */
+  atomic_long users;  /* calls that are running */
+  atomic_int is_closed;
+  int forks; /* how often the process had forked when the client was made */
+  struct outbox* outbox;
+};
+
+/* Tokens of sources that are not needed any more. It has shares of its own, as the callbacks that
+ * fill it run on the plugin's threads, where the last share of a client must not be given up: a
+ * client waits for its threads. */
+typedef struct outbox {
+  atomic_long shares;
+  pthread_mutex_t lock;
+  int64_t* tokens;
+  size_t count;
+  size_t room;
+} outbox;
+
+typedef struct storage {
+  devrt_core* core;
+  PJRT_Buffer* buffer;
+  atomic_long shares;  /* handles, views */
+  atomic_long open;    /* handles that are not deleted */
+  atomic_long pins;    /* calls that use the buffer */
+  atomic_long views;   /* exported views */
+  atomic_int is_gone;  /* donated, or its memory was given back */
+  atomic_int is_ready; /* ready without an error */
+  _Atomic(devrt_watch*) watch;
+} storage;
+
+typedef struct handle {
+  storage* storage;
+  atomic_int is_deleted;
+  int is_view;
+} handle;
+
+void core_share(devrt_core* core);
+outbox* outbox_share(devrt_core* core);
+void outbox_release(outbox* box);
+void outbox_put(outbox* box, int64_t token);
+int core_is_forked(const devrt_core* core);
+void destroy_event(const PJRT_Api* api, PJRT_Event* event);
+void destroy_error(const PJRT_Api* api, PJRT_Error* error);
+
+int pin(devrt_core* core, handle* h);
+void unpin(handle* h);
+
+#endif /* DEVRT_TPU_INTERNAL_H_ */

@@ -1,0 +1,114 @@
+/* What devrt_tpu's native module offers to its Python half beside the PJRT C API itself.
+ *
+ * Plain C declarations, as cffi reads them too. Every call of the hot path is one function here,
+ * and each runs without the GIL. Nothing in this folder ever takes the GIL on a plugin's thread.
+ *
+ * A core is one PJRT client and counts who uses it: the client is destroyed when the last share of
+ * the core is gone, so a buffer, a view or an event may outlive it being closed. A handle is one
+ * Python buffer's share of a storage; a storage is one PJRT_Buffer.
+ */
+#ifndef DEVRT_TPU_SHIM_H_
+#define DEVRT_TPU_SHIM_H_
+
+#include "devrt/pjrt/pjrt_c_api.h"
+
+/* How a call ended; DEVRT_FAILED comes with an error of the plugin. */
+enum {
+  DEVRT_OK = 0,
+  DEVRT_FAILED = 1,
+  DEVRT_CLOSED = 2,
+  DEVRT_FORKED = 3,
+  DEVRT_DELETED = 4,
+  DEVRT_WAITING = 5,
+  DEVRT_NO_MEMORY = 6,
+  DEVRT_STALE = 7,
+};
+
+typedef struct devrt_core devrt_core;
+typedef struct devrt_watch devrt_watch;
+
+/* What a call gives back. `kept`: the source must live until its token is finished. */
+typedef struct devrt_result {
+  uintptr_t handle;
+  PJRT_Error* error;
+  size_t index;
+  int kept;
+} devrt_result;
+
+/* What is handed to a view's release function. */
+typedef struct devrt_view_spec {
+  void* data;
+  const int64_t* dims;
+  size_t num_dims;
+  PJRT_Buffer_Type type;
+  PJRT_Device* device;
+  PJRT_Memory* memory;
+  intptr_t stream;
+  int64_t token;
+} devrt_view_spec;
+
+typedef struct devrt_execution {
+  PJRT_LoadedExecutable* executable;
+  size_t num_devices;
+  size_t num_args;
+  size_t num_outputs;
+  PJRT_Device** devices; /* null: the executable's own */
+  const int64_t* donated;
+  size_t num_donated;
+  int one_by_one; /* a single-device call for each device */
+  int launch_id;
+} devrt_execution;
+
+/* library.c */
+void* devrt_open(const char* path, char* message, size_t size);
+const PJRT_Api* devrt_find_api(void* library);
+
+/* core.c */
+devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client);
+void devrt_core_release(devrt_core* core);
+int devrt_core_enter(devrt_core* core);
+void devrt_core_leave(devrt_core* core);
+int devrt_core_close(devrt_core* core, int timeout_ms);
+size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t room);
+int devrt_was_forked(void);
+
+/* watch.c */
+devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core* core,
+                              int64_t token, PJRT_Error** error);
+int devrt_watch_wait(devrt_watch* watch, int timeout_ms, PJRT_Error** error);
+void devrt_watch_release(devrt_watch* watch);
+
+/* buffer.c */
+uintptr_t devrt_adopt(devrt_core* core, PJRT_Buffer* buffer);
+int devrt_put(devrt_core* core, PJRT_Client_BufferFromHostBuffer_Args* args, int64_t token,
+              devrt_result* result);
+int devrt_put_dense(devrt_core* core, const void* data, int type, const int64_t* dims,
+                    size_t num_dims, int semantics, PJRT_Device* device, PJRT_Memory* memory,
+                    int64_t token, devrt_result* result);
+int devrt_view(devrt_core* core, const devrt_view_spec* spec, devrt_result* result);
+uintptr_t devrt_clone(uintptr_t handle);
+void devrt_release(uintptr_t handle);
+void devrt_delete(uintptr_t handle);
+int devrt_is_deleted(uintptr_t handle);
+int devrt_pin(devrt_core* core, uintptr_t handle, PJRT_Buffer** buffer);
+void devrt_unpin(devrt_core* core, uintptr_t handle);
+int devrt_wait(devrt_core* core, uintptr_t handle, int timeout_ms, devrt_result* result);
+int devrt_read(devrt_core* core, uintptr_t handle, void* target, size_t size, devrt_result* result);
+uintptr_t devrt_hold(uintptr_t handle);
+
+/* execute.c */
+int devrt_execute(devrt_core* core, const devrt_execution* execution, const uintptr_t* arguments,
+                  uintptr_t* outputs, devrt_result* result);
+int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
+                      const uintptr_t* arguments, size_t num_args, uintptr_t* outputs,
+                      size_t num_outputs, devrt_result* result);
+
+/* dlpack.c */
+void* devrt_dlpack_make(uintptr_t held, void* data, int device_type, int device_id,
+                        const int64_t* dims, int num_dims, int code, int bits, int versioned,
+                        uint64_t flags);
+void* devrt_dlpack_destructor(int versioned);
+void devrt_dlpack_free(void* managed, int versioned);
+void* devrt_dlpack_tensor(void* managed, int versioned);
+
+#endif /* DEVRT_TPU_SHIM_H_ */
