@@ -3,18 +3,7 @@
 
 #include "internal.h"
 
-typedef struct tensor {
-  void* data;
-  int32_t device_type;
-  int32_t device_id;
-  int32_t ndim;
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
-  int64_t* shape;
-  int64_t* strides;
-  uint64_t byte_offset;
-} tensor;
+typedef devrt_dlpack_view tensor;
 
 typedef struct managed {
   tensor tensor;
@@ -31,26 +20,26 @@ typedef struct managed_versioned {
 } managed_versioned;
 
 /* One allocation: what is managed, the handle that it holds, its shape and its strides. */
-typedef struct export {
+typedef struct exported {
   union {
     managed plain;
     managed_versioned versioned;
   } as;
   uintptr_t held;
   int64_t sizes[];
-} export;
+} exported;
 
 static void delete_plain(managed* self) {
-  devrt_release(((export*)self->context)->held);
+  devrt_release(((exported*)self->context)->held);
   free(self->context);
 }
 
 static void delete_versioned(managed_versioned* self) {
-  devrt_release(((export*)self->context)->held);
+  devrt_release(((exported*)self->context)->held);
   free(self->context);
 }
 
-static void fill(tensor* to, export* from, void* data, int device_type, int device_id,
+static void fill(tensor* to, exported* from, void* data, int device_type, int device_id,
                  const int64_t* dims, int num_dims, int code, int bits) {
   int64_t step = 1;
   for (int i = num_dims - 1; i >= 0; --i) {
@@ -72,7 +61,7 @@ static void fill(tensor* to, export* from, void* data, int device_type, int devi
 void* devrt_dlpack_make(uintptr_t held, void* data, int device_type, int device_id,
                         const int64_t* dims, int num_dims, int code, int bits, int versioned,
                         uint64_t flags) {
-  export* made = calloc(1, sizeof(*made) + 2 * (size_t)num_dims * sizeof(int64_t));
+  exported* made = calloc(1, sizeof(*made) + 2 * (size_t)num_dims * sizeof(int64_t));
   if (made == NULL) return NULL;
   made->held = held;
   if (versioned) {

@@ -18,16 +18,15 @@ static void unpin_all(const uintptr_t* handles, size_t count) {
 }
 
 /* An argument that another handle or a view shares must not be written to. */
-static size_t find_shared(const devrt_execution* run, const uintptr_t* arguments,
-                          int64_t* shared) {
+static size_t find_shared(const devrt_execution* run, const uintptr_t* arguments, int64_t* shared) {
   size_t count = 0;
   for (size_t i = 0; i < run->num_donated; ++i) {
     int is_shared = 0;
     for (size_t device = 0; device < run->num_devices && !is_shared; ++device) {
       const storage* of =
           ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
-      is_shared = atomic_load(&of->open) > 1 || atomic_load(&of->views) > 0 ||
-                  atomic_load(&of->pins) > 1;
+      is_shared =
+          atomic_load(&of->open) > 1 || atomic_load(&of->views) > 0 || atomic_load(&of->pins) > 1;
     }
     if (is_shared) shared[count++] = run->donated[i];
   }
@@ -35,8 +34,7 @@ static size_t find_shared(const devrt_execution* run, const uintptr_t* arguments
 }
 
 /* Marks the arguments that the plugin took over. */
-static void mark_donated(devrt_core* core, const devrt_execution* run,
-                         const uintptr_t* arguments) {
+static void mark_donated(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments) {
   for (size_t i = 0; i < run->num_donated; ++i) {
     for (size_t device = 0; device < run->num_devices; ++device) {
       storage* of = ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
@@ -123,7 +121,7 @@ static int run_pinned(devrt_core* core, const devrt_execution* run, const uintpt
   };
   const size_t count = run->num_devices * run->num_outputs;
   result->error =
-      call(core, run, &options, of->by_device, (PJRT_Buffer** const*)of->made_by_device);
+      call(core, run, &options, of->by_device, (PJRT_Buffer * * const*)of->made_by_device);
   if (run->num_donated > 0) mark_donated(core, run, arguments);
   if (result->error == NULL) return adopt_outputs(core, of->made, count, outputs);
   if (run->one_by_one) destroy_outputs(core, of->made, count);

@@ -35,7 +35,7 @@ typedef struct devrt_result {
   int kept;
 } devrt_result;
 
-/* What is handed to a view's release function. */
+/* Memory that a buffer is made of; its token is finished when the buffer is gone. */
 typedef struct devrt_view_spec {
   void* data;
   const int64_t* dims;
@@ -104,6 +104,21 @@ int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
                       size_t num_outputs, devrt_result* result);
 
 /* dlpack.c */
+
+/* A tensor, as DLPack lays it out. */
+typedef struct devrt_dlpack_view {
+  void* data;
+  int32_t device_type;
+  int32_t device_id;
+  int32_t ndim;
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} devrt_dlpack_view;
+
 void* devrt_dlpack_make(uintptr_t held, void* data, int device_type, int device_id,
                         const int64_t* dims, int num_dims, int code, int bits, int versioned,
                         uint64_t flags);

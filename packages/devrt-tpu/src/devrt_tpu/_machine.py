@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devrt.hardware import pci_devices
-from devrt.records import Unavailable
+from devrt.records import Available, ProbeResult, Unavailable
 
-__all__ = ["USE_ANOTHER", "no_client", "probe"]
+__all__ = ["find_library", "has_chips", "probe"]
 
 _GOOGLE = 0x1AE0
 
@@ -27,15 +27,14 @@ _TPU_MODELS = {
 
 _LIBRARY_VARIABLE = "TPU_LIBRARY_PATH"
 _GET_LIBRARY = f"Run pip install libtpu, or set {_LIBRARY_VARIABLE} to the full path of libtpu.so."
-USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
 
 
 def probe(
     root: Path = Path("/"),
     environ: Mapping[str, str] | None = None,
     search_path: Sequence[str] | None = None,
-) -> Unavailable:
-    """Say what keeps TPUs from being used on this machine.
+) -> ProbeResult:
+    """Say whether TPUs can be used on this machine, or what keeps them from it.
 
     Parameters
     ----------
@@ -48,19 +47,40 @@ def probe(
 
     Returns
     -------
-    Unavailable
-        The chips, devices or library that are missing, or, where all are there, that this release
-        has no client.
+    Available or Unavailable
+        The chips that are there, or the chips, devices or library that are missing.
     """
     chips = _chips(root)
     missing = _missing_device(chips, root)
-    if missing is None:
-        variables = os.environ if environ is None else environ
-        missing = _missing_library(variables, root, search_path)
     if missing is not None:
         return missing
-    found = f"{_describe(chips)} and libtpu are here"
-    return Unavailable(f"{found}, but {no_client()}", USE_ANOTHER)
+    library = find_library(root, environ, search_path)
+    return library if isinstance(library, Unavailable) else Available(_describe(chips))
+
+
+def find_library(
+    root: Path = Path("/"),
+    environ: Mapping[str, str] | None = None,
+    search_path: Sequence[str] | None = None,
+) -> str | Unavailable:
+    """Return the path of the library for TPUs, or why there is none; for the rest see `probe`."""
+    named = (os.environ if environ is None else environ).get(_LIBRARY_VARIABLE)
+    if named:
+        file = root / named.lstrip("/")
+        if file.is_file():
+            return str(file)
+        return Unavailable(f"{_LIBRARY_VARIABLE} names {named}, which is no file", _GET_LIBRARY)
+    found = _package_library(search_path)
+    if found:
+        return found
+    return Unavailable(
+        f"package libtpu is not installed and {_LIBRARY_VARIABLE} is not set", _GET_LIBRARY
+    )
+
+
+def has_chips(root: Path = Path("/")) -> bool:
+    """Return whether a TPU chip is on the PCI bus of this machine."""
+    return bool(_chips(root))
 
 
 def _chips(root: Path) -> list[str]:
@@ -77,8 +97,8 @@ def _missing_device(chips: list[str], root: Path) -> Unavailable | None:
     if not chips:
         return Unavailable(
             "no TPU chip is on the PCI bus of this machine",
-            "Use another platform. On a TPU machine nothing would change yet: this release has no "
-            "client.",
+            "Use another platform, for example with DEVRT_PLATFORMS=cpu; programs can be compiled "
+            "for TPUs here all the same.",
         )
     devices = root / "dev"
     # Older models appear as accel<N>, later ones through VFIO, one numbered group for each chip.
@@ -90,29 +110,12 @@ def _missing_device(chips: list[str], root: Path) -> Unavailable | None:
     )
 
 
-def _missing_library(
-    environ: Mapping[str, str], root: Path, search_path: Sequence[str] | None
-) -> Unavailable | None:
-    named = environ.get(_LIBRARY_VARIABLE)
-    if named:
-        if (root / named.lstrip("/")).is_file():
-            return None
-        return Unavailable(f"{_LIBRARY_VARIABLE} names {named}, which is no file", _GET_LIBRARY)
-    if _has_package(search_path):
-        return None
-    return Unavailable(
-        f"package libtpu is not installed and {_LIBRARY_VARIABLE} is not set", _GET_LIBRARY
-    )
-
-
-def _has_package(search_path: Sequence[str] | None) -> bool:
+def _package_library(search_path: Sequence[str] | None) -> str:
     from importlib.machinery import PathFinder
 
-    return PathFinder.find_spec("libtpu", search_path) is not None
-
-
-def no_client() -> str:
-    """Return the words for what this release lacks, without a full stop."""
-    from devrt_tpu import __version__
-
-    return f"devrt-tpu {__version__} has no client yet"
+    spec = PathFinder.find_spec("libtpu", search_path)
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        file = os.path.join(folder, "libtpu.so")
+        if os.path.isfile(file):
+            return file
+    return ""

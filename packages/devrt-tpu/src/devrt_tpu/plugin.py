@@ -1,17 +1,40 @@
-"""The plugin that devrt loads for platform ``tpu``.
+"""The plugin that devrt loads for platform ``tpu``, and for every library with the PJRT C API.
 
-In this release it registers the platform and says why it cannot be used: first what the machine
-lacks, and where nothing is lacking, that there is no client yet.
+Importing it loads no native library: that happens when a client or a topology is made.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from devrt.hookspecs import hookimpl
-from devrt.records import ClientContext, ClientFactory, Unavailable
+from devrt.records import (
+    Available,
+    ClientContext,
+    ClientFactory,
+    PjrtLoader,
+    ProbeResult,
+    TopologyFactory,
+    Unavailable,
+)
 
-__all__ = ["devrt_client_factories", "make_client", "probe"]
+if TYPE_CHECKING:
+    from devrt.contract import Client, Topology
+
+__all__ = [
+    "check",
+    "devrt_client_factories",
+    "devrt_pjrt_loader",
+    "devrt_topology_factories",
+    "make_client",
+    "make_topology",
+    "make_tpu_client",
+    "make_tpu_topology",
+    "probe",
+]
+
+_TPU = "tpu"
 
 
 @hookimpl
@@ -19,38 +42,101 @@ def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
     return [
         ClientFactory(
-            platform="tpu",
-            priority=300,
-            fail_quietly=True,
-            factory=make_client,
-            probe=probe,
+            platform=_TPU, priority=300, fail_quietly=True, factory=make_tpu_client, probe=probe
         )
     ]
 
 
-def probe() -> Unavailable:
-    """Say what keeps TPUs from being used on this machine.
+@hookimpl
+def devrt_topology_factories() -> list[TopologyFactory]:
+    """Return the platform whose devices can be described without them."""
+    return [TopologyFactory(platform=_TPU, factory=make_tpu_topology)]
+
+
+@hookimpl
+def devrt_pjrt_loader() -> PjrtLoader:
+    """Return the loader of any library with the PJRT C API."""
+    return PjrtLoader(make_client=make_client, check=check, make_topology=make_topology)
+
+
+def probe() -> ProbeResult:
+    """Say whether TPUs can be used on this machine, or what it lacks.
 
     Returns
     -------
-    Unavailable
-        What the machine lacks, or, where it lacks nothing, that this release has no client.
+    Available or Unavailable
+        From the machine's files; nothing is opened.
     """
     from devrt_tpu import _machine
 
     return _machine.probe()
 
 
-def make_client(context: ClientContext) -> NoReturn:
-    """Refuse to make a client, in the words of the probe.
+def check(library: Any) -> ProbeResult:
+    """Say whether a library can be one of this machine, from its first bytes.
+
+    Parameters
+    ----------
+    library
+        The path of a library, or a ``pjrt_c_api`` capsule.
+    """
+    from devrt_tpu.pjrt._elf import problem_with
+
+    problem = problem_with(library) if isinstance(library, str) else ""
+    if not problem:
+        return Available()
+    remedy = "Give the full path of a library for this machine, or install its package again."
+    return Unavailable(f"its PJRT library {library!r} cannot be opened: {problem}", remedy)
+
+
+def make_client(
+    library: Any, platform: str, options: Mapping[str, Any], context: ClientContext
+) -> Client:
+    """Make a client of any PJRT library; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    return pjrt.make_client(pjrt.library_for(platform, library), platform, options)
+
+
+def make_topology(
+    library: Any, platform: str, topology_name: str, options: Mapping[str, Any]
+) -> Topology:
+    """Describe devices of any PJRT library; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    return pjrt.make_topology(
+        pjrt.library_for(platform, library), platform, topology_name, options
+    )
+
+
+def make_tpu_client(context: ClientContext) -> Client:
+    """Make a client for this machine's TPUs.
 
     Raises
     ------
-    UnimplementedError
-        Always: this release has no client.
+    BackendUnavailableError
+        If there is no library for TPUs.
     """
-    from devrt.errors import UnimplementedError
-    from devrt_tpu._machine import USE_ANOTHER, no_client
+    return make_client(_tpu_library(), _TPU, dict(context.options), context)
 
-    msg = f"No TPU client can be made: {no_client()}. {USE_ANOTHER}"
-    raise UnimplementedError(msg, operation="make_client", platform="tpu", plugin="devrt-tpu")
+
+def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:
+    """Describe TPUs that need not be there, by a name such as ``v5e:4x4``.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If there is no library for TPUs.
+    """
+    return make_topology(_tpu_library(), _TPU, topology_name, options)
+
+
+def _tpu_library() -> str:
+    from devrt.errors import BackendUnavailableError
+    from devrt_tpu import _machine
+
+    found = _machine.find_library()
+    if isinstance(found, Unavailable):
+        msg = f"no TPU can be used or described: {found.reason}. {found.remedy}"
+        raise BackendUnavailableError(msg, platform=_TPU, plugin="devrt-tpu")
+    return found

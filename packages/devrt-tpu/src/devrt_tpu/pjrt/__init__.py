@@ -1,0 +1,50 @@
+"""Any plugin with the PJRT C API, as a devrt client.
+
+Importing this package loads its native module, and no plugin.
+"""
+
+from devrt_tpu.pjrt._buffer import PjrtBuffer
+from devrt_tpu.pjrt._client import PjrtClient, make_client
+from devrt_tpu.pjrt._compile_options import CompileOptions
+from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
+from devrt_tpu.pjrt._event import Event
+from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
+from devrt_tpu.pjrt._layout import Layout
+from devrt_tpu.pjrt._library import Library
+from devrt_tpu.pjrt._names import (
+    initialize_pjrt_plugin,
+    library_for,
+    load_pjrt_plugin_dynamically,
+    load_pjrt_plugin_with_c_api,
+    loaded_library,
+    pjrt_plugin_initialized,
+    pjrt_plugin_loaded,
+)
+from devrt_tpu.pjrt._topology import PjrtTopology, deserialize_topology, make_topology
+from devrt_tpu.pjrt._transfer import TransferManager
+
+__all__ = [
+    "CompileOptions",
+    "Event",
+    "Executable",
+    "Layout",
+    "Library",
+    "MemoryAnalysis",
+    "PjrtBuffer",
+    "PjrtClient",
+    "PjrtDevice",
+    "PjrtLoadedExecutable",
+    "PjrtMemory",
+    "PjrtTopology",
+    "TransferManager",
+    "deserialize_topology",
+    "initialize_pjrt_plugin",
+    "library_for",
+    "load_pjrt_plugin_dynamically",
+    "load_pjrt_plugin_with_c_api",
+    "loaded_library",
+    "make_client",
+    "make_topology",
+    "pjrt_plugin_initialized",
+    "pjrt_plugin_loaded",
+]

@@ -1,0 +1,440 @@
+"""The client of any PJRT plugin: devrt's whole contract over the C API."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
+from devrt.errors import (
+    ClosedError,
+    DevrtError,
+    ForkedError,
+    InternalError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+)
+from devrt_tpu.pjrt._api import Api, text_of
+from devrt_tpu.pjrt._buffer import PjrtBuffer
+from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
+from devrt_tpu.pjrt._library import Library
+from devrt_tpu.pjrt._native import ffi, lib
+from devrt_tpu.pjrt._options import CLIENT_OPTIONS
+from devrt_tpu.pjrt._place import Place
+from devrt_tpu.pjrt._put import Putter
+from devrt_tpu.pjrt._values import NamedValues, check_types
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
+    from devrt_tpu.pjrt._layout import Layout
+    from devrt_tpu.pjrt._run import Runner
+    from devrt_tpu.pjrt._topology import PjrtTopology
+    from devrt_tpu.pjrt._transfer import TransferManager
+
+__all__ = ["PjrtClient", "make_client"]
+
+_CLOSE_SECONDS = 60.0
+
+
+def make_client(
+    library: Library, platform: str, options: Mapping[str, Any] | None = None
+) -> PjrtClient:
+    """Make a client of a plugin, initialising the plugin if need be.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    platform
+        What users call the platform.
+    options
+        The plugin's own options: strings, ints, lists of ints, floats or bools.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an option is of a wrong type.
+    DevrtError
+        If the plugin cannot make a client.
+    """
+    given = dict(options or {})
+    check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
+    values = NamedValues(given)
+    library.initialize()
+    args = library.api.call(
+        "PJRT_Client_Create", create_options=values.array, num_options=values.count
+    )
+    return PjrtClient(library, platform, args.client)
+
+
+class PjrtClient(Client):
+    """A live connection to a platform through a PJRT plugin; `make_client` makes one."""
+
+    def __init__(self, library: Library, platform: str, pointer: Any) -> None:
+        self._library = library
+        self._api: Api = library.api
+        self._platform = platform
+        self._core = self._api.make_core(pointer)
+        # Its last share destroys the plugin's client: buffers, views and events have others.
+        self._share = ffi.gc(self._core, lib.devrt_core_release)
+        self._pid = os.getpid()
+        self._closed = False
+        self._live: dict[int, weakref.ref[PjrtBuffer]] = {}
+        self._kept: dict[int, Any] = {}
+        self._tokens = itertools.count(1)
+        self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+        self._executables: weakref.WeakSet[PjrtLoadedExecutable] = weakref.WeakSet()
+        self._pointer = pointer
+        self._read()
+        self._putter = Putter(self, self._api)
+        self._places: dict[Any, Place] = {}
+        self._peak = 0
+        _clients.add(self)
+
+    # -- what the plugin says once ------------------------------------------------------------
+
+    def _read(self) -> None:
+        api, client = self._api, self._pointer
+        name = api.call("PJRT_Client_PlatformName", client=client)
+        self.plugin_platform = text_of(name.platform_name, name.platform_name_size)
+        version = api.call("PJRT_Client_PlatformVersion", client=client)
+        said = text_of(version.platform_version, version.platform_version_size).strip()
+        self._version = f"PJRT C API {api.major}.{api.minor}\n{said}"
+        self._process = int(api.call("PJRT_Client_ProcessIndex", client=client).process_index)
+        memories = api.call("PJRT_Client_AddressableMemories", client=client)
+        self._memories = {
+            _address(memories.addressable_memories[i]): PjrtMemory(
+                self, memories.addressable_memories[i]
+            )
+            for i in range(memories.num_addressable_memories)
+        }
+        found = api.call("PJRT_Client_Devices", client=client)
+        made = [PjrtDevice(self, found.devices[i]) for i in range(found.num_devices)]
+        self._by_address = {_address(device._pointer): device for device in made}
+        self._devices = sorted(made, key=lambda device: device.id)
+        self._local = [device for device in self._devices if device.is_addressable]
+        for device in self._local:
+            device._connect(self._memories)
+        if not self._local:
+            msg = f"the PJRT plugin {self._library.label} made a client without a device."
+            raise InternalError(msg, plugin=self._library.name)
+
+    @property
+    def platform(self) -> str:
+        """The platform, as users name it."""
+        return self._platform
+
+    @property
+    def platform_version(self) -> str:
+        """The C API's version and what the plugin says of its own."""
+        return self._version
+
+    @property
+    def runtime_type(self) -> str:
+        """Always ``"pjrt"``."""
+        return "pjrt"
+
+    @property
+    def program_formats(self) -> tuple[str, ...]:
+        """StableHLO, as text or bytecode."""
+        return ("stablehlo",)
+
+    @property
+    def pjrt_c_api_major_version(self) -> int:
+        """The C API's major version, as the plugin has it."""
+        return self._api.major
+
+    @property
+    def pjrt_c_api_minor_version(self) -> int:
+        """The C API's minor version, as the plugin has it."""
+        return self._api.minor
+
+    def get_attributes(self) -> Mapping[str, Any]:
+        """Return what the plugin says of itself, such as ``stablehlo_current_version``."""
+        return self._library.attributes()
+
+    def process_index(self) -> int:
+        """Return the index of this process among those of the platform."""
+        return self._process
+
+    def devices(self) -> list[Device]:
+        """Return every device of every process, ordered by ``id``."""
+        return list(self._devices)
+
+    def local_devices(self) -> list[Device]:
+        """Return the devices that this process addresses, ordered by ``id``."""
+        return list(self._local)
+
+    def memories(self) -> list[PjrtMemory]:
+        """Return the memories that this process addresses, ordered by ``id``."""
+        return sorted(self._memories.values(), key=lambda memory: memory.id)
+
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
+        """Return the device that the plugin knows by a hardware number."""
+        for device in self._local:
+            if device.local_hardware_id == local_hardware_id:
+                return device
+        known = ", ".join(str(device.local_hardware_id) for device in self._local)
+        msg = f"{self!r} has no device of hardware id {local_hardware_id}; it has {known}."
+        raise InvalidArgumentError(msg, local_hardware_id=local_hardware_id)
+
+    # -- buffers ------------------------------------------------------------------------------
+
+    def buffer_from_pyval(
+        self,
+        argument: Any,
+        device: Device | Memory | None = None,
+        force_copy: bool = False,
+        host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+    ) -> PjrtBuffer:
+        """Start the transfer of a host value to a device; see `devrt.contract.Client`.
+
+        Zero-copy semantics are the plugin's to use: most alias memory on a 64-byte boundary.
+        """
+        place = self._places.get(device) or self._place(device, "buffer_from_pyval")
+        return self._putter.put(argument, place, 0 if force_copy else host_buffer_semantics)
+
+    def _place(self, target: Any, operation: str) -> Place:
+        place = self._places.get(target)
+        if place is None:
+            place = self._places[target] = self._resolve(target, operation)
+        return place
+
+    def _resolve(self, target: Any, operation: str) -> Place:
+        device, memory = target, None
+        if target is None:
+            device = self._local[0]
+        elif isinstance(target, PjrtMemory) and target.client is self and target._devices:
+            device, memory = target._devices[0], target
+        if not isinstance(device, PjrtDevice) or device.client is not self:
+            msg = f"{operation} failed: {target!r} is no device and no memory of {self!r}."
+            raise InvalidArgumentError(msg, operation=operation)
+        if not device.is_addressable:
+            msg = (
+                f"{operation} failed: {device} belongs to process {device.process_index}, and "
+                f"this one is {self._process}. Name a device of client.local_devices()."
+            )
+            raise InvalidArgumentError(msg, operation=operation, device=str(device))
+        where = device._default if memory is None else memory
+        pointer = ffi.NULL if where is device._default else where._pointer
+        return Place(device, where, device._pointer, pointer)
+
+    def buffer_from_dlpack(
+        self, value: Any, device: Device | None = None, copy: bool | None = None
+    ) -> PjrtBuffer:
+        """Take a tensor of another library through DLPack, without a copy where that can be.
+
+        Parameters
+        ----------
+        value
+            An object with ``__dlpack__``, or a capsule.
+        device
+            The device that the tensor lies on, or goes to; the first one when omitted.
+        copy
+            True copies always, False never; None copies where the memory cannot be viewed.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it cannot be viewed and ``copy`` is False.
+        """
+        from devrt_tpu.pjrt import _dlpack
+
+        return _dlpack.take(self, value, self._place(device, "buffer_from_dlpack"), copy)
+
+    def create_buffers_for_async_host_to_device(
+        self, specs: Sequence[tuple[tuple[int, ...], Any]], memory: Device | Memory | None = None
+    ) -> TransferManager:
+        """Make buffers whose data is sent later, piece by piece.
+
+        Parameters
+        ----------
+        specs
+            Shape and dtype of each buffer.
+        memory
+            Where they go; the first device's default memory when omitted.
+        """
+        from devrt_tpu.pjrt._transfer import TransferManager
+
+        place = self._place(memory, "create_buffers_for_async_host_to_device")
+        return TransferManager(self, specs, place)
+
+    def get_default_layout(self, dtype: Any, shape: Sequence[int]) -> Layout:
+        """Return how an array of a dtype and shape lies on the devices unless told otherwise."""
+        from devrt_tpu.pjrt._layout import default_layout
+
+        return default_layout(self, dtype, tuple(shape))
+
+    def live_buffers(self) -> list[Buffer]:
+        """Return the buffers that are neither deleted nor collected, oldest first."""
+        self._drain()
+        found = (alive() for alive in list(self._live.values()))
+        return [buffer for buffer in found if buffer is not None and not buffer.is_deleted()]
+
+    def _count(self, wanted: Callable[[PjrtBuffer], bool]) -> dict[str, int]:
+        sizes = [b.nbytes for b in self.live_buffers() if wanted(b)]  # type: ignore[arg-type]
+        return {
+            "bytes_in_use": sum(sizes),
+            "num_allocs": len(sizes),
+            "largest_alloc_size": max(sizes, default=0),
+        }
+
+    # -- programs -----------------------------------------------------------------------------
+
+    def compile_and_load(
+        self, program: str | bytes, devices: Sequence[Device] | None = None, **options: Any
+    ) -> PjrtLoadedExecutable:
+        """Compile a StableHLO program and load it on devices.
+
+        Parameters
+        ----------
+        program
+            StableHLO as text or bytecode.
+        devices
+            The devices that it runs on; as many as the options say when omitted.
+        **options
+            See `devrt_tpu.pjrt.CompileOptions`, whose fields they are.
+        """
+        from devrt_tpu.pjrt import _compile
+
+        return _compile.compile_and_load(self, program, devices, options)
+
+    def compile(self, program: str | bytes, **options: Any) -> PjrtLoadedExecutable:
+        """Compile a program for the client's first devices; see `compile_and_load`."""
+        return self.compile_and_load(program, None, **options)
+
+    def serialize_executable(self, executable: PjrtLoadedExecutable) -> bytes:
+        """Return an executable as bytes, which `deserialize_executable` loads again."""
+        return executable.serialize()
+
+    def deserialize_executable(self, data: bytes, **options: Any) -> PjrtLoadedExecutable:
+        """Load an executable that was compiled earlier, perhaps on another machine."""
+        from devrt_tpu.pjrt import _compile
+
+        return _compile.deserialize(self, data, options)
+
+    def live_executables(self) -> list[Any]:
+        """Return the executables that are neither deleted nor collected."""
+        return [executable for executable in self._executables if not executable.is_deleted()]
+
+    def topology(self) -> PjrtTopology:
+        """Return a description of the client's devices, to compile against."""
+        from devrt_tpu.pjrt._topology import PjrtTopology
+
+        with self._using("topology"):
+            args = self._api.call("PJRT_Client_TopologyDescription", client=self._pointer)
+        return PjrtTopology(self._library, self._platform, args.topology, owner=self)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Wait for the calls in flight and give all memory back. Idempotent.
+
+        Views of buffers (NumPy arrays, DLPack tensors) stay valid; the plugin's client is
+        destroyed with the last of them.
+
+        Raises
+        ------
+        DevrtError
+            If calls of other threads do not end.
+        """
+        if self._closed or self._pid != os.getpid():
+            return
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while (status := lib.devrt_core_close(self._core, 100)) == lib.DEVRT_WAITING:
+            if time.monotonic() > deadline:
+                msg = f"{self!r} cannot be closed: calls of other threads have not ended."
+                raise DevrtError(msg, operation="close")
+        self._closed = True
+        if status != lib.DEVRT_OK:
+            return
+        for runner in list(self._runners):
+            runner.destroy()
+        while self._live:
+            handle, _ = self._live.popitem()
+            lib.devrt_release(handle)
+        self._drain()
+        self._share = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __enter__(self) -> PjrtClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"PjrtClient({self._platform!r}, {len(self._devices)} devices{state})"
+
+    # -- shared by the package ----------------------------------------------------------------
+
+    def _using(self, operation: str) -> _Use:
+        return _Use(self, operation)
+
+    def _keep(self, value: Any) -> int:
+        """Keep a value alive until its token is finished."""
+        token = next(self._tokens)
+        self._kept[token] = value
+        return token
+
+    def _drain(self) -> None:
+        """Let go what the plugin does not need any more."""
+        share = self._share
+        if not self._kept or share is None:
+            return
+        tokens = ffi.new("int64_t[64]")
+        while count := lib.devrt_core_finished(self._core, tokens, 64):
+            for token in ffi.unpack(tokens, count):
+                self._kept.pop(token, None)
+
+    def _error(self, status: int, operation: str, result: Any, **data: Any) -> DevrtError:
+        """Return what a status of the native half means."""
+        if status == lib.DEVRT_FAILED:
+            return self._api.take(result.error, operation, **data)
+        if status == lib.DEVRT_CLOSED:
+            msg = f"{operation} failed: {self!r} was closed. Make another one."
+            return ClosedError(msg, operation=operation, platform=self._platform)
+        if status == lib.DEVRT_FORKED:
+            msg = (
+                f"{operation} failed: {self!r} belongs to process {self._pid}, which forked this "
+                "one. Clients do not survive a fork: use the spawn method, or make it afterwards."
+            )
+            return ForkedError(msg, operation=operation, platform=self._platform)
+        if status == lib.DEVRT_NO_MEMORY:
+            return OutOfMemoryError(f"{operation} failed: no host memory.", operation=operation)
+        msg = f"{operation} failed with status {status} of the native half. Report it."
+        return InternalError(msg, operation=operation)
+
+
+class _Use:
+    """A call in flight: the client is not destroyed meanwhile."""
+
+    __slots__ = ("_client", "_operation")
+
+    def __init__(self, client: PjrtClient, operation: str) -> None:
+        self._client = client
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        status = lib.devrt_core_enter(self._client._core)
+        if status != lib.DEVRT_OK:
+            raise self._client._error(status, self._operation, None)
+
+    def __exit__(self, *_: object) -> None:
+        lib.devrt_core_leave(self._client._core)
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
+
+
+_clients: weakref.WeakSet[PjrtClient] = weakref.WeakSet()

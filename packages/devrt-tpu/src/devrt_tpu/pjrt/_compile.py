@@ -1,0 +1,221 @@
+"""Programs in, executables out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
+from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._compile_options import CompileOptions
+from devrt_tpu.pjrt._device import PjrtDevice
+from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
+from devrt_tpu.pjrt._native import ffi
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._client import PjrtClient
+
+__all__ = ["Program", "compile_ahead", "compile_and_load", "deserialize"]
+
+_BYTECODE = b"ML\xefR"
+_COUNT = re.compile(rb"mhlo\.num_(replicas|partitions)\s*=\s*(\d+)\s*:\s*i32")
+
+
+class Program:
+    """A StableHLO program: text or bytecode, and what can be seen of it without a compiler.
+
+    Parameters
+    ----------
+    source
+        The program.
+
+    Attributes
+    ----------
+    code : bytes
+        As the plugin takes it.
+    is_bytecode : bool
+        Whether it is MLIR bytecode.
+    """
+
+    def __init__(self, source: str | bytes) -> None:
+        if isinstance(source, str):
+            source = source.encode()
+        if not isinstance(source, bytes | bytearray | memoryview):
+            msg = (
+                "a program is StableHLO, as text (str) or as bytecode (bytes), and this is of type "
+                f"{type(source).__name__}."
+            )
+            raise InvalidTypeError(msg, operation="compile")
+        self.code = bytes(source)
+        self.is_bytecode = self.code.startswith(_BYTECODE)
+        if not self.is_bytecode and (b"func" not in self.code or b"\0" in self.code):
+            msg = (
+                "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
+                f"it begins with {self.code[:16]!r}. Export it again."
+            )
+            raise InvalidArgumentError(msg, operation="compile")
+
+    def has_shardy(self) -> bool:
+        """Return whether its shardings are Shardy's; the older ones would be ignored with Shardy."""
+        return b"sdy" in self.code if self.is_bytecode else b"sdy." in self.code
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of replicas and partitions that its text names."""
+        if self.is_bytecode:
+            return {}
+        return {f"num_{what.decode()}": int(n) for what, n in _COUNT.findall(self.code)}
+
+    def options(self, options: Mapping[str, Any], count: int | None) -> CompileOptions:
+        """Return complete options: what the caller left open comes from the program.
+
+        Parameters
+        ----------
+        options
+            The caller's.
+        count
+            Number of devices, where the caller named them.
+        """
+        given = dict(options)
+        if "num_replicas" not in given and "num_partitions" not in given:
+            given |= {name: n for name, n in self.counts().items() if n > 1}
+            if count is not None and not given.keys() & {"num_replicas", "num_partitions"}:
+                given["num_partitions"] = count
+        made = CompileOptions.of(given)
+        if made.use_shardy_partitioner is None:
+            made = made.replace(use_shardy_partitioner=self.has_shardy())
+        wanted = made.num_replicas * made.num_partitions
+        if count is not None and count != wanted:
+            msg = (
+                f"the program is for {made.num_replicas} replica(s) of {made.num_partitions} "
+                f"partition(s), {wanted} device(s), and {count} were named."
+            )
+            raise InvalidArgumentError(msg, operation="compile")
+        return made
+
+    def pointer(self, api: Api) -> tuple[Any, Any]:
+        """Return a ``PJRT_Program*``, and what must live as long."""
+        code, form = ffi.from_buffer(self.code), ffi.new("char[]", b"mlir")
+        made = api.new(
+            "PJRT_Program",
+            code=ffi.cast("char *", code),
+            code_size=len(self.code),
+            format=form,
+            format_size=4,
+        )
+        return made, (code, form)
+
+
+def compile_and_load(
+    client: PjrtClient,
+    source: str | bytes,
+    devices: Sequence[Any] | None,
+    options: Mapping[str, Any],
+) -> PjrtLoadedExecutable:
+    """Compile a program and load it; see `PjrtClient.compile_and_load`."""
+    program = Program(source)
+    chosen = None if devices is None else _check_devices(client, devices)
+    made = program.options(options, None if chosen is None else len(chosen))
+    if made.device_assignment is None and not made.compile_portable_executable:
+        made = made.replace(device_assignment=_assignment(client, chosen, made))
+    api = client._api
+    data = made.serialize()
+    pointer, _kept = program.pointer(api)
+    with client._using("compile"):
+        args = _compile(api, "PJRT_Client_Compile", pointer, data, client=client._pointer)
+        return PjrtLoadedExecutable(client, args.executable, made)
+
+
+def _check_devices(client: PjrtClient, devices: Sequence[Any]) -> list[PjrtDevice]:
+    chosen = list(devices)
+    for device in chosen:
+        if not isinstance(device, PjrtDevice) or device.client is not client:
+            msg = f"compile failed: {device!r} is no device of {client!r}."
+            raise InvalidArgumentError(msg, operation="compile")
+    if len(set(chosen)) != len(chosen) or not chosen:
+        msg = f"compile failed: name each device once, not {chosen}."
+        raise InvalidArgumentError(msg, operation="compile")
+    return chosen
+
+
+def _assignment(
+    client: PjrtClient, chosen: list[PjrtDevice] | None, options: CompileOptions
+) -> list[list[int]]:
+    wanted = options.num_replicas * options.num_partitions
+    devices = chosen or client._local[:wanted]
+    if len(devices) < wanted:
+        msg = (
+            f"compile failed: the program needs {wanted} devices, and {client!r} has "
+            f"{len(client._local)} here. Make the client with more, or compile for a topology."
+        )
+        raise InvalidArgumentError(msg, operation="compile")
+    ids = [device.id for device in devices]
+    size = options.num_partitions
+    return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas)]
+
+
+def compile_ahead(
+    api: Api, topology: Any, source: str | bytes, options: Mapping[str, Any]
+) -> Executable:
+    """Compile a program for devices that need not be there.
+
+    Parameters
+    ----------
+    api
+        The plugin.
+    topology
+        A ``PJRT_TopologyDescription*`` of it.
+    source
+        StableHLO as text or bytecode.
+    options
+        Fields of `CompileOptions`.
+    """
+    program = Program(source)
+    made = program.options(options, None)
+    data = made.serialize()
+    pointer, _kept = program.pointer(api)
+    args = _compile(api, "PJRT_Compile", pointer, data, topology=topology)
+    return Executable(api, args.executable)
+
+
+def _compile(api: Api, function: str, program: Any, options: bytes, **target: Any) -> Any:
+    text = ffi.from_buffer(options)
+    try:
+        return api.call(
+            function,
+            program=program,
+            compile_options=text,
+            compile_options_size=len(options),
+            **target,
+        )
+    except DevrtError as error:
+        if error.code is not StatusCode.UNKNOWN:
+            raise
+        # What the parser and the verifier find has no code of its own.
+        raise InvalidArgumentError(error.message, code=error.code, **error.data) from error
+
+
+def deserialize(
+    client: PjrtClient, data: bytes, options: Mapping[str, Any]
+) -> PjrtLoadedExecutable:
+    """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
+    if not isinstance(data, bytes | bytearray | memoryview) or not len(data):
+        msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
+        raise InvalidTypeError(msg, operation="deserialize_executable")
+    api = client._api
+    held = ffi.from_buffer(data)
+    args = api.new(
+        "PJRT_Executable_DeserializeAndLoad_Args",
+        client=client._pointer,
+        serialized_executable=ffi.cast("char *", held),
+        serialized_executable_size=len(data),
+    )
+    made = CompileOptions.of(options) if options else None
+    if made is not None:
+        text = made.serialize()
+        over = ffi.from_buffer(text)
+        args.overridden_serialized_compile_options = ffi.cast("char *", over)
+        args.overridden_serialized_compile_options_size = len(text)
+    with client._using("deserialize_executable"):
+        api.call_with("PJRT_Executable_DeserializeAndLoad", args)
+        return PjrtLoadedExecutable(client, args.loaded_executable, made)

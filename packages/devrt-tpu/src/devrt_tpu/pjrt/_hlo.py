@@ -1,0 +1,175 @@
+"""What an optimised HLO module says of its parameters, results, donations and shardings.
+
+Source: ``hlo.proto`` and ``xla_data.proto`` of XLA, whose field numbers are used here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from devrt_tpu.pjrt._protobuf import fields, ints
+from devrt_tpu.pjrt._spec import Spec, spec_of
+
+__all__ = ["HloFacts", "Parameter", "read_module"]
+
+_TO_BUFFER_TYPE = {
+    **{number: number for number in range(1, 13)},
+    15: 14,
+    16: 13,
+    18: 15,
+    19: 16,
+    20: 17,
+    21: 21,
+    22: 22,
+    23: 18,
+    24: 19,
+    25: 20,
+    26: 24,
+    27: 25,
+    28: 26,
+    29: 27,
+    32: 29,
+    33: 28,
+}
+"""XLA's primitive types, and the C API's names for them."""
+
+_COLLECTIVES = (
+    b"all-reduce",
+    b"all-gather",
+    b"all-to-all",
+    b"reduce-scatter",
+    b"collective-",
+    b"custom-call",
+    b"partition-id",
+    b"replica-id",
+    b"send",
+    b"recv",
+    b"-start",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """One array that a program takes or returns, as each device sees it.
+
+    Attributes
+    ----------
+    spec : Spec or None
+        Its dtype and shape; None for a token or a type that the C API has no name for.
+    minor_to_major : tuple of int
+        The order of its dimensions in memory, the fastest first.
+    """
+
+    spec: Spec | None
+    minor_to_major: tuple[int, ...]
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it lies row-major."""
+        count = len(self.minor_to_major)
+        return self.minor_to_major == tuple(range(count - 1, -1, -1))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HloFacts:
+    """What devrt needs to know of a compiled module.
+
+    Attributes
+    ----------
+    parameters, results : tuple of Parameter
+        In order.
+    donated : tuple of int
+        Numbers of the parameters whose memory the program may take over.
+    parameter_shardings, result_shardings : tuple of bytes
+        Serialised ``OpSharding`` messages; empty where there is one partition.
+    may_communicate : bool
+        Whether devices may wait for each other.
+    """
+
+    parameters: tuple[Parameter, ...]
+    results: tuple[Parameter, ...]
+    donated: tuple[int, ...]
+    parameter_shardings: tuple[bytes, ...]
+    result_shardings: tuple[bytes, ...]
+    may_communicate: bool
+
+
+def read_module(data: bytes, *, with_config: bool) -> HloFacts:
+    """Read a serialised module.
+
+    Parameters
+    ----------
+    data
+        A ``HloModuleProto``, or a ``HloModuleProtoWithConfig``.
+    with_config
+        Which of the two.
+    """
+    module: bytes | memoryview = data
+    if with_config:
+        module = next(value for number, value in fields(data) if number == 1)  # type: ignore[assignment]
+    parameters: tuple[Parameter, ...] = ()
+    results: tuple[Parameter, ...] = ()
+    donated: list[int] = []
+    given: list[bytes] = []
+    made: list[bytes] = []
+    for number, value in fields(module):
+        if isinstance(value, int):
+            continue
+        if number == 4:
+            parameters, results = _signature(value)
+        elif number in (8, 18):
+            donated += _donations(value, 2 if number == 8 else 1)
+        elif number == 12:
+            made = _parts(bytes(value))
+        elif number == 14:
+            given.append(bytes(value))
+    may = any(word in data for word in _COLLECTIVES)
+    return HloFacts(
+        parameters, results, tuple(sorted(set(donated))), tuple(given), tuple(made), may
+    )
+
+
+def _signature(data: memoryview) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
+    parameters = []
+    results: tuple[Parameter, ...] = ()
+    for number, value in fields(data):
+        if isinstance(value, int):
+            continue
+        if number == 1:
+            parameters.append(_shape(value))
+        elif number == 2:
+            parts = [part for kind, part in fields(value) if kind == 4]
+            is_tuple = (2, 13) in [(n, v) for n, v in fields(value) if isinstance(v, int)]
+            whole = parts if is_tuple else [value]
+            results = tuple(_shape(part) for part in whole if not isinstance(part, int))
+    return tuple(parameters), results
+
+
+def _shape(data: memoryview) -> Parameter:
+    kind, dims, order = 0, [], []
+    for number, value in fields(data):
+        if number == 2 and isinstance(value, int):
+            kind = value
+        elif number == 3:
+            dims += ints(value)
+        elif number == 5 and not isinstance(value, int):
+            order = [i for n, v in fields(value) if n == 1 for i in ints(v)]
+    code = _TO_BUFFER_TYPE.get(kind)
+    spec = None if code is None else spec_of(code, tuple(dims))
+    default = range(len(dims) - 1, -1, -1)
+    return Parameter(spec, tuple(order) if len(order) == len(dims) else tuple(default))
+
+
+def _donations(data: memoryview, number_of_parameter: int) -> Iterator[int]:
+    for number, entry in fields(data):
+        if number == 1 and not isinstance(entry, int):
+            found = [v for n, v in fields(entry) if n == number_of_parameter]
+            yield next((v for v in found if isinstance(v, int)), 0)
+
+
+def _parts(sharding: bytes) -> list[bytes]:
+    """Return the shardings in a tuple's, or the one that it is."""
+    parts = [bytes(v) for n, v in fields(sharding) if n == 5 and not isinstance(v, int)]
+    is_tuple = any(n == 1 and v == 2 for n, v in fields(sharding))
+    return parts if is_tuple else [sharding]

@@ -1,0 +1,124 @@
+"""How the elements of an array lie in a device's memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InternalError, UnimplementedError
+from devrt_tpu.pjrt._api import text_of
+from devrt_tpu.pjrt._native import ffi, lib
+from devrt_tpu.pjrt._spec import type_code
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._api import Api
+    from devrt_tpu.pjrt._buffer import PjrtBuffer
+    from devrt_tpu.pjrt._client import PjrtClient
+
+__all__ = ["Layout", "default_layout", "layout_of"]
+
+_EXTENSION = 4
+_STRUCTURE = "PJRT_Layouts_Extension"
+_ORDER = re.compile(r"\{([\d,]*)")
+_TILES = re.compile(r"T?\(([\d,*]+)\)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Layout:
+    """The order of an array's dimensions in memory, and the tiles that they are cut into.
+
+    Attributes
+    ----------
+    minor_to_major : tuple of int
+        Dimensions, the one whose neighbours are adjacent first.
+    tiles : tuple of tuple of int
+        Sizes of the tiles, the outermost first; empty where there are none.
+    """
+
+    minor_to_major: tuple[int, ...]
+    tiles: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether it is what NumPy calls C order, without tiles."""
+        count = len(self.minor_to_major)
+        return not self.tiles and self.minor_to_major == tuple(range(count - 1, -1, -1))
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Read a layout as XLA writes it, ``{1,0:T(8,128)}``."""
+        order = _ORDER.search(text)
+        if order is None:
+            msg = f"the plugin described a layout as {text!r}, which is no layout."
+            raise InternalError(msg)
+        tiled = text.partition(":")[2].partition("T(")[2]
+        tiles = _TILES.findall("(" + tiled) if tiled else []
+        sizes = tuple(
+            tuple(-1 if item == "*" else int(item) for item in tile.split(",")) for tile in tiles
+        )
+        return cls(tuple(int(item) for item in order.group(1).split(",") if item), sizes)
+
+
+def layout_of(buffer: PjrtBuffer) -> Layout:
+    """Return a buffer's layout."""
+    api = buffer._client._api
+    with buffer._pinned("layout") as pointer:
+        layout = api.call("PJRT_Buffer_GetMemoryLayout", buffer=pointer).layout
+        if layout.type != lib.PJRT_Buffer_MemoryLayout_Type_Tiled:
+            strides = ffi.unpack(layout.strides.byte_strides, layout.strides.num_byte_strides)
+            order = sorted(range(len(strides)), key=lambda at: (strides[at], -at))
+            return Layout(tuple(order))
+        tiled = layout.tiled
+        order = [int(tiled.minor_to_major[i]) for i in range(tiled.minor_to_major_size)]
+        tiles, at = [], 0
+        for i in range(tiled.num_tiles):
+            size = int(tiled.tile_dim_sizes[i])
+            tiles.append(tuple(int(tiled.tile_dims[at + j]) for j in range(size)))
+            at += size
+        return Layout(tuple(order), tuple(tiles))
+
+
+def default_layout(client: PjrtClient, dtype: Any, shape: tuple[int, ...]) -> Layout:
+    """Return the layout that a client gives arrays of a dtype and shape."""
+    api = client._api
+    function = "PJRT_Layouts_PJRT_Client_GetDefaultLayout"
+    call = _extension(api, function)
+    dims = ffi.new("int64_t[]", list(shape))
+    args = api.new(
+        f"{function}_Args",
+        client=client._pointer,
+        type=type_code(api, dtype),
+        dims=dims,
+        num_dims=len(shape),
+    )
+    with client._using("get_default_layout"):
+        _check(api, call(args), function)
+        return Layout.parse(_serialized(api, args.layout))
+
+
+def _serialized(api: Api, layout: Any) -> str:
+    function = "PJRT_Layouts_MemoryLayout_Serialize"
+    try:
+        args = api.new(f"{function}_Args", layout=layout)
+        _check(api, _extension(api, function)(args), function)
+        try:
+            return text_of(args.serialized_bytes, args.serialized_bytes_size)
+        finally:
+            args.serialized_layout_deleter(args.serialized_layout)
+    finally:
+        name = "PJRT_Layouts_MemoryLayout_Destroy"
+        _check(api, _extension(api, name)(api.new(f"{name}_Args", layout=layout)), name)
+
+
+def _extension(api: Api, function: str) -> Any:
+    found = api.extension(_EXTENSION, _STRUCTURE, function)
+    if found is None:
+        msg = f"the PJRT plugin {api.name} does not tell layouts: it has no {function}."
+        raise UnimplementedError(msg, operation=function, plugin=api.name)
+    return found
+
+
+def _check(api: Api, error: Any, function: str) -> None:
+    if error:
+        raise api.take(error, function)

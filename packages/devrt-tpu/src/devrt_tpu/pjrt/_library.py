@@ -1,0 +1,198 @@
+"""Opening a plugin's library, once, and never closing it."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from typing import Any
+
+from devrt.errors import DevrtError, PluginLoadError
+from devrt_tpu.pjrt import _capsule
+from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._elf import problem_with
+from devrt_tpu.pjrt._environment import prepare
+from devrt_tpu.pjrt._native import ffi, lib
+from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
+from devrt_tpu.pjrt._values import read_values
+
+__all__ = ["Library", "open_library"]
+
+_MISSING = re.compile(r"^(\S+): cannot open shared object file")
+_VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
+
+
+class Library:
+    """A plugin: its function table, and whether it is initialised.
+
+    Parameters
+    ----------
+    name
+        The platform, for errors and for what the environment needs.
+    table
+        A ``PJRT_Api*``.
+    path
+        The library's file; empty where the table came in a capsule.
+    """
+
+    def __init__(self, name: str, table: Any, path: str = "") -> None:
+        self.name = name
+        self.path = path
+        _check_version(table, self.label)
+        self.api = Api(table, self.label)
+        self._lock = threading.Lock()
+        self._is_initialized = False
+        self._failure: DevrtError | None = None
+
+    @property
+    def label(self) -> str:
+        """The platform and the file, as errors name them."""
+        return f"{self.name!r} ({self.path})" if self.path else f"{self.name!r}"
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of the C API that the plugin was built for."""
+        return self.api.major, self.api.minor
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `initialize` has succeeded."""
+        return self._is_initialized
+
+    def initialize(self) -> None:
+        """Initialise the plugin, once; a failure is final, and raised again at every later call.
+
+        Raises
+        ------
+        PluginLoadError
+            If the plugin failed. It must not be called again: some plugins would end the process.
+        """
+        with self._lock:
+            if self._is_initialized:
+                return
+            if self._failure is not None:
+                raise self._failure.fresh()
+            prepare(self.name, self.path)
+            try:
+                self.api.call("PJRT_Plugin_Initialize")
+            except DevrtError as error:
+                self._failure = self._final(error)
+                raise self._failure.fresh() from error
+            self._is_initialized = True
+
+    def _final(self, error: DevrtError) -> PluginLoadError:
+        msg = (
+            f"the PJRT plugin {self.label} could not be initialised: {error.message} "
+            "This is final for this process: mend the cause and start another one."
+        )
+        return PluginLoadError(
+            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path
+        )
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the plugin says of itself, such as the StableHLO versions that it reads."""
+        self.initialize()
+        args = self.api.call("PJRT_Plugin_Attributes")
+        return read_values(args.attributes, args.num_attributes)
+
+    def capsule(self) -> object:
+        """Return the function table in a capsule named ``pjrt_c_api``, as other runtimes take it."""
+        return _capsule.wrap(int(ffi.cast("uintptr_t", self.api.table)))
+
+    def __repr__(self) -> str:
+        major, minor = self.version
+        return f"Library({self.label}, version {major}.{minor})"
+
+
+def _check_version(table: Any, label: str) -> None:
+    facts = {"plugin": label, "phase": "version"}
+    if table.struct_size < _VERSION_END:
+        msg = (
+            f"the PJRT plugin {label} has a table of {table.struct_size} bytes, too short for "
+            "its version. It is older than devrt can use, or no PJRT plugin. Upgrade it."
+        )
+        raise PluginLoadError(msg, **facts)
+    major = int(table.pjrt_api_version.major_version)
+    minor = int(table.pjrt_api_version.minor_version)
+    facts["version"] = (major, minor)
+    wanted = f"{MAJOR}.{MINIMUM_MINOR}"
+    if major != MAJOR:
+        older = "devrt-tpu" if major > MAJOR else "the plugin"
+        msg = (
+            f"the PJRT plugin {label} is of C API version {major}.{minor}, and devrt uses "
+            f"{wanted} and later of major version {MAJOR}. Upgrade {older}."
+        )
+        raise PluginLoadError(msg, **facts)
+    if minor < MINIMUM_MINOR or minor in BROKEN_MINORS:
+        why = "its table has another order" if minor in BROKEN_MINORS else "it is too old"
+        msg = (
+            f"the PJRT plugin {label} is of C API version {major}.{minor}, and devrt uses "
+            f"{wanted} and later: {why}. Upgrade the plugin."
+        )
+        raise PluginLoadError(msg, **facts)
+
+
+def open_library(name: str, library: str | os.PathLike[str] | object) -> Library:
+    """Open a plugin; what was opened stays open until the process ends.
+
+    Parameters
+    ----------
+    name
+        The platform that it serves.
+    library
+        The library's path, or a capsule named ``pjrt_c_api``.
+
+    Raises
+    ------
+    PluginLoadError
+        If it is no library of this machine, needs another library that is missing, exports no
+        ``GetPjrtApi``, or is of a version that cannot be used.
+    """
+    if _capsule.is_capsule(library):
+        return Library(name, ffi.cast("const PJRT_Api *", _capsule.unwrap(library)))
+    if not isinstance(library, str | os.PathLike):
+        msg = (
+            f"the library of platform {name!r} must be a path or a capsule named 'pjrt_c_api', "
+            f"not {type(library).__name__}."
+        )
+        raise PluginLoadError(msg, phase="open", plugin=name)
+    path = os.path.abspath(os.fspath(library))
+    return Library(name, _open(name, path), path)
+
+
+def _open(name: str, path: str) -> Any:
+    facts = {"phase": "open", "plugin": name, "path": path}
+    problem = problem_with(path)
+    if problem:
+        msg = (
+            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {problem}. "
+            "Give the full path of a library for this machine."
+        )
+        raise PluginLoadError(msg, **facts)
+    said = ffi.new("char[]", 4096)
+    handle = lib.devrt_open(os.fsencode(path), said, len(said))
+    if handle == ffi.NULL:
+        raise _not_opened(name, path, ffi.string(said).decode(errors="replace"), facts)
+    table = lib.devrt_find_api(handle)
+    if table == ffi.NULL:
+        msg = (
+            f"the library {path!r} of platform {name!r} has no function GetPjrtApi, or it returned "
+            "nothing: it is no PJRT plugin. Name the plugin's own library."
+        )
+        raise PluginLoadError(msg, **facts)
+    return table
+
+
+def _not_opened(name: str, path: str, said: str, facts: dict[str, str]) -> PluginLoadError:
+    missing = _MISSING.match(said)
+    if missing is None:
+        msg = (
+            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {said}. "
+            "Install a version that fits this machine."
+        )
+        return PluginLoadError(msg, **facts)
+    msg = (
+        f"the PJRT library {path!r} of platform {name!r} needs {missing.group(1)}, which is not "
+        "found. Install what brings it, or add its folder to LD_LIBRARY_PATH."
+    )
+    return PluginLoadError(msg, missing=missing.group(1), **facts)

@@ -1,0 +1,116 @@
+"""The plugins of this process, by name. Libraries are never closed, so neither is this emptied."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from devrt.errors import InvalidArgumentError, PluginError
+from devrt_tpu.pjrt._capsule import is_capsule
+from devrt_tpu.pjrt._library import Library, open_library
+from devrt_tpu.pjrt._native import ffi
+
+__all__ = [
+    "initialize_pjrt_plugin",
+    "library_for",
+    "load_pjrt_plugin_dynamically",
+    "load_pjrt_plugin_with_c_api",
+    "loaded_library",
+    "pjrt_plugin_initialized",
+    "pjrt_plugin_loaded",
+]
+
+_lock = threading.Lock()
+_by_name: dict[str, Library] = {}
+_by_table: dict[int, Library] = {}
+
+
+def library_for(name: str, library: Any) -> Library:
+    """Return the one object for a plugin, opening it at the first call.
+
+    Two names may stand for one library: it is initialised once all the same.
+
+    Parameters
+    ----------
+    name
+        The platform.
+    library
+        Its path, or a capsule named ``pjrt_c_api``.
+    """
+    with _lock:
+        known = _by_name.get(name)
+        if known is not None and _is_same(known, library):
+            return known
+        opened = open_library(name, library)
+        address = int(ffi.cast("uintptr_t", opened.api.table))
+        kept = _by_table.setdefault(address, opened)
+        _by_name.setdefault(name, kept)
+        return kept
+
+
+def _is_same(known: Library, library: Any) -> bool:
+    if is_capsule(library) or not isinstance(library, str | os.PathLike):
+        return False
+    return known.path == os.path.abspath(os.fspath(library))
+
+
+def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> object:
+    """Open a plugin's library under a name.
+
+    Returns
+    -------
+    object
+        Its function table in a capsule named ``pjrt_c_api``.
+
+    Raises
+    ------
+    PluginLoadError
+        If it cannot be opened or used.
+    PluginError
+        If another library has the name.
+    """
+    return _add(plugin_name, library_path).capsule()
+
+
+def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: object) -> None:
+    """Take a plugin under a name that another runtime has opened, from a ``pjrt_c_api`` capsule."""
+    _add(plugin_name, c_api)
+
+
+def _add(name: str, library: Any) -> Library:
+    opened = library_for(name, library)
+    if _by_name[name] is not opened:
+        msg = f"the name {name!r} stands for {_by_name[name]!r} already. Use another name."
+        raise PluginError(msg, plugin=name)
+    return opened
+
+
+def pjrt_plugin_loaded(plugin_name: str) -> bool:
+    """Return whether a plugin of that name is open."""
+    return plugin_name in _by_name
+
+
+def pjrt_plugin_initialized(plugin_name: str) -> bool:
+    """Return whether a plugin of that name is open and initialised."""
+    return plugin_name in _by_name and _by_name[plugin_name].is_initialized
+
+
+def initialize_pjrt_plugin(plugin_name: str) -> None:
+    """Initialise an open plugin; once is enough, and more often does no harm."""
+    loaded_library(plugin_name).initialize()
+
+
+def loaded_library(plugin_name: str) -> Library:
+    """Return the open plugin of a name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is none; the message lists those that there are.
+    """
+    if plugin_name not in _by_name:
+        known = ", ".join(sorted(_by_name)) or "none"
+        msg = f"no PJRT plugin {plugin_name!r} is loaded; loaded: {known}. Load it first."
+        raise InvalidArgumentError(msg, plugin=plugin_name)
+    return _by_name[plugin_name]

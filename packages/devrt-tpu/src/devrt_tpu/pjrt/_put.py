@@ -1,0 +1,160 @@
+"""Host values on their way to a device."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._buffer import PjrtBuffer
+from devrt_tpu.pjrt._native import ffi, lib
+from devrt_tpu.pjrt._spec import spec_of, type_code
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._client import PjrtClient
+    from devrt_tpu.pjrt._place import Place
+
+__all__ = ["Putter"]
+
+_NEW_RESULT = ffi.typeof("devrt_result *")
+_from_buffer = ffi.from_buffer
+_put_dense = lib.devrt_put_dense
+_ndarray = np.ndarray
+_SEMANTICS = range(4)
+
+
+class Putter:
+    """Puts host values on the devices of one client.
+
+    Parameters
+    ----------
+    client
+        The client.
+    api
+        Its plugin.
+    """
+
+    def __init__(self, client: PjrtClient, api: Api) -> None:
+        self._client = client
+        self._api = api
+        self._codes: dict[np.dtype[Any], int] = {}
+        self._tokens = itertools.count(1)
+
+    def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
+        """Start the transfer of one value; see `Client.buffer_from_pyval`."""
+        array = value if type(value) is _ndarray else self._as_array(value)
+        code = self._codes.get(array.dtype)
+        if code is None:
+            array, code = self._native(array)
+        if semantics:
+            return self._put_kept(array, code, place, semantics)
+        if not array.flags.c_contiguous:
+            return self._put_strided(array, code, place)
+        client = self._client
+        result = ffi.new(_NEW_RESULT)
+        shape = array.shape
+        status = _put_dense(
+            client._core,
+            _bytes_of(array),
+            code,
+            shape,
+            len(shape),
+            0,
+            place.device_pointer,
+            place.memory_pointer,
+            0,
+            result,
+        )
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        return PjrtBuffer(client, result.handle, spec_of(code, shape), place.memory, place.device)
+
+    def _put_kept(
+        self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int
+    ) -> PjrtBuffer:
+        """Put a source that the plugin may look at, or alias, after the call."""
+        client = self._client
+        if semantics not in _SEMANTICS:
+            msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r}."
+            raise InvalidArgumentError(msg, operation="buffer_from_pyval")
+        if not array.flags.c_contiguous:
+            return self._put_strided(array, code, place)
+        result = ffi.new(_NEW_RESULT)
+        token = client._keep(array)
+        status = _put_dense(
+            client._core,
+            _bytes_of(array),
+            code,
+            array.shape,
+            array.ndim,
+            semantics,
+            place.device_pointer,
+            place.memory_pointer,
+            token,
+            result,
+        )
+        if status or not result.kept:
+            client._kept.pop(token, None)
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        client._drain()
+        spec = spec_of(code, array.shape)
+        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+
+    def _put_strided(self, array: np.ndarray[Any, Any], code: int, place: Place) -> PjrtBuffer:
+        """Put an array of any strides; the plugin reads them where all are positive."""
+        if any(step <= 0 for step in array.strides) or array.size == 0:
+            return self.put(np.ascontiguousarray(array).reshape(array.shape), place, 0)
+        client = self._client
+        dims = ffi.new("int64_t[]", array.shape)
+        strides = ffi.new("int64_t[]", array.strides)
+        args = self._api.new(
+            "PJRT_Client_BufferFromHostBuffer_Args",
+            data=ffi.cast("void *", array.__array_interface__["data"][0]),
+            type=code,
+            dims=dims,
+            num_dims=array.ndim,
+            byte_strides=strides,
+            num_byte_strides=array.ndim,
+            device=place.device_pointer,
+            memory=place.memory_pointer,
+        )
+        result = ffi.new(_NEW_RESULT)
+        status = lib.devrt_put(client._core, args, 0, result)
+        if status == lib.DEVRT_FAILED:
+            # Some plugins take no strides; if it was something else, it fails again.
+            client._api.take(result.error, "buffer_from_pyval")
+            return self.put(np.ascontiguousarray(array), place, 0)
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        spec = spec_of(code, array.shape)
+        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+
+    def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
+        if isinstance(value, PjrtBuffer):
+            return value.__array__()
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError, BufferError) as error:
+            msg = f"a value of type {type(value).__name__} is no array: {error}."
+            raise InvalidTypeError(msg, operation="buffer_from_pyval") from error
+
+    def _native(self, array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
+        """Return the array in native byte order, and its element type."""
+        code = type_code(self._api, array.dtype)
+        native = dtypes.to_numpy(code)
+        if array.dtype == native and array.dtype.isnative:
+            self._codes[array.dtype] = code
+            return array, code
+        return array.astype(native), code
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
+    try:
+        return _from_buffer(array)
+    except (ValueError, BufferError):  # a dtype that the buffer protocol has no letter for
+        return ffi.cast("void *", array.__array_interface__["data"][0])

@@ -1,0 +1,188 @@
+"""Topologies: devices that are described and need not be there, and compiling for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract import Device, Topology
+from devrt.errors import InvalidArgumentError
+from devrt.topology import CompileOnlyDevice
+from devrt_tpu.pjrt import _tpu_topology
+from devrt_tpu.pjrt._api import text_of
+from devrt_tpu.pjrt._device import Description
+from devrt_tpu.pjrt._environment import is_tpu
+from devrt_tpu.pjrt._native import ffi
+from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
+from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._executable import Executable
+    from devrt_tpu.pjrt._library import Library
+
+__all__ = ["PjrtTopology", "deserialize_topology", "make_topology"]
+
+
+def make_topology(
+    library: Library, platform: str, name: str = "", options: Mapping[str, Any] | None = None
+) -> PjrtTopology:
+    """Describe devices that need not be there.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    platform
+        What users call the platform.
+    name
+        The topology's name, as the platform writes it (``v5e:4x4``).
+    options
+        The platform's: for TPUs ``chips_per_host_bounds``, ``wrap``, ``num_slices`` and
+        ``chip_config_name``; for GPUs ``topology`` and ``target_config``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name or an option is not valid.
+    UnimplementedError
+        If the plugin describes no devices.
+    """
+    given = dict(options or {})
+    check_types(given, TOPOLOGY_OPTIONS, f"a topology of platform {platform!r}")
+    if is_tpu(platform, library.path):
+        _tpu_topology.check(name, given)
+    text = name.encode()
+    held, values = ffi.new("char[]", text), NamedValues(given)
+    library.initialize()
+    args = library.api.call(
+        "PJRT_TopologyDescription_Create",
+        topology_name=held,
+        topology_name_size=len(text),
+        create_options=values.array,
+        num_options=values.count,
+    )
+    return PjrtTopology(library, platform, args.topology)
+
+
+def deserialize_topology(library: Library, platform: str, data: bytes) -> PjrtTopology:
+    """Rebuild a topology from what `PjrtTopology.serialize` returned.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the bytes are none.
+    """
+    if not isinstance(data, bytes) or not data:
+        msg = f"a topology is rebuilt from bytes, not from {data!r:.40}."
+        raise InvalidArgumentError(msg, operation="deserialize_topology")
+    library.initialize()
+    held = ffi.from_buffer(data)
+    args = library.api.call(
+        "PJRT_TopologyDescription_Deserialize",
+        serialized_topology=ffi.cast("char *", held),
+        serialized_topology_size=len(data),
+    )
+    return PjrtTopology(library, platform, args.topology)
+
+
+class PjrtTopology(Topology):
+    """Devices as a plugin describes them.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    platform
+        What users call the platform.
+    pointer
+        A ``PJRT_TopologyDescription*``, owned from now on unless ``owner`` is given.
+    owner
+        The client whose topology it is; kept alive.
+    """
+
+    def __init__(self, library: Library, platform: str, pointer: Any, owner: Any = None) -> None:
+        self._library, self._platform, self._owner = library, platform, owner
+        api = self._api = library.api
+        destroy = api.table.PJRT_TopologyDescription_Destroy
+
+        def drop(pointer: Any) -> None:
+            error = destroy(api.new("PJRT_TopologyDescription_Destroy_Args", topology=pointer))
+            if error:
+                api.take(error, "PJRT_TopologyDescription_Destroy")
+
+        self._pointer = pointer if owner is not None else ffi.gc(pointer, drop)
+
+    def _ask(self, function: str) -> Any:
+        return self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)
+
+    @property
+    def platform(self) -> str:
+        """The platform, as users name it."""
+        return self._platform
+
+    @property
+    def platform_version(self) -> str:
+        """The runtime that would drive the devices."""
+        args = self._ask("PlatformVersion")
+        return text_of(args.platform_version, args.platform_version_size).strip()
+
+    def get_attributes(self) -> Mapping[str, Any]:
+        """Return what the plugin says of the topology beyond its devices."""
+        args = self._ask("Attributes")
+        return read_values(args.attributes, args.num_attributes)
+
+    def fingerprint(self) -> int:
+        """Return a number that is equal for equal topologies."""
+        return int(self._ask("Fingerprint").fingerprint)
+
+    def serialize(self) -> bytes:
+        """Return bytes from which `deserialize_topology` rebuilds it."""
+        args = self._ask("Serialize")
+        try:
+            return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+        finally:
+            args.serialized_topology_deleter(args.serialized_topology)
+
+    def descriptions(self) -> list[Description]:
+        """Return what the plugin says of each device, ordered by id."""
+        args = self._ask("GetDeviceDescriptions")
+        found = [Description(self._api, args.descriptions[i]) for i in range(args.num_descriptions)]
+        return sorted(found, key=lambda about: about.id)
+
+    def _make_compile_only_devices(self) -> list[Device]:
+        return [
+            CompileOnlyDevice(
+                self._platform,
+                {
+                    **about.attributes,
+                    "id": about.id,
+                    "process_index": about.process_index,
+                    "local_hardware_id": None,
+                    "device_kind": about.kind,
+                },
+            )
+            for about in self.descriptions()
+        ]
+
+    def compile(self, program: str | bytes, **options: Any) -> Executable:
+        """Compile a program for these devices, of which none need be there.
+
+        Parameters
+        ----------
+        program
+            StableHLO as text or bytecode.
+        **options
+            Fields of `devrt_tpu.pjrt.CompileOptions`.
+
+        Returns
+        -------
+        Executable
+            With its size, cost and memory figures; ``serialize()`` gives what a machine with the
+            devices loads.
+        """
+        from devrt_tpu.pjrt._compile import compile_ahead
+
+        return compile_ahead(self._api, self._pointer, program, options)
+
+    def __repr__(self) -> str:
+        return f"PjrtTopology({self._platform!r}, {len(self.descriptions())} devices)"
