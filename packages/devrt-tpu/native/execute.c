@@ -158,6 +158,7 @@ int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t*
   return status;
 }
 
+/* With one output and no room for it, it goes into the result. */
 int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
                       const uintptr_t* arguments, size_t num_args, uintptr_t* outputs,
                       size_t num_outputs, devrt_result* result) {
@@ -167,5 +168,5 @@ int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
       .num_args = num_args,
       .num_outputs = num_outputs,
   };
-  return devrt_execute(core, &run, arguments, outputs, result);
+  return devrt_execute(core, &run, arguments, outputs != NULL ? outputs : &result->handle, result);
 }

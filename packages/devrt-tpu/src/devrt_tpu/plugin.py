@@ -104,9 +104,7 @@ def make_topology(
     """Describe devices of any PJRT library; see `devrt.records.PjrtLoader`."""
     from devrt_tpu import pjrt
 
-    return pjrt.make_topology(
-        pjrt.library_for(platform, library), platform, topology_name, options
-    )
+    return pjrt.make_topology(pjrt.library_for(platform, library), platform, topology_name, options)
 
 
 def make_tpu_client(context: ClientContext) -> Client:

@@ -245,3 +245,42 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
         click.echo(json.dumps(report, indent=2))
     else:
         _heap.show(report, top)
+
+
+@main.command(name="compile")
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option("--topology", required=True, help="The devices' topology, as its platform names it.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The executable."
+)
+@click.option("--platform", help="Who describes the topology; else the first that knows it.")
+@click.option("--topology-option", "topology_options", multiple=True, metavar="NAME=VALUE")
+@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="The compiler's.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compile_program(
+    program: str,
+    topology: str,
+    output: str,
+    platform: str | None,
+    topology_options: tuple[str, ...],
+    options: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compile a StableHLO program for devices that need not be here.
+
+    Prints what the executable takes of a device's memory, and what running it costs.
+    """
+    from devrt.cli import _compile
+
+    report = _compile.compile_file(
+        program,
+        topology,
+        output,
+        platform,
+        _compile.parse_options(topology_options),
+        _compile.parse_options(options),
+    )
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _compile.show(report)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import ref
 
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
@@ -49,12 +48,12 @@ class PjrtBuffer(Buffer):
         self._spec = spec
         self._memory = memory
         self._device = device
-        client._live[handle] = ref(self)
+        client._live[handle] = None
 
     def __del__(self) -> None:
         client = self._client
         # Whoever takes the entry out releases the handle: this, or the client that is closed.
-        if client._live.pop(self._handle, None) is not None:
+        if client._live.pop(self._handle, 0) is None:
             _release(self._handle)
             if client._kept:
                 client._drain()

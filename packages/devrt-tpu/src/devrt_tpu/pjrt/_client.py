@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import time
@@ -83,7 +84,7 @@ class PjrtClient(Client):
         self._share = ffi.gc(self._core, lib.devrt_core_release)
         self._pid = os.getpid()
         self._closed = False
-        self._live: dict[int, weakref.ref[PjrtBuffer]] = {}
+        self._live: dict[int, None] = {}  # the handles of buffers, oldest first
         self._kept: dict[int, Any] = {}
         self._tokens = itertools.count(1)
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
@@ -92,7 +93,7 @@ class PjrtClient(Client):
         self._read()
         self._putter = Putter(self, self._api)
         self._places: dict[Any, Place] = {}
-        self._peak = 0
+        self._results: list[Any] = []  # structures to use again, which is faster than new ones
         _clients.add(self)
 
     # -- what the plugin says once ------------------------------------------------------------
@@ -219,7 +220,8 @@ class PjrtClient(Client):
                 f"this one is {self._process}. Name a device of client.local_devices()."
             )
             raise InvalidArgumentError(msg, operation=operation, device=str(device))
-        where = device._default if memory is None else memory
+        where = memory or device._default
+        assert where is not None  # every device of this process has one
         pointer = ffi.NULL if where is device._default else where._pointer
         return Place(device, where, device._pointer, pointer)
 
@@ -272,8 +274,10 @@ class PjrtClient(Client):
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers that are neither deleted nor collected, oldest first."""
         self._drain()
-        found = (alive() for alive in list(self._live.values()))
-        return [buffer for buffer in found if buffer is not None and not buffer.is_deleted()]
+        # Weak references would cost every buffer more than a search costs who asks for this.
+        found = {b._handle: b for b in gc.get_objects() if isinstance(b, PjrtBuffer)}
+        ordered = (found.get(handle) for handle in list(self._live))
+        return [b for b in ordered if b is not None and b._client is self and not b.is_deleted()]
 
     def _count(self, wanted: Callable[[PjrtBuffer], bool]) -> dict[str, int]:
         sizes = [b.nbytes for b in self.live_buffers() if wanted(b)]  # type: ignore[arg-type]

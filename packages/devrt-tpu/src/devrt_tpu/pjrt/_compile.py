@@ -38,7 +38,7 @@ class Program:
         Whether it is MLIR bytecode.
     """
 
-    def __init__(self, source: str | bytes) -> None:
+    def __init__(self, source: Any) -> None:
         if isinstance(source, str):
             source = source.encode()
         if not isinstance(source, bytes | bytearray | memoryview):
@@ -57,7 +57,7 @@ class Program:
             raise InvalidArgumentError(msg, operation="compile")
 
     def has_shardy(self) -> bool:
-        """Return whether its shardings are Shardy's; the older ones would be ignored with Shardy."""
+        """Return whether its shardings are Shardy's; with Shardy, older ones would be ignored."""
         return b"sdy" in self.code if self.is_bytecode else b"sdy." in self.code
 
     def counts(self) -> dict[str, int]:

@@ -166,7 +166,9 @@ class PjrtDevice(Device):
     def default_memory(self) -> Memory:
         """Return the memory that buffers go to when none is named."""
         if self._default is None:
-            msg = f"{self} belongs to process {self.process_index}: its memory is not in reach here."
+            msg = (
+                f"{self} belongs to process {self.process_index}: its memory is not in reach here."
+            )
             raise InvalidArgumentError(msg, device=str(self))
         return self._default
 

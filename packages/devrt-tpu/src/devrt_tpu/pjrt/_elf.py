@@ -6,6 +6,7 @@ Source: the ELF header's fields (``elf.h``).
 from __future__ import annotations
 
 import platform
+from typing import Literal
 
 __all__ = ["problem_with"]
 
@@ -35,7 +36,7 @@ def problem_with(path: str) -> str:
         return "it is no shared library" if head else "it is empty"
     if len(head) < 20:
         return "it is cut short"
-    order = "big" if head[5] == 2 else "little"
+    order: Literal["big", "little"] = "big" if head[5] == 2 else "little"
     kind = int.from_bytes(head[16:18], order)
     machine = int.from_bytes(head[18:20], order)
     wanted = _MACHINES.get(platform.machine())

@@ -22,7 +22,7 @@ WITHOUT_CHIPS: Mapping[str, str] = MappingProxyType(
         "TPU_LOG_DIR": "disabled",
     }
 )
-"""Set where there is no chip: the library asks the cloud's metadata server otherwise, for minutes."""
+"""Set where there is no chip: the library asks the cloud for metadata otherwise, for minutes."""
 
 
 def is_tpu(name: str, path: str) -> bool:

@@ -33,9 +33,7 @@ class Event:
         self._client = client
         token = client._keep(keeps)
         error = ffi.new("PJRT_Error **")
-        self._watch = lib.devrt_watch_make(
-            client._api.table, pointer, client._core, token, error
-        )
+        self._watch = lib.devrt_watch_make(client._api.table, pointer, client._core, token, error)
         if self._watch == ffi.NULL:
             client._kept.pop(token, None)
             if error[0]:

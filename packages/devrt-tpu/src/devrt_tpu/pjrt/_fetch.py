@@ -21,6 +21,8 @@ _COPIED = 1 << 16
 
 _NEW_RESULT = ffi.typeof("devrt_result *")
 _from_buffer = ffi.from_buffer
+_read = lib.devrt_read
+_frombuffer = np.frombuffer
 
 
 def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
@@ -33,17 +35,20 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
         return seal(to_host(buffer))
     if spec.nbytes > _COPIED:
         return view(buffer)
+    client = buffer._client
+    spare = client._results
+    result = spare.pop() if spare else ffi.new(_NEW_RESULT)
     room = bytearray(spec.nbytes)
-    result = ffi.new(_NEW_RESULT)
     target = _from_buffer(room)
     while True:
-        status = lib.devrt_read(buffer._client._core, buffer._handle, target, spec.nbytes, result)
+        status = _read(client._core, buffer._handle, target, spec.nbytes, result)
         if status == 0:
+            spare.append(result)
             break
         if status != lib.DEVRT_WAITING:
             buffer._fail(status, "__array__", result)
         buffer._wait("__array__")
-    flat = np.frombuffer(memoryview(room).toreadonly(), spec.dtype)
+    flat = _frombuffer(memoryview(room).toreadonly(), spec.dtype)
     return flat if len(spec.shape) == 1 else flat.reshape(spec.shape)
 
 

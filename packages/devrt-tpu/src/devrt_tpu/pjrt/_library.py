@@ -96,7 +96,7 @@ class Library:
         return read_values(args.attributes, args.num_attributes)
 
     def capsule(self) -> object:
-        """Return the function table in a capsule named ``pjrt_c_api``, as other runtimes take it."""
+        """Return the function table in a capsule ``pjrt_c_api``, as other runtimes take it."""
         return _capsule.wrap(int(ffi.cast("uintptr_t", self.api.table)))
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Library:
 
 
 def _check_version(table: Any, label: str) -> None:
-    facts = {"plugin": label, "phase": "version"}
+    facts: dict[str, Any] = {"plugin": label, "phase": "version"}
     if table.struct_size < _VERSION_END:
         msg = (
             f"the PJRT plugin {label} has a table of {table.struct_size} bytes, too short for "
@@ -161,7 +161,7 @@ def open_library(name: str, library: str | os.PathLike[str] | object) -> Library
 
 
 def _open(name: str, path: str) -> Any:
-    facts = {"phase": "open", "plugin": name, "path": path}
+    facts: dict[str, Any] = {"phase": "open", "plugin": name, "path": path}
     problem = problem_with(path)
     if problem:
         msg = (
@@ -183,7 +183,7 @@ def _open(name: str, path: str) -> Any:
     return table
 
 
-def _not_opened(name: str, path: str, said: str, facts: dict[str, str]) -> PluginLoadError:
+def _not_opened(name: str, path: str, said: str, facts: dict[str, Any]) -> PluginLoadError:
     missing = _MISSING.match(said)
     if missing is None:
         msg = (

@@ -55,7 +55,8 @@ class Putter:
         if not array.flags.c_contiguous:
             return self._put_strided(array, code, place)
         client = self._client
-        result = ffi.new(_NEW_RESULT)
+        spare = client._results
+        result = spare.pop() if spare else ffi.new(_NEW_RESULT)
         shape = array.shape
         status = _put_dense(
             client._core,
@@ -71,7 +72,9 @@ class Putter:
         )
         if status:
             raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
-        return PjrtBuffer(client, result.handle, spec_of(code, shape), place.memory, place.device)
+        handle = result.handle
+        spare.append(result)
+        return PjrtBuffer(client, handle, spec_of(code, shape), place.memory, place.device)
 
     def _put_kept(
         self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int

@@ -26,6 +26,7 @@ __all__ = ["Runner"]
 _NEW_RESULT = ffi.typeof("devrt_result *")
 _NEW_HANDLES = ffi.typeof("uintptr_t[]")
 _execute_one = lib.devrt_execute_one
+_NULL = ffi.NULL
 _KINDS = (PjrtBuffer, TransposedBuffer)
 
 Output = tuple[Spec, "PjrtMemory", type[PjrtBuffer]]
@@ -63,9 +64,10 @@ class Runner:
         self._is_portable = is_portable
         self.is_deleted = False
         facts = executable.facts
-        self._parameters = None
-        if facts is not None and all(p.spec is not None for p in facts.parameters):
-            self._parameters = [p.spec for p in facts.parameters]
+        self._parameters: list[Spec] | None = None
+        if facts is not None:
+            specs = [p.spec for p in facts.parameters if p.spec is not None]
+            self._parameters = specs if len(specs) == len(facts.parameters) else None
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
@@ -118,13 +120,31 @@ class Runner:
             for buffer, spec in zip(arguments, parameters, strict=True):
                 if buffer._spec is not spec and buffer._spec != spec:
                     self._refuse(arguments, here)
+        pointer = self._pointer
+        if pointer is None or self.is_deleted:
+            self._refuse_deleted()
         outputs = self._outputs[0]
-        count = len(outputs)
-        made = ffi.new(_NEW_HANDLES, count)
-        result = ffi.new(_NEW_RESULT)
         client = self._client
+        if len(outputs) != 1:
+            return self._execute_many(handles, arguments, outputs)
+        spare = client._results
+        result = spare.pop() if spare else ffi.new(_NEW_RESULT)
+        # With one result there is room for it in the structure itself.
+        status = _execute_one(client._core, pointer, handles, len(handles), _NULL, 1, result)
+        if status:
+            self._fail(status, result, arguments)
+        handle = result.handle
+        spare.append(result)
+        spec, memory, kind = outputs[0]
+        return [kind(client, handle, spec, memory, self._devices[0])]
+
+    def _execute_many(
+        self, handles: list[int], arguments: Sequence[Any], outputs: list[Output]
+    ) -> list[Any]:
+        client, here, count = self._client, self._devices[0], len(outputs)
+        made, result = ffi.new(_NEW_HANDLES, count), ffi.new(_NEW_RESULT)
         status = _execute_one(
-            client._core, self._alive(), handles, len(handles), made, count, result
+            client._core, self._pointer, handles, len(handles), made, count, result
         )
         if status:
             self._fail(status, result, arguments)
@@ -203,8 +223,10 @@ class Runner:
         one_by_one: bool,
     ) -> list[list[Any]]:
         client, count = self._client, len(outputs[0])
+        if self._pointer is None or self.is_deleted:
+            self._refuse_deleted()
         run = ffi.new("devrt_execution *")
-        run.executable = self._alive()
+        run.executable = self._pointer
         run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
         run.devices, run.one_by_one = chosen, one_by_one
         run.donated, run.num_donated = self._donated_array, len(self._donated)
@@ -279,14 +301,11 @@ class Runner:
             raise DeletedError(msg, operation="execute", argument=at % per_device)
         raise self._client._error(status, "execute", result, program=self._executable.name)
 
-    def _alive(self) -> Any:
-        pointer = self._pointer
-        if pointer is None or self.is_deleted:
-            if self._client.is_closed:
-                raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
-            msg = f"execute failed: {self._name} was deleted. Compile it again."
-            raise DeletedError(msg, operation="execute")
-        return pointer
+    def _refuse_deleted(self) -> NoReturn:
+        if self._client.is_closed:
+            raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
+        msg = f"execute failed: {self._name} was deleted. Compile it again."
+        raise DeletedError(msg, operation="execute")
 
     @property
     def _name(self) -> str:

@@ -71,7 +71,7 @@ def _check_name(name: str) -> None:
     numbers = [int(size[:9]) for size in sizes]
     if min(numbers) < 1 or prod(numbers) > _MOST_CHIPS:
         msg = (
-            f"the TPU topology {name!r} has {prod(numbers)} chips; every dimension must be at least "
-            f"1, and all together at most {_MOST_CHIPS}."
+            f"the TPU topology {name!r} has {prod(numbers)} chips; every dimension must be at "
+            f"least 1, and all together at most {_MOST_CHIPS}."
         )
         raise InvalidArgumentError(msg, topology=name)

@@ -1,0 +1,171 @@
+"""What ``devrt compile`` does: a program compiled for devices that need not be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from devrt.cli._tables import console, human_bytes, plain
+from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
+from devrt.runtime import default_runtime, make_pjrt_topology
+
+__all__ = ["compile_file", "parse_options", "show"]
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs.
+
+    A value is an int, a list of ints with commas between them, ``true`` or ``false``, what a file
+    holds if it begins with ``@``, or else a string.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            msg = f"an option is written name=value, not {pair!r}."
+            raise InvalidArgumentError(msg, option=pair)
+        options[name] = _value(text)
+    return options
+
+
+def _value(text: str) -> Any:
+    if text.startswith("@"):
+        return _read(text[1:]).decode()
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    return numbers if "," in text else numbers[0]
+
+
+def compile_file(
+    path: str,
+    topology: str,
+    output: str,
+    platform: str | None = None,
+    topology_options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compile a program for a topology, write the executable, and return what it needs.
+
+    Parameters
+    ----------
+    path
+        StableHLO, as text or bytecode.
+    topology
+        The topology's name.
+    output
+        Where the executable goes; written whole or not at all.
+    platform
+        Who describes the topology; when None, the first platform that knows the name.
+    topology_options, options
+        The topology's, and the compiler's.
+
+    Returns
+    -------
+    dict
+        Keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``output``, ``bytes``,
+        ``fingerprint``, ``memory`` and ``cost``; a figure that the plugin does not tell is None.
+    """
+    program = _read(path)
+    described = _topology(topology, platform, dict(topology_options or {}))
+    if not hasattr(described, "compile"):
+        msg = f"platform {described.platform!r} describes devices, and compiles nothing for them."
+        raise UnimplementedError(msg, operation="compile", platform=described.platform)
+    executable = described.compile(program, **dict(options or {}))
+    data = executable.serialize()
+    _write(output, data)
+    devices = described._make_compile_only_devices()
+    memory = _asked(executable.memory_analysis)
+    cost = _asked(executable.cost_analysis)
+    fingerprint = _asked(executable.fingerprint)
+    return {
+        "platform": described.platform,
+        "topology": topology,
+        "devices": len(devices),
+        "device_kind": devices[0].device_kind,
+        "output": output,
+        "bytes": len(data),
+        "fingerprint": None if fingerprint is None else fingerprint.hex(),
+        "memory": None if memory is None else dataclasses.asdict(memory),
+        "cost": None if cost is None else {k: v for k, v in cost.items() if "{" not in k},
+    }
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        msg = f"{path!r} cannot be read: {error.strerror}."
+        raise InvalidArgumentError(msg, path=path) from error
+
+
+def _write(path: str, data: bytes) -> None:
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    except OSError as error:
+        msg = f"the executable cannot be written to {path!r}: {error.strerror}."
+        raise InvalidArgumentError(msg, path=path) from error
+
+
+def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
+    """Return the topology, from the platform that was named or from the first that knows it."""
+    if platform is not None:
+        return make_pjrt_topology(platform, name, **options)
+    refused = []
+    for candidate in _platforms():
+        try:
+            return make_pjrt_topology(candidate, name, **options)
+        except DevrtError as error:
+            refused.append(f"{candidate}: {error.message}")
+    told = "\n  ".join(refused) or "no installed plugin describes devices"
+    msg = f"no platform knows the topology {name!r}:\n  {told}"
+    raise InvalidArgumentError(msg, topology=name)
+
+
+def _platforms() -> list[str]:
+    """Return the platforms that can be described, those that are preferred first."""
+    plugins = default_runtime().plugins
+    priority: dict[str, int] = {}
+    for ref in plugins.refs():
+        try:
+            manifest = plugins.manifest(ref)
+        except DevrtError:
+            continue  # the doctor tells
+        mine = manifest.priority if manifest is not None else 0
+        priority[ref.platform] = max(mine, priority.get(ref.platform, mine))
+    ordered = sorted(priority, key=lambda platform: -priority[platform])
+    return [platform for platform in ordered if plugins.topologies(platform)]
+
+
+def _asked(question: Any) -> Any:
+    try:
+        return question()
+    except UnimplementedError:
+        return None
+
+
+def show(report: Mapping[str, Any]) -> None:
+    """Print what was written, and what it takes of a device."""
+    out = console()
+    what = f"{report['devices']} x {report['device_kind']} ({report['platform']})"
+    out.print(
+        plain(
+            f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}"
+        )
+    )
+    for name, value in (report["memory"] or {}).items():
+        if value:
+            label = name.removesuffix("_in_bytes").removesuffix("_size").replace("_", " ")
+            out.print(plain(f"  {label}: {human_bytes(value)}"))
+    for name, value in sorted((report["cost"] or {}).items()):
+        out.print(plain(f"  {name}: {value:,.6g}"))
