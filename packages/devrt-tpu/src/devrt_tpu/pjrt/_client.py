@@ -90,7 +90,11 @@ class PjrtClient(Client):
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
         self._executables: weakref.WeakSet[PjrtLoadedExecutable] = weakref.WeakSet()
         self._pointer = pointer
-        self._read()
+        try:
+            self._read()
+        except DevrtError:
+            self._share = None  # at once: the error's traceback would keep the client
+            raise
         self._putter = Putter(self, self._api)
         self._places: dict[Any, Place] = {}
         self._results: list[Any] = []  # structures to use again, which is faster than new ones

@@ -1,0 +1,400 @@
+/* A PJRT plugin for tests: one device, host memory, and failures on request.
+ *
+ * The environment says how it behaves when it is opened:
+ *   FAKE_MAJOR, FAKE_MINOR   the version that it claims
+ *   FAKE_STRUCT_SIZE         the size that its table claims (an old plugin's)
+ *   FAKE_NO_TABLE            GetPjrtApi returns null
+ *   FAKE_FAIL                a function's name that fails with code 13
+ *   FAKE_CODE                that failure's code
+ *   FAKE_NEVER               buffers are never ready
+ *   FAKE_SLOW                buffers are ready after so many milliseconds
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "devrt/pjrt/pjrt_c_api.h"
+
+struct PJRT_Error {
+  PJRT_Error_Code code;
+  char message[200];
+};
+struct PJRT_Event {
+  int is_ready;
+  PJRT_Event_OnReadyCallback callback;
+  void* arg;
+};
+struct PJRT_Buffer {
+  PJRT_Buffer_Type type;
+  int64_t dims[8];
+  size_t num_dims;
+  size_t bytes;
+  char* data;
+  int is_deleted;
+};
+struct PJRT_Client {
+  int unused;
+};
+struct PJRT_Device {
+  int unused;
+};
+struct PJRT_Memory {
+  int unused;
+};
+struct PJRT_DeviceDescription {
+  int unused;
+};
+
+static PJRT_Device device;
+static PJRT_Memory memory;
+static PJRT_DeviceDescription description;
+static PJRT_Device* devices[] = {&device};
+static PJRT_Memory* memories[] = {&memory};
+static int live_buffers, live_events, live_clients, live_errors, destroyed_twice;
+
+static PJRT_Error* fail(PJRT_Error_Code code, const char* what) {
+  PJRT_Error* error = calloc(1, sizeof(*error));
+  error->code = code;
+  snprintf(error->message, sizeof(error->message), "fake failure of %s", what);
+  __atomic_add_fetch(&live_errors, 1, __ATOMIC_SEQ_CST);
+  return error;
+}
+
+static PJRT_Error* asked_to_fail(const char* name) {
+  const char* wanted = getenv("FAKE_FAIL");
+  if (wanted == NULL || strcmp(wanted, name) != 0) return NULL;
+  const char* code = getenv("FAKE_CODE");
+  return fail(code != NULL ? (PJRT_Error_Code)atoi(code) : PJRT_Error_Code_INTERNAL, name);
+}
+
+#define BEGIN(name)                           \
+  PJRT_Error* failure = asked_to_fail(#name); \
+  if (failure != NULL) return failure
+
+static void Error_Destroy(PJRT_Error_Destroy_Args* args) {
+  if (args->error == NULL) return;
+  __atomic_sub_fetch(&live_errors, 1, __ATOMIC_SEQ_CST);
+  free(args->error);
+}
+static void Error_Message(PJRT_Error_Message_Args* args) {
+  args->message = args->error->message;
+  args->message_size = strlen(args->error->message);
+}
+static PJRT_Error* Error_GetCode(PJRT_Error_GetCode_Args* args) {
+  args->code = args->error->code;
+  return NULL;
+}
+static PJRT_Error* Error_ForEachPayload(PJRT_Error_ForEachPayload_Args* args) {
+  args->visitor("fake/url", 8, "data", 4, args->user_arg);
+  return NULL;
+}
+static PJRT_Error* Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
+  (void)args;
+  BEGIN(Plugin_Initialize);
+  return NULL;
+}
+static PJRT_Error* Plugin_Attributes(PJRT_Plugin_Attributes_Args* args) {
+  BEGIN(Plugin_Attributes);
+  static int64_t numbers[] = {1, 2, 3};
+  static PJRT_NamedValue values[5] = {
+      {.name = "text",
+       .name_size = 4,
+       .type = PJRT_NamedValue_kString,
+       .string_value = "hello",
+       .value_size = 5},
+      {.name = "number",
+       .name_size = 6,
+       .type = PJRT_NamedValue_kInt64,
+       .int64_value = -7,
+       .value_size = 1},
+      {.name = "list",
+       .name_size = 4,
+       .type = PJRT_NamedValue_kInt64List,
+       .int64_array_value = numbers,
+       .value_size = 3},
+      {.name = "real",
+       .name_size = 4,
+       .type = PJRT_NamedValue_kFloat,
+       .float_value = 1.5f,
+       .value_size = 1},
+      {.name = "flag",
+       .name_size = 4,
+       .type = PJRT_NamedValue_kBool,
+       .bool_value = true,
+       .value_size = 1},
+  };
+  args->attributes = values;
+  args->num_attributes = 5;
+  return NULL;
+}
+
+static PJRT_Event* make_event(int is_ready) {
+  PJRT_Event* event = calloc(1, sizeof(*event));
+  event->is_ready = is_ready;
+  __atomic_add_fetch(&live_events, 1, __ATOMIC_SEQ_CST);
+  return event;
+}
+static PJRT_Error* Event_Destroy(PJRT_Event_Destroy_Args* args) {
+  __atomic_sub_fetch(&live_events, 1, __ATOMIC_SEQ_CST);
+  free(args->event);
+  return NULL;
+}
+static PJRT_Error* Event_IsReady(PJRT_Event_IsReady_Args* args) {
+  args->is_ready = args->event->is_ready;
+  return NULL;
+}
+static PJRT_Error* Event_Error(PJRT_Event_Error_Args* args) {
+  (void)args;
+  BEGIN(Event);
+  return NULL;
+}
+static void* later(void* arg) {
+  PJRT_Event* event = arg;
+  usleep(1000 * (unsigned)atoi(getenv("FAKE_SLOW")));
+  PJRT_Event_OnReadyCallback callback = event->callback;
+  callback(asked_to_fail("Event"), event->arg);
+  return NULL;
+}
+static PJRT_Error* Event_OnReady(PJRT_Event_OnReady_Args* args) {
+  BEGIN(Event_OnReady);
+  if (args->event->is_ready) {
+    args->callback(asked_to_fail("Event"), args->user_arg);
+    return NULL;
+  }
+  args->event->callback = args->callback;
+  args->event->arg = args->user_arg;
+  if (getenv("FAKE_SLOW") != NULL) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, later, args->event);
+    pthread_detach(thread);
+  }
+  return NULL;
+}
+
+static PJRT_Error* Client_Create(PJRT_Client_Create_Args* args) {
+  BEGIN(Client_Create);
+  args->client = calloc(1, sizeof(*args->client));
+  ++live_clients;
+  return NULL;
+}
+static PJRT_Error* Client_Destroy(PJRT_Client_Destroy_Args* args) {
+  if (live_clients <= 0) ++destroyed_twice;
+  --live_clients;
+  free(args->client);
+  return NULL;
+}
+static PJRT_Error* Client_PlatformName(PJRT_Client_PlatformName_Args* args) {
+  BEGIN(Client_PlatformName);
+  args->platform_name = "fake";
+  args->platform_name_size = 4;
+  return NULL;
+}
+static PJRT_Error* Client_PlatformVersion(PJRT_Client_PlatformVersion_Args* args) {
+  args->platform_version = "fake 1";
+  args->platform_version_size = 6;
+  return NULL;
+}
+static PJRT_Error* Client_ProcessIndex(PJRT_Client_ProcessIndex_Args* args) {
+  args->process_index = 0;
+  return NULL;
+}
+static PJRT_Error* Client_Devices(PJRT_Client_Devices_Args* args) {
+  BEGIN(Client_Devices);
+  args->devices = devices;
+  args->num_devices = getenv("FAKE_NO_DEVICES") == NULL;
+  return NULL;
+}
+static PJRT_Error* Client_AddressableMemories(PJRT_Client_AddressableMemories_Args* args) {
+  args->addressable_memories = memories;
+  args->num_addressable_memories = 1;
+  return NULL;
+}
+static PJRT_Error* Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
+  BEGIN(Client_BufferFromHostBuffer);
+  if (args->num_byte_strides > 0) return fail(PJRT_Error_Code_UNIMPLEMENTED, "strides");
+  PJRT_Buffer* made = calloc(1, sizeof(*made));
+  made->type = args->type;
+  made->num_dims = args->num_dims;
+  made->bytes = 4;
+  for (size_t i = 0; i < args->num_dims; ++i) {
+    made->dims[i] = args->dims[i];
+    made->bytes *= (size_t)args->dims[i];
+  }
+  made->data = malloc(made->bytes + 1);
+  memcpy(made->data, args->data, made->bytes);
+  args->buffer = made;
+  args->done_with_host_buffer = make_event(1);
+  __atomic_add_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args) {
+  args->id = 0;
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args) {
+  args->process_index = 0;
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args* args) {
+  args->num_attributes = 0;
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args* args) {
+  args->device_kind = "fake kind";
+  args->device_kind_size = 9;
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args* args) {
+  args->debug_string = "fake";
+  args->debug_string_size = 4;
+  return NULL;
+}
+static PJRT_Error* DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args* args) {
+  args->to_string = "fake";
+  args->to_string_size = 4;
+  return NULL;
+}
+static PJRT_Error* Device_GetDescription(PJRT_Device_GetDescription_Args* args) {
+  args->device_description = &description;
+  return NULL;
+}
+static PJRT_Error* Device_IsAddressable(PJRT_Device_IsAddressable_Args* args) {
+  args->is_addressable = true;
+  return NULL;
+}
+static PJRT_Error* Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args) {
+  args->local_hardware_id = 0;
+  return NULL;
+}
+static PJRT_Error* Device_AddressableMemories(PJRT_Device_AddressableMemories_Args* args) {
+  args->memories = memories;
+  args->num_memories = 1;
+  return NULL;
+}
+static PJRT_Error* Device_DefaultMemory(PJRT_Device_DefaultMemory_Args* args) {
+  args->memory = &memory;
+  return NULL;
+}
+static PJRT_Error* Device_MemoryStats(PJRT_Device_MemoryStats_Args* args) {
+  BEGIN(Device_MemoryStats);
+  args->bytes_in_use = 42;
+  args->bytes_limit = 100;
+  args->bytes_limit_is_set = true;
+  return NULL;
+}
+static PJRT_Error* Memory_Id(PJRT_Memory_Id_Args* args) {
+  args->id = 0;
+  return NULL;
+}
+static PJRT_Error* Memory_Kind(PJRT_Memory_Kind_Args* args) {
+  args->kind = "device";
+  args->kind_size = 6;
+  return NULL;
+}
+static PJRT_Error* Memory_ToString(PJRT_Memory_ToString_Args* args) {
+  args->to_string = "fake memory";
+  args->to_string_size = 11;
+  return NULL;
+}
+static PJRT_Error* Buffer_Destroy(PJRT_Buffer_Destroy_Args* args) {
+  if (__atomic_sub_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST) < 0) ++destroyed_twice;
+  free(args->buffer->data);
+  free(args->buffer);
+  return NULL;
+}
+static PJRT_Error* Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
+  args->buffer->is_deleted = 1;
+  return NULL;
+}
+static PJRT_Error* Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args* args) {
+  args->is_deleted = args->buffer->is_deleted;
+  return NULL;
+}
+static PJRT_Error* Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args* args) {
+  args->is_on_cpu = getenv("FAKE_OFF_HOST") == NULL;
+  return NULL;
+}
+static PJRT_Error* Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
+  BEGIN(Buffer_UnsafePointer);
+  args->buffer_pointer = (uintptr_t)args->buffer->data;
+  return NULL;
+}
+static PJRT_Error* Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
+  BEGIN(Buffer_ReadyEvent);
+  args->event = make_event(getenv("FAKE_NEVER") == NULL && getenv("FAKE_SLOW") == NULL);
+  return NULL;
+}
+static PJRT_Error* Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
+  BEGIN(Buffer_ToHostBuffer);
+  memcpy(args->dst, args->src->data, args->src->bytes);
+  args->event = make_event(1);
+  return NULL;
+}
+
+static PJRT_Api api = {
+    .struct_size = sizeof(PJRT_Api),
+    .pjrt_api_version = {.struct_size = sizeof(PJRT_Api_Version),
+                         .major_version = PJRT_API_MAJOR,
+                         .minor_version = PJRT_API_MINOR},
+#define SET(name) .PJRT_##name = name
+    SET(Error_Destroy),
+    SET(Error_Message),
+    SET(Error_GetCode),
+    SET(Error_ForEachPayload),
+    SET(Plugin_Initialize),
+    SET(Plugin_Attributes),
+    SET(Event_Destroy),
+    SET(Event_IsReady),
+    SET(Event_Error),
+    SET(Event_OnReady),
+    SET(Client_Create),
+    SET(Client_Destroy),
+    SET(Client_PlatformName),
+    SET(Client_PlatformVersion),
+    SET(Client_ProcessIndex),
+    SET(Client_Devices),
+    SET(Client_AddressableMemories),
+    SET(Client_BufferFromHostBuffer),
+    SET(DeviceDescription_Id),
+    SET(DeviceDescription_ProcessIndex),
+    SET(DeviceDescription_Attributes),
+    SET(DeviceDescription_Kind),
+    SET(DeviceDescription_DebugString),
+    SET(DeviceDescription_ToString),
+    SET(Device_GetDescription),
+    SET(Device_IsAddressable),
+    SET(Device_LocalHardwareId),
+    SET(Device_AddressableMemories),
+    SET(Device_DefaultMemory),
+    SET(Device_MemoryStats),
+    SET(Memory_Id),
+    SET(Memory_Kind),
+    SET(Memory_ToString),
+    SET(Buffer_Destroy),
+    SET(Buffer_Delete),
+    SET(Buffer_IsDeleted),
+    SET(Buffer_IsOnCpu),
+    SET(Buffer_UnsafePointer),
+    SET(Buffer_ReadyEvent),
+    SET(Buffer_ToHostBuffer),
+};
+
+const PJRT_Api* GetPjrtApi(void) {
+  if (getenv("FAKE_NO_TABLE") != NULL) return NULL;
+  if (getenv("FAKE_MAJOR") != NULL) api.pjrt_api_version.major_version = atoi(getenv("FAKE_MAJOR"));
+  if (getenv("FAKE_MINOR") != NULL) api.pjrt_api_version.minor_version = atoi(getenv("FAKE_MINOR"));
+  if (getenv("FAKE_STRUCT_SIZE") != NULL)
+    api.struct_size = (size_t)atoi(getenv("FAKE_STRUCT_SIZE"));
+  return &api;
+}
+
+/* What is alive: the test asks at the end. */
+void fake_counts(int* counts) {
+  counts[0] = live_clients;
+  counts[1] = live_buffers;
+  counts[2] = live_events;
+  counts[3] = live_errors;
+  counts[4] = destroyed_twice;
+}
