@@ -46,7 +46,7 @@ static void drop_storage(storage* of) {
   devrt_watch* watch = atomic_load(&of->watch);
   destroy_buffer(of->core->api, of->buffer);
   if (watch != NULL) devrt_watch_release(watch);
-  devrt_core_release(of->core);
+  core_release(of->core);
   free(of);
 }
 
@@ -55,7 +55,7 @@ uintptr_t devrt_adopt(devrt_core* core, PJRT_Buffer* buffer) {
   handle* first = made != NULL ? make_handle(made, 0) : NULL;
   if (first == NULL) {
     destroy_buffer(core->api, buffer);
-    if (made != NULL) devrt_core_release(core);
+    if (made != NULL) core_release(core);
     free(made);
   }
   return (uintptr_t)first;

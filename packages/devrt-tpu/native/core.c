@@ -33,21 +33,46 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   core->client = client;
   core->forks = atomic_load(&forks);
   atomic_init(&core->shares, 1);
+  atomic_init(&core->owners, 2);
   return core;
 }
 
-void core_share(devrt_core* core) { atomic_fetch_add(&core->shares, 1); }
+void core_share(devrt_core* core) {
+  atomic_fetch_add(&core->owners, 1);
+  atomic_fetch_add(&core->shares, 1);
+}
 
-void devrt_core_release(devrt_core* core) {
-  if (core_is_forked(core)) return; /* the child of a fork must not touch its parent's client */
-  if (atomic_fetch_sub(&core->shares, 1) != 1) return;
+static void destroy_client(devrt_core* core) {
   PJRT_Client_Destroy_Args args = {
       .struct_size = DEVRT_SIZE(PJRT_Client_Destroy_Args, client),
       .client = core->client,
   };
-  if (core->client != NULL) destroy_error(core->api, core->api->PJRT_Client_Destroy(&args));
+  destroy_error(core->api, core->api->PJRT_Client_Destroy(&args));
+}
+
+static void drop_owner(devrt_core* core) {
+  if (atomic_fetch_sub(&core->owners, 1) != 1) return;
   outbox_release(core->outbox);
   free(core);
+}
+
+void core_release(devrt_core* core) {
+  if (core_is_forked(core)) return; /* the child of a fork must not touch its parent's client */
+  if (atomic_fetch_sub(&core->shares, 1) == 1) destroy_client(core);
+  drop_owner(core);
+}
+
+/* Gives up the share that an open client has of itself, once. */
+void devrt_core_retire(devrt_core* core) {
+  if (core_is_forked(core)) return;
+  if (!atomic_exchange(&core->is_retired, 1)) core_release(core);
+}
+
+/* For the Python object that goes: nothing calls with this core any more. */
+void devrt_core_drop(devrt_core* core) {
+  if (core_is_forked(core)) return;
+  devrt_core_retire(core);
+  drop_owner(core);
 }
 
 int devrt_core_enter(devrt_core* core) {

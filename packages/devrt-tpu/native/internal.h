@@ -21,7 +21,9 @@ struct devrt_core {
   const PJRT_Api* api;
   PJRT_Client* client;
   atomic_long shares; /* the client is destroyed with the last one */
-  atomic_long users;  /* calls that are running */
+  atomic_long owners; /* the structure is freed with the last one: shares, and Python's object */
+  atomic_int is_retired;
+  atomic_long users; /* calls that are running */
   atomic_int is_closed;
   int forks; /* how often the process had forked when the client was made */
   struct outbox* outbox;
@@ -57,6 +59,7 @@ typedef struct handle {
 } handle;
 
 void core_share(devrt_core* core);
+void core_release(devrt_core* core);
 outbox* outbox_share(devrt_core* core);
 void outbox_release(outbox* box);
 void outbox_put(outbox* box, int64_t token);

@@ -65,7 +65,8 @@ const PJRT_Api* devrt_find_api(void* library);
 
 /* core.c */
 devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client);
-void devrt_core_release(devrt_core* core);
+void devrt_core_retire(devrt_core* core);
+void devrt_core_drop(devrt_core* core);
 int devrt_core_enter(devrt_core* core);
 void devrt_core_leave(devrt_core* core);
 int devrt_core_close(devrt_core* core, int timeout_ms);

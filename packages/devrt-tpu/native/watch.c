@@ -16,8 +16,11 @@ struct devrt_watch {
   PJRT_Error* error;
 };
 
+/* The event goes with the last share: a callback that runs inside OnReady must not destroy it, as
+ * the plugin goes on to use it there. */
 static void drop(devrt_watch* watch) {
   if (atomic_fetch_sub(&watch->shares, 1) != 1) return;
+  destroy_event(watch->api, watch->event);
   destroy_error(watch->api, watch->error);
   pthread_cond_destroy(&watch->changed);
   pthread_mutex_destroy(&watch->lock);
@@ -28,7 +31,6 @@ static void drop(devrt_watch* watch) {
 static void on_ready(PJRT_Error* error, void* user_arg) {
   devrt_watch* watch = user_arg;
   outbox* box = watch->outbox;
-  destroy_event(watch->api, watch->event);
   pthread_mutex_lock(&watch->lock);
   watch->is_done = 1;
   watch->error = error;
@@ -75,7 +77,6 @@ devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core
   };
   *error = api->PJRT_Event_OnReady(&args);
   if (*error == NULL) return watch;
-  destroy_event(api, event);
   if (watch->outbox != NULL) outbox_release(watch->outbox);
   atomic_store(&watch->shares, 1);
   drop(watch);

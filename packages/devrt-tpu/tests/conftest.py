@@ -125,6 +125,18 @@ def xla_cpu(xla_cpu_library):
 
 
 @pytest.fixture(scope="session")
+def add_text():
+    """Return the text of a sum of two vectors of eight floats."""
+    return ADD
+
+
+@pytest.fixture(scope="session")
 def add(xla_cpu):
-    """Return a compiled sum of two vectors of eight floats."""
+    """Return that program, compiled."""
     return xla_cpu.compile_and_load(ADD)
+
+
+@pytest.fixture(scope="session")
+def find_file():
+    """Return what finds a file of an installed package."""
+    return module_file

@@ -80,8 +80,8 @@ class PjrtClient(Client):
         self._api: Api = library.api
         self._platform = platform
         self._core = self._api.make_core(pointer)
-        # Its last share destroys the plugin's client: buffers, views and events have others.
-        self._share = ffi.gc(self._core, lib.devrt_core_release)
+        # Buffers and views have shares of the core, too: the last one destroys the plugin's client.
+        self._share = ffi.gc(self._core, lib.devrt_core_drop)
         self._pid = os.getpid()
         self._closed = False
         self._live: dict[int, None] = {}  # the handles of buffers, oldest first
@@ -93,7 +93,7 @@ class PjrtClient(Client):
         try:
             self._read()
         except DevrtError:
-            self._share = None  # at once: the error's traceback would keep the client
+            lib.devrt_core_retire(self._core)  # the error's traceback would keep the client
             raise
         self._putter = Putter(self, self._api)
         self._places: dict[Any, Place] = {}
@@ -366,7 +366,7 @@ class PjrtClient(Client):
             handle, _ = self._live.popitem()
             lib.devrt_release(handle)
         self._drain()
-        self._share = None
+        lib.devrt_core_retire(self._core)
 
     @property
     def is_closed(self) -> bool:
@@ -396,8 +396,7 @@ class PjrtClient(Client):
 
     def _drain(self) -> None:
         """Let go what the plugin does not need any more."""
-        share = self._share
-        if not self._kept or share is None:
+        if not self._kept:
             return
         tokens = ffi.new("int64_t[64]")
         while count := lib.devrt_core_finished(self._core, tokens, 64):

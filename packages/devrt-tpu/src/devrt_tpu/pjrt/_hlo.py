@@ -105,9 +105,7 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
     with_config
         Which of the two.
     """
-    module: bytes | memoryview = data
-    if with_config:
-        module = next(value for number, value in fields(data) if number == 1)  # type: ignore[assignment]
+    module, config = _halves(data) if with_config else (memoryview(data), None)
     parameters: tuple[Parameter, ...] = ()
     results: tuple[Parameter, ...] = ()
     donated: list[int] = []
@@ -124,13 +122,32 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
             made = _parts(bytes(value))
         elif number == 14:
             given.append(bytes(value))
+    if config is not None:
+        # The module's own signature has default layouts; the configuration has those in force.
+        parameters, results = _laid_out(config) or (parameters, results)
     may = any(word in data for word in _COLLECTIVES)
     return HloFacts(
         parameters, results, tuple(sorted(set(donated))), tuple(given), tuple(made), may
     )
 
 
-def _signature(data: memoryview) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
+def _halves(data: bytes) -> tuple[memoryview, memoryview | None]:
+    """Return the module, and the configuration's entry computation layout."""
+    found = {number: value for number, value in fields(data) if not isinstance(value, int)}
+    config = found.get(2, memoryview(b""))
+    layout = next((v for n, v in fields(config) if n == 1 and not isinstance(v, int)), None)
+    return found.get(1, memoryview(b"")), layout
+
+
+Signature = tuple[tuple[Parameter, ...], tuple[Parameter, ...]]
+
+
+def _laid_out(layout: memoryview) -> Signature | None:
+    found = _signature(layout)
+    return found if any(found) else None
+
+
+def _signature(data: memoryview) -> Signature:
     parameters = []
     results: tuple[Parameter, ...] = ()
     for number, value in fields(data):

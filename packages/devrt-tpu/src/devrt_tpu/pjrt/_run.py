@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
     from devrt_tpu.pjrt._executable import Executable
+    from devrt_tpu.pjrt._hlo import HloFacts
 
 __all__ = ["Runner"]
 
@@ -27,7 +28,6 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 _NEW_HANDLES = ffi.typeof("uintptr_t[]")
 _execute_one = lib.devrt_execute_one
 _NULL = ffi.NULL
-_KINDS = (PjrtBuffer, TransposedBuffer)
 
 Output = tuple[Spec, "PjrtMemory", type[PjrtBuffer]]
 
@@ -68,6 +68,7 @@ class Runner:
         if facts is not None:
             specs = [p.spec for p in facts.parameters if p.spec is not None]
             self._parameters = specs if len(specs) == len(facts.parameters) else None
+            self._refuse_layouts(facts)
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
@@ -80,6 +81,16 @@ class Runner:
         self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         client._runners.add(self)
+
+    def _refuse_layouts(self, facts: HloFacts) -> None:
+        for at, parameter in enumerate(facts.parameters):
+            if not parameter.is_dense and parameter.spec is not None and parameter.spec.size > 1:
+                order = ",".join(map(str, parameter.minor_to_major))
+                msg = (
+                    f"{self._name} takes argument {at} in layout {{{order}}}, and buffers are "
+                    "row-major. Compile it without a layout of its own for its arguments."
+                )
+                raise UnimplementedError(msg, operation="compile", argument=at)
 
     def parameter_specs(self) -> list[Spec] | None:
         """Return dtype and shape of each argument; None where nobody knows."""
@@ -113,7 +124,7 @@ class Runner:
             self._refuse_count(len(arguments))
         handles = []
         for buffer in arguments:
-            if buffer.__class__ not in _KINDS or buffer._device is not here:
+            if buffer.__class__ is not PjrtBuffer or buffer._device is not here:
                 self._refuse(arguments, here)
             handles.append(buffer._handle)
         if parameters is not None:
@@ -199,11 +210,11 @@ class Runner:
     def _by_device(self, at: int, shards: Sequence[Any]) -> Sequence[Any]:
         devices = self._devices
         if len(shards) == len(devices) and all(
-            shard.__class__ in _KINDS and shard._device is device
+            shard.__class__ is PjrtBuffer and shard._device is device
             for shard, device in zip(shards, devices, strict=True)
         ):
             return shards
-        found = {s._device: s for s in shards if s.__class__ in _KINDS}
+        found = {s._device: s for s in shards if isinstance(s, PjrtBuffer)}
         if len(shards) != len(devices) or found.keys() != set(devices):
             names = ", ".join(map(str, devices))
             msg = (
@@ -254,7 +265,7 @@ class Runner:
         for at, shards in enumerate(arguments):
             for buffer, device in zip(shards, devices, strict=True):
                 if (
-                    buffer.__class__ not in _KINDS
+                    buffer.__class__ is not PjrtBuffer
                     or buffer._device is not device
                     or (specs is not None and buffer._spec != specs[at])
                     or buffer.is_deleted()
@@ -270,7 +281,7 @@ class Runner:
     def _refuse_one(self, at: int, buffer: Any, device: PjrtDevice) -> NoReturn:
         facts: dict[str, Any] = {"operation": "execute", "argument": at, "device": str(device)}
         head = f"execute failed: argument {at} of {self._name}"
-        if buffer.__class__ not in _KINDS:
+        if not isinstance(buffer, PjrtBuffer):
             msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
             raise InvalidArgumentError(msg, **facts)
         if buffer._client is not self._client or buffer._device is not device:
@@ -282,6 +293,12 @@ class Runner:
             raise InvalidArgumentError(msg, **facts)
         if buffer.is_deleted():
             raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
+        if not buffer._is_dense:
+            msg = (
+                f"{head} is the result of a program that lays it out in another order than "
+                "row-major. Put its value again: client.buffer_from_pyval(numpy.asarray(buffer))."
+            )
+            raise InvalidArgumentError(msg, **facts)
         msg = f"{head} was refused, and then was not."
         raise DevrtError(msg, **facts)
 
