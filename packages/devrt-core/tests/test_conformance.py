@@ -1,6 +1,7 @@
 """The classes of real backends have every member that the contract's abstract classes have."""
 
 import inspect
+import os
 
 import pytest
 
@@ -37,7 +38,14 @@ def classes_of_cpu():
     return classes_of(pytest.importorskip("devrt_cpu").make_cpu_client())
 
 
-@pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu])
+def classes_of_pjrt():
+    plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
+    pjrt = pytest.importorskip("devrt_tpu.pjrt")
+    library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
+    return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
+
+
+@pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu, classes_of_pjrt])
 @pytest.mark.parametrize("name", ABSTRACT)
 def test_every_member_of_the_contract_is_there(classes, name):
     abstract, concrete = getattr(contract, name), classes()[name]
@@ -50,7 +58,14 @@ def test_every_member_of_the_contract_is_there(classes, name):
             assert callable(getattr(concrete, member)), f"{member} is no method"
 
 
-@pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu])
+def classes_of_pjrt():
+    plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
+    pjrt = pytest.importorskip("devrt_tpu.pjrt")
+    library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
+    return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
+
+
+@pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu, classes_of_pjrt])
 def test_no_class_of_a_backend_is_abstract(classes):
     assert [c for c in classes().values() if getattr(c, "__abstractmethods__", None)] == []
 

@@ -7,8 +7,8 @@ import pytest
 
 from devrt.errors import InvalidArgumentError, PluginError, PluginLoadError
 from devrt_tpu import pjrt
+from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule
-from devrt_tpu.pjrt._elf import problem_with
 
 
 def elf(machine=62, kind=3):

@@ -6,12 +6,11 @@ import sys
 
 import pytest
 
-from devrt.errors import StatusCode, UnimplementedError
-from devrt.records import ClientContext, ClientFactory, Unavailable
+from devrt.errors import BackendUnavailableError
+from devrt.records import Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
 
 VERSION = importlib.metadata.version("devrt-tpu")
-NO_CLIENT = f"devrt-tpu {VERSION} has no client yet"
 
 
 def write(root, path, content=""):
@@ -27,6 +26,7 @@ def add_chip(root, number, device="0x0063", vendor="0x1ae0"):
 
 
 def add_libtpu(root):
+    write(root, "site/libtpu/libtpu.so")
     return str(write(root, "site/libtpu/__init__.py").parent.parent)
 
 
@@ -40,7 +40,7 @@ def test_one_platform_is_registered_as_jax_registers_it():
         platform="tpu",
         priority=300,
         fail_quietly=True,
-        factory=plugin.make_client,
+        factory=plugin.make_tpu_client,
         probe=plugin.probe,
     )
 
@@ -91,44 +91,67 @@ def test_a_library_path_that_names_no_file(tmp_path):
     assert answer.reason == "TPU_LIBRARY_PATH names /opt/libtpu.so, which is no file"
 
 
-def test_all_is_here_but_the_client_with_the_package(tmp_path):
+def test_all_is_here_with_the_package(tmp_path):
     add_chip(tmp_path, 1, "0x005e")
     write(tmp_path, "dev/accel0")
-    answer = probe(tmp_path, search_path=[add_libtpu(tmp_path)])
-    assert answer.reason == f"1 TPU chip (v4) and libtpu are here, but {NO_CLIENT}"
-    assert "DEVRT_PLATFORMS=cpu" in answer.remedy
+    assert probe(tmp_path, search_path=[add_libtpu(tmp_path)]) == Available("1 TPU chip (v4)")
 
 
-def test_all_is_here_but_the_client_with_the_library_path(tmp_path):
+def test_all_is_here_with_the_library_path(tmp_path):
     add_chip(tmp_path, 1)
     write(tmp_path, "dev/vfio/7")
     write(tmp_path, "opt/libtpu.so")
     answer = probe(tmp_path, {"TPU_LIBRARY_PATH": "/opt/libtpu.so"})
-    assert answer.reason == f"1 TPU chip (v5e) and libtpu are here, but {NO_CLIENT}"
+    assert answer == Available("1 TPU chip (v5e)")
 
 
 def test_the_package_is_not_imported_to_be_found(tmp_path):
-    add_chip(tmp_path, 1)
-    write(tmp_path, "dev/accel0")
     folder = add_libtpu(tmp_path)
     write(tmp_path, "site/libtpu/__init__.py", "raise SystemExit('imported')")
-    assert NO_CLIENT in probe(tmp_path, search_path=[folder]).reason
+    found = _machine.find_library(tmp_path, {}, [folder])
+    assert found == str(tmp_path / "site/libtpu/libtpu.so")
 
 
-def test_the_factory_refuses_in_the_words_of_the_probe():
-    with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
-        plugin.make_client(ClientContext())
-    assert caught.value.code is StatusCode.UNIMPLEMENTED
+def test_a_package_without_its_library_does_not_count(tmp_path):
+    folder = add_libtpu(tmp_path)
+    (tmp_path / "site/libtpu/libtpu.so").unlink()
+    assert isinstance(_machine.find_library(tmp_path, {}, [folder]), Unavailable)
+
+
+@pytest.mark.parametrize("make", [plugin.make_tpu_client, plugin.make_tpu_topology])
+def test_without_a_library_there_is_neither_client_nor_topology(monkeypatch, make):
+    missing = Unavailable("package libtpu is not installed", "Run pip install libtpu.")
+    monkeypatch.setattr(_machine, "find_library", lambda: missing)
+    with pytest.raises(BackendUnavailableError, match="package libtpu is not installed") as caught:
+        make(ClientContext()) if make is plugin.make_tpu_client else make("v5e:2x2")
     assert caught.value.platform == "tpu"
     assert caught.value.plugin == "devrt-tpu"
-    assert "DEVRT_PLATFORMS=cpu" in str(caught.value)
 
 
-def test_the_probe_of_this_machine_never_claims_the_platform():
-    answer = plugin.probe()
-    assert isinstance(answer, Unavailable)
-    assert answer.reason
-    assert answer.remedy.endswith(".") or "https://" in answer.remedy
+def test_the_loader_takes_any_library():
+    loader = plugin.devrt_pjrt_loader()
+    assert loader.make_client is plugin.make_client
+    assert loader.make_topology is plugin.make_topology
+    answer = loader.check("nowhere/plugin.so")
+    assert "there is no such file" in answer.reason
+
+
+def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
+    from devrt_tpu.pjrt import _environment
+
+    monkeypatch.setattr(_environment, "has_chips", lambda: False)
+    monkeypatch.setenv("TPU_WORKER_ID", "3")
+    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
+    for name in _environment.WITHOUT_CHIPS:
+        if name != "TPU_WORKER_ID":
+            monkeypatch.setenv(name, "to be restored")
+            monkeypatch.delenv(name)
+    assert _environment.prepare("acme", "acme.so") == {}
+    made = _environment.prepare("tpu", "libtpu.so")
+    assert made["TPU_SKIP_MDS_QUERY"] == "1"
+    assert "TPU_WORKER_ID" not in made
+    monkeypatch.setattr(_environment, "has_chips", lambda: True)
+    assert _environment.prepare("tpu", "libtpu.so") == {}
 
 
 def test_importing_and_probing_load_no_native_library():
@@ -136,7 +159,7 @@ def test_importing_and_probing_load_no_native_library():
         "import sys, devrt.hookspecs\n"
         "before = set(sys.modules)\n"
         "import devrt_tpu.plugin as plugin\n"
-        "plugin.probe(), plugin.devrt_client_factories()\n"
+        "plugin.probe(), plugin.devrt_client_factories(), plugin.check('nowhere.so')\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
     )

@@ -80,7 +80,7 @@ def check(library: Any) -> ProbeResult:
     library
         The path of a library, or a ``pjrt_c_api`` capsule.
     """
-    from devrt_tpu.pjrt._elf import problem_with
+    from devrt_tpu._elf import problem_with
 
     problem = problem_with(library) if isinstance(library, str) else ""
     if not problem:

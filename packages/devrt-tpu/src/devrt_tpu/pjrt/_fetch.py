@@ -92,13 +92,14 @@ def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     """Transfer a buffer to the host, row-major whatever its layout on the device."""
     spec, client = buffer._spec, buffer._client
     api = client._api
-    target = np.empty(spec.shape, spec.dtype)
-    order = ffi.new("int64_t[]", list(range(len(spec.shape) - 1, -1, -1)))
+    order = _order(buffer)
+    target = np.empty(spec.size, spec.dtype)
+    sizes = ffi.new("int64_t[]", order)
     layout = api.new("PJRT_Buffer_MemoryLayout")
     layout.type = lib.PJRT_Buffer_MemoryLayout_Type_Tiled
     tiled = layout.tiled
     tiled.struct_size = ffi.sizeof("PJRT_Buffer_MemoryLayout_Tiled")
-    tiled.minor_to_major, tiled.minor_to_major_size = order, len(spec.shape)
+    tiled.minor_to_major, tiled.minor_to_major_size = sizes, len(order)
     buffer._wait("to_host")
     with buffer._pinned("to_host") as pointer:
         args = api.call(
@@ -108,8 +109,29 @@ def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
             dst=ffi.cast("void *", target.__array_interface__["data"][0]),
             dst_size=target.nbytes,
         )
-    Event(client, args.event, keeps=(target, order, layout)).wait("to_host")
-    return target
+    Event(client, args.event, keeps=(target, sizes, layout)).wait("to_host")
+    return _row_major(target, spec.shape, order)
+
+
+def _order(buffer: PjrtBuffer) -> list[int]:
+    """Return the order to ask for: the source's own where it is known, as some plugins give that.
+
+    Tiles are another matter: whoever has them takes them apart.
+    """
+    default = list(range(len(buffer.shape) - 1, -1, -1))
+    if buffer._is_dense:
+        return default
+    layout = buffer.layout()
+    return default if layout.tiles else list(layout.minor_to_major)
+
+
+def _row_major(
+    flat: np.ndarray[Any, Any], shape: tuple[int, ...], order: list[int]
+) -> np.ndarray[Any, Any]:
+    """Return elements that lie in an order of dimensions, the fastest first, as an array."""
+    axes = order[::-1]
+    physical = flat.reshape([shape[axis] for axis in axes])
+    return np.ascontiguousarray(physical.transpose(np.argsort(axes))).reshape(shape)
 
 
 def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:

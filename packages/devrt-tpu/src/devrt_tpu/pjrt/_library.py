@@ -8,9 +8,9 @@ import threading
 from typing import Any
 
 from devrt.errors import DevrtError, PluginLoadError
+from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule
 from devrt_tpu.pjrt._api import Api
-from devrt_tpu.pjrt._elf import problem_with
 from devrt_tpu.pjrt._environment import prepare
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR

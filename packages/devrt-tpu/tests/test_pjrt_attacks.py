@@ -1,0 +1,219 @@
+"""Wrong arguments by the thousand, many threads, long runs: typed errors and a living process."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from devrt_tpu import pjrt
+
+HEAD = """
+import gc, os, random, sys, threading
+import numpy as np
+from devrt.errors import DevrtError
+from devrt_tpu import pjrt
+ADD = os.environ["PROGRAM"]
+client = pjrt.make_client(
+    pjrt.library_for("attacked", os.environ["LIBRARY"]), "attacked", {"cpu_device_count": 4})
+X = np.arange(8, dtype=np.float32)
+"""
+
+
+@pytest.fixture
+def attack(xla_cpu_library, add_text):
+    """Return a function that runs code beside a client in a child, and returns its last line."""
+
+    def run(code, timeout=300):
+        env = {**os.environ, "LIBRARY": xla_cpu_library, "PROGRAM": add_text}
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", HEAD + textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.strip().splitlines()[-1]
+
+    return run
+
+
+def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
+    said = attack(
+        """
+        dice = random.Random(11)
+        devices = client.devices()
+        add = client.compile_and_load(ADD)
+        wide = client.compile_and_load(ADD, devices)
+        data = add.serialize()
+        def put(array, device=0): return client.buffer_from_pyval(array, devices[device])
+        def deleted():
+            buffer = put(X); buffer.delete(); return buffer
+        good = put(X)
+        spread = [put(X, i) for i in range(4)]
+        wrong = [
+            lambda: put(X.astype(dice.choice(["f8", "i4", "c8", "?", "u1"]))),
+            lambda: put(np.zeros(dice.choice([(), (7,), (9,), (2, 4), (8, 1), (0,)]), np.float32)),
+            lambda: put(X, dice.randrange(1, 4)), deleted,
+            lambda: dice.choice([None, 3, "x", X, [good], devices[0], object()]),
+        ]
+        def arguments():
+            made = [good, good]
+            made[dice.randrange(2)] = dice.choice(wrong)()
+            return dice.choice([made, made, made, made[:1], made * 2, []])
+        def shards():
+            bad = list(spread)
+            bad[dice.randrange(4)] = dice.choice([deleted, wrong[4], lambda: put(X[:4], 2)])()
+            return dice.choice(
+                [[spread, bad], [bad, spread], [spread], [spread[:3], spread], [[], []]])
+        attacks = [
+            lambda: add.execute(arguments()),
+            lambda: wide.execute_sharded(shards()),
+            lambda: client.compile_and_load(ADD[: dice.randrange(len(ADD) - 6)]),
+            lambda: client.compile_and_load(ADD, **{dice.choice(["num_partitions", "num_replicas",
+                "device_assignment", "flags", "use_spmd_partitioning", "nope"]): dice.choice(
+                [-1, 0, "x", None, 3.5, [[9]], object(), 1 << 40])}),
+            lambda: client.compile_and_load(ADD, dice.choice([[], [1], [devices[0]] * 2, "ab"])),
+            lambda: client.deserialize_executable(data[: dice.randrange(1, len(data) - 1)]),
+            lambda: client.buffer_from_pyval(
+                dice.choice([object(), "x", [1, [2]], X.astype("M8[s]")])),
+            lambda: client.buffer_from_pyval(X, dice.choice([3, "cpu", good, client])),
+            lambda: client.buffer_from_pyval(X, None, False, dice.choice([-1, 4, 1000])),
+            lambda: deleted().copy_to_memory(devices[1].default_memory()),
+            lambda: good.copy_to_memory(dice.choice([None.__class__, 3, "pinned_host"])),
+            lambda: client.buffer_from_dlpack(dice.choice([1, X.astype("S3"), [X]])),
+        ]
+        errors = 0
+        for turn in range(1000):
+            attack = attacks[turn % len(attacks)]
+            try:
+                attack()
+            except DevrtError as error:
+                errors += 1
+            except BufferError:
+                errors += 1
+        (made,) = add.execute([good, good])
+        ((*all_made,),) = wide.execute_sharded([spread, spread])
+        assert np.asarray(made)[7] == 14 and np.asarray(all_made[3])[7] == 14
+        client.close()
+        print(errors)
+        """
+    )
+    # A few of the random values are valid ones (None, or one partition of one).
+    assert int(said) > 900
+
+
+def test_eight_threads_at_once(attack):
+    said = attack(
+        """
+        add = client.compile_and_load(ADD)
+        failures = []
+        def work(seed):
+            dice = random.Random(seed)
+            try:
+                for turn in range(400):
+                    value = np.float32(dice.random())
+                    a = client.buffer_from_pyval(np.full(8, value), None, False, dice.randrange(4))
+                    (b,) = add.execute([a, a])
+                    if dice.random() < 0.3: a.delete()
+                    c = b.copy_to_memory(client.devices()[dice.randrange(4)].default_memory())
+                    assert (np.asarray(c) == value + value).all()
+                    if dice.random() < 0.01: client.live_buffers()
+            except BaseException as error:
+                failures.append(repr(error))
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        gc.collect()
+        print(failures, len(client.live_buffers()), len(client._kept))
+        """
+    )
+    assert said == "[] 0 0"
+
+
+def test_a_client_is_closed_under_threads_that_use_it(attack):
+    said = attack(
+        """
+        import time
+        said = set()
+        add = client.compile_and_load(ADD)
+        def work():
+            try:
+                while True:
+                    a = client.buffer_from_pyval(X); b = a.clone()
+                    np.asarray(add.execute([a, b])[0])
+            except DevrtError as error:
+                said.add(type(error).__name__)
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for t in threads: t.start()
+        time.sleep(0.3)
+        client.close()
+        for t in threads: t.join(30)
+        print(sorted(said), any(t.is_alive() for t in threads))
+        """
+    )
+    # A buffer whose client is closed in between counts as deleted.
+    assert said in ("['ClosedError'] False", "['ClosedError', 'DeletedError'] False")
+
+
+def test_a_buffer_is_deleted_under_an_execution_that_uses_it(attack):
+    said = attack(
+        """
+        add = client.compile_and_load(ADD)
+        results = {"ran": 0, "refused": 0}
+        for turn in range(2000):
+            a = client.buffer_from_pyval(X)
+            other = threading.Thread(target=a.delete) if turn % 20 == 0 else None
+            if other: other.start()
+            try:
+                assert np.asarray(add.execute([a, a])[0])[7] == 14
+                results["ran"] += 1
+            except DevrtError:
+                results["refused"] += 1
+            if other: other.join()
+        print(sum(results.values()), results["ran"] > 1800)
+        """
+    )
+    assert said == "2000 True"
+
+
+def test_a_long_run_does_not_grow(attack):
+    said = attack(
+        """
+        def resident():
+            with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
+        add = client.compile_and_load(ADD)
+        def turn():
+            a = client.buffer_from_pyval(X); np.asarray(add.execute([a, a])[0]); a.delete()
+        for _ in range(20000): turn()
+        before = resident()
+        for _ in range(80000): turn()
+        print(resident() - before)
+        """
+    )
+    assert int(said) < 4 << 20
+
+
+def test_the_interpreter_ends_with_everything_alive(attack):
+    code = """
+        add = client.compile_and_load(ADD)
+        a = client.buffer_from_pyval(X); b = add.execute([a, a]); view = np.asarray(a)
+        big = client.buffer_from_pyval(np.zeros(1 << 20)); seen = np.asarray(big)
+        cycle = [client]; cycle.append(cycle)
+        print("end")
+        """
+    assert attack(code) == "end"
+
+
+def test_two_plugins_and_jax_like_capsules_live_together(xla_cpu_library, fake):
+    one = pjrt.make_client(pjrt.library_for("one", xla_cpu_library), "one")
+    two = pjrt.make_client(pjrt.library_for("two", fake), "two")
+    buffer = two.buffer_from_pyval([1, 2])
+    with pytest.raises(Exception, match="is no device and no memory of"):
+        buffer.copy_to_memory(one.devices()[0].default_memory())
+    assert one.buffer_from_pyval(buffer).shape == (2,)
+    one.close()
+    two.close()
