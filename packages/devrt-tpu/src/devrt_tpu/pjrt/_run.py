@@ -72,7 +72,9 @@ class Runner:
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
-        self._is_plain = self._one is not None and not self._donated
+        self._is_plain = (
+            self._one is not None and self._parameters is not None and not self._donated
+        )
         # One after the other is four times as fast on a processor, and hangs where devices wait
         # for each other; a result on the wrong device would show in its memory.
         self._one_by_one = (
@@ -120,17 +122,18 @@ class Runner:
         if not self._is_plain or device is not None:
             return self._execute_chosen(arguments, device)
         here, parameters = self._one, self._parameters
-        if parameters is not None and len(arguments) != len(parameters):
+        assert parameters is not None
+        if len(arguments) != len(parameters):
             self._refuse_count(len(arguments))
         handles = []
-        for buffer in arguments:
-            if buffer.__class__ is not PjrtBuffer or buffer._device is not here:
+        for buffer, spec in zip(arguments, parameters, strict=True):
+            if (
+                buffer.__class__ is not PjrtBuffer
+                or buffer._device is not here
+                or (buffer._spec is not spec and buffer._spec != spec)
+            ):
                 self._refuse(arguments, here)
             handles.append(buffer._handle)
-        if parameters is not None:
-            for buffer, spec in zip(arguments, parameters, strict=True):
-                if buffer._spec is not spec and buffer._spec != spec:
-                    self._refuse(arguments, here)
         pointer = self._pointer
         if pointer is None or self.is_deleted:
             self._refuse_deleted()
