@@ -116,13 +116,14 @@ def pypjrt_cases() -> dict[str, Factory]:
     plugin = pypjrt.Plugin(_library())
     plugin.initialize()
     client = _alive.enter_context(pypjrt.Client.create(plugin))
-    device = client.device(0)
-    add = client.compile(ADD)
+    device = _alive.enter_context(client.device(0))
+    add = _alive.enter_context(client.compile(ADD))
     float32 = 11  # PJRT_Buffer_Type_F32
-    here = client.buffer_from_host(source(32), float32, (8,), device)
+    here = _alive.enter_context(client.buffer_from_host(source(32), float32, (8,), device))
 
     def put(x: Any) -> None:
-        client.buffer_from_host(x, float32, x.shape, device).close()
+        with client.buffer_from_host(x, float32, x.shape, device):
+            pass
 
     def execute(x: Any) -> list[Any]:
         made: list[Any] = add(x, x)
