@@ -6,8 +6,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/pyproject.toml) \
-	packages/devrt-cpu/CMakeLists.txt \
-	$(shell find packages/devrt-cpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
+	packages/devrt-cpu/CMakeLists.txt packages/devrt-tpu/CMakeLists.txt \
+	$(shell find packages/devrt-cpu/native packages/devrt-tpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
 
 .PHONY: help setup demo test test-all lint types stubs rules native bench docs format clean
 
@@ -38,12 +38,12 @@ test-all: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run --Werror
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	git ls-files '*.cpp' '*.hpp' '*.h' | xargs $(BIN)/clang-format -i
+	git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs $(BIN)/clang-format -i
 
 types: $(STAMP)
 	$(BIN)/mypy packages/devrt-core/src packages/devrt-cpu/src packages/devrt-cuda/src \

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import gc
-import itertools
-import os
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
 from devrt.errors import (
-    ClosedError,
     DevrtError,
-    ForkedError,
     InternalError,
     InvalidArgumentError,
-    OutOfMemoryError,
 )
-from devrt_tpu.pjrt._api import Api, text_of
+from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._library import Library
+from devrt_tpu.pjrt._lifetime import Lifetime
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._options import CLIENT_OPTIONS
 from devrt_tpu.pjrt._place import Place
@@ -32,13 +27,10 @@ from devrt_tpu.pjrt._values import NamedValues, check_types
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
     from devrt_tpu.pjrt._layout import Layout
-    from devrt_tpu.pjrt._run import Runner
     from devrt_tpu.pjrt._topology import PjrtTopology
     from devrt_tpu.pjrt._transfer import TransferManager
 
 __all__ = ["PjrtClient", "make_client"]
-
-_CLOSE_SECONDS = 60.0
 
 
 def make_client(
@@ -72,24 +64,13 @@ def make_client(
     return PjrtClient(library, platform, args.client)
 
 
-class PjrtClient(Client):
+class PjrtClient(Lifetime, Client):
     """A live connection to a platform through a PJRT plugin; `make_client` makes one."""
 
     def __init__(self, library: Library, platform: str, pointer: Any) -> None:
         self._library = library
-        self._api: Api = library.api
-        self._platform = platform
-        self._core = self._api.make_core(pointer)
-        # Buffers and views have shares of the core, too: the last one destroys the plugin's client.
-        self._share = ffi.gc(self._core, lib.devrt_core_drop)
-        self._pid = os.getpid()
-        self._closed = False
-        self._live: dict[int, None] = {}  # the handles of buffers, oldest first
-        self._kept: dict[int, Any] = {}
-        self._tokens = itertools.count(1)
-        self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+        super().__init__(library.api, platform, pointer)
         self._executables: weakref.WeakSet[PjrtLoadedExecutable] = weakref.WeakSet()
-        self._pointer = pointer
         try:
             self._read()
         except DevrtError:
@@ -97,7 +78,6 @@ class PjrtClient(Client):
             raise
         self._putter = Putter(self, self._api)
         self._places: dict[Any, Place] = {}
-        self._results: list[Any] = []  # structures to use again, which is faster than new ones
         _clients.add(self)
 
     # -- what the plugin says once ------------------------------------------------------------
@@ -337,107 +317,12 @@ class PjrtClient(Client):
             args = self._api.call("PJRT_Client_TopologyDescription", client=self._pointer)
         return PjrtTopology(self._library, self._platform, args.topology, owner=self)
 
-    # -- the end ------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Wait for the calls in flight and give all memory back. Idempotent.
-
-        Views of buffers (NumPy arrays, DLPack tensors) stay valid; the plugin's client is
-        destroyed with the last of them.
-
-        Raises
-        ------
-        DevrtError
-            If calls of other threads do not end.
-        """
-        if self._closed or self._pid != os.getpid():
-            return
-        deadline = time.monotonic() + _CLOSE_SECONDS
-        while (status := lib.devrt_core_close(self._core, 100)) == lib.DEVRT_WAITING:
-            if time.monotonic() > deadline:
-                msg = f"{self!r} cannot be closed: calls of other threads have not ended."
-                raise DevrtError(msg, operation="close")
-        self._closed = True
-        if status != lib.DEVRT_OK:
-            return
-        for runner in list(self._runners):
-            runner.destroy()
-        while self._live:
-            handle, _ = self._live.popitem()
-            lib.devrt_release(handle)
-        self._drain()
-        lib.devrt_core_retire(self._core)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
     def __enter__(self) -> PjrtClient:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed else ""
         return f"PjrtClient({self._platform!r}, {len(self._devices)} devices{state})"
-
-    # -- shared by the package ----------------------------------------------------------------
-
-    def _using(self, operation: str) -> _Use:
-        return _Use(self, operation)
-
-    def _keep(self, value: Any) -> int:
-        """Keep a value alive until its token is finished."""
-        token = next(self._tokens)
-        self._kept[token] = value
-        return token
-
-    def _drain(self) -> None:
-        """Let go what the plugin does not need any more."""
-        if not self._kept:
-            return
-        tokens = ffi.new("int64_t[64]")
-        while count := lib.devrt_core_finished(self._core, tokens, 64):
-            for token in ffi.unpack(tokens, count):
-                self._kept.pop(token, None)
-
-    def _error(self, status: int, operation: str, result: Any, **data: Any) -> DevrtError:
-        """Return what a status of the native half means."""
-        if status == lib.DEVRT_FAILED:
-            return self._api.take(result.error, operation, **data)
-        if status == lib.DEVRT_CLOSED:
-            msg = f"{operation} failed: {self!r} was closed. Make another one."
-            return ClosedError(msg, operation=operation, platform=self._platform)
-        if status == lib.DEVRT_FORKED:
-            msg = (
-                f"{operation} failed: {self!r} belongs to process {self._pid}, which forked this "
-                "one. Clients do not survive a fork: use the spawn method, or make it afterwards."
-            )
-            return ForkedError(msg, operation=operation, platform=self._platform)
-        if status == lib.DEVRT_NO_MEMORY:
-            return OutOfMemoryError(f"{operation} failed: no host memory.", operation=operation)
-        msg = f"{operation} failed with status {status} of the native half. Report it."
-        return InternalError(msg, operation=operation)
-
-
-class _Use:
-    """A call in flight: the client is not destroyed meanwhile."""
-
-    __slots__ = ("_client", "_operation")
-
-    def __init__(self, client: PjrtClient, operation: str) -> None:
-        self._client = client
-        self._operation = operation
-
-    def __enter__(self) -> None:
-        status = lib.devrt_core_enter(self._client._core)
-        if status != lib.DEVRT_OK:
-            raise self._client._error(status, self._operation, None)
-
-    def __exit__(self, *_: object) -> None:
-        lib.devrt_core_leave(self._client._core)
 
 
 def _address(pointer: Any) -> int:

@@ -1,0 +1,140 @@
+"""How a client lives: who uses it, what it keeps for its plugin, and how it ends."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import ClosedError, DevrtError, ForkedError, InternalError, OutOfMemoryError
+from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._native import ffi, lib
+
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._run import Runner
+
+__all__ = ["Lifetime"]
+
+_CLOSE_SECONDS = 60.0
+
+
+class Lifetime:
+    """What a client owns beside what its plugin tells of it.
+
+    Parameters
+    ----------
+    api
+        The plugin.
+    platform
+        What users call the platform.
+    pointer
+        A ``PJRT_Client*``, owned from now on.
+    """
+
+    def __init__(self, api: Api, platform: str, pointer: Any) -> None:
+        self._api = api
+        self._platform = platform
+        self._pointer = pointer
+        self._core = api.make_core(pointer)
+        # Buffers and views have shares of the core, too: the last one destroys the plugin's client.
+        self._share = ffi.gc(self._core, lib.devrt_core_drop)
+        self._pid = os.getpid()
+        self._closed = False
+        self._live: dict[int, None] = {}  # the handles of buffers, oldest first
+        self._kept: dict[int, Any] = {}
+        self._tokens = itertools.count(1)
+        self._results: list[Any] = []  # structures to use again, which is faster than new ones
+        self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+
+    def close(self) -> None:
+        """Wait for the calls in flight and give all memory back. Idempotent.
+
+        Views of buffers (NumPy arrays, DLPack tensors) stay valid; the plugin's client is
+        destroyed with the last of them.
+
+        Raises
+        ------
+        DevrtError
+            If calls of other threads do not end.
+        """
+        if self._closed or self._pid != os.getpid():
+            return
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        while (status := lib.devrt_core_close(self._core, 100)) == lib.DEVRT_WAITING:
+            if time.monotonic() > deadline:
+                msg = f"{self!r} cannot be closed: calls of other threads have not ended."
+                raise DevrtError(msg, operation="close")
+        self._closed = True
+        if status != lib.DEVRT_OK:
+            return
+        for runner in list(self._runners):
+            runner.destroy()
+        while self._live:
+            handle, _ = self._live.popitem()
+            lib.devrt_release(handle)
+        self._drain()
+        lib.devrt_core_retire(self._core)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _using(self, operation: str) -> _Use:
+        return _Use(self, operation)
+
+    def _keep(self, value: Any) -> int:
+        """Keep a value alive until its token is finished."""
+        token = next(self._tokens)
+        self._kept[token] = value
+        return token
+
+    def _drain(self) -> None:
+        """Let go what the plugin does not need any more."""
+        if not self._kept:
+            return
+        tokens = ffi.new("int64_t[64]")
+        while count := lib.devrt_core_finished(self._core, tokens, 64):
+            for token in ffi.unpack(tokens, count):
+                self._kept.pop(token, None)
+
+    def _error(self, status: int, operation: str, result: Any, **data: Any) -> DevrtError:
+        """Return what a status of the native half means."""
+        if status == lib.DEVRT_FAILED:
+            return self._api.take(result.error, operation, **data)
+        if status == lib.DEVRT_CLOSED:
+            msg = f"{operation} failed: {self!r} was closed. Make another one."
+            return ClosedError(msg, operation=operation, platform=self._platform)
+        if status == lib.DEVRT_FORKED:
+            msg = (
+                f"{operation} failed: {self!r} belongs to process {self._pid}, which forked this "
+                "one. Clients do not survive a fork: use the spawn method, or make it afterwards."
+            )
+            return ForkedError(msg, operation=operation, platform=self._platform)
+        if status == lib.DEVRT_NO_MEMORY:
+            return OutOfMemoryError(f"{operation} failed: no host memory.", operation=operation)
+        msg = f"{operation} failed with status {status} of the native half. Report it."
+        return InternalError(msg, operation=operation)
+
+
+class _Use:
+    """A call in flight: the client is not destroyed meanwhile."""
+
+    __slots__ = ("_client", "_operation")
+
+    def __init__(self, client: Lifetime, operation: str) -> None:
+        self._client = client
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        status = lib.devrt_core_enter(self._client._core)
+        if status != lib.DEVRT_OK:
+            raise self._client._error(status, self._operation, None)
+
+    def __exit__(self, *_: object) -> None:
+        lib.devrt_core_leave(self._client._core)
