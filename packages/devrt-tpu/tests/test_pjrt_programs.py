@@ -306,11 +306,22 @@ class TestLife:
             lambda: client.buffer_from_pyval(X),
             buffer.block_until_ready,
             executable.serialize,
+            executable.fingerprint,
+            executable.memory_analysis,
             client.topology,
         ):
             with pytest.raises(ClosedError):
                 use()
         assert "closed" in repr(client)
+        assert "deleted" in repr(executable)
+
+    def test_what_is_left_of_an_executable_that_is_gone(self, xla_cpu, add_text):
+        loaded = xla_cpu.compile_and_load(add_text)
+        left = loaded.executable
+        del loaded
+        assert left.name == "add"
+        with pytest.raises(DeletedError, match="its loaded executable is gone"):
+            left.fingerprint()
 
     def test_an_executable_goes_through_bytes(self, xla_cpu, add):
         data = add.serialize()

@@ -154,7 +154,14 @@ class PjrtBuffer(Buffer):
     def is_deleted(self) -> bool:
         """Return whether the buffer was deleted or donated, or its client closed."""
         client = self._client
-        return bool(self._handle not in client._live or lib.devrt_is_deleted(self._handle))
+        if self._handle not in client._live:
+            return True
+        if lib.devrt_core_enter(client._core) != lib.DEVRT_OK:
+            return client.is_closed
+        try:
+            return self._handle not in client._live or bool(lib.devrt_is_deleted(self._handle))
+        finally:
+            lib.devrt_core_leave(client._core)
 
     def delete(self) -> None:
         """Give the memory back as soon as no view or work in flight uses it. Idempotent."""

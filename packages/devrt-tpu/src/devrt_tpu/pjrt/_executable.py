@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Buffer, Device, LoadedExecutable
-from devrt.errors import UnimplementedError
+from devrt.errors import DeletedError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
 from devrt_tpu.pjrt._hlo import HloFacts, read_module
 from devrt_tpu.pjrt._native import ffi
@@ -65,10 +66,13 @@ class Executable:
         The plugin that compiled it.
     pointer
         A ``PJRT_Executable*``, owned from now on.
+    client
+        Whose loaded executable it is of; None where it was compiled ahead of time.
     """
 
-    def __init__(self, api: Api, pointer: Any) -> None:
+    def __init__(self, api: Api, pointer: Any, client: PjrtClient | None = None) -> None:
         self._api = api
+        self._client = client
         destroy = api.table.PJRT_Executable_Destroy
 
         def drop(pointer: Any) -> None:
@@ -76,10 +80,21 @@ class Executable:
             if error:
                 api.take(error, "PJRT_Executable_Destroy")
 
-        self._pointer = ffi.gc(pointer, drop)
+        self._pointer: Any = ffi.gc(pointer, drop)
 
     def _ask(self, function: str, **fields: Any) -> Any:
-        return self._api.call(f"PJRT_Executable_{function}", executable=self._pointer, **fields)
+        with self._client._using(function) if self._client is not None else nullcontext():
+            pointer = self._pointer
+            if pointer is None:
+                msg = f"{function} failed: its loaded executable is gone. Keep that one."
+                raise DeletedError(msg, operation=function)
+            return self._api.call(f"PJRT_Executable_{function}", executable=pointer, **fields)
+
+    def release(self) -> None:
+        """Give the plugin's object back: it must not outlive the client of what it is of."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            ffi.release(pointer)
 
     @functools.cached_property
     def name(self) -> str:
@@ -198,7 +213,8 @@ class PjrtLoadedExecutable(LoadedExecutable):
         self._client = client
         api = client._api
         found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
-        self.executable = Executable(api, found.executable)
+        self.executable = Executable(api, found.executable, client)
+        repr(self.executable)  # kept from here on, as it is asked for in errors about the end
         bound = _devices_of(client, pointer)
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)

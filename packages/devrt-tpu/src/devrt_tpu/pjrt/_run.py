@@ -63,12 +63,13 @@ class Runner:
         self._devices = devices
         self._is_portable = is_portable
         self.is_deleted = False
+        # Errors name the program when nothing can be asked any more.
+        self._label = f"program {executable.name!r}"
         facts = executable.facts
         self._parameters: list[Spec] | None = None
         if facts is not None:
             specs = [p.spec for p in facts.parameters if p.spec is not None]
             self._parameters = specs if len(specs) == len(facts.parameters) else None
-            self._refuse_layouts(facts)
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
@@ -83,6 +84,8 @@ class Runner:
         self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         client._runners.add(self)
+        if facts is not None:
+            self._refuse_layouts(facts)
 
     def _refuse_layouts(self, facts: HloFacts) -> None:
         for at, parameter in enumerate(facts.parameters):
@@ -329,7 +332,7 @@ class Runner:
 
     @property
     def _name(self) -> str:
-        return f"program {self._executable.name!r}"
+        return self._label
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -346,6 +349,7 @@ class Runner:
         """Give the handle back; for the client that closes, and for the collector."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
+            self._executable.release()
             self._client._api.call("PJRT_LoadedExecutable_Destroy", executable=pointer)
 
     def __del__(self) -> None:
