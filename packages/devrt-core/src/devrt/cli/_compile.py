@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from devrt.cli._tables import console, human_bytes, plain
+from devrt.cli._tables import Output, human_bytes
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt.runtime import default_runtime, make_pjrt_topology
 
@@ -156,16 +156,12 @@ def _asked(question: Any) -> Any:
 
 def show(report: Mapping[str, Any]) -> None:
     """Print what was written, and what it takes of a device."""
-    out = console()
+    out = Output()
     what = f"{report['devices']} x {report['device_kind']} ({report['platform']})"
-    out.print(
-        plain(
-            f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}"
-        )
-    )
+    out.line(f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}")
     for name, value in (report["memory"] or {}).items():
         if value:
             label = name.removesuffix("_in_bytes").removesuffix("_size").replace("_", " ")
-            out.print(plain(f"  {label}: {human_bytes(value)}"))
+            out.line(f"  {label}: {human_bytes(value)}")
     for name, value in sorted((report["cost"] or {}).items()):
-        out.print(plain(f"  {name}: {value:,.6g}"))
+        out.line(f"  {name}: {value:,.6g}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from devrt._pprof import Sample, read_profile
-from devrt.cli._tables import console, human_bytes, plain, table_of
+from devrt.cli._tables import Output, human_bytes
 
 __all__ = ["save", "show", "sites"]
 
@@ -58,26 +58,25 @@ def _place(sample: Sample) -> tuple[str, str]:
 
 def show(report: dict[str, Any], top: int) -> None:
     """Print the first ``top`` sites as a table, and the sum of all."""
-    table = table_of("bytes", "objects", "site", "function", "array", "where")
+    rows = []
     for row in report["sites"][:top]:
         more = f" and {len(row['arrays']) - 1} more" if len(row["arrays"]) > 1 else ""
-        table.add_row(
-            human_bytes(row["bytes"]),
-            str(row["objects"]),
-            plain(row["site"] or "-"),
-            plain(row["function"]),
-            plain("".join(row["arrays"][:1]) + more),
-            plain(", ".join(row["devices"] + row["memory_kinds"])),
+        rows.append(
+            (
+                human_bytes(row["bytes"]),
+                str(row["objects"]),
+                row["site"] or "-",
+                row["function"],
+                "".join(row["arrays"][:1]) + more,
+                ", ".join(row["devices"] + row["memory_kinds"]),
+            )
         )
-    out = console()
-    out.print(table)
+    out = Output()
+    out.table(("bytes", "objects", "site", "function", "array", "where"), rows)
     left = len(report["sites"]) - top
     if left > 0:
-        out.print(f"{left} more sites; --top shows them", markup=False)
-    out.print(
-        f"{human_bytes(report['bytes'])} in {report['objects']} buffers at {report['time']}",
-        markup=False,
-    )
+        out.line(f"{left} more sites; --top shows them")
+    out.line(f"{human_bytes(report['bytes'])} in {report['objects']} buffers at {report['time']}")
 
 
 def save(path: str, output: str) -> None:
