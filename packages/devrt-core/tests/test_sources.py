@@ -1,5 +1,6 @@
 """Every source of plugins: what is found, in which order, and that nothing of it is run."""
 
+import gc
 import json
 import sys
 
@@ -316,11 +317,14 @@ def test_the_work_grows_with_the_number_of_plugins_and_no_faster(tmp_path, write
         def trace(frame, event, arg):
             total[0] += event in ("call", "c_call")
 
+        gc.collect()
+        gc.disable()  # what other tests left over would be finalised, and counted
         sys.setprofile(trace)
         try:
             assert len(installed_plugins([str(folder)])) == count
         finally:
             sys.setprofile(None)
+            gc.enable()
         return total[0]
 
     calls(1)
