@@ -4,7 +4,6 @@ A Python backend subclasses them; a native backend registers its classes with
 ``Client.register(...)`` and is held to the same members by the conformance kit.
 """
 
-from devrt.contract._assembly import Assembly, Piece
 from devrt.contract._buffer import Buffer, HostBufferSemantics
 from devrt.contract._client import Client
 from devrt.contract._device import Device, Memory
@@ -21,6 +20,10 @@ from devrt.contract._streams import (
 )
 from devrt.contract._topology import Topology
 from devrt.contract._traceback import Frame, Traceback
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.contract._assembly import Assembly, Piece
 
 __all__ = [
     "Assembly",
@@ -41,3 +44,13 @@ __all__ = [
     "get_execution_stream_id",
     "set_execution_stream_id",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Bring in what a start does not need."""
+    if name in ("Assembly", "Piece"):
+        from devrt.contract import _assembly
+
+        return getattr(_assembly, name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

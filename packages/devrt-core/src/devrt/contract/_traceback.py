@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from devrt._record import record
 
 __all__ = ["Frame", "Traceback"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Frame:
     """One call.
 
@@ -32,7 +32,7 @@ class Frame:
         return f"{self.file_name}:{self.line_num} ({self.function_name})"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Traceback:
     """The calls at which a buffer was made, as many as the client notes.
 

@@ -5,7 +5,7 @@ The headers include no Python. A backend's CMake file finds them with ``python -
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 __all__ = ["ABI_VERSION", "check_abi", "cmake_dir", "include_dir"]
 
@@ -15,12 +15,16 @@ ABI_VERSION = 1
 
 def include_dir() -> str:
     """Return the folder to add to the compiler's include path (``#include "devrt/status.hpp"``)."""
-    return str(Path(__file__).parent / "include")
+    return _folder("include")
 
 
 def cmake_dir() -> str:
     """Return the folder that holds ``devrtConfig.cmake``, to be given to CMake as ``devrt_DIR``."""
-    return str(Path(__file__).parent / "cmake")
+    return _folder("cmake")
+
+
+def _folder(name: str) -> str:
+    return os.path.join(os.path.dirname(__file__), name)
 
 
 def check_abi(module: str, built: int) -> None:
