@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "devrt/allocation_site.hpp"
+#include "devrt/attachment.hpp"
 #include "devrt/dims.hpp"
 #include "devrt/element_type.hpp"
 #include "devrt/live_registry.hpp"
@@ -28,12 +29,13 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   /// row-major. Throws FAILED_PRECONDITION (closed) if the client takes no more.
   static Ref<Buffer> make(std::shared_ptr<Memory> memory, ElementType type, Dims shape,
                           Ref<Storage> storage, ReadyEvent ready = {},
-                          std::unique_ptr<const Dims> order = nullptr) {
+                          std::unique_ptr<const Dims> order = nullptr,
+                          Ref<Attachment> attachment = {}) {
     auto buffer =
         Ref<Buffer>::adopt(new Buffer(std::move(memory), type, std::move(shape), std::move(storage),
-                                      std::move(ready), std::move(order)));
+                                      std::move(ready), std::move(order), std::move(attachment)));
     if (!buffer->memory_->registry().add(*buffer)) [[unlikely]] {
-      buffer->storage_.reset();
+      buffer->contents_ = {};
       throw StatusError(Status(StatusCode::kFailedPrecondition,
                                "The client is closed and takes no more buffers. Make a new client.")
                             .because(Reason::kClosed));
@@ -63,42 +65,73 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   /// Returns a share of the storage; empty once deleted.
   Ref<Storage> storage() const {
     std::lock_guard lock(mutex_);
-    return storage_.share();
+    return contents_.storage.share();
+  }
+
+  /// Returns a share of what an engine keeps here; empty if it keeps nothing, or once deleted.
+  Ref<Attachment> attachment() const {
+    std::lock_guard lock(mutex_);
+    return contents_.attachment.share();
+  }
+
+  /// Keeps an engine's handle on the storage, until the buffer is deleted.
+  void attach(Ref<Attachment> attachment) {
+    std::lock_guard lock(mutex_);
+    if (contents_.storage) contents_.attachment.swap(attachment);
   }
 
   bool is_deleted() const noexcept { return deleted_.load(std::memory_order_acquire); }
 
   /// Drops this buffer's share of the storage. Idempotent.
-  void remove() {
+  void remove() { (void)take(); }
+
+  /// What a buffer holds until it is deleted.
+  struct Contents {
+    Ref<Storage> storage;
+    Ref<Attachment> attachment;  // goes first: an engine's view shows the storage
+  };
+
+  /// Deletes the buffer and returns what it held; empty if it was deleted already, or in a child.
+  Contents take() {
     if (memory_->is_forked()) {  // its locks may be held for ever; the memory is the parent's
       deleted_.store(true, std::memory_order_release);
-      return;
+      return {};
     }
-    Ref<Storage> dropped;  // freed after the lock
+    Contents taken;  // freed after the lock
     {
       std::lock_guard lock(mutex_);
-      if (deleted_.exchange(true, std::memory_order_acq_rel)) return;
-      dropped.swap(storage_);
+      if (deleted_.exchange(true, std::memory_order_acq_rel)) return {};
+      taken = std::exchange(contents_, {});
     }
     memory_->registry().remove(*this);
+    return taken;
+  }
+
+  /// Undoes `take`, unless the client was closed meanwhile.
+  void put_back(Contents contents) {
+    if (!memory_->registry().add(*this)) return;
+    std::lock_guard lock(mutex_);
+    contents_ = std::move(contents);
+    deleted_.store(false, std::memory_order_release);
   }
 
  private:
   friend class RefCounted<Buffer>;
 
   Buffer(std::shared_ptr<Memory> memory, ElementType type, Dims shape, Ref<Storage> storage,
-         ReadyEvent ready, std::unique_ptr<const Dims> order) noexcept
+         ReadyEvent ready, std::unique_ptr<const Dims> order, Ref<Attachment> attachment) noexcept
       : memory_(std::move(memory)),
         ready_(std::move(ready)),
         shape_(std::move(shape)),
         order_(std::move(order)),
-        storage_(std::move(storage)),
-        bytes_(storage_->bytes()),
+        contents_{std::move(storage), std::move(attachment)},
+        bytes_(contents_.storage->bytes()),
         type_(type) {}
   ~Buffer() {
     (void)Ref<AllocationSite>::adopt(site());
     if (memory_->is_forked()) {
-      storage_.leak();  // in a child, locks may be held for ever by threads that do not exist
+      contents_.attachment.leak();  // in a child, locks may be held for ever by threads that do
+      contents_.storage.leak();     // not exist
     } else if (!is_deleted()) {
       memory_->registry().remove(*this);
     }
@@ -109,7 +142,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const Dims shape_;
   const std::unique_ptr<const Dims> order_;
   mutable std::mutex mutex_;
-  Ref<Storage> storage_;
+  Contents contents_;
   const std::size_t bytes_;
   const ElementType type_;
   std::atomic<bool> deleted_{false};

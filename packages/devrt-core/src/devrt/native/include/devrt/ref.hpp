@@ -32,6 +32,9 @@ class RefCounted {
   /// Returns whether there is one share only, which then is the caller's.
   bool is_unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
+  /// Returns how many shares there are now; others may come and go meanwhile.
+  std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
+
   /// Gives a share back; the last one deletes the object.
   void release() const noexcept {
     if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) {

@@ -1,7 +1,9 @@
 // Storage: the owner of one allocation, or of memory that somebody else lent.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -33,6 +35,25 @@ class Storage final : public RefCounted<Storage> {
         new Storage(const_cast<std::byte*>(data), bytes, nullptr, std::move(owner)));
   }
 
+  /// Stands for `bytes` that have no address yet: `settle` gives it, before anyone may read them.
+  static Ref<Storage> expect(std::size_t bytes, ExternalOwner owner) {
+    auto storage = Ref<Storage>::adopt(new Storage(nullptr, bytes, nullptr, std::move(owner)));
+    storage->is_pending_.store(true, std::memory_order_relaxed);
+    return storage;
+  }
+  /// Gives the address of bytes that were expected; null where they have gone elsewhere.
+  void settle(std::byte* data) noexcept {
+    data_ = data;
+    is_pending_.store(false, std::memory_order_release);
+  }
+
+  /// Returns whether the caller's share is the only one, but for that of the work which fills it.
+  bool is_sole_share() const noexcept {
+    // In this order: whoever settles does so before it gives its share up.
+    const std::uint32_t shares = use_count();
+    return shares == (is_pending_.load(std::memory_order_acquire) ? 2 : 1);
+  }
+
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
   /// Returns whether the bytes are somebody else's.
@@ -55,6 +76,7 @@ class Storage final : public RefCounted<Storage> {
 
   std::byte* data_;
   std::size_t bytes_;
+  std::atomic<bool> is_pending_{false};
   std::shared_ptr<HostAllocator> allocator_;  // outlives the client while a view is out
   ExternalOwner owner_;
 };
