@@ -31,6 +31,8 @@ LEVELS = {
         "_device_assignment",
         "_pprof",
         "_record",
+        "_compile_options",
+        "_op_sharding",
         "_warn",
     },
     1: {"doctor", "plugins", "runtime"},

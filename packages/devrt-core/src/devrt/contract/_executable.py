@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt._op_sharding import OpSharding
     from devrt.contract._buffer import Buffer
     from devrt.contract._client import Client
     from devrt.contract._device import Device
@@ -32,6 +35,30 @@ class LoadedExecutable(abc.ABC):
     @property
     @abc.abstractmethod
     def client(self) -> Client: ...
+
+    @property
+    def parameters(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+        raise self._unimplemented("parameters")
+
+    @property
+    def outputs(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each output, of one device's shard."""
+        raise self._unimplemented("outputs")
+
+    def get_parameter_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each parameter; empty with one partition."""
+        raise self._unimplemented("get_parameter_shardings")
+
+    def get_output_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each output; empty with one partition."""
+        raise self._unimplemented("get_output_shardings")
+
+    def _unimplemented(self, operation: str) -> Exception:
+        from devrt.errors import UnimplementedError
+
+        msg = f"{operation} is not offered by the executables of the {self.client.platform} client."
+        return UnimplementedError(msg, operation=operation, platform=self.client.platform)
 
     @abc.abstractmethod
     def local_devices(self) -> list[Device]:
