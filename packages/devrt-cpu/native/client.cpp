@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "devrt/memory_report.hpp"
+#include "engine.hpp"
 
 namespace devrt::cpu {
 
@@ -277,9 +278,27 @@ void Client::close(WorkQueue::OnClose pending) {
     for (const auto& device : devices_) device->queue().cancel();
   }
   for (const auto& device : devices_) device->queue().close(pending);
+  std::shared_ptr<Engine> engine;  // unloaded without the lock
+  {
+    std::lock_guard lock(engine_mutex_);
+    engine.swap(engine_);
+  }
+  if (engine) engine->close();
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
   cache_->close();
   pool_.close();
+}
+
+std::shared_ptr<Engine> Client::engine(const std::string& library) {
+  check_open("compile_and_load");
+  std::lock_guard lock(engine_mutex_);
+  if (!engine_) engine_ = std::make_shared<Engine>(library, local_devices().size());
+  return engine_;
+}
+
+std::shared_ptr<Engine> Client::engine() const {
+  std::lock_guard lock(engine_mutex_);
+  return engine_;
 }
 
 void Client::defragment() {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,7 @@ namespace devrt::cpu {
 
 class Client;
 class Device;
+class Engine;
 class Memory;
 using Buffer = devrt::Buffer<Memory>;
 
@@ -123,6 +125,7 @@ class DEVRT_CPU_API Memory {
   Device& device() const noexcept { return device_; }
   Client& client() const noexcept;
   const MemoryStats& stats() const noexcept { return *stats_; }
+  const std::shared_ptr<MemoryStats>& shared_stats() const noexcept { return stats_; }
   /// Returns the page-locking allocator, or null where the memory has another.
   const PageLockedAllocator* page_locked() const noexcept { return page_locked_; }
 
@@ -222,6 +225,11 @@ class DEVRT_CPU_API Client {
   /// Gives the freed blocks that are kept for reuse back to the system.
   void defragment();
 
+  /// Returns the compiler, made at the first call from the plugin at `library`.
+  std::shared_ptr<Engine> engine(const std::string& library);
+  /// Returns the compiler, or null if nothing was compiled yet.
+  std::shared_ptr<Engine> engine() const;
+
   /// Starts the transfer of a host array. Takes `hold`, which keeps the source alive, if it still
   /// needs the source after it returns; else leaves it.
   Ref<Buffer> put(Memory& memory, const HostArray& source, ExternalOwner& hold, PutOptions options);
@@ -274,6 +282,8 @@ class DEVRT_CPU_API Client {
   LiveRegistry<Buffer> registry_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::size_t first_local_ = 0;
+  mutable std::mutex engine_mutex_;
+  std::shared_ptr<Engine> engine_;
 };
 
 /// Returns the package's version and the compiler, for people to read.

@@ -17,6 +17,7 @@ NB_MODULE(_ext, module) {
   bind_buffer(module);
   bind_allocators(module);
   bind_batched();
+  bind_executable(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     expect_finalization();
     close_graveyard();

@@ -246,12 +246,19 @@ void bind_client_joined(nb::class_<Client>& cls) {
           "The factory of transfer servers that the client was made with, or None.");
 }
 
+/// Returns a method that is written in Python: what takes milliseconds need not be native.
+auto forward(const char* name) {
+  return [name](nb::handle_t<Client> self, const nb::args& args, const nb::kwargs& kwargs) {
+    return nb::module_::import_("devrt_cpu._engine").attr(name)(self, *args, **kwargs);
+  };
+}
+
 void bind_client_facts(nb::class_<Client>& cls) {
   cls.def_prop_ro("platform", [](const Client&) { return nb::str("cpu"); })
       .def_prop_ro("platform_version", [](const Client&) { return nb::str(platform_version()); })
       .def_prop_ro("runtime_type", [](const Client&) { return nb::str("native"); })
       .def_prop_ro(
-          "program_formats", [](const Client&) { return nb::make_tuple(); },
+          "program_formats", [](const Client&) { return nb::make_tuple("stablehlo"); },
           nb::sig("def program_formats(self) -> tuple[str, ...]"))
       .def("process_index", &Client::process_index)
       .def("host_id", &Client::process_index)
@@ -306,20 +313,36 @@ void bind_client_life(nb::class_<Client>& cls) {
           nb::sig("def live_arrays(self) -> list[CpuBuffer]"),
           "Return `live_buffers` under jaxlib's name.")
       .def(
-          "live_executables", [](const Client&) { return nb::list(); },
-          nb::sig("def live_executables(self) -> list[typing.Any]"))
+          "live_executables", [](const Client& c) { return live_executables(c); },
+          nb::sig("def live_executables(self) -> list[CpuLoadedExecutable]"),
+          "Return the executables that are neither deleted nor collected, oldest first.")
+      .def(
+          "engine_stats", [](const Client& c) { return engine_stats(c); },
+          nb::sig("def engine_stats(self) -> dict[str, int]"),
+          "Return how many executions there were, and how many buffers the compiler's runtime was "
+          "shown as they are (views) or copied for it (copies, bytes_copied).")
       .def("heap_profile", &heap_profile, nb::sig("def heap_profile(self) -> bytes"),
            "Return the live buffers as a gzipped pprof profile.")
       .def("topology", &topology_of, nb::sig("def topology(self) -> typing.Any"),
            "Return a description of all devices, those of other processes too.")
-      .def(
-          "compile_and_load",
-          [](const Client&, const nb::args&, const nb::kwargs&) -> nb::object {
-            raise_unimplemented("compile_and_load", "it takes no program format yet.");
-          },
-          nb::sig("def compile_and_load(self, program: str | bytes, devices: "
-                  "collections.abc.Sequence[typing.Any] | None = None, **options: typing.Any) -> "
-                  "typing.Any"));
+      .def("compile_and_load", forward("compile_and_load"),
+           nb::sig("def compile_and_load(self, program: str | bytes, devices: "
+                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
+                   "CpuLoadedExecutable"),
+           "Compile a program and load it on devices; see `devrt_cpu.compile_and_load`.")
+      .def("compile", forward("compile_and_load"),
+           nb::sig("def compile(self, program: str | bytes, devices: "
+                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
+                   "CpuLoadedExecutable"),
+           "Compile and load, under jaxlib's older name.")
+      .def("serialize_executable", forward("serialize_executable"),
+           nb::sig("def serialize_executable(self, executable: CpuLoadedExecutable) -> bytes"),
+           "Return a compiled program as bytes, for `deserialize_executable`.")
+      .def("deserialize_executable", forward("deserialize_executable"),
+           nb::sig("def deserialize_executable(self, serialized: bytes, devices: "
+                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
+                   "CpuLoadedExecutable"),
+           "Load what `serialize_executable` gave, of this or another process.");
 }
 
 void bind_client_class(nb::module_& module) {

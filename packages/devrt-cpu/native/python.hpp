@@ -12,6 +12,7 @@
 #include "devrt/dims.hpp"
 #include "devrt/element_type.hpp"
 #include "devrt/status.hpp"
+#include "executable.hpp"
 
 namespace devrt::cpu {
 
@@ -27,6 +28,18 @@ struct BufferHandle {
   ~BufferHandle();
 
   Ref<Buffer> state;
+};
+
+/// What Python holds: one share of an executable.
+struct ExecutableHandle {
+  explicit ExecutableHandle(Ref<Executable> executable) noexcept;
+  ExecutableHandle(ExecutableHandle&&) noexcept;
+  ExecutableHandle& operator=(ExecutableHandle&&) = delete;
+  ExecutableHandle(const ExecutableHandle&) = delete;
+  ExecutableHandle& operator=(const ExecutableHandle&) = delete;
+  ~ExecutableHandle();
+
+  Ref<Executable> state;
 };
 
 /// Keeps storage alive for an array that NumPy made of it; shows it as what the buffer was, or as
@@ -166,9 +179,17 @@ nb::list live_buffers(Client& client, const Device* device);
 
 [[noreturn]] void raise_unimplemented(const char* operation, const char* why);
 
+/// Returns the executables that are neither deleted nor collected.
+nb::list live_executables(const Client& client);
+/// Returns what passed between a client and its engine: executions, views, copies and their bytes.
+nb::dict engine_stats(const Client& client);
+
+/// Binds what an executable says of itself.
+void bind_executable_facts(nb::class_<ExecutableHandle>& cls);
 void bind_buffer(nb::module_& module);
 void bind_host_view(nb::module_& module);
 void bind_views(nb::class_<BufferHandle>& cls);
+void bind_executable(nb::module_& module);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_allocators(nb::module_& module);

@@ -20,6 +20,7 @@ def register() -> None:
         (contract.Device, _ext.CpuDevice),
         (contract.Memory, _ext.CpuMemory),
         (contract.Buffer, _ext.CpuBuffer),
+        (contract.LoadedExecutable, _ext.CpuLoadedExecutable),
     )
     for abstract, concrete in pairs:
         abstract.register(concrete)

@@ -188,7 +188,15 @@ class CpuClient:
     def live_arrays(self) -> list[CpuBuffer]:
         """Return `live_buffers` under jaxlib's name."""
 
-    def live_executables(self) -> list[Any]: ...
+    def live_executables(self) -> list[CpuLoadedExecutable]:
+        """
+        Return the executables that are neither deleted nor collected, oldest first.
+        """
+
+    def engine_stats(self) -> dict[str, int]:
+        """
+        Return how many executions there were, and how many buffers the compiler's runtime was shown as they are (views) or copied for it (copies, bytes_copied).
+        """
 
     def heap_profile(self) -> bytes:
         """Return the live buffers as a gzipped pprof profile."""
@@ -196,7 +204,19 @@ class CpuClient:
     def topology(self) -> Any:
         """Return a description of all devices, those of other processes too."""
 
-    def compile_and_load(self, program: str | bytes, devices: Sequence[Any] | None = None, **options: Any) -> Any: ...
+    def compile_and_load(self, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """
+        Compile a program and load it on devices; see `devrt_cpu.compile_and_load`.
+        """
+
+    def compile(self, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """Compile and load, under jaxlib's older name."""
+
+    def serialize_executable(self, executable: CpuLoadedExecutable) -> bytes:
+        """Return a compiled program as bytes, for `deserialize_executable`."""
+
+    def deserialize_executable(self, serialized: bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """Load what `serialize_executable` gave, of this or another process."""
 
     @property
     def distributed_client(self) -> object:
@@ -356,3 +376,96 @@ def arena_allocator(upstream: object, *, region_bytes: int, granule: int, keep_b
 def faulty_allocator(upstream: object, *, nth: int, every: int, after_bytes: int | None, probability: float, seed: int) -> object: ...
 
 def limited_allocator(upstream: object, limit_bytes: int) -> object: ...
+class CpuLoadedExecutable:
+    """A compiled program, loaded on devices of a cpu client."""
+
+    def execute(self, arguments: Sequence[CpuBuffer]) -> list[CpuBuffer]:
+        """
+        Start the program on its one device and return its results. Does not wait.
+        """
+
+    def execute_sharded(self, arguments: Sequence[Sequence[CpuBuffer]]) -> list[list[CpuBuffer]]:
+        """
+        Start the program on all its devices; arguments by parameter, then by device; results by output, then by device. Does not wait.
+        """
+
+    def delete(self) -> None:
+        """Unload the program once no execution in flight uses it. Idempotent."""
+
+    def is_deleted(self) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def client(self) -> CpuClient: ...
+
+    def local_devices(self) -> list[CpuDevice]:
+        """
+        Return the devices of this process that it runs on, in the order of arguments.
+        """
+
+    @property
+    def num_replicas(self) -> int: ...
+
+    @property
+    def num_partitions(self) -> int: ...
+
+    @property
+    def parameters(self) -> list[tuple[tuple[int, ...], numpy.dtype[Any]]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+
+    @property
+    def outputs(self) -> list[tuple[tuple[int, ...], numpy.dtype[Any]]]:
+        """Shape and dtype of each output, of one device's shard."""
+
+    @property
+    def donated_parameters(self) -> list[int]:
+        """Indices of the parameters whose buffers a call deletes."""
+
+    @property
+    def is_collective(self) -> bool: ...
+
+    @property
+    def custom_calls(self) -> list[str]: ...
+
+    def get_output_memory_kinds(self) -> list[str]: ...
+
+    def get_parameter_shardings(self) -> list[Any]:
+        """
+        Return how the compiler divided each parameter, as `devrt._op_sharding.OpSharding`; empty with one partition.
+        """
+
+    def get_output_shardings(self) -> list[Any]:
+        """Return how the compiler divided each output; empty with one partition."""
+
+    def serialize(self) -> bytes:
+        """
+        Return the compiled program, for `deserialize_executable` on a machine of this kind.
+        """
+
+    def optimized_program(self) -> bytes:
+        """
+        Return the compiler's own program, a serialised HloModuleProtoWithConfig.
+        """
+
+    @property
+    def fingerprint(self) -> bytes: ...
+
+    def cost_analysis(self) -> dict[str, Any]:
+        """
+        Return the compiler's estimate of work: flops, bytes accessed and others.
+        """
+
+    def get_compiled_memory_stats(self) -> dict[str, int]:
+        """
+        Return the bytes that the compiler planned for code, arguments, outputs and the rest.
+        """
+
+    def size_of_generated_code_in_bytes(self) -> int: ...
+
+def _compile(client: CpuClient, library: str, program: bytes, format: str, options: bytes) -> CpuLoadedExecutable: ...
+
+def _deserialize(client: CpuClient, library: str, serialized: bytes, options: bytes) -> CpuLoadedExecutable: ...

@@ -1,0 +1,54 @@
+// The compiler behind a client: XLA as a PJRT plugin that shares the client's memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "client.hpp"
+#include "devrt/live_registry.hpp"
+#include "devrt/pjrt/engine_executable.hpp"
+
+namespace devrt::cpu {
+
+class Executable;
+
+/// What passed between a client and its engine.
+struct EngineCounters {
+  std::atomic<std::int64_t> executions{0};    ///< calls, one for each device
+  std::atomic<std::int64_t> views{0};         ///< buffers shown to the engine as they are
+  std::atomic<std::int64_t> copies{0};        ///< buffers copied, since the engine needs them so
+  std::atomic<std::int64_t> bytes_copied{0};  ///< bytes of those copies
+};
+
+/// A client's engine, made at its first compilation.
+class DEVRT_CPU_API Engine {
+ public:
+  /// Loads the plugin. Throws what `pjrt::Api::load` and the plugin throw.
+  Engine(const std::string& library, std::size_t num_devices);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  pjrt::Client& client() const noexcept { return *client_; }
+  LiveRegistry<Executable>& executables() noexcept { return executables_; }
+  EngineCounters& counters() noexcept { return counters_; }
+
+  /// Waits for what is in flight and unloads every executable; takes no more from then on.
+  void close();
+
+  /// Returns the engine's handle on a buffer: the one that it keeps, or a new one.
+  ///
+  /// Waits for a buffer that a transfer still fills. Throws deleted, or the error of its work.
+  Ref<pjrt::Buffer> view(Buffer& buffer);
+
+ private:
+  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
+
+  const Ref<pjrt::Client> client_;
+  LiveRegistry<Executable> executables_;
+  EngineCounters counters_;
+};
+
+}  // namespace devrt::cpu

@@ -1,0 +1,85 @@
+// Compiled programs, bound to the devices of a client.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client.hpp"
+#include "devrt/live_registry.hpp"
+#include "devrt/small_array.hpp"
+#include "engine.hpp"
+
+namespace devrt::cpu {
+
+/// A program and its serialised CompileOptionsProto.
+struct ProgramText {
+  std::string_view code;
+  std::string_view format;
+  std::string_view options;
+};
+
+/// A loaded executable. Thread-safe; a call in flight keeps what it needs.
+class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public LiveLink {
+ public:
+  /// Compiles a program on a client's engine. Throws INVALID_ARGUMENT with the compiler's words if
+  /// the program is wrong, UNIMPLEMENTED if its parameters or outputs are none that buffers can be.
+  static Ref<Executable> compile(Client& client, const std::string& library,
+                                 const ProgramText& program);
+  /// Loads what `serialize` gave; `options` may be empty.
+  static Ref<Executable> deserialize(Client& client, const std::string& library,
+                                     std::string_view serialized, std::string_view options);
+  ~Executable();
+
+  Client& client() const noexcept { return *client_; }
+  Engine& engine() const noexcept { return *engine_; }
+  const pjrt::Signature& signature() const noexcept { return *signature_; }
+  /// Returns the devices of this process that it runs on, in the order of arguments and outputs.
+  std::span<Device* const> devices() const noexcept { return devices_; }
+  /// Returns whether a call is so short that waiting for another thread would cost more.
+  bool is_short() const noexcept { return signature_->is_short; }
+
+  /// Returns the engine's executable; throws FAILED_PRECONDITION once deleted, closed or forked.
+  Ref<pjrt::Executable> loaded(const char* operation) const;
+
+  /// Unloads the program once nothing in flight uses it. Idempotent.
+  void remove() noexcept;
+  bool is_deleted() const;
+
+  /// Throws INVALID_ARGUMENT unless the arguments, by device and then by parameter, are what the
+  /// program takes. Returns whether every one can be handed to the engine without waiting.
+  bool check(std::span<const std::span<Buffer* const>> arguments, const char* operation) const;
+
+  /// Starts the program on every device; arguments and results by device, then by parameter and by
+  /// output. Does not wait, but for arguments that a transfer still fills. Arguments must have
+  /// passed `check`. Donated ones are deleted, unless this throws.
+  void execute(std::span<const std::span<Buffer* const>> arguments,
+               std::span<Ref<Buffer>> results) const;
+
+ private:
+  Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt::Executable> loaded);
+  static Ref<Executable> adopt(Client& client, std::shared_ptr<Engine> engine,
+                               Ref<pjrt::Executable> loaded);
+  void start(std::span<const std::span<Buffer* const>> arguments,
+             std::span<Ref<Buffer>> results) const;
+  std::span<Memory* const> output_memories(std::size_t position) const noexcept {
+    const std::size_t count = signature_->outputs.size();
+    return std::span<Memory* const>(output_memories_).subspan(position * count, count);
+  }
+  Memory& output_memory(Device& device, const std::string& kind) const;
+  void check_one(std::size_t position, std::size_t index, const Buffer& buffer,
+                 const char* operation) const;
+
+  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<const pjrt::Signature> signature_;
+  std::vector<Device*> devices_;
+  std::vector<Memory*> output_memories_;  // by device, then by output
+  mutable std::mutex mutex_;
+  Ref<pjrt::Executable> loaded_;
+};
+
+}  // namespace devrt::cpu

@@ -1,0 +1,154 @@
+// Calls of executables.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "devrt/small_array.hpp"
+#include "executable.hpp"
+#include "outputs.hpp"
+
+namespace devrt::cpu {
+
+namespace {
+
+/// Buffers that a call takes the memory of; given back unless the call is made.
+class Donations {
+ public:
+  Donations() = default;
+  Donations(const Donations&) = delete;
+  Donations& operator=(const Donations&) = delete;
+  ~Donations() {
+    for (Claim& claim : claims_) {
+      if (claim.contents.storage) claim.buffer->put_back(std::move(claim.contents));
+    }
+  }
+
+  /// Deletes a buffer. Returns whether an output may take its memory: it is the engine's own, and
+  /// nobody else can see it. (Of a view the engine would make a copy, and keep both.)
+  bool claim(Buffer& buffer) {
+    claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take()});
+    const Ref<Storage>& storage = claims_.back().contents.storage;
+    if (!storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
+    const auto* engine = static_cast<pjrt::Buffer*>(claims_.back().contents.attachment.get());
+    return engine && !engine->is_view() && storage->is_sole_share();
+  }
+
+  /// Lets go of what was given.
+  void commit() noexcept {
+    for (Claim& claim : claims_) claim.contents = {};
+  }
+
+ private:
+  struct Claim {
+    Ref<Buffer> buffer;
+    Buffer::Contents contents;
+  };
+  std::vector<Claim> claims_;
+};
+
+/// One device's part of a call.
+struct Shard {
+  Shard() = default;
+
+  void prepare(Engine& engine, std::span<Buffer* const> buffers, std::size_t num_outputs) {
+    views.emplace(buffers.size());
+    arguments.emplace(buffers.size());
+    outputs.emplace(num_outputs);
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      (*views)[i] = engine.view(*buffers[i]);
+      (*arguments)[i] = (*views)[i]->get();
+    }
+  }
+
+  pjrt::ShardCall call(std::span<const std::int64_t> kept) {
+    return {arguments->span(), outputs->span(), kept};
+  }
+
+  std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
+};
+
+void check_given_once(const pjrt::Signature& signature, std::span<Buffer* const> shard,
+                      std::size_t donated) {
+  for (std::size_t i = 0; i < shard.size(); ++i) {
+    if (i == donated || shard[i] != shard[donated]) continue;
+    raise_invalid("execute failed: argument " + std::to_string(donated) + " of program '" +
+                      signature.name + "' is donated, and given again as argument " +
+                      std::to_string(i) + ". Give a copy for one of them.",
+                  "execute");
+  }
+}
+
+/// Claims what the program donates. Returns the parameters whose memory somebody else still sees.
+std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
+                                        std::span<const std::span<Buffer* const>> arguments,
+                                        Donations& donations) {
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i < signature.parameters.size(); ++i) {
+    if (!signature.parameters[i].is_donated) continue;
+    bool is_seen = false;
+    for (const auto shard : arguments) {
+      check_given_once(signature, shard, i);
+      is_seen = !donations.claim(*shard[i]) || is_seen;
+    }
+    if (is_seen) kept.push_back(static_cast<std::int64_t>(i));
+  }
+  return kept;
+}
+
+/// Says which program the engine could not start, and why.
+StatusError describe_failure(const Status& status, const std::string& program) {
+  if (!status.operation().empty()) return StatusError(status);  // devrt's own words
+  return StatusError(Status(status.code(),
+                            "execute failed: the compiler's runtime did not start "
+                            "program '" +
+                                program + "': " + status.message())
+                         .during("execute"));
+}
+
+}  // namespace
+
+void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
+                         std::span<Ref<Buffer>> results) const {
+  try {
+    start(arguments, results);
+  } catch (const StatusError& error) {
+    throw describe_failure(error.status(), signature_->name);
+  }
+}
+
+void Executable::start(std::span<const std::span<Buffer* const>> arguments,
+                       std::span<Ref<Buffer>> results) const {
+  const Ref<pjrt::Executable> loaded = this->loaded("execute");
+  const std::size_t num_outputs = signature_->outputs.size();
+  SmallArray<Shard, 1> shards(arguments.size());
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    shards[i].prepare(*engine_, arguments[i], num_outputs);
+  }
+  Donations donations;
+  std::vector<std::int64_t> kept;
+  if (signature_->has_donation) kept = claim_donated(*signature_, arguments, donations);
+  const auto finish = [&](std::size_t i, pjrt::Event done) {
+    take_outputs(shards[i].outputs->span(), std::move(done),
+                 {*engine_, signature_->outputs, output_memories(i),
+                  results.subspan(i * num_outputs, num_outputs)});
+  };
+  if (signature_->is_collective && shards.size() > 1) {
+    std::vector<pjrt::ShardCall> calls;
+    for (Shard& shard : shards) calls.push_back(shard.call(kept));
+    std::vector<pjrt::Event> events = loaded->execute_all(calls);
+    donations.commit();
+    for (std::size_t i = 0; i < shards.size(); ++i) finish(i, std::move(events[i]));
+  } else {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      finish(i, loaded->execute_one(i, shards[i].call(kept)));
+    }
+    donations.commit();
+  }
+  engine_->counters().executions.fetch_add(static_cast<std::int64_t>(shards.size()),
+                                           std::memory_order_relaxed);
+}
+
+}  // namespace devrt::cpu

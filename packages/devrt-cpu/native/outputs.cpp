@@ -1,0 +1,187 @@
+#include "outputs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace devrt::cpu {
+
+namespace {
+
+/// Counts memory of the engine's as in use, as long as a storage shows it.
+struct Adopted {
+  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size) noexcept
+      : buffer(std::move(from)), stats(std::move(counted)), bytes(static_cast<std::int64_t>(size)) {
+    stats->record_allocate(bytes);
+  }
+  Adopted(const Adopted&) = delete;
+  Adopted& operator=(const Adopted&) = delete;
+  ~Adopted() { stats->record_deallocate(bytes); }
+
+  Ref<pjrt::Buffer> buffer;
+  std::shared_ptr<MemoryStats> stats;
+  std::int64_t bytes;
+};
+
+ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes) {
+  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes),
+          [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
+}
+
+/// What the engine made, and the storage that shows it.
+struct Output {
+  Ref<pjrt::Buffer> engine;
+  Ref<Storage> storage;
+};
+using Outputs = SmallArray<Output, kFew>;
+
+/// Gives a storage its address: none where the output was donated before it was ready.
+void settle(const Output& output) {
+  std::byte* data = nullptr;
+  try {
+    data = output.engine->data();
+  } catch (const StatusError&) {
+    if (!output.engine->is_deleted()) throw;
+  }
+  output.storage->settle(data);
+}
+
+/// Makes storages: they show the engine's memory, or have room for a copy in devrt's layout.
+void make_storages(std::span<Output> outputs, const OutputTargets& targets) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::size_t bytes = targets.tensors[i].bytes;
+    if (targets.tensors[i].is_plain) {
+      outputs[i].storage =
+          Storage::expect(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes));
+    } else {
+      outputs[i].storage = targets.memories[i]->allocate(bytes);
+      targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
+      targets.engine.counters().bytes_copied.fetch_add(static_cast<std::int64_t>(bytes),
+                                                       std::memory_order_relaxed);
+    }
+  }
+}
+
+void make_buffers(std::span<const Output> outputs, const OutputTargets& targets,
+                  const ReadyEvent& ready) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const pjrt::Tensor& tensor = targets.tensors[i];
+    targets.results[i] = Buffer::make(targets.memories[i]->shared(), tensor.type,
+                                      tensor.dims.copy(), outputs[i].storage.share(), ready,
+                                      Ref<Attachment>::share_of(outputs[i].engine.get()));
+  }
+}
+
+/// Sets a promise once every part of its work is done; the first error counts.
+class Countdown {
+ public:
+  explicit Countdown(std::size_t parts) : left_(parts) {}
+
+  ReadyEvent event() const { return promise_.event(); }
+  void arrive(Status status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (status_.ok()) status_ = std::move(status);
+      if (--left_ > 0) return;
+    }
+    promise_.set(status_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t left_;
+  Status status_;
+  ReadyPromise promise_;
+};
+
+/// A call in flight: keeps what it writes, and says when that is ready.
+class Pending {
+ public:
+  Pending(std::span<Output> outputs, const OutputTargets& targets)
+      : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
+        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const pjrt::Tensor& tensor = targets.tensors[i];
+      parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
+                        tensor.dims.size(),
+                        tensor.is_plain});
+    }
+    client_->in_flight().begin();
+  }
+  Pending(const Pending&) = delete;
+  Pending& operator=(const Pending&) = delete;
+  ~Pending() { client_->in_flight().end(); }
+
+  ReadyEvent event() const { return countdown_->event(); }
+
+  /// Called once, in a thread of the engine or of the caller.
+  void finish(const Status& status) noexcept {
+    for (Part& part : parts_) {
+      try {
+        finish_part(part, status);
+      } catch (const StatusError& error) {
+        countdown_->arrive(error.status());
+      }
+    }
+    if (parts_.empty()) countdown_->arrive(status);
+  }
+
+ private:
+  struct Part {
+    Output output;
+    std::size_t dims = 0;
+    bool is_plain = true;
+  };
+
+  void finish_part(Part& part, const Status& status) const {
+    if (!part.is_plain && status.ok()) return unpack(part);
+    if (part.is_plain && status.ok()) settle(part.output);
+    if (part.is_plain && !status.ok()) part.output.storage->settle(nullptr);
+    part.output = {};  // before the event: what is ready may be donated
+    countdown_->arrive(status);
+  }
+
+  /// Copies what the engine lays out in its own way.
+  void unpack(Part& part) const {
+    const Storage& target = *part.output.storage;
+    pjrt::Event copied = part.output.engine->copy_to(target.data(), target.bytes(), part.dims);
+    pjrt::when_ready(
+        std::move(copied),
+        [countdown = countdown_, kept = part.output.storage.share()](Status status) mutable {
+          kept.reset();
+          countdown->arrive(std::move(status));
+        });
+  }
+
+  const Ref<pjrt::Client> client_;
+  const std::shared_ptr<Countdown> countdown_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+void take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
+                  const OutputTargets& targets) {
+  Outputs outputs(raw.size());
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i]);
+  }
+  make_storages(outputs.span(), targets);
+  const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
+  if (done.is_ready() && std::ranges::all_of(targets.tensors, is_plain)) {
+    const Status status = done.wait();
+    for (const Output& output : outputs) {
+      status.ok() ? settle(output) : output.storage->settle(nullptr);
+    }
+    make_buffers(outputs.span(), targets, ReadyEvent::already(status));
+    return;
+  }
+  auto pending = std::make_unique<Pending>(outputs.span(), targets);
+  make_buffers(outputs.span(), targets, pending->event());
+  for (Output& output : outputs) output = {};  // a share more would forbid donation
+  pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
+    work->finish(status);
+    work.reset();
+  });
+}
+
+}  // namespace devrt::cpu

@@ -1,0 +1,263 @@
+"""Compiling for the CPU: XLA as a plugin, found in its wheel and opened at the first use."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from devrt._compile_options import CompileOptions
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+
+if TYPE_CHECKING:
+    from devrt._device_assignment import DeviceAssignment
+    from devrt_cpu._ext import CpuClient, CpuDevice, CpuLoadedExecutable
+
+__all__ = [
+    "compile_and_load",
+    "deserialize_executable",
+    "find_library",
+    "serialize_executable",
+]
+
+_WHEEL = "xla-cpu-pjrt"
+_LIBRARY = "xla_cpu_pjrt.so"
+_BYTECODE = b"ML\xefR"
+
+# This plugin's own default lets maximum and minimum lose NaNs, against StableHLO's definition.
+_FLAGS = {"xla_cpu_enable_fast_min_max": False}
+
+
+def compile_and_load(
+    client: CpuClient,
+    program: str | bytes,
+    devices: Sequence[CpuDevice] | None = None,
+    compile_options: CompileOptions | None = None,
+    **options: Any,
+) -> CpuLoadedExecutable:
+    """Compile a StableHLO program and load it on devices.
+
+    Parameters
+    ----------
+    client
+        The client whose devices and memory the program uses.
+    program
+        StableHLO as text or as portable bytecode.
+    devices
+        Where it runs: one device for each replica and partition, replicas outermost. None for the
+        first devices of this process, as many as the program needs.
+    compile_options
+        Options, in place of keyword arguments.
+    **options
+        The fields of `devrt._compile_options.CompileOptions`.
+
+    Returns
+    -------
+    CpuLoadedExecutable
+        The program, ready to be called.
+
+    Raises
+    ------
+    UnimplementedError
+        If the compiler's wheel is not installed, or the program has parameters or outputs that no
+        buffer can be.
+    InvalidArgumentError
+        If the program does not parse, with line and column, or an option or device does not fit.
+    """
+    from devrt_cpu import _ext
+
+    code = _to_code(program)
+    chosen = _complete(client, code, devices, _to_options(compile_options, options))
+    library = find_library()
+    with _quiet():
+        return _ext._compile(client, library, code, "mlir", chosen.serialize())
+
+
+def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:
+    """Return a compiled program as bytes, for `deserialize_executable`."""
+    if executable.client is not client:
+        msg = "the executable belongs to another client. Serialise it there."
+        raise InvalidArgumentError(msg, operation="serialize_executable")
+    return executable.serialize()
+
+
+def deserialize_executable(
+    client: CpuClient,
+    serialized: bytes,
+    devices: Sequence[CpuDevice] | None = None,
+    compile_options: CompileOptions | None = None,
+    **options: Any,
+) -> CpuLoadedExecutable:
+    """Load what `serialize_executable` gave, of this or another process.
+
+    Without devices and options it runs on the devices, by number, that it was compiled for.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the bytes are no such executable, or one of another plugin or kind of machine.
+    """
+    from devrt_cpu import _ext
+
+    overridden = b""
+    chosen = _to_options(compile_options, options)
+    if devices is not None or chosen != CompileOptions():
+        overridden = _complete(client, b"", devices, chosen).serialize()
+    library = find_library()
+    with _quiet():
+        return _ext._deserialize(client, library, bytes(serialized), overridden)
+
+
+@functools.cache
+def find_library() -> str:
+    """Return the path of the compiler's library, found without importing or opening anything.
+
+    Raises
+    ------
+    UnimplementedError
+        If its wheel is not installed; the message names it.
+    """
+    try:
+        files = metadata.distribution(_WHEEL).files or ()
+    except metadata.PackageNotFoundError:
+        msg = (
+            "compile_and_load needs XLA's compiler for the CPU, which is not installed. Install it "
+            f"with: pip install 'devrt-cpu[xla]' (the wheel {_WHEEL})."
+        )
+        raise UnimplementedError(msg, operation="compile_and_load", platform="cpu") from None
+    for file in files:
+        path = os.fspath(file.locate())
+        if file.name == _LIBRARY and os.path.exists(path):
+            return path
+    msg = (
+        f"the wheel {_WHEEL} is installed and its library {_LIBRARY} is not there. Install it "
+        f"again with: pip install --force-reinstall {_WHEEL}."
+    )
+    raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
+
+
+def _to_code(program: object) -> bytes:
+    code = program.encode() if isinstance(program, str) else program
+    if not isinstance(code, bytes | bytearray | memoryview):
+        msg = f"a program is a str or bytes, not of type {type(program).__name__}."
+        raise InvalidTypeError(msg, operation="compile_and_load")
+    code = bytes(code)
+    if not code.strip():
+        msg = "the program is empty. Give StableHLO, as text or bytecode."
+        raise InvalidArgumentError(msg, operation="compile_and_load")
+    return code
+
+
+def _to_options(given: object, options: Mapping[str, Any]) -> CompileOptions:
+    if given is None:
+        return CompileOptions.of(options)
+    if not isinstance(given, CompileOptions):
+        msg = f"compile_options must be CompileOptions, not of type {type(given).__name__}."
+        raise InvalidTypeError(msg, operation="compile_and_load")
+    return given.replace(**options) if options else given
+
+
+def _complete(
+    client: CpuClient,
+    code: bytes,
+    devices: Sequence[CpuDevice] | None,
+    options: CompileOptions,
+) -> CompileOptions:
+    """Fill in what was left to the program, the devices or the client."""
+    ids = None if devices is None else [device.id for device in devices]
+    replicas, partitions = _counts(code, options, None if ids is None else len(ids))
+    options = options.replace(num_replicas=replicas, num_partitions=partitions)
+    if options.use_shardy_partitioner is None:
+        options = options.replace(use_shardy_partitioner=_has_shardy(code))
+    options = options.replace(env_option_overrides={**_FLAGS, **options.env_option_overrides})
+    local = client.local_devices()
+    assigned = options.assignment()
+    if assigned is not None and ids is not None:
+        msg = "give either devices or device_assignment, not both."
+        raise InvalidArgumentError(msg, operation="compile_and_load")
+    if ids is None:
+        ids = _flat(assigned) if assigned is not None else [d.id for d in local]
+        ids = ids[: replicas * partitions]
+    if len(ids) != replicas * partitions:
+        msg = (
+            f"the program needs {replicas * partitions} devices ({replicas} replicas of "
+            f"{partitions} partitions), and there are {len(ids)}. Make a client with more "
+            "(num_devices), or compile for fewer."
+        )
+        raise InvalidArgumentError(msg, operation="compile_and_load")
+    numbers = _engine_numbers(ids, {device.id: i for i, device in enumerate(local)})
+    rows = [numbers[r * partitions : (r + 1) * partitions] for r in range(replicas)]
+    return options.replace(device_assignment=rows)
+
+
+def _flat(assignment: DeviceAssignment) -> list[int]:
+    return [device for row in assignment._ids for device in row]
+
+
+def _engine_numbers(ids: Sequence[int], local: Mapping[int, int]) -> list[int]:
+    """Return the engine's numbers of devices: it knows those of this process only."""
+    for device in ids:
+        if device not in local:
+            msg = (
+                f"device {device} is none of this process's. Use ids of client.local_devices(): "
+                f"{sorted(local)}."
+            )
+            raise InvalidArgumentError(msg, operation="compile_and_load")
+    if len(set(ids)) != len(ids):
+        msg = f"each device can be given once: {list(ids)}."
+        raise InvalidArgumentError(msg, operation="compile_and_load")
+    return [local[device] for device in ids]
+
+
+def _counts(code: bytes, options: CompileOptions, devices: int | None) -> tuple[int, int]:
+    """Return the replicas and partitions: as given, as the text says, or as the devices are."""
+    given_replicas, given_partitions = options.num_replicas, options.num_partitions
+    if options.device_assignment is not None:
+        assignment = options.assignment()
+        assert assignment is not None
+        return assignment.replica_count(), assignment.computation_count()
+    if code.startswith(_BYTECODE):
+        if devices is None and not (given_replicas or given_partitions) and _has_shardy(code):
+            msg = (
+                "this program is sharded, and its bytecode does not say over how many devices in a "
+                "form that is read here. Give num_partitions, or devices."
+            )
+            raise InvalidArgumentError(msg, operation="compile_and_load")
+        said = 1, (devices or 1) // (given_replicas or 1)
+    else:
+        said = _said(code, b"num_replicas"), _said(code, b"num_partitions")
+        if said == (1, 1) and devices:
+            said = 1, devices // (given_replicas or 1)
+    return given_replicas or said[0], given_partitions or said[1] or 1
+
+
+def _said(code: bytes, name: bytes) -> int:
+    found = re.search(rb"mhlo\." + name + rb"\s*=\s*(\d+)", code)
+    return max(1, int(found.group(1))) if found else 1
+
+
+def _has_shardy(code: bytes) -> bool:
+    if code.startswith(_BYTECODE):
+        return b"\0sdy\0" in code and b"\0mesh\0" in code
+    return b"sdy." in code
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the plugin's informational lines off standard error, unless the user asked for them.
+
+    It reads the variable when it first logs, which is while a client is made.
+    """
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "2"
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
