@@ -42,7 +42,7 @@ def test_hooks_fit_their_specifications() -> None:
     with factory.factory(ClientContext(options=options, memory_kinds=tuple(kinds))) as client:
         assert client.platform == "cpu"
         assert client.runtime_type == "native"
-        assert client.program_formats == ()
+        assert client.program_formats == ("stablehlo",)
         assert client.platform_version.startswith("devrt-cpu 0.1.0 ")
         memories = client.local_devices()[2].addressable_memories()
         assert [m.kind for m in memories] == [k.kind for k in kinds]

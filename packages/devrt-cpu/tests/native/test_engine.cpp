@@ -1,0 +1,205 @@
+// The engine behind a client, with a plugin that does as it is told.
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "devrt/pjrt/hlo_module.hpp"
+#include "executable.hpp"
+#include "harness.hpp"
+
+using namespace devrt;
+using cpu::Executable;
+
+namespace {
+
+const std::string kFake = FAKE_PJRT;
+
+Ref<Executable> compile(cpu::Client& client, const char* kind) {
+  return Executable::compile(client, kFake, {kind, "mlir", ""});
+}
+
+Ref<cpu::Buffer> put(cpu::Client& client, float value) {
+  float data[8];
+  std::fill_n(data, 8, value);
+  const std::int64_t shape = 8;
+  const std::int64_t stride = 4;
+  ExternalOwner none;
+  const cpu::HostArray array{
+      {reinterpret_cast<const std::byte*>(data), {&shape, 1}, {&stride, 1}, 4, 1},
+      ElementType::kFloat32};
+  return client.put(client.local_devices()[0]->default_memory(), array, none, {});
+}
+
+Ref<cpu::Buffer> call(const Executable& executable, cpu::Buffer& argument) {
+  cpu::Buffer* row[] = {&argument};
+  const std::span<cpu::Buffer* const> arguments(row);
+  (void)executable.check({&arguments, 1}, "execute");
+  Ref<cpu::Buffer> result;
+  executable.execute({&arguments, 1}, {&result, 1});
+  return result;
+}
+
+float first(const cpu::Buffer& buffer) {
+  raise_if_error(buffer.ready().wait());
+  float value = 0;
+  std::memcpy(&value, buffer.storage()->data(), sizeof(value));
+  return value;
+}
+
+int live_buffers() {
+  static const auto count =
+      reinterpret_cast<int (*)()>(dlsym(dlopen(kFake.c_str(), RTLD_NOW), "fake_live_buffers"));
+  return count();
+}
+
+}  // namespace
+
+TEST_CASE(engine_runs_now_and_later) {
+  {
+    const auto client = cpu::Client::make({});
+    const Ref<cpu::Buffer> x = put(*client, 3);
+    const Ref<cpu::Buffer> now = call(*compile(*client, "double"), *x);
+    CHECK(now->ready().is_ready() && first(*now) == 6);
+    const Ref<cpu::Buffer> later = call(*compile(*client, "later"), *now);
+    CHECK(first(*later) == 12);
+    CHECK(client->engine()->counters().copies == 0);
+    client->close();
+  }
+  CHECK(live_buffers() == 0);
+}
+
+TEST_CASE(engine_keeps_an_argument_that_is_deleted_at_once) {
+  const auto client = cpu::Client::make({});
+  const Ref<Executable> later = compile(*client, "later");
+  std::vector<Ref<cpu::Buffer>> results;
+  for (int i = 0; i < 8; ++i) {
+    const Ref<cpu::Buffer> x = put(*client, static_cast<float>(i));
+    results.push_back(call(*later, *x));
+    x->remove();
+  }
+  for (std::size_t i = 0; i < 8; ++i) CHECK(first(*results[i]) == 2.0F * static_cast<float>(i));
+}
+
+TEST_CASE(engine_takes_donated_memory_unless_it_is_seen) {
+  const auto client = cpu::Client::make({});
+  const Ref<Executable> donate = compile(*client, "donate");
+  Ref<cpu::Buffer> x = call(*donate, *put(*client, 1));
+  CHECK(first(*x) == 2);
+  const std::byte* address = x->storage()->data();
+  Ref<cpu::Buffer> y = call(*donate, *x);
+  CHECK(x->is_deleted() && first(*y) == 4 && y->storage()->data() == address);
+  const Ref<Storage> seen = y->storage();
+  const Ref<cpu::Buffer> z = call(*donate, *y);
+  CHECK(first(*z) == 8 && z->storage()->data() != address);
+  CHECK(reinterpret_cast<const float*>(seen->data())[0] == 4);
+}
+
+TEST_CASE(engine_donates_what_is_not_ready_yet) {
+  const auto client = cpu::Client::make({});
+  const Ref<Executable> donate = compile(*client, "donate");
+  Ref<cpu::Buffer> x = call(*donate, *put(*client, 1));
+  CHECK(first(*x) == 2);
+  const std::byte* address = x->storage()->data();
+  for (int i = 0; i < 4; ++i) x = call(*donate, *x);
+  CHECK(x->ready().wait().ok() && x->storage()->data() == address);
+}
+
+TEST_CASE(engine_failures_keep_arguments_and_poison_results) {
+  const auto client = cpu::Client::make({});
+  const Ref<cpu::Buffer> x = put(*client, 1);
+  const Status failed = harness::status_of([&] { (void)call(*compile(*client, "fail"), *x); });
+  CHECK(failed.code() == StatusCode::kInternal &&
+        failed.message().ends_with("'fail': the fake fails"));
+  CHECK(!x->is_deleted());
+  const Ref<cpu::Buffer> bad = call(*compile(*client, "poison"), *x);
+  CHECK(bad->ready().wait().code() == StatusCode::kDataLoss);
+  const Status wrong = harness::status_of([&] { (void)compile(*client, "wrong"); });
+  CHECK(wrong.code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE(engine_close_waits_for_what_is_in_flight) {
+  for (int round = 0; round < 20; ++round) {
+    const auto client = cpu::Client::make({});
+    const Ref<Executable> later = compile(*client, "later");
+    const Ref<cpu::Buffer> x = put(*client, 1);
+    const Ref<cpu::Buffer> result = call(*later, *x);
+    client->close();
+    CHECK(result->ready().is_ready() && later->is_deleted() && result->is_deleted());
+    CHECK(harness::status_of([&] { (void)call(*later, *x); }).reason() != Reason::kNone);
+  }
+}
+
+TEST_CASE(engine_is_used_by_sixteen_threads) {
+  const auto client = cpu::Client::make({});
+  const Ref<cpu::Buffer> shared = put(*client, 1);
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 10; ++i) {
+        const Ref<Executable> executable = compile(*client, t % 2 ? "later" : "double");
+        const Ref<cpu::Buffer> once = call(*executable, *shared);
+        const Ref<cpu::Buffer> twice = call(*executable, *once);
+        if (i % 2) executable->remove();
+        if (first(*twice) != 4) ++wrong;
+      }
+    });
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+  client->close();
+}
+
+TEST_CASE(engine_refuses_what_is_no_plugin) {
+  const auto client = cpu::Client::make({});
+  const auto load = [&](const std::string& path) {
+    return harness::status_of([&] { (void)Executable::compile(*client, path, {"x", "mlir", ""}); });
+  };
+  CHECK(load("/nowhere/at/all.so").code() == StatusCode::kNotFound);
+  CHECK(load("libm.so.6").code() == StatusCode::kFailedPrecondition);
+  PJRT_Api old{};
+  old.struct_size = 40;
+  CHECK(harness::status_of([&] { (void)pjrt::Api::wrap(&old, "old"); }).code() ==
+        StatusCode::kFailedPrecondition);
+  old.struct_size = offsetof(PJRT_Api, PJRT_Plugin_Initialize) + sizeof(void*);
+  old.pjrt_api_version.major_version = 7;
+  CHECK(harness::status_of([&] { (void)pjrt::Api::wrap(&old, "old"); }).message().find("7.0") !=
+        std::string::npos);
+  old.pjrt_api_version.major_version = PJRT_API_MAJOR;
+  const auto api = pjrt::Api::wrap(&old, "old");
+  CHECK(!api->has<&PJRT_Api::PJRT_Compile>());  // beyond the table: never read
+  auto args = pjrt::make_args<PJRT_Compile_Args>();
+  CHECK(api->call<&PJRT_Api::PJRT_Compile>(args).code() == StatusCode::kUnimplemented);
+}
+
+TEST_CASE(hlo_messages_that_are_cut_are_refused) {
+  // name "m"; program shape: parameter f32[8], result (f32[8], pred[])
+  const std::string shape("\x10\x0b\x1a\x01\x08", 5);
+  const std::string pair =
+      std::string("\x10\x0d\x22\x05", 4) + shape + std::string("\x22\x02\x10\x01", 4);
+  const std::string program =
+      std::string("\x0a\x05", 2) + shape + '\x12' + static_cast<char>(pair.size()) + pair;
+  const std::string module =
+      std::string("\x0a\x01m\x22", 4) + static_cast<char>(program.size()) + program;
+  const pjrt::HloModule read = pjrt::read_hlo_module(module);
+  CHECK(read.name == "m" && read.parameters.size() == 1 && read.results.size() == 2);
+  CHECK(read.parameters[0].dims == std::vector<std::int64_t>{8});
+  CHECK(read.results[1].type == ElementType::kBool && read.results[1].dims.empty());
+  for (std::size_t cut = 1; cut < module.size(); ++cut) {
+    if (cut == 3) continue;  // between two fields
+    const Status status =
+        harness::status_of([&] { (void)pjrt::read_hlo_module(module.substr(0, cut)); });
+    CHECK(status.code() == StatusCode::kDataLoss);
+  }
+}
+
+TEST_CASE(hlo_iota_shardings_are_written_out) {
+  // [2,2] transposed: devices 0 2 1 3
+  const std::string sharding("\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 14);
+  const pjrt::HloSharding read = pjrt::detail::read_sharding(sharding);
+  CHECK((read.devices == std::vector<std::int64_t>{0, 2, 1, 3}));
+  CHECK((read.tile_dims == std::vector<std::int64_t>{2, 2}));
+}

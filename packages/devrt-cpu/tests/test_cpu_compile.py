@@ -1,0 +1,271 @@
+"""Compiling on the CPU client: programs, options, what an executable says of itself, its end."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from devrt import contract
+from devrt._compile_options import CompileOptions
+from devrt.errors import (
+    ClosedError,
+    DeletedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnimplementedError,
+)
+from devrt_cpu import make_cpu_client
+
+pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+
+ADD = """
+module @add {
+  func.func public @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xi1>) {
+    %0 = stablehlo.add %a, %b : tensor<8xf32>
+    %1 = stablehlo.compare LT, %a, %b : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+    return %0, %1 : tensor<8xf32>, tensor<8xi1>
+  }
+}
+"""
+
+SHARDED = """
+module @sharded attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=2]>
+  func.func public @main(%a: tensor<16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})
+      -> tensor<16xf32> {
+    %i = stablehlo.iota dim = 0 : tensor<16xf32>
+    %0 = stablehlo.add %a, %i : tensor<16xf32>
+    return %0 : tensor<16xf32>
+  }
+}
+"""
+
+
+@pytest.fixture
+def pair(client):
+    """Two arguments of ADD, and their host values."""
+    values = np.arange(8, dtype=np.float32), np.full(8, 3, np.float32)
+    return [client.buffer_from_pyval(value) for value in values], values
+
+
+def test_a_program_runs(client, pair):
+    arguments, (a, b) = pair
+    executable = client.compile_and_load(ADD)
+    total, less = executable.execute(arguments)
+    np.testing.assert_array_equal(np.asarray(total), a + b)
+    np.testing.assert_array_equal(np.asarray(less), a < b)
+    assert total.device is client.local_devices()[0]
+    assert not arguments[0].is_deleted()
+
+
+def test_an_executable_describes_itself(client):
+    executable = client.compile_and_load(ADD)
+    assert isinstance(executable, contract.LoadedExecutable)
+    assert executable.name == "add"
+    assert executable.client is client
+    assert executable.local_devices() == client.local_devices()[:1]
+    assert (executable.num_replicas, executable.num_partitions) == (1, 1)
+    assert executable.parameters == [((8,), np.dtype(np.float32))] * 2
+    assert executable.outputs == [((8,), np.dtype(np.float32)), ((8,), np.dtype(bool))]
+    assert executable.cost_analysis()["flops"] >= 8
+    assert executable.get_compiled_memory_stats()["argument_size_in_bytes"] == 64
+    assert executable.fingerprint == client.compile_and_load(ADD).fingerprint
+    assert executable.optimized_program()
+    assert executable.donated_parameters == []
+
+
+def test_live_executables_come_and_go(client):
+    assert client.live_executables() == []
+    first = client.compile_and_load(ADD)
+    second = client.compile(ADD.encode())
+    assert [e.name for e in client.live_executables()] == ["add", "add"]
+    first.delete()
+    first.delete()
+    assert first.is_deleted()
+    assert len(client.live_executables()) == 1
+    del second
+    gc.collect()
+    assert client.live_executables() == []
+
+
+def test_a_deleted_executable_refuses_to_run(client, pair):
+    executable = client.compile_and_load(ADD)
+    executable.delete()
+    with pytest.raises(DeletedError, match="'add' was deleted"):
+        executable.execute(pair[0])
+
+
+def test_a_closed_client_refuses_to_run_and_to_compile(pair, client):
+    executable = client.compile_and_load(ADD)
+    client.close()
+    assert executable.is_deleted()
+    with pytest.raises(ClosedError):
+        executable.execute(pair[0])
+    with pytest.raises(ClosedError):
+        client.compile_and_load(ADD)
+
+
+def test_serialised_programs_load_again(client, pair):
+    arguments, (a, b) = pair
+    data = client.serialize_executable(client.compile_and_load(ADD))
+    loaded = client.deserialize_executable(data)
+    np.testing.assert_array_equal(np.asarray(loaded.execute(arguments)[0]), a + b)
+    assert loaded.parameters == [((8,), np.dtype(np.float32))] * 2
+
+
+def test_serialised_programs_load_in_another_process(client, tmp_path):
+    file = tmp_path / "add.bin"
+    file.write_bytes(client.compile_and_load(ADD).serialize())
+    code = (
+        "import pathlib, sys, numpy as np, devrt_cpu\n"
+        "client = devrt_cpu.make_cpu_client()\n"
+        "add = client.deserialize_executable(pathlib.Path(sys.argv[1]).read_bytes())\n"
+        "x = client.buffer_from_pyval(np.ones(8, np.float32))\n"
+        "print(np.asarray(add.execute([x, x])[0]).sum())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, file],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert run.stdout.strip() == "16.0"
+    assert run.stderr == ""  # the plugin's own lines are kept from users
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, 1000])
+def test_broken_serialised_programs_are_refused(client, cut):
+    data = client.compile_and_load(ADD).serialize()
+    with pytest.raises(InvalidArgumentError):
+        client.deserialize_executable(data[:cut])
+    with pytest.raises(InvalidArgumentError):
+        client.deserialize_executable(b"\xff" * cut)
+
+
+def test_a_wrong_program_names_line_and_column(client):
+    with pytest.raises(InvalidArgumentError, match=r":3:\d+: error: custom op 'nothing'"):
+        client.compile_and_load("module {\n  func.func @main() {\n    nothing\n  }\n}")
+
+
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [("", InvalidArgumentError), (b" \n", InvalidArgumentError), (3, InvalidTypeError),
+     (None, InvalidTypeError)],
+)  # fmt: skip
+def test_what_is_no_program_is_refused(client, program, error):
+    with pytest.raises(error):
+        client.compile_and_load(program)
+
+
+def test_programs_that_buffers_cannot_feed_are_refused_by_name(client):
+    token = (
+        "func.func @main(%a: !stablehlo.token) -> !stablehlo.token { return %a : !stablehlo.token }"
+    )
+    with pytest.raises(UnimplementedError, match="takes parameter 0 of a type that no buffer has"):
+        client.compile_and_load(token)
+
+
+def test_unknown_custom_calls_are_refused_by_name(client):
+    text = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = stablehlo.custom_call @nobody_knows_this(%a) {api_version = 4 : i32}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32> }"""
+    with pytest.raises(UnimplementedError, match="nobody_knows_this"):
+        client.compile_and_load(text)
+
+
+def test_a_program_runs_on_the_device_it_was_compiled_for(client):
+    second = client.local_devices()[1]
+    executable = client.compile_and_load(ADD, [second])
+    assert executable.local_devices() == [second]
+    x = client.buffer_from_pyval(np.ones(8, np.float32), second)
+    assert executable.execute([x, x])[0].device is second
+
+
+def test_sharded_programs_run_on_all_devices(client):
+    executable = client.compile_and_load(SHARDED)
+    assert not executable.is_collective
+    assert executable.parameters == [((8,), np.dtype(np.float32))]
+    shards = [client.buffer_from_pyval(np.zeros(8, np.float32), d) for d in client.devices()]
+    (results,) = executable.execute_sharded([shards])
+    np.testing.assert_array_equal(np.concatenate(list(map(np.asarray, results))), np.arange(16))
+    assert [r.device for r in results] == client.devices()
+
+
+def test_devices_may_come_in_any_order(client):
+    first, second = client.devices()
+    executable = client.compile_and_load(SHARDED, [second, first])
+    assert executable.local_devices() == [second, first]
+    shards = [client.buffer_from_pyval(np.zeros(8, np.float32), d) for d in (second, first)]
+    (results,) = executable.execute_sharded([shards])
+    np.testing.assert_array_equal(np.concatenate(list(map(np.asarray, results))), np.arange(16))
+
+
+def test_sharded_bytecode_wants_to_be_told(client):
+    bytecode = b"ML\xefR...\0sdy\0mesh\0"
+    with pytest.raises(InvalidArgumentError, match="Give num_partitions"):
+        client.compile_and_load(bytecode)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_partitions": 3}, "needs 3 devices"),
+        ({"num_partitions": 0}, "num_partitions must be an int from 1"),
+        ({"num_replicas": True}, "num_replicas must be an int from 1"),
+        ({"nothing": 1}, "no compile option 'nothing'"),
+        ({"use_spmd_partitioning": 1}, "True, False or None"),
+        ({"device_assignment": [[7]]}, "device 7 is none of this process's"),
+        ({"device_assignment": 3}, "rows of device ids"),
+        ({"env_option_overrides": {"--xla_x": 1}}, "names without dashes"),
+        ({"env_option_overrides": {"xla_no_such_flag": True}}, "xla_no_such_flag"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(client, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        client.compile_and_load(ADD, **options)
+
+
+def test_options_reach_the_compiler(client, pair):
+    options = CompileOptions(env_option_overrides={"xla_cpu_enable_fast_math": False})
+    executable = client.compile_and_load(ADD, compile_options=options)
+    assert np.asarray(executable.execute(pair[0])[0])[1] == 4
+
+
+def test_nothing_is_opened_before_the_first_compilation():
+    code = (
+        "import pathlib, sys, devrt_cpu\n"
+        "client = devrt_cpu.make_cpu_client()\n"
+        "client.buffer_from_pyval(1.0)\n"
+        "maps = pathlib.Path('/proc/self/maps')\n"
+        "assert 'xla_cpu_pjrt' not in maps.read_text()\n"
+        "client.compile_and_load('func.func @main() { return }')\n"
+        "assert 'xla_cpu_pjrt' in maps.read_text()\n"
+        "assert not [name for name in sys.modules if name.startswith('xla_plugins')]\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
+
+
+def test_without_the_wheel_the_error_names_it(client, monkeypatch):
+    from importlib import metadata
+
+    from devrt_cpu import _engine
+
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", absent)
+    _engine.find_library.cache_clear()
+    with pytest.raises(UnimplementedError, match=r"pip install 'devrt-cpu\[xla\]'"):
+        client.compile_and_load(ADD)
+
+
+def test_clients_have_engines_of_their_own(pair, client):
+    with make_cpu_client() as other:
+        executable = other.compile_and_load(ADD)
+        with pytest.raises(InvalidArgumentError, match="belongs to another client"):
+            executable.execute(pair[0])
+        with pytest.raises(InvalidArgumentError, match="another client"):
+            client.serialize_executable(executable)

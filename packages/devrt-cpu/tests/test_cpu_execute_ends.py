@@ -1,0 +1,138 @@
+"""Calls of compiled programs from many threads, and processes that end in the middle of them."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from devrt_cpu import make_cpu_client
+
+pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+
+DOUBLE = """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = stablehlo.add %a, %a : tensor<8xf32>
+  return %0 : tensor<8xf32> }"""
+
+SLOW = """func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {
+  %0 = stablehlo.dot %a, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %1 = stablehlo.dot %0, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  return %1 : tensor<256x256xf32> }"""
+
+
+def run(code):
+    """Run code in a process of its own; it must end well and say nothing."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def test_sixteen_threads_compile_run_and_delete():
+    def work(number):
+        for i in range(6):
+            executable = client.compile_and_load(DOUBLE.replace("add", "multiply"))
+            x = client.buffer_from_pyval(np.full(8, float(number), np.float32))
+            for _ in range(20):
+                (y,) = executable.execute([x])
+            if i % 2:
+                executable.delete()
+            assert np.asarray(y)[0] == float(number) ** 2
+        return number
+
+    with make_cpu_client(num_devices=2) as client, ThreadPoolExecutor(16) as pool:
+        assert sorted(pool.map(work, range(16))) == list(range(16))
+        gc.collect()
+        assert client.live_executables() == []
+
+
+def test_a_client_may_close_while_threads_call_it():
+    client = make_cpu_client()
+    executable = client.compile_and_load(SLOW)
+    x = client.buffer_from_pyval(np.ones((256, 256), np.float32))
+    started = threading.Barrier(5)
+
+    def work():
+        started.wait()
+        for _ in range(200):
+            try:
+                executable.execute([x])
+            except RuntimeError as error:
+                return str(error)
+        return "ran"
+
+    with ThreadPoolExecutor(4) as pool:
+        results = [pool.submit(work) for _ in range(4)]
+        started.wait()
+        client.close()
+        for result in results:
+            assert "closed" in result.result() or "deleted" in result.result()
+
+
+PRELUDE = f"""
+import sys, threading, numpy as np, devrt_cpu
+client = devrt_cpu.make_cpu_client(num_devices=2)
+slow = client.compile_and_load('''{SLOW}''')
+x = client.buffer_from_pyval(np.ones((256, 256), np.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "results = [slow.execute([x]) for _ in range(50)]",
+        "results = [slow.execute([x]) for _ in range(50)]; del client, slow, x",
+        "results = [slow.execute([x]) for _ in range(50)]; sys.exit(0)",
+        "for _ in range(50): x, = slow.execute([x])",
+        "for _ in range(50): slow.execute([x])[0].delete()\nclient.close()",
+    ],
+)
+def test_a_process_may_end_with_work_in_flight(end):
+    run(PRELUDE + end)
+
+
+def test_a_process_may_end_while_daemon_threads_call():
+    run(
+        PRELUDE
+        + """
+def work():
+    while True:
+        slow.execute([x])[0].block_until_ready()
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+slow.execute([x])[0].block_until_ready()
+"""
+    )
+
+
+def test_a_forked_child_is_told(tmp_path):
+    out = run(
+        PRELUDE
+        + """
+import os, warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+child = os.fork()
+if child == 0:
+    try:
+        slow.execute([x])
+    except RuntimeError as error:
+        print("forked" in str(error), flush=True)
+    del slow, x
+    try:
+        devrt_cpu.make_cpu_client().compile_and_load("func.func @main() { return }")
+    except RuntimeError as error:
+        print("before this process was forked" in str(error), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(float(np.asarray(slow.execute([x])[0])[0, 0]))
+"""
+    )
+    assert out.split() == ["True", "True", str(256.0 * 256.0)]
