@@ -284,3 +284,28 @@ def compile_program(
         click.echo(json.dumps(report, indent=2))
     else:
         _compile.show(report)
+
+
+@main.command()
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--inputs", type=click.Path(exists=True, dir_okay=False), help="An .npz of arguments."
+)
+@click.option("--outputs", type=click.Path(dir_okay=False), help="The .npz to write results to.")
+@click.option("--devices", type=click.IntRange(min=1, max=1024), help="Devices to run it on.")
+def run(program: str, inputs: str | None, outputs: str | None, devices: int | None) -> None:
+    """Run an exported StableHLO program, text or bytecode."""
+    from devrt.cli import _run
+
+    for line in _run.run(program, inputs, outputs, devices):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option("--devices", type=click.IntRange(min=1, max=1024), help="Devices to compile it for.")
+def inspect(program: str, devices: int | None) -> None:
+    """Compile a program and show what it takes and gives, as JSON."""
+    from devrt.cli import _run
+
+    click.echo(json.dumps(_run.inspect(program, devices), indent=2))
