@@ -21,6 +21,7 @@ SUBJECTS = {
     "reshard": "bench.subjects.reshard",
     "trees": "bench.subjects.trees",
     "numpy": "bench.subjects.to_numpy",
+    "call": "bench.subjects.call",
     "pjrt": "bench.subjects.pjrt",
 }
 ALIASES = {"import": "start"}
