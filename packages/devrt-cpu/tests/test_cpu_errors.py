@@ -90,12 +90,6 @@ def test_impossible_clients(options: dict[str, int]) -> None:
         make_cpu_client(**options)
 
 
-def test_what_is_not_offered(client: CpuClient) -> None:
-    with pytest.raises(errors.UnimplementedError, match="compile_and_load") as caught:
-        client.compile_and_load("module {}", name="x")
-    assert caught.value.data["operation"] == "compile_and_load"
-
-
 def test_errors_of_the_source_pass_through(client: CpuClient) -> None:
     class Broken:
         def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
