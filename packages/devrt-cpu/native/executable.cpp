@@ -145,6 +145,11 @@ void Executable::check_one(std::size_t position, std::size_t index, const Buffer
     fail("is " + describe(buffer.type(), dims) + " and must be " + describe(wanted.type, expected) +
          ".");
   }
+  if (!buffer.order().empty()) {
+    fail(
+        "does not lie in row-major order, as programs take their arguments. Put it without a "
+        "layout.");
+  }
   if (buffer.is_deleted()) (void)client_->storage_of(buffer, operation);  // throws
 }
 

@@ -67,7 +67,7 @@ void make_buffers(std::span<const Output> outputs, const OutputTargets& targets,
     const pjrt::Tensor& tensor = targets.tensors[i];
     targets.results[i] = Buffer::make(targets.memories[i]->shared(), tensor.type,
                                       tensor.dims.copy(), outputs[i].storage.share(), ready,
-                                      Ref<Attachment>::share_of(outputs[i].engine.get()));
+                                      nullptr, Ref<Attachment>::share_of(outputs[i].engine.get()));
   }
 }
 
