@@ -42,7 +42,7 @@ def _section(kind: type) -> str:
 
 
 def _sentence(kind: type, name: str) -> str:
-    value = vars(kind)[name]
+    value = inspect.getattr_static(kind, name)
     said = inspect.getdoc(value.fget if isinstance(value, property) else value) or ""
     if not said or name == "__call__":
         field = re.search(

@@ -376,6 +376,7 @@ def arena_allocator(upstream: object, *, region_bytes: int, granule: int, keep_b
 def faulty_allocator(upstream: object, *, nth: int, every: int, after_bytes: int | None, probability: float, seed: int) -> object: ...
 
 def limited_allocator(upstream: object, limit_bytes: int) -> object: ...
+
 class CpuLoadedExecutable:
     """A compiled program, loaded on devices of a cpu client."""
 

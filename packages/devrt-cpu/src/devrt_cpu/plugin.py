@@ -85,9 +85,7 @@ def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
             continue
         allocator, trouble = _call_allocator(kind.allocator)
         if allocator is not None:
-            import dataclasses  # seldom needed, and startup counts
-
-            yield dataclasses.replace(kind, allocator=allocator)
+            yield _with_allocator(kind, allocator)
             continue
         warnings.warn(
             f"the memory kind {kind.kind!r} that an installed plugin adds to platform 'cpu' is "
@@ -96,6 +94,12 @@ def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
             DevrtWarning,
             stacklevel=2,
         )
+
+
+def _with_allocator(kind: MemoryKind, allocator: Callable[[], object]) -> MemoryKind:
+    # Not `dataclasses.replace`: its module would take a good part of a start.
+    values = {name: getattr(kind, name) for name in kind.__match_args__}
+    return type(kind)(**values | {"allocator": allocator})
 
 
 def _call_allocator(

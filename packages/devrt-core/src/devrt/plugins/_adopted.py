@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from devrt._record import record
+from devrt.plugins import _simple_toml
 from devrt.plugins._refs import FROM_TABLE, UNNAMED, PluginRef, normalized
 from devrt.plugins._sources import Distribution, Site, namespace_modules
 
@@ -57,9 +58,8 @@ class AdoptedTable:
 @functools.cache
 def adopted_table() -> AdoptedTable:
     """Return the table, parsed at the first call."""
-    import tomllib
-
-    document = tomllib.loads(_table_text())
+    document = _simple_toml.parse(_table_text())
+    assert document is not None  # the file is this package's own
     rows = {name: row for row in document["adopted"] for name in row["distributions"]}
     return AdoptedTable(tuple(document["patterns"]), document["loader_remedy"], rows)
 
