@@ -7,7 +7,7 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from devrt.errors import DevrtWarning
 from devrt.hookspecs import hookimpl
@@ -98,8 +98,9 @@ def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
 
 def _with_allocator(kind: MemoryKind, allocator: Callable[[], object]) -> MemoryKind:
     # Not `dataclasses.replace`: its module would take a good part of a start.
-    values = {name: getattr(kind, name) for name in kind.__match_args__}
-    return type(kind)(**values | {"allocator": allocator})
+    fields: Any = type(kind).__match_args__
+    values: dict[str, Any] = {name: getattr(kind, name) for name in fields}
+    return MemoryKind(**values | {"allocator": allocator})
 
 
 def _call_allocator(

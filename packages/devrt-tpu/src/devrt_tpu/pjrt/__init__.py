@@ -9,7 +9,6 @@ from devrt_tpu.pjrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
-from devrt_tpu.pjrt._layout import Layout
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._names import (
     initialize_pjrt_plugin,
@@ -27,7 +26,6 @@ __all__ = [
     "CompileOptions",
     "Event",
     "Executable",
-    "Layout",
     "Library",
     "MemoryAnalysis",
     "PjrtBuffer",

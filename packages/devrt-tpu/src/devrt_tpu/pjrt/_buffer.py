@@ -13,9 +13,9 @@ from devrt_tpu.pjrt._native import ffi, lib
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.layout import Layout
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
-    from devrt_tpu.pjrt._layout import Layout
     from devrt_tpu.pjrt._spec import Spec
 
 __all__ = ["PjrtBuffer", "TransposedBuffer"]
@@ -201,8 +201,9 @@ class PjrtBuffer(Buffer):
             api = self._client._api
             return int(api.call("PJRT_Buffer_UnsafePointer", buffer=buffer).buffer_pointer)
 
+    @property
     def layout(self) -> Layout:
-        """Return how the elements lie in the device's memory."""
+        """How the elements lie in the device's memory."""
         from devrt_tpu.pjrt._layout import layout_of
 
         return layout_of(self)

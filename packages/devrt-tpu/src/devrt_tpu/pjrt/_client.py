@@ -25,8 +25,10 @@ from devrt_tpu.pjrt._put import Putter
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.layout import PjRtLayout
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
-    from devrt_tpu.pjrt._layout import Layout
     from devrt_tpu.pjrt._topology import PjrtTopology
     from devrt_tpu.pjrt._transfer import TransferManager
 
@@ -249,11 +251,14 @@ class PjrtClient(Lifetime, Client):
         place = self._place(memory, "create_buffers_for_async_host_to_device")
         return TransferManager(self, specs, place)
 
-    def get_default_layout(self, dtype: Any, shape: Sequence[int]) -> Layout:
-        """Return how an array of a dtype and shape lies on the devices unless told otherwise."""
+    def get_default_layout(
+        self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
+    ) -> PjRtLayout:
+        """Return how an array of a dtype and shape lies on every device unless told otherwise."""
+        from devrt.layout import PjRtLayout
         from devrt_tpu.pjrt._layout import default_layout
 
-        return default_layout(self, dtype, tuple(shape))
+        return PjRtLayout(default_layout(self, dtype, tuple(shape)))
 
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers that are neither deleted nor collected, oldest first."""

@@ -121,8 +121,8 @@ def _order(buffer: PjrtBuffer) -> list[int]:
     default = list(range(len(buffer.shape) - 1, -1, -1))
     if buffer._is_dense:
         return default
-    layout = buffer.layout()
-    return default if layout.tiles else list(layout.minor_to_major)
+    layout = buffer.layout
+    return default if layout.tiling() else list(layout.minor_to_major())
 
 
 def _row_major(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import InternalError, UnimplementedError
+from devrt.errors import UnimplementedError
+from devrt.layout import Layout
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import type_code
@@ -16,48 +15,10 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._client import PjrtClient
 
-__all__ = ["Layout", "default_layout", "layout_of"]
+__all__ = ["default_layout", "layout_of"]
 
 _EXTENSION = 4
 _STRUCTURE = "PJRT_Layouts_Extension"
-_ORDER = re.compile(r"\{([\d,]*)")
-_TILES = re.compile(r"T?\(([\d,*]+)\)")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
-    """The order of an array's dimensions in memory, and the tiles that they are cut into.
-
-    Attributes
-    ----------
-    minor_to_major : tuple of int
-        Dimensions, the one whose neighbours are adjacent first.
-    tiles : tuple of tuple of int
-        Sizes of the tiles, the outermost first; empty where there are none.
-    """
-
-    minor_to_major: tuple[int, ...]
-    tiles: tuple[tuple[int, ...], ...] = ()
-
-    @property
-    def is_row_major(self) -> bool:
-        """Whether it is what NumPy calls C order, without tiles."""
-        count = len(self.minor_to_major)
-        return not self.tiles and self.minor_to_major == tuple(range(count - 1, -1, -1))
-
-    @classmethod
-    def parse(cls, text: str) -> Layout:
-        """Read a layout as XLA writes it, ``{1,0:T(8,128)}``."""
-        order = _ORDER.search(text)
-        if order is None:
-            msg = f"the plugin described a layout as {text!r}, which is no layout."
-            raise InternalError(msg)
-        tiled = text.partition(":")[2].partition("T(")[2]
-        tiles = _TILES.findall("(" + tiled) if tiled else []
-        sizes = tuple(
-            tuple(-1 if item == "*" else int(item) for item in tile.split(",")) for tile in tiles
-        )
-        return cls(tuple(int(item) for item in order.group(1).split(",") if item), sizes)
 
 
 def layout_of(buffer: PjrtBuffer) -> Layout:
@@ -68,7 +29,7 @@ def layout_of(buffer: PjrtBuffer) -> Layout:
         if layout.type != lib.PJRT_Buffer_MemoryLayout_Type_Tiled:
             strides = ffi.unpack(layout.strides.byte_strides, layout.strides.num_byte_strides)
             order = sorted(range(len(strides)), key=lambda at: (strides[at], -at))
-            return Layout(tuple(order))
+            return Layout(order)
         tiled = layout.tiled
         order = [int(tiled.minor_to_major[i]) for i in range(tiled.minor_to_major_size)]
         tiles, at = [], 0
@@ -76,7 +37,7 @@ def layout_of(buffer: PjrtBuffer) -> Layout:
             size = int(tiled.tile_dim_sizes[i])
             tiles.append(tuple(int(tiled.tile_dims[at + j]) for j in range(size)))
             at += size
-        return Layout(tuple(order), tuple(tiles))
+        return Layout(order, tiles)
 
 
 def default_layout(client: PjrtClient, dtype: Any, shape: tuple[int, ...]) -> Layout:
@@ -94,7 +55,7 @@ def default_layout(client: PjrtClient, dtype: Any, shape: tuple[int, ...]) -> La
     )
     with client._using("get_default_layout"):
         _check(api, call(args), function)
-        return Layout.parse(_serialized(api, args.layout))
+        return Layout.from_string(_serialized(api, args.layout))
 
 
 def _serialized(api: Api, layout: Any) -> str:
