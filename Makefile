@@ -30,7 +30,7 @@ demo: $(STAMP)
 	@$(BIN)/devrt demo $(ARGS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist=worksteal $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/nox
