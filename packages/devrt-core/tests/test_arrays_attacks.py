@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -63,12 +65,28 @@ def test_one_deleted_shard_ends_the_kept_copy(rows):
         np.asarray(x)
 
 
-def test_numpy_does_not_compute_with_arrays_in_silence(cpu):
+NUMPY_CALLS = {
+    "ndarray on the left": lambda x: np.ones(2) + x,
+    "scalar on the left": lambda x: np.float64(1) + x,
+    "in place": lambda x: np.ones(2).__iadd__(x),
+    "comparison": lambda x: np.ones(2) == x,
+    "matmul": lambda x: np.ones((2, 2)) @ x,
+    "ufunc": lambda x: np.add(np.ones(2), x),
+    **{f.__name__: f for f in (np.sum, np.prod, np.max, np.min, np.any, np.all)},
+    "reduction with options": lambda x: np.sum(x, axis=0, keepdims=True),
+    "out": lambda x: np.add(1, 2, out=x),
+}
+
+
+@pytest.mark.parametrize("call", NUMPY_CALLS.values(), ids=NUMPY_CALLS)
+def test_numpy_does_not_compute_with_arrays_in_silence_nor_keep_them(cpu, call):
     x = devrt.device_put(np.ones(2), cpu[0])
-    with pytest.raises(UnimplementedError):
-        np.ones(2) + x
-    with pytest.raises(TypeError):
-        np.add(np.ones(2), x)
+    with pytest.raises(UnimplementedError, match=r"numpy\.asarray\(x\)"):
+        call(x)
+    alive = weakref.ref(x)
+    del x
+    gc.collect()
+    assert alive() is None
 
 
 def test_objects_are_not_taken_at_their_word(rows):

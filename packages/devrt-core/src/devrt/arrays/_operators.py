@@ -15,20 +15,28 @@ _UNARY = "neg pos abs invert round".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
 _OTHERS = "getitem iter contains".split()
 
+# Methods, not absent ones as below: where they are absent numpy.sum(x) and its like go on to the
+# reduction of a ufunc, which keeps a reference to x for good when it is refused (NumPy 2.4).
+_REDUCTIONS = "all any max min prod sum".split()
+
 _METHODS = """
-    T mT at all any argmax argmin argsort astype clip conj conjugate cumprod cumsum diagonal dot
-    fill flatten imag max mean min nonzero prod ravel real repeat reshape round searchsorted sort
-    squeeze std sum swapaxes take trace transpose var view
+    T mT at argmax argmin argsort astype clip conj conjugate cumprod cumsum diagonal dot fill
+    flatten imag mean nonzero ravel real repeat reshape round searchsorted sort squeeze std
+    swapaxes take trace transpose var view
 """.split()
 
 
+def _refuse(name: str) -> NoReturn:
+    msg = (
+        f"{name} on a devrt array runs a program on its device, and this release compiles "
+        "none yet. Compute on the host with numpy.asarray(x), then devrt.device_put the result."
+    )
+    raise UnimplementedError(msg, operation=name)
+
+
 def _refusing(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: object, *operands: Any) -> NoReturn:
-        msg = (
-            f"{name} on a devrt array runs a program on its device, and this release compiles "
-            "none yet. Compute on the host with numpy.asarray(x), then devrt.device_put the result."
-        )
-        raise UnimplementedError(msg, operation=name)
+    def refuse(self: object, *operands: Any, **options: Any) -> NoReturn:
+        _refuse(name)
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = f"Raise UnimplementedError: {name} needs a compiled program."
@@ -42,8 +50,13 @@ class Unsupported:
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # else NumPy would compute ``ndarray + array`` on the host, in silence
     __hash__ = None  # type: ignore[assignment]
+
+    # Without it NumPy would compute ``ndarray + array`` on the host, in silence; with None its
+    # error would not say what to do.
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> NoReturn:
+        """Raise UnimplementedError: a NumPy function would compute on the host, in silence."""
+        _refuse(f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
 
 
 for _name in (
@@ -54,6 +67,9 @@ for _name in (
     *_OTHERS,
 ):
     setattr(Unsupported, f"__{_name}__", _refusing(f"__{_name}__"))
+
+for _name in _REDUCTIONS:
+    setattr(Unsupported, _name, _refusing(_name))
 
 
 class _NeedsProgram:
