@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import devrt
 from devrt.arrays import transfer_cost
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
 from devrt_acme.client import AcmeBuffer, AcmeClient
@@ -227,3 +227,34 @@ def test_caches_can_be_dropped_at_any_time(cpu):
         b = devrt.device_put(a, NamedSharding(mesh_of(cpu), P("y")))
         np.testing.assert_array_equal(np.asarray(b), np.arange(64.0))
         devrt.clear_caches()
+
+
+def test_the_cost_of_every_target_that_device_put_takes(cpu):
+    x = devrt.device_put(np.zeros(256, np.float32), cpu[0])
+    rows = NamedSharding(mesh_of(cpu), P("x"))
+    sharded = devrt.device_put(x, rows)
+    (far,) = AcmeClient(1).devices()
+    for target in (None, cpu[0], cpu[0].default_memory(), cpu[0].default_memory().kind):
+        assert transfer_cost(x, target).bytes_moved == 0
+    assert transfer_cost(x, far) == transfer_cost(x, SingleDeviceSharding(far))
+    assert transfer_cost(x, far).bytes_moved == x.nbytes
+    assert transfer_cost(sharded, far.default_memory()).bytes_moved == x.nbytes
+    other = next(m for m in cpu[0].addressable_memories() if m is not cpu[0].default_memory())
+    assert transfer_cost(sharded, other.kind) == transfer_cost(
+        sharded, rows.with_memory_kind(other.kind)
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "error", "says"),
+    [
+        (1, "nowhere", InvalidArgumentError, "transfer_cost takes the name of a memory kind"),
+        (1, 3, InvalidTypeError, "transfer_cost cannot place on 3"),
+        (np.ones(2), None, InvalidTypeError, "on devices, not one of type ndarray"),
+        ([1], None, InvalidTypeError, "of type list"),
+    ],
+)
+def test_what_has_no_cost_is_one_clear_error(cpu, value, target, error, says):
+    x = devrt.device_put(1.0, cpu[0]) if type(value) is int else value
+    with pytest.raises(error, match=says):
+        transfer_cost(x, target)

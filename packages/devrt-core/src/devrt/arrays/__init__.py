@@ -16,6 +16,7 @@ from devrt.arrays._construct import (
     make_array_from_process_local_data,
     make_array_from_single_device_arrays,
 )
+from devrt.arrays._cost import TransferCost, transfer_cost
 from devrt.arrays._guards import (
     transfer_guard,
     transfer_guard_device_to_device,
@@ -32,7 +33,6 @@ from devrt.arrays._placement import (
     device_put,
 )
 from devrt.arrays._progress import Progress
-from devrt.arrays._reshard import TransferCost, transfer_cost
 from devrt.arrays._shard import Shard
 from devrt.arrays._visualize import visualize_array_sharding
 

@@ -15,7 +15,16 @@ from devrt.sharding import Sharding, SingleDeviceSharding
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ALIAS", "COPY", "TARGET_KINDS", "as_host", "put_array", "put_host", "target_kind"]
+__all__ = [
+    "ALIAS",
+    "COPY",
+    "TARGET_KINDS",
+    "as_host",
+    "put_array",
+    "put_host",
+    "resolve_target",
+    "target_kind",
+]
 
 COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
 ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
@@ -24,7 +33,7 @@ TARGET_KINDS: dict[type, str] = {type(None): "default", str: "kind"}
 """What a type of target is; types of devices, memories and shardings join when they are met."""
 
 
-def target_kind(target: Any) -> str:
+def target_kind(target: Any, operation: str = "device_put") -> str:
     """Return what a target is: ``"default"``, ``"kind"``, ``"device"``, ``"memory"`` ...
 
     Raises
@@ -40,7 +49,7 @@ def target_kind(target: Any) -> str:
             TARGET_KINDS[type(target)] = kind
             return kind
     msg = (
-        f"device_put cannot place on {target!r} of type {type(target).__name__}. "
+        f"{operation} cannot place on {target!r} of type {type(target).__name__}. "
         "Give a device, a sharding, a memory, a memory kind's name, or None."
     )
     raise InvalidTypeError(msg, target=target)
@@ -68,13 +77,13 @@ def put_host(x: Any, target: Any, kind: str, semantics: int, *, is_explicit: boo
     return Array((device.client.buffer_from_pyval(x, memory, False, semantics),))
 
 
-def _memory(target: Memory | str, device: Device) -> Memory:
+def _memory(target: Memory | str, device: Device, operation: str = "device_put") -> Memory:
     if not isinstance(target, str):
         return target
     kinds = [memory.kind for memory in device.addressable_memories()]
     if target not in kinds:
         msg = (
-            f"device_put takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
+            f"{operation} takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
             f"{target!r} is none. For a platform's device pass devrt.devices({target!r})[0]."
         )
         raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
@@ -129,8 +138,7 @@ def put_array(
         )
         raise DeletedError(msg, operation="device_put")
     if kind == "kind":
-        _memory(target, x._buffers[0].device)
-        target, kind = x.sharding.with_memory_kind(target), "sharding"
+        target, kind = resolve_target(x, target)
     if Config.guards_are_set and not _is_there(x, target, kind):
         check_transfer("device_to_device", "device_put", x, target, is_explicit=True)
     placed = _moved(x, target, kind, may_alias is not False)
@@ -138,6 +146,15 @@ def put_array(
         placed = placed.clone() if placed is x else placed
         x.delete()
     return placed
+
+
+def resolve_target(x: Array, target: Any, operation: str = "device_put") -> tuple[Any, str]:
+    """Return where a target puts an array, and what it is; a memory kind is a sharding there."""
+    kind = target_kind(target, operation)
+    if kind != "kind":
+        return target, kind
+    _memory(target, x._buffers[0].device, operation)
+    return x.sharding.with_memory_kind(target), "sharding"
 
 
 def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:

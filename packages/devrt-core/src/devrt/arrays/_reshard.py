@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -15,19 +14,18 @@ from devrt.errors import InvalidArgumentError
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
-    "TransferCost",
+    "Target",
     "client_of",
     "forget_routes",
     "memory_on",
     "move_to_memory",
     "reshard",
+    "route_to",
     "targets_of",
-    "transfer_cost",
 ]
 
 _KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 _MAX_SHAPES = 64
-_ALIGNMENT = 64  # bytes, of buffers: a part that begins elsewhere cannot be one
 
 Target = Device | Memory
 
@@ -39,22 +37,6 @@ class Route:
     plan: CopyPlan
     targets: tuple[Target, ...]
     is_one_client: bool
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TransferCost:
-    """What a change of sharding moves.
-
-    Attributes
-    ----------
-    bytes_moved : int
-        Bytes that are written, over all destination memories.
-    least_bytes : int
-        The fewest that any way of doing it could write.
-    """
-
-    bytes_moved: int
-    least_bytes: int
 
 
 # Routes by target, then by source, then by shape. Both shardings are weak keys, and a route refers
@@ -83,7 +65,7 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
         (device,) = sharding._device_assignment
         memory = memory_on(device, sharding.memory_kind)
         return Array((_copy_whole(x, device, memory, may_alias),), sharding)
-    return Array(_follow(_route(x, sharding), x._buffers, may_alias), sharding, x.shape)
+    return Array(_follow(route_to(x, sharding), x._buffers, may_alias), sharding, x.shape)
 
 
 def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = True) -> Array:
@@ -94,7 +76,7 @@ def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = T
     key = (device, memory.kind)
     if key not in kept:
         kept[key] = SingleDeviceSharding(device, memory_kind=memory.kind)
-    return Array(_follow(_route(x, kept[key]), x._buffers, may_alias))
+    return Array(_follow(route_to(x, kept[key]), x._buffers, may_alias))
 
 
 def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Buffer:
@@ -108,19 +90,6 @@ def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Bu
 def _singles_of(sharding: Sharding) -> _Singles:
     kept = _singles.get(sharding)
     return _singles.setdefault(sharding, {}) if kept is None else kept
-
-
-def transfer_cost(x: Array, sharding: Sharding) -> TransferCost:
-    """Return how many bytes `device_put` would move for ``x``, without moving any."""
-    route = _route(x, sharding)
-    plan, size = route.plan, x.itemsize
-    shared = 0
-    if route.targets and _memory_of(route.targets[0]).shares_parts:
-        block = math.prod(sharding.shard_shape(x.shape))
-        shared = block * sum(start * size % _ALIGNMENT == 0 for start in plan.part_starts)
-    return TransferCost(
-        (plan.elements_moved - shared) * size, (plan.least_elements - shared) * size
-    )
 
 
 def forget_routes() -> None:
@@ -141,7 +110,8 @@ def targets_of(devices: Sequence[Device], kind: str | None) -> tuple[Target, ...
     return tuple(device.memory(kind) for device in devices)
 
 
-def _route(x: Array, sharding: Sharding) -> Route:
+def route_to(x: Array, sharding: Sharding) -> Route:
+    """Return how an array gets to a sharding; kept for the next array of its like."""
     source, shape = _source_of(x, sharding), x.shape
     try:
         return _routes[sharding][source][shape]
@@ -235,7 +205,3 @@ def client_of(target: Target) -> Client:
     return (
         target.client if isinstance(target, Device) else target.addressable_by_devices()[0].client
     )
-
-
-def _memory_of(target: Target) -> Memory:
-    return target.default_memory() if isinstance(target, Device) else target
