@@ -54,6 +54,17 @@ def test_an_earlier_and_greater_peak_does_not_hide_this_one(cpu):
     assert use.peak_bytes[cpu[0]] - use.bytes_before[cpu[0]] == KIB
 
 
+def test_what_was_deleted_during_its_copy_is_not_counted_after(cpu):
+    host = np.zeros(16 << 20, np.uint8)
+    for _ in range(5):
+        with devrt.track_memory(cpu[:1]) as use:
+            x = devrt.device_put(host, cpu[0])
+            y = devrt.device_put(x, cpu[0], may_alias=False)
+            x.delete()
+        assert use.bytes_after[cpu[0]] - use.bytes_before[cpu[0]] == y.nbytes
+        y.delete()
+
+
 def test_blocks_nest(cpu):
     device = cpu[0]
     with devrt.track_memory([device]) as outer:

@@ -11,6 +11,7 @@ from typing import Any
 from devrt.arrays._array import Array
 from devrt.arrays._live import live_arrays
 from devrt.contract import Device
+from devrt.errors import DevrtError
 from devrt.runtime import default_runtime
 
 __all__ = ["MemoryUse", "memory_stats", "track_memory"]
@@ -120,7 +121,9 @@ def track_memory(devices: Iterable[Device] | None = None) -> Iterator[MemoryUse]
     Notes
     -----
     What other threads do counts too: memory has no owner. Blocks may be nested. Nothing is
-    recorded for each array, so code runs at full speed inside.
+    recorded for each array, so code runs at full speed inside. The end of the block waits for what
+    is on its way, for a copy in flight keeps the memory of its source, deleted or not. Where its
+    result was deleted too there is nothing to wait for, and both count until the copy is done.
     """
     use = MemoryUse(_devices(devices))
     with _lock:
@@ -129,6 +132,7 @@ def track_memory(devices: Iterable[Device] | None = None) -> Iterator[MemoryUse]
     try:
         yield use
     finally:
+        _settle(use._devices)
         with _lock:
             uncounted = _mark(use._devices)
             _active.remove(use)
@@ -146,6 +150,15 @@ def _mark(devices: Iterable[Device]) -> list[Device]:
         for use in _active:
             use._raise_peak(device, peak)
     return uncounted
+
+
+def _settle(devices: Iterable[Device]) -> None:
+    """Wait for the buffers of the devices' clients; whether they failed is not asked here."""
+    for client in {id(device.client): device.client for device in devices}.values():
+        with contextlib.suppress(DevrtError):
+            for buffer in client.live_buffers():
+                with contextlib.suppress(DevrtError):
+                    buffer.block_until_ready()
 
 
 def _column(stats: Mapping[Device, Mapping[str, Any]], key: str) -> dict[Device, int]:
