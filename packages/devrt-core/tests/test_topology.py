@@ -8,8 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from devrt.contract import Device, Topology
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.topology import DeviceTopology, get_topology_for_devices
+from devrt_acme.client import AcmeClient
 
 NUMBERS = st.integers(0, 2**40)
 TEXT = st.text(max_size=8)
@@ -192,3 +193,18 @@ def test_topologies_compare_by_what_they_say():
     assert TORUS != 5
     assert len({TORUS, same, other}) == 2
     assert repr(TORUS) == "DeviceTopology(platform='acme', devices=1)"
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [([1], "got 1 of type int"), ("cpu", "not of 'cpu'"), (None, "not of None")],
+)
+def test_a_topology_is_made_of_devices_only(devices, says):
+    with pytest.raises(InvalidTypeError, match=says):
+        get_topology_for_devices(devices)
+
+
+def test_a_topology_has_each_device_once():
+    first, second = AcmeClient(2).devices()
+    with pytest.raises(InvalidArgumentError, match="given twice"):
+        get_topology_for_devices([first, second, first])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from devrt.contract import Client, Device, Memory, Topology
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 
 __all__ = ["CompileOnlyDevice", "DeviceTopology", "get_topology_for_devices"]
 
@@ -224,8 +224,11 @@ def get_topology_for_devices(devices: Sequence[Device]) -> Topology:
     Raises
     ------
     InvalidArgumentError
-        If there are none, or they belong to more than one client.
+        If there are none, one is given twice, or they belong to more than one client.
+    InvalidTypeError
+        If one is no device.
     """
+    _check_devices(devices)
     if not devices:
         msg = "a topology needs at least one device; the list of devices is empty."
         raise InvalidArgumentError(msg)
@@ -237,6 +240,27 @@ def get_topology_for_devices(devices: Sequence[Device]) -> Topology:
     return DeviceTopology(
         client.platform, client.platform_version, [_described(device) for device in devices]
     )
+
+
+def _check_devices(devices: Any) -> None:
+    if isinstance(devices, str | bytes) or not isinstance(devices, Iterable):
+        msg = (
+            f"a topology is made of a sequence of devices, not of {devices!r}. Pass devrt.devices()"
+            " or some of them."
+        )
+        raise InvalidTypeError(msg, devices=devices)
+    met = set()
+    for device in devices:
+        if not isinstance(device, Device):
+            msg = (
+                f"a topology describes devices, but got {reprlib.repr(device)} of type "
+                f"{type(device).__name__}. Choose from devrt.devices()."
+            )
+            raise InvalidTypeError(msg, device=device)
+        if device in met:
+            msg = f"{device} is given twice; a topology has each device once."
+            raise InvalidArgumentError(msg, device=str(device))
+        met.add(device)
 
 
 def _described(device: Device) -> dict[str, Any]:
