@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import DeviceList, check_and_canonicalize_memory_kind, is_addressable
 
 
@@ -81,3 +81,12 @@ def test_unknown_memory_kind_names_those_there_are(devices):
         check_and_canonicalize_memory_kind("hbm", DeviceList(devices))
     assert e.value.memory_kind == "hbm"
     assert e.value.memory_kinds == ("device", "pinned_host")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [((1, 2), "got 1 of type int"), ("ab", "got 'a'"), (3, "not of 3"), (None, "not of None")],
+)
+def test_it_is_made_of_devices_only(given, says):
+    with pytest.raises(InvalidTypeError, match=says):
+        DeviceList(given)

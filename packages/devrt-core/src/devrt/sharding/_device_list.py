@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.contract import Device
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding._device_ref import find_devices, refer_to_devices
-
-if TYPE_CHECKING:
-    from devrt.contract import Device
 
 __all__ = ["DeviceList", "check_and_canonicalize_memory_kind", "is_addressable"]
 
@@ -35,6 +33,11 @@ class DeviceList:
     device_assignment
         The devices, in the order in which programs and shardings number them.
 
+    Raises
+    ------
+    InvalidTypeError
+        If it is not iterable, or an entry is no device.
+
     Notes
     -----
     Two lists are equal when they hold the same devices in the same order. What is derived from
@@ -44,7 +47,7 @@ class DeviceList:
     __slots__ = ("__dict__", "__weakref__", "_devices", "_hash")
 
     def __init__(self, device_assignment: Iterable[Device]) -> None:
-        self._devices = tuple(device_assignment)
+        self._devices = _checked(device_assignment)
         self._hash = hash(self._devices)
 
     def __len__(self) -> int:
@@ -72,6 +75,9 @@ class DeviceList:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (refer_to_devices(self._devices),)
+
+    def __copy__(self) -> DeviceList:
+        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> DeviceList:
         return self
@@ -138,6 +144,23 @@ class DeviceList:
         found = f"holds devices of several kinds: {', '.join(kinds)}" if kinds else "is empty"
         msg = f"The device list has no device_kind of its own: it {found}. Ask each device instead."
         raise InvalidArgumentError(msg, device_kinds=kinds)
+
+
+def _checked(given: Any) -> tuple[Device, ...]:
+    try:
+        devices = tuple(given)
+    except TypeError as error:
+        msg = f"a DeviceList is made of several devices, not of {given!r}. Put one in a tuple."
+        raise InvalidTypeError(msg, devices=given) from error
+    for kind in {*map(type, devices)}:  # asked of types: long lists have few
+        if not issubclass(kind, Device):
+            wrong = next(device for device in devices if type(device) is kind)
+            msg = (
+                f"a DeviceList holds devices, but got {wrong!r} of type {kind.__name__}. "
+                "Choose from devrt.devices()."
+            )
+            raise InvalidTypeError(msg, device=wrong)
+    return devices
 
 
 def _rebuild(devices: list[Any]) -> DeviceList:
