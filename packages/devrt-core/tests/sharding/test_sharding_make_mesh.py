@@ -73,7 +73,7 @@ def test_sizes_must_be_positive(devices, shape):
 
 
 def test_names_must_match(devices):
-    with pytest.raises(InvalidArgumentError, match="2 axes, but 1 axis names"):
+    with pytest.raises(InvalidArgumentError, match="2 axes, but 1 axis name was given"):
         make_mesh((2, 2), ("a",), devices=devices)
 
 

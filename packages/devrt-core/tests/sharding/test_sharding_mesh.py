@@ -146,7 +146,7 @@ def test_the_current_mesh_is_a_threads_own(mesh):
 def _bad(devices, make_client):
     other = make_client("other").devices()
     return {
-        "more axes than names": (devices[:4], ("x", "y"), "1 axes, but 2 axis names"),
+        "more axes than names": (devices[:4], ("x", "y"), "1 axis, but 2 axis names were"),
         "names used twice": ([devices[:2], devices[2:4]], ("x", "x"), "'x' is used more than once"),
         "a device twice": ([devices[0], devices[1], devices[0]], "x", "fake:0 is in the mesh more"),
         "two platforms": ([devices[0], other[0]], "x", "one platform, but got fake, other"),

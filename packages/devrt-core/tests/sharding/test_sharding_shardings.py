@@ -1,5 +1,6 @@
 """NamedSharding, SingleDeviceSharding and shardings that users write."""
 
+import copy
 import pickle
 import weakref
 
@@ -318,3 +319,11 @@ class TestPlacement:
         for n in range(600):
             mesh.layout(PartitionSpec(*[None] * n))
         assert len(mesh._layouts) <= 256
+
+
+def test_copies_of_what_cannot_change_are_itself(devices, mesh, named):
+    spec = PartitionSpec("x")
+    single, plain = SingleDeviceSharding(devices[0]), Diagonal(devices[:2])
+    for each in (named, single, plain, mesh, named.device_list, mesh.abstract_mesh, spec):
+        assert copy.copy(each) is each
+        assert copy.deepcopy([each])[0] is each

@@ -173,6 +173,12 @@ class AbstractMesh(MeshAxes):
     def __reduce__(self) -> tuple[Any, ...]:
         return AbstractMesh, (self._axis_sizes, self._axis_names, self._axis_types)
 
+    def __copy__(self) -> AbstractMesh:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AbstractMesh:
+        return self
+
     __repr__ = MeshAxes.__str__
 
 
@@ -208,8 +214,9 @@ def check_axis_names(names: str | Iterable[str], sizes: Shape) -> tuple[str, ...
             raise InvalidTypeError(msg, axis_names=result)
     if len(result) != len(sizes):
         msg = (
-            f"A mesh of shape {sizes} has {len(sizes)} axes, but {len(result)} axis names were "
-            f"given: {result}. Give one name per axis."
+            f"A mesh of shape {sizes} has {_count(sizes, 'axis', 'axes')}, but "
+            f"{_count(result, 'axis name was', 'axis names were')} given: {result}. "
+            "Give one name per axis."
         )
         raise InvalidArgumentError(msg, axis_names=result, mesh_shape=sizes)
     twice = [name for name in result if result.count(name) > 1]
@@ -217,3 +224,7 @@ def check_axis_names(names: str | Iterable[str], sizes: Shape) -> tuple[str, ...
         msg = f"Mesh axis name {twice[0]!r} is used more than once in {result}. Rename one."
         raise InvalidArgumentError(msg, axis=twice[0], axis_names=result)
     return result
+
+
+def _count(things: tuple[Any, ...], one: str, many: str) -> str:
+    return f"{len(things)} {one if len(things) == 1 else many}"

@@ -180,6 +180,9 @@ class Mesh(MeshAxes):
         devices = refer_to_devices(self._device_list)
         return _rebuild, (self._axis_sizes, devices, self._axis_names, self._axis_types)
 
+    def __copy__(self) -> Mesh:
+        return self
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Mesh:
         return self
 

@@ -163,6 +163,12 @@ class Sharding:
         indices = self.devices_indices_map(shape)
         return [_bounds(indices[device], shape) for device in self._device_assignment]
 
+    def __copy__(self) -> Self:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
     def _missing(self, member: str) -> NoReturn:
         msg = (
             f"{type(self).__name__} does not implement {member}, which every subclass of Sharding "

@@ -102,9 +102,6 @@ class SingleDeviceSharding(Sharding):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), refer_to_devices([self._device]), self._memory_kind)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
     def __repr__(self) -> str:
         kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind}"
         return f"{type(self).__name__}(device={self._device!r}{kind})"

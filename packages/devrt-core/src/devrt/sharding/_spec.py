@@ -117,6 +117,12 @@ class PartitionSpec:
     def __reduce__(self) -> tuple[Any, ...]:
         return PartitionSpec, self._partitions
 
+    def __copy__(self) -> PartitionSpec:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PartitionSpec:
+        return self
+
     def __repr__(self) -> str:
         return f"PartitionSpec{self._partitions!r}"
 
