@@ -10,7 +10,7 @@ import pytest
 import devrt
 from devrt import xla_client
 from devrt._config import Config
-from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import DeviceList, Mesh, NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
 from devrt.xla_client import ArrayCopySemantics
@@ -225,3 +225,17 @@ def test_waiting_takes_arrays_buffers_and_what_else_can_wait(cpu, rows):
     a.delete()
     with pytest.raises(DeletedError):
         xla_client.batched_block_until_ready([a])
+
+
+@pytest.mark.parametrize(("given", "says"), [([1], "entry 0 is of type int"), (1, "not one of")])
+def test_only_arrays_and_buffers_can_be_waited_for(given, says):
+    with pytest.raises(InvalidTypeError, match=says):
+        xla_client.batched_block_until_ready(given)
+
+
+def test_an_array_of_a_closed_client_says_so():
+    client = AcmeClient(2)
+    x = devrt.device_put(np.ones(2), client.devices()[0])
+    client.close()
+    with pytest.raises(ClosedError, match="was closed, and its data went with it"):
+        devrt.device_put(x, client.devices()[1])

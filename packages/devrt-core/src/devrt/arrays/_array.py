@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._config import Config
 from devrt.arrays._operators import Unsupported
 from devrt.contract import Buffer, Device
-from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -350,13 +350,25 @@ class Array(Unsupported):
             if start is not None:
                 start()
 
+    def _gone(self, operation: str) -> DevrtError:
+        """Return the error that says why the data is gone, and what to do."""
+        client = self._buffers[0].device.client
+        if client.is_closed:
+            msg = (
+                f"the {client.platform} client of this array of shape {self.shape} was closed, and "
+                "its data went with it. Read what is needed with devrt.device_get before closing "
+                "the client or clearing the backends, and put it again afterwards."
+            )
+            return ClosedError(msg, operation=operation)
+        msg = (
+            f"this array of shape {self.shape} was deleted or donated, so its data is gone. "
+            "Keep a clone() if it is needed afterwards."
+        )
+        return DeletedError(msg, operation=operation)
+
     def _gathered(self) -> np.ndarray[Any, Any]:
         if self.is_deleted():
-            msg = (
-                f"this array of shape {self.shape} was deleted or donated, so its data is gone. "
-                "Keep a clone() if it is needed afterwards."
-            )
-            raise DeletedError(msg, operation="read")
+            raise self._gone("read")
         from devrt.arrays._shard import gather
 
         return gather(self)

@@ -235,14 +235,32 @@ def reorder_shards(
 
 
 def batched_block_until_ready(x: Iterable[Any]) -> None:
-    """Wait until every array or buffer is ready, with one call to each client.
+    """Wait until every array, buffer or other value with ``block_until_ready`` is ready.
+
+    One call to each client waits for all its arrays and buffers.
 
     Raises
     ------
     DevrtError
         The first error of the work that was to fill one.
+    InvalidTypeError
+        If ``x`` is no sequence, or an entry cannot be waited for.
     """
-    wait_for(list(x))
+    if not isinstance(x, Iterable) or isinstance(x, Array):
+        msg = (
+            f"batched_block_until_ready takes a sequence of arrays and buffers, not one of type "
+            f"{type(x).__name__}. Put it in a list."
+        )
+        raise InvalidTypeError(msg, type=type(x).__name__)
+    values = list(x)
+    for position, value in enumerate(values):
+        if not (isinstance(value, Array | Buffer) or hasattr(value, "block_until_ready")):
+            msg = (
+                f"batched_block_until_ready waits for arrays and buffers, but entry {position} is "
+                f"of type {type(value).__name__}. Leave it out; devrt.block_until_ready takes any."
+            )
+            raise InvalidTypeError(msg, type=type(value).__name__)
+    wait_for(values)
 
 
 # -- helpers ----------------------------------------------------------------------------------

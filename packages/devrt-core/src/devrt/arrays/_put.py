@@ -8,7 +8,7 @@ from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.contract import Device, HostBufferSemantics, Memory
-from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.sharding import Sharding, SingleDeviceSharding
 
@@ -132,11 +132,7 @@ def put_array(
     if src is not None:
         _check_source(x, src)
     if x.is_deleted():
-        msg = (
-            f"this array of shape {x.shape} was deleted or donated, so its data is gone. "
-            "Keep a clone() if it is needed afterwards."
-        )
-        raise DeletedError(msg, operation="device_put")
+        raise x._gone("device_put")
     if kind == "kind":
         target, kind = resolve_target(x, target)
     if Config.guards_are_set and not _is_there(x, target, kind):
