@@ -208,3 +208,30 @@ def test_stacks_of_trees(cpu):
     ):
         with pytest.raises(InvalidArgumentError):
             empty()
+
+
+def test_none_in_a_tree_of_targets_is_the_default(cpu):
+    values = {"a": 1, "b": {"c": 2, "d": None}, "e": [3, 4]}
+    placed = devrt.device_put(values, {"a": cpu[3], "b": None, "e": [None, cpu[2]]})
+    assert placed["b"]["d"] is None
+    assert placed["a"].devices() == {cpu[3]}
+    assert placed["e"][1].devices() == {cpu[2]}
+    for default in (placed["b"]["c"], placed["e"][0]):
+        assert not default.committed
+        assert default.devices() == devrt.device_put(1).devices()
+
+
+def test_an_out_of_another_structure_is_told_by_shapes_not_values(cpu):
+    x = devrt.device_put({"a": np.ones((2, 3), np.float32)}, cpu[0])
+    with pytest.raises(InvalidArgumentError, match="structure of the values") as caught:
+        devrt.device_get(x, out=np.full(3, 7.25))
+    assert "out is float64[3]" in str(caught.value)
+    assert "{'a': float32[2, 3]}" in str(caught.value)
+    assert "7.25" not in str(caught.value)
+
+
+def test_the_modules_show_their_own_names_only():
+    assert dir(tree_util) == sorted(tree_util.__all__)
+    assert set(devrt.numpy.__all__) | {"float32", "bfloat16", "shape"} <= set(dir(devrt.numpy))
+    assert not {"TYPE_CHECKING", "Any", "annotations"} & set(dir(devrt.numpy))
+    assert all(hasattr(devrt.numpy, name) for name in dir(devrt.numpy))

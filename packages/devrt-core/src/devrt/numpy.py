@@ -230,3 +230,7 @@ def __getattr__(name: str) -> Any:
 
 _ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
 _METADATA = {"dtype", "finfo", "iinfo", "issubdtype", "ndim", "result_type", "shape", "size"}
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ELEMENT_TYPES, *_METADATA})

@@ -169,3 +169,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     import optree
 
     return optree.tree_map(f, tree, *rest, namespace=NAMESPACE)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

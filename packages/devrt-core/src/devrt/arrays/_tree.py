@@ -22,6 +22,9 @@ __all__ = [
 NAMESPACE = "devrt"
 """Where classes are registered that are trees to devrt, and perhaps to nobody else."""
 
+_NONE = object()
+_LONGEST = 400  # characters of an outline in a message
+
 HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
 """Types known to be leaves that are no arrays on devices; NumPy's join when they are met."""
 
@@ -100,7 +103,10 @@ def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
     try:
         parts: list[Any] = optree.tree_structure(x, namespace=NAMESPACE).flatten_up_to(y)
     except ValueError as error:
-        msg = f"{name} does not have the structure of the values: {error}"
+        msg = (
+            f"{name} is {_outline(y)}, which does not have the structure of the values, "
+            f"{_outline(x)}. Pass a tree of writable arrays of the same structure."
+        )
         raise InvalidArgumentError(msg) from error
     return parts
 
@@ -110,9 +116,34 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
         return [prefix] * count
     import optree
 
+    # None is a tree without leaves to optree, and a target here.
+    prefix = optree.tree_map(
+        lambda target: _NONE if target is None else target,
+        prefix, none_is_leaf=True, namespace=NAMESPACE,
+    )  # fmt: skip
     trees: tuple[Any, Any] = (prefix, x)
     try:
-        return list(optree.broadcast_prefix(*trees, namespace=NAMESPACE))
+        found = optree.broadcast_prefix(*trees, namespace=NAMESPACE)
     except ValueError as error:
         msg = f"the tree of targets does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error
+    return [None if target is _NONE else target for target in found]
+
+
+def _outline(x: Any) -> str:
+    """Return the structure of a tree with the shapes of its leaves, and no values."""
+    import optree
+
+    text = repr(optree.tree_map(_Outline, x, namespace=NAMESPACE))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+class _Outline:
+    def __init__(self, leaf: Any) -> None:
+        self._leaf = leaf
+
+    def __repr__(self) -> str:
+        shape, dtype = getattr(self._leaf, "shape", None), getattr(self._leaf, "dtype", None)
+        if shape is None or dtype is None:
+            return type(self._leaf).__name__
+        return f"{dtype}[{', '.join(map(str, shape))}]"
