@@ -24,6 +24,7 @@ LEVELS = {
         "_config",
         "_config_files",
         "_config_guards",
+        "_config_keys",
         "_config_values",
         "hardware",
         "native",

@@ -1,5 +1,6 @@
 """Configuration files: where they are looked for, what they may say, and what is refused."""
 
+import json
 import os
 
 import pytest
@@ -113,7 +114,8 @@ def test_a_plugins_option_may_be_set_before_the_plugin_is_loaded(project, tmp_pa
 
 def test_an_absent_plugins_option_is_a_mistake_of_the_project_only(project, tmp_path):
     user_file(tmp_path, "num_acme_devices = 5\n")
-    assert Config(environ(tmp_path)).read("platforms") is None
+    with pytest.warns(DevrtWarning, match="no option 'num_acme_devices' in this environment"):
+        assert Config(environ(tmp_path)).read("platforms") is None
     (project / "pyproject.toml").write_text("[tool.devrt]\nnum_acme_devices = 5\n")
     with pytest.raises(ConfigError, match="num_acme_devices"):
         Config(environ(tmp_path)).read("platforms")
@@ -136,3 +138,103 @@ def test_a_misspelt_variable_is_warned_about_once(project, tmp_path):
         read_all(config)
     assert len(caught) == 1
     assert config.unread() == ("DEVRT_PLATFROMS", "DEVRT_SOMETHING_ELSE")
+
+
+MISSPELT = ("num_acme_device = 5", "num_acme_device", "num_acme_devices")
+
+
+def with_acme(tmp_path):
+    """Return a configuration that knows of a plugin, and a function that loads it."""
+    config, unloaded = Config(environ(tmp_path)), ["acme"]
+    config.when_unknown(lambda: None, lambda: unloaded)
+
+    def load():
+        unloaded.clear()
+        config.define(NUM)
+
+    return config, load
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_misspelt_option_of_a_plugin_is_an_error_once_that_is_loaded(project, tmp_path, shared):
+    line, key, near = MISSPELT
+    path = user_file(tmp_path, line) if shared else project / "pyproject.toml"
+    if not shared:
+        path.write_text(f"[tool.devrt]\n{line}\n")
+    config, load = with_acme(tmp_path)
+    assert config.read("platforms") is None
+    assert config.waiting_keys() == [(str(path), key)]
+    load()
+    for _ in range(2):  # also what was read before
+        with pytest.raises(ConfigError, match=rf"no option '{key}'. Did you mean '{near}'") as hit:
+            config.read("platforms")
+        assert str(path) in str(hit.value)
+    path.write_text("[tool.devrt]\n" if not shared else "")
+    config.thaw()
+    assert config.read("platforms") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('platfroms = "cpu"', "no option 'platfroms'. Did you mean 'platforms'"),
+        ("init_timeouts = 3", "Did you mean 'init_timeout'"),
+        ("nope = 3", "no option 'nope'. Options: "),
+        ("[tool.devrt]\nplatforms = 'cpu'", "no option 'tool', and options stand in no table"),
+    ],
+)
+def test_the_users_file_is_checked_too(project, tmp_path, text, message):
+    path = user_file(tmp_path, text)
+    config = Config(environ(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=message) as caught:
+            config.read("probe")
+        assert caught.value.source == f"configuration file {path}"
+
+
+def test_the_reason_for_an_absent_option_may_ask_the_configuration(project, tmp_path):
+    (project / "pyproject.toml").write_text("[tool.devrt]\nnope = 3\n")
+    config = Config(environ(tmp_path))
+    config.when_unknown(lambda: None, tuple, lambda name: config.read("platforms") or "Whose.")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"pyproject.toml: no option 'nope'. Whose\. Options"):
+            config.read("platforms")
+
+
+def test_where_another_process_checks_the_keys_they_are_not(project, tmp_path):
+    (project / "pyproject.toml").write_text('[tool.devrt]\nnope = 3\nplatforms = "x"\n')
+    assert Config(environ(tmp_path), check_keys=False).read("platforms") == "x"
+
+
+@pytest.mark.parametrize("command", [["devices"], ["list"], ["config"]])
+def test_commands_name_a_misspelt_key_in_one_line(project, run_python, command):
+    (project / "pyproject.toml").write_text("[tool.devrt]\nnope = 3\n")
+    done = run_python("-m", "devrt", *command)
+    assert done.returncode == 1
+    assert done.stderr.startswith("devrt: ConfigError: configuration file")
+    assert "no option 'nope'" in done.stderr
+
+
+def test_the_doctor_finds_misspelt_keys(project, run_python, tmp_path):
+    file = project / "pyproject.toml"
+    for line, key in (("nope = 3", "nope"), ("num_acme_device = 3", "num_acme_device")):
+        file.write_text(f"[tool.devrt]\n{line}\n")
+        done = run_python(
+            "-m", "devrt", "doctor", "--json", DEVRT_PLATFORMS="acme", XDG_CACHE_HOME=str(tmp_path)
+        )
+        assert "Traceback" not in done.stderr
+        found = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "config-malformed"]
+        assert [f["subject"] for f in found] == [f"configuration file {file}"]
+        assert f"no option '{key}'" in found[0]["message"]
+
+
+def test_the_options_of_other_plugins_are_no_mistake_to_a_probe(project, run_python, tmp_path):
+    (project / "pyproject.toml").write_text("[tool.devrt]\nnum_cpu_devices = 3\n")
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    done = run_python("-m", "devrt", "list", "--json", DEVRT_PLATFORMS="acme", **environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["chosen"].startswith("acme@")
+    doctor = run_python("-m", "devrt", "doctor", "--json", **environment)
+    report = json.loads(doctor.stdout)
+    assert "broken" not in {row["state"] for row in report["plugins"]}
+    assert [f for f in report["findings"] if f["code"] == "config-malformed"] == []

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
 from devrt._config_guards import GUARD_OPTIONS, IMPLIED, is_guard, names_a_guard
+from devrt._config_keys import FileKeys, carries, unknown_option
 from devrt._config_values import checked
 from devrt._record import record
 from devrt._warn import warn
@@ -115,12 +116,17 @@ class Config:
     ----------
     environ
         The environment to read; the process's own when omitted.
+    check_keys
+        Whether a file's key that names no option is an error; not where another process with more
+        plugins sees to that.
     """
 
     guards_are_set: ClassVar[bool] = names_a_guard(os.environ)
     """Whether any transfer guard was ever set; read where a transfer must not pay for the check."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str] | None = None, *, check_keys: bool = True
+    ) -> None:
         self._environ = os.environ if environ is None else environ
         self._specs: dict[str, OptionSpec] = {}
         self._code: dict[str, Any] = {}
@@ -133,6 +139,10 @@ class Config:
         self._why_absent: Callable[[str], str] = lambda name: ""
         self._platforms: Callable[[], Iterable[str]] = tuple
         self._files: tuple[ConfigFile, ...] | None = None
+        self._keys = FileKeys(
+            [spec.name for spec in CORE_OPTIONS], lambda name: self._why_absent(name)
+        )
+        self._check_keys = check_keys
         self._generation = 0
         self._lock = threading.Lock()
         for spec in CORE_OPTIONS:
@@ -169,8 +179,8 @@ class Config:
         find_more
             Called before an unknown name is refused; it may `define` options.
         platforms
-            Returns the installed platforms. A plugin's option carries its platform's name, so a
-            file may set it before the plugin is loaded.
+            Returns the platforms whose plugins are installed and not loaded. A plugin's option
+            carries its platform's name, so a file may set it before the plugin is loaded.
         why_absent
             Returns whose option a name is and why that is not there, as a sentence; empty if it is
             nobody's.
@@ -199,7 +209,8 @@ class Config:
         if key not in self._specs and self._find_more is not None:
             self._find_more()
         if key not in self._specs:
-            raise self._unknown(name, f"there is no option {name!r}")
+            absent = self._keys.whose(key)
+            raise unknown_option(name, f"there is no option {name!r}", self._specs, absent)
         return self._specs[key]
 
     @property
@@ -225,11 +236,19 @@ class Config:
         """
         if self._files is None:
             files = read_config_files(self._environ, os.getcwd())
-            for file in files:
-                self._check_file(file)
+            for key in (key for file in files for key in file.values):
+                _notice_guard(key)
+            if self._check_keys:
+                self._keys.read(files)
             self._files = files
+            self._keys.check(self._specs, self._platforms)
             self._warn_of_typos()
+        self._keys.check(self._specs, self._platforms)
         return self._files
+
+    def waiting_keys(self) -> list[tuple[str, str]]:
+        """Return the path and the key of what files set for plugins that are not loaded yet."""
+        return self._keys.waiting(self._specs, self._platforms())
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.
@@ -287,6 +306,7 @@ class Config:
             with self._lock:
                 if generation == self._generation:  # else an update came in between
                     self._settled[spec.name] = settled
+        self._keys.check(self._specs, self._platforms)  # a plugin was loaded since, perhaps
         return settled
 
     @property
@@ -309,6 +329,7 @@ class Config:
         self._frozen.clear()
         self._settled.clear()
         self._files = None
+        self._keys.read(())
         self._generation += 1
 
     def __getattr__(self, name: str) -> Any:
@@ -356,32 +377,13 @@ class Config:
                 return Setting(spec.name, value, "file", file.path)
         return Setting(spec.name, spec.default, "default")
 
-    def _unknown(self, name: str, problem: str) -> ConfigError:
-        import difflib
-
-        near = difflib.get_close_matches(name.removeprefix("jax_"), self._specs, n=3)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
-        absent = self._why_absent(name.removeprefix("jax_"))
-        hint = f"{absent} " if absent else hint
-        msg = f"{problem}. {hint}Options: {', '.join(self.names())}."
-        return ConfigError(msg, option=name)
-
-    def _check_file(self, file: ConfigFile) -> None:
-        for key in file.values:
-            _notice_guard(key)
-            if key not in self._specs and not self._may_be_a_plugins(key) and not file.is_shared:
-                raise self._unknown(key, f"configuration file {file.path}: no option {key!r}")
-
-    def _may_be_a_plugins(self, key: str) -> bool:
-        return not set(self._platforms()).isdisjoint(key.lower().split("_"))
-
     def _warn_of_typos(self) -> None:
         for variable in self.unread():
             import difflib  # seldom needed, and startup counts
 
             name = variable.removeprefix("DEVRT_").lower()
             near = difflib.get_close_matches(name, self._specs, n=1, cutoff=0.8)
-            if near and not self._may_be_a_plugins(name):
+            if near and not carries(self._platforms())(name):
                 msg = (
                     f"environment variable {variable} is not read by devrt. "
                     f"Did you mean DEVRT_{near[0].upper()}?"

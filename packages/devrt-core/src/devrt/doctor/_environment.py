@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from devrt._config import NOT_OPTIONS, Config
+from devrt._config_keys import carries, unknown_option
 from devrt.doctor._findings import Finding
 from devrt.doctor._hardware import known_hardware
 from devrt.doctor._records import Variable
@@ -105,11 +106,15 @@ def environment_findings(
         except ConfigError as error:
             yield config_finding(error)
     known = sorted({*config.names(), *options})
+    for path, key in config.waiting_keys():
+        if key not in known and not carries(unasked)(key):
+            source = f"configuration file {path}"
+            yield config_finding(unknown_option(key, f"{source}: no option {key!r}", known, ""))
     for variable in variables:
         option = variable.name.removeprefix(_PREFIX)
         if variable.option or option == variable.name or variable.name in NOT_OPTIONS:
             continue
-        if set(option.lower().split("_")) & set(unasked):
+        if carries(unasked)(option):
             continue
         near = difflib.get_close_matches(option.lower(), known, n=1)
         hint = f"Did you mean {_PREFIX}{near[0].upper()}? " if near else ""

@@ -195,7 +195,8 @@ def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str
     from devrt._config import Config
     from devrt.errors import ConfigError
 
-    config = Config()  # the parent's environment and folder are this process's
+    # The parent's environment and folder are this process's, and it knows every plugin's options.
+    config = Config(check_keys=False)
     values, refused = {}, []
     for spec in factory.options:
         config.define(spec)

@@ -159,6 +159,10 @@ class PluginRegistry:
             raise known.fresh()
         return known
 
+    def is_loaded(self, ref: PluginRef) -> bool:
+        """Return whether a plugin was loaded here, so that its options are known."""
+        return isinstance(self._loaded.get(ref), Plugin)
+
     def load_errors(self) -> tuple[PluginError, ...]:
         """Return the errors of the plugins that could not be loaded so far."""
         with self._lock:

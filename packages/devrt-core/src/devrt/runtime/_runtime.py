@@ -69,7 +69,7 @@ class Runtime:
         self._default_place: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
             self._load_allowed,
-            lambda: [ref.platform for ref in self.plugins.refs()],
+            lambda: [r.platform for r in self.plugins.refs() if not self.plugins.is_loaded(r)],
             self._why_absent,
         )
 
@@ -368,7 +368,11 @@ class Runtime:
     def _why_absent(self, option: str) -> str:
         from devrt.runtime import _failures  # only where something failed
 
-        return _failures.absent_option(option, self._known(), self.policy(), self.plugins)
+        try:
+            policy = self.policy()
+        except ConfigError:
+            policy = Policy()  # another mistake, which is an error of its own
+        return _failures.absent_option(option, self._known(), policy, self.plugins)
 
     def load_options(self) -> None:
         """Load every plugin that may be used, so that its options are known to ``config``."""

@@ -1,0 +1,141 @@
+"""The keys of configuration files that name no option, or none that is known yet.
+
+A plugin's option carries its platform's name, so a key with one in it waits until that plugin is
+loaded. Any other key that is unknown is an error, with one exception: the user's file serves many
+environments, and what may be the option of a plugin that is not installed in this one is only
+warned about.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+
+from devrt._config_files import ConfigFile
+from devrt._warn import warn
+from devrt.errors import ConfigError, DevrtWarning
+
+__all__ = ["FileKeys", "carries", "unknown_option"]
+
+
+class FileKeys:
+    """Finds the keys that are mistakes, each as soon as that can be known.
+
+    Parameters
+    ----------
+    own
+        The names of the core's options.
+    whose
+        Returns whose option a name is and why that is not there, as a sentence; empty if it is
+        nobody's. It may ask the configuration, which is not checked meanwhile.
+    """
+
+    def __init__(self, own: Collection[str], whose: Callable[[str], str]) -> None:
+        self._own = own
+        self._whose = whose
+        self._left: tuple[tuple[ConfigFile, str], ...] = ()
+        self._seen: set[str] = set()
+        self._asking: set[int] = set()
+
+    def read(self, files: Iterable[ConfigFile]) -> None:
+        """Take the keys of ``files`` in the place of those before."""
+        self._left = tuple((file, key) for file in files for key in file.values)
+
+    def waiting(self, names: Collection[str], platforms: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the path and the key of what may be an option of one of ``platforms``."""
+        waits = carries(platforms)
+        return [(f.path, key) for f, key in self._left if key not in names and waits(key)]
+
+    def check(self, names: Collection[str], platforms: Callable[[], Iterable[str]]) -> None:
+        """Refuse the first key that is none of ``names`` and cannot be a plugin's any more.
+
+        Parameters
+        ----------
+        names
+            The options known now.
+        platforms
+            Returns the platforms whose plugins have not said their options.
+
+        Raises
+        ------
+        ConfigError
+            If there is one; the message gives its file and the nearest option.
+        """
+        if not self._left or threading.get_ident() in self._asking:
+            return
+        self._left = tuple((file, key) for file, key in self._left if key not in names)
+        unsaid = set(platforms() if self._left else ())
+        self._seen |= unsaid
+        waits = carries(unsaid)
+        for file, key in self._left:
+            if not waits(key):
+                self._refuse(file, key, names)
+
+    def whose(self, name: str) -> str:
+        """Return whose option a name is; empty if it is nobody's, or if that is being asked."""
+        me = threading.get_ident()
+        if me in self._asking:
+            return ""
+        self._asking.add(me)
+        try:
+            return self._whose(name)
+        except ConfigError:
+            return ""  # the question was about another mistake
+        finally:
+            self._asking.discard(me)
+
+    def _refuse(self, file: ConfigFile, key: str, names: Collection[str]) -> None:
+        where = f"configuration file {file.path}"
+        if not file.is_shared or not self._may_be_elsewhere(file, key, names):
+            problem = f"{where}: no option {key!r}"
+            if isinstance(file.values[key], dict):
+                problem += ", and options stand in no table of their own"
+            raise unknown_option(key, problem, names, self.whose(key))
+        self._left = tuple(left for left in self._left if left != (file, key))
+        if not self.whose(key):
+            msg = (
+                f"{where}: no option {key!r} in this environment. It is ignored, because it may be "
+                "the option of a plugin that is not installed here. Correct it if it is not."
+            )
+            warn(msg, DevrtWarning)
+
+    def _may_be_elsewhere(self, file: ConfigFile, key: str, names: Collection[str]) -> bool:
+        import difflib
+
+        if isinstance(file.values[key], dict) or "_" not in key or carries(self._seen)(key):
+            return False
+        # Other platforms' options are alike: num_x_devices, num_y_devices.
+        near = difflib.get_close_matches(key, self._own, n=1, cutoff=0.8)
+        return not (near or difflib.get_close_matches(key, names, n=1, cutoff=0.9))
+
+
+def carries(platforms: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a name has that of one of ``platforms`` in it."""
+    known = frozenset(platforms)
+    return lambda name: not known.isdisjoint(name.lower().split("_"))
+
+
+def unknown_option(name: str, problem: str, names: Iterable[str], absent: str) -> ConfigError:
+    """Return the error for a name that is no option's.
+
+    Parameters
+    ----------
+    name
+        The name.
+    problem
+        What was asked, without a full stop.
+    names
+        The options that there are.
+    absent
+        Whose option it is and why that is not there; empty if that is not so.
+    """
+    import difflib
+
+    near = difflib.get_close_matches(name.removeprefix("jax_"), names, n=3)
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    hint = f"{absent} " if absent else hint
+    msg = f"{problem}. {hint}Options: {', '.join(sorted(names))}."
+    source = problem.partition(": ")[0]
+    if source == problem:
+        return ConfigError(msg, option=name)
+    return ConfigError(msg, option=name, source=source)
