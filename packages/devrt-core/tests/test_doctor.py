@@ -163,6 +163,7 @@ def test_what_the_policy_forbids_is_not_run(plugins, examine):
 
 
 def test_a_platform_that_is_asked_for(mixed, examine):
+    assert examine(platforms="two").default == "two@fake-two"
     assert examine(platforms=["two"]).default == "two@fake-two"
     assert examine(platforms=["first"]).default == "one@fake-one"
     away = examine(platforms=["away"])

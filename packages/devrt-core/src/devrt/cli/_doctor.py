@@ -36,6 +36,8 @@ def _heading(out: Output, words: str) -> None:
 def _show_default(out: Output, report: Report) -> None:
     if report.default:
         out.line(_text(f"default backend: {report.default}", "bold green"))
+    elif report.is_undecided:
+        out.line(_text("default backend: not known", "bold yellow"))
     else:
         out.line(_text("default backend: none", "bold red"))
     out.line(_text(f"  {report.default_reason}"))

@@ -45,7 +45,7 @@ def diagnose(
     *,
     runtime: Runtime | None = None,
     level: Level | str | None = None,
-    platforms: Sequence[str] | None = None,
+    platforms: Sequence[str] | str | None = None,
     timeout: float | None = None,
     fresh: bool = False,
     cache: VerdictCache | None = None,
@@ -64,7 +64,7 @@ def diagnose(
         ``"client"`` makes and closes a client. When omitted: the client, but for devices that only
         one process can hold at a time (``exclusive`` in the manifest) no more than ``"load"``.
     platforms
-        Ask for these platforms instead of for the default.
+        Ask for these platforms instead of for the default; a string lists them with commas.
     timeout
         Seconds for each plugin; what its manifest says, or what suits the level, when omitted.
     fresh
@@ -84,7 +84,7 @@ def diagnose(
     _environment.read_quietly(runtime.config)
     found = survey(
         runtime,
-        platforms=tuple(platforms or ()),
+        platforms=(platforms,) if isinstance(platforms, str) else tuple(platforms or ()),
         level=_level(level),
         timeout=timeout,
         cache=memory,
@@ -107,9 +107,10 @@ def diagnose(
         *_of_cache(memory),
     ]
     chosen = found.chosen
+    why_none = found.problem or found.undecided
     return Report(
         default=chosen.ref.name if chosen is not None else "",
-        default_reason=next((r.reason for r in rows if r.state == "chosen"), found.problem),
+        default_reason=next((r.reason for r in rows if r.state == "chosen"), why_none),
         platforms=found.policy.platforms,
         policy_source=found.policy.source if found.policy.platforms else "",
         plugins=rows,
@@ -118,6 +119,7 @@ def diagnose(
         settings=_environment.settings_in_force(runtime.config),
         versions=_environment.versions(),
         findings=_sorted(findings),
+        is_undecided=bool(found.undecided),
     )
 
 
@@ -231,7 +233,7 @@ def _command(code: str, examined: Examined) -> str:
 
 
 def _of_default(found: Survey) -> Iterator[Finding]:
-    if found.trouble or found.chosen is not None:
+    if found.trouble or found.undecided or found.chosen is not None:
         return  # or said already
     why = found.problem
     if not found.examined:

@@ -143,11 +143,12 @@ class Report:
     settings: tuple[Mapping[str, Any], ...]
     versions: Mapping[str, str]
     findings: tuple[Finding, ...]
+    is_undecided: bool = False
 
     @property
     def status(self) -> int:
         """0: the default works and nothing is wrong; 1: something is wrong; 2: no default."""
-        if not self.default:
+        if not self.default and not self.is_undecided:
             return 2
         return 1 if any(finding.severity == "error" for finding in self.findings) else 0
 

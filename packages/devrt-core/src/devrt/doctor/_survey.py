@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from devrt.doctor._unread import as_far_as_known
 from devrt.errors import ConfigError, DevrtError, PluginContractError, PluginError
 from devrt.plugins import (
     BackendManifest,
@@ -77,6 +78,9 @@ class Survey:
         Why no backend was chosen; empty if one was.
     trouble : tuple of DevrtError
         What kept plugins from being found or the policy from being read.
+    undecided : str
+        Why it cannot be known at this level which of the usable backends is the default; else
+        empty.
     """
 
     examined: tuple[Examined, ...]
@@ -84,6 +88,7 @@ class Survey:
     decision: Decision | None
     problem: str
     trouble: tuple[DevrtError, ...]
+    undecided: str = ""
 
     @property
     def chosen(self) -> Candidate | None:
@@ -126,20 +131,28 @@ def survey(
     policy = _attempt(runtime.policy, Policy(), trouble)
     asked = parse_platforms(",".join(platforms), "--platform") if platforms else None
     plans = [_plan(runtime, ref, level) for ref in refs]
-    if asked is not None:
-        considered = _considered(plans, asked.platforms)
-    else:
-        considered = _considered(plans, policy.needed if policy.platforms else ())
+    allowed = policy.needed if policy.platforms else ()
+    names = allowed if asked is None else asked.platforms
+    considered = _considered(plans, names)
     considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
     given = _given_options(runtime)
-    requests = [
-        ProbeRequest(
-            plan.ref, plan.level, _patience(plan) if timeout is None else timeout, given, findings
-        )
-        for plan in plans
-        if plan.ref in considered and not _without_child(plan)
-    ]
-    reports = _probe(plans, requests, cache, fresh)
+
+    def probe(chosen: Sequence[Examined]) -> dict[PluginRef, ProbeReport]:
+        requests = [
+            ProbeRequest(
+                p.ref, p.level, _patience(p) if timeout is None else timeout, given, findings
+            )
+            for p in chosen
+            if p.ref in considered and not _without_child(p)
+        ]
+        return _probe(plans, requests, cache, fresh)
+
+    wanted, plans = plans, [_for_aliases(plan, names) for plan in plans]
+    reports = probe(plans)
+    meant = [plan for plan in wanted if _is_meant(plan, names, reports.get(plan.ref))]
+    more = [plan for plan in meant if plan not in plans]
+    reports |= probe(more)
+    plans = [next((p for p in more if p.ref == plan.ref), plan) for plan in plans]
     examined = tuple(
         _judged(runtime, plan, reports.get(plan.ref))
         if plan.ref in considered
@@ -147,9 +160,34 @@ def survey(
         for plan in plans
     )
     decision, problem = _decide(runtime, asked, examined)
+    undecided = ""
     if decision is not None:
         problem = _why_none(decision, asked, refs, examined)
-    return Survey(examined, policy, decision, problem, tuple(trouble))
+        decision, undecided = as_far_as_known(decision, _unread(examined))
+    return Survey(examined, policy, decision, problem, tuple(trouble), undecided)
+
+
+def _for_aliases(plan: Examined, names: Sequence[str]) -> Examined:
+    """Return ``plan``, with no client to be made unless one of ``names`` is the plugin's."""
+    if not names or plan.ref.is_among(names) or plan.manifest is not None:
+        return plan
+    return dataclasses.replace(plan, level=min(plan.level, Level.LOAD))
+
+
+def _is_meant(plan: Examined, names: Sequence[str], report: ProbeReport | None) -> bool:
+    aliases = report.facts.get("aliases", ()) if report is not None else ()
+    return not set(names).isdisjoint(aliases)
+
+
+def _unread(examined: Sequence[Examined]) -> set[PluginRef]:
+    """Return the plugins that did not say their priority, neither in a manifest nor to a probe."""
+    return {
+        e.ref
+        for e in examined
+        if e.manifest is None
+        and not _is_by_call(e.ref)
+        and (e.report is None or "priority" not in e.report.facts)
+    }
 
 
 def _attempt(question: Callable[[], Any], otherwise: Any, trouble: list[DevrtError]) -> Any:
