@@ -22,6 +22,7 @@ LEVELS = {
         "layout",
         "_gpu_options",
         "_config",
+        "_absent",
         "_config_files",
         "_config_guards",
         "_config_keys",

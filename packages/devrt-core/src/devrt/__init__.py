@@ -171,10 +171,7 @@ _FROM_SHARDING = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        msg = f"module 'devrt' has no attribute {name!r}"
-        if name in _NOT_YET:
-            msg += "; it needs what this release does not have yet. The README lists that."
-        raise AttributeError(msg)
+        raise AttributeError(_module("_absent").absent("devrt", name, _NOT_YET))
     if name == "config":  # not kept: it is the default runtime's, which can be replaced
         return _module("runtime").default_runtime().config
     value = _module(name) if name in _MODULES else _exported(name)

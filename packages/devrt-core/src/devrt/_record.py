@@ -71,13 +71,18 @@ def _constructor(
         found = defaults | given
         for name, place in places:
             if name not in found:
-                raise TypeError(f"{made.__name__} needs {name!r}")
+                wrong = _names(found.keys() - set(names))
+                also = f", and has no field {wrong}" if wrong else ""
+                raise TypeError(f"{made.__name__} needs {name!r}{also}")
             place(self, found[name])
         if len(found) > len(places):
-            wrong = sorted(found.keys() - set(names))
-            raise TypeError(f"{made.__name__} has no field {', '.join(map(repr, wrong))}")
+            raise TypeError(f"{made.__name__} has no field {_names(found.keys() - set(names))}")
 
     return __init__
+
+
+def _names(names: set[str]) -> str:
+    return ", ".join(map(repr, sorted(names)))
 
 
 def _values(self: Any) -> tuple[Any, ...]:

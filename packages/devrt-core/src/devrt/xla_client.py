@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+from devrt._absent import absent
 from devrt._device_assignment import DeviceAssignment
 from devrt._gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
 from devrt.arrays import (
@@ -76,6 +77,22 @@ __all__ = [
     "reorder_shards",
     "set_execution_stream_id",
 ]
+
+
+_NOT_YET = {
+    *("get_distributed_runtime_client", "get_distributed_runtime_service"),
+    *("initialize_pjrt_plugin", "load_pjrt_plugin_dynamically", "load_pjrt_plugin_with_c_api"),
+    *("make_c_api_client", "make_c_api_device_topology", "make_tfrt_tpu_c_api_device_topology"),
+    *("make_tpu_client", "pjrt_plugin_initialized", "pjrt_plugin_loaded"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(absent("devrt.xla_client", name, _NOT_YET))
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class ArrayImpl(abc.ABC):

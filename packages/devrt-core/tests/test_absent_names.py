@@ -1,0 +1,44 @@
+"""Names of the interface that this release lacks, and what a module shows of itself."""
+
+import pytest
+
+import devrt
+from devrt import xla_client
+from devrt.records import ClientFactory
+
+LATER = [
+    *("get_distributed_runtime_client", "get_distributed_runtime_service"),
+    *("make_c_api_client", "make_c_api_device_topology", "make_tpu_client"),
+    *("make_tfrt_tpu_c_api_device_topology", "load_pjrt_plugin_dynamically"),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(devrt, "jit"), (devrt, "lax"), *((xla_client, name) for name in LATER)]
+)
+def test_a_name_that_will_come_says_so(module, name):
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == (
+        f"module {module.__name__!r} has no attribute {name!r}; it needs what this release does "
+        "not have yet. The README lists that."
+    )
+
+
+@pytest.mark.parametrize("module", [devrt, xla_client])
+def test_a_name_of_nothing_is_only_absent(module):
+    with pytest.raises(AttributeError) as caught:
+        _ = module.nothing
+    assert str(caught.value) == f"module {module.__name__!r} has no attribute 'nothing'"
+
+
+def test_the_module_shows_its_own_names_only():
+    assert dir(xla_client) == sorted(xla_client.__all__)
+    assert {"Any", "abc", "annotations"}.isdisjoint(dir(xla_client))
+
+
+def test_a_misspelt_field_of_a_record_is_named_with_the_missing_one():
+    with pytest.raises(TypeError, match="needs 'platform', and has no field 'platfrom'"):
+        ClientFactory(platfrom="one", factory=print)
+    with pytest.raises(TypeError, match=r"^ClientFactory needs 'factory'$"):
+        ClientFactory(platform="one")
