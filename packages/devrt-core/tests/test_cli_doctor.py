@@ -155,3 +155,12 @@ def test_warnings_are_messages_within_a_command_only(good, as_default, invoke):
         result = invoke("devices", "--platform", "odd")
     assert "devrt: DevrtWarning: platform 'odd'" in result.stderr
     assert warnings.showwarning is former
+
+
+def test_the_list_says_what_to_do_once(plugins, as_default, invoke):
+    plugins.add("bad", "raise ValueError('boom')")
+    as_default(plugins.runtime())
+    (row,) = json.loads(invoke("list", "--json").stdout)["backends"]
+    assert row["remedy"] == "Reinstall or upgrade it, or uninstall fake-bad."
+    assert row["remedy"] not in row["reason"]
+    assert row["reason"].endswith("ValueError: boom")

@@ -238,3 +238,11 @@ def test_the_options_of_other_plugins_are_no_mistake_to_a_probe(project, run_pyt
     report = json.loads(doctor.stdout)
     assert "broken" not in {row["state"] for row in report["plugins"]}
     assert [f for f in report["findings"] if f["code"] == "config-malformed"] == []
+
+
+def test_a_bad_deadline_is_the_configurations_error_not_a_platforms(project, run_python):
+    code = "import devrt; devrt.devices('acme')"
+    done = run_python("-c", code, DEVRT_INIT_TIMEOUT="0")
+    assert "BackendInitializationError" not in done.stderr
+    assert "ConfigError: environment variable DEVRT_INIT_TIMEOUT" in done.stderr
+    assert ".." not in done.stderr.splitlines()[-1]

@@ -248,7 +248,7 @@ class Config:
 
     def waiting_keys(self) -> list[tuple[str, str]]:
         """Return the path and the key of what files set for plugins that are not loaded yet."""
-        return self._keys.waiting(self._specs, self._platforms())
+        return self._keys.waiting(self._specs, self._platforms)
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process.

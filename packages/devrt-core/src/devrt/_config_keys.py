@@ -41,9 +41,11 @@ class FileKeys:
         """Take the keys of ``files`` in the place of those before."""
         self._left = tuple((file, key) for file in files for key in file.values)
 
-    def waiting(self, names: Collection[str], platforms: Iterable[str]) -> list[tuple[str, str]]:
+    def waiting(
+        self, names: Collection[str], platforms: Callable[[], Iterable[str]]
+    ) -> list[tuple[str, str]]:
         """Return the path and the key of what may be an option of one of ``platforms``."""
-        waits = carries(platforms)
+        waits = carries(_listed(platforms) or () if self._left else ())
         return [(f.path, key) for f, key in self._left if key not in names and waits(key)]
 
     def check(self, names: Collection[str], platforms: Callable[[], Iterable[str]]) -> None:
@@ -64,7 +66,9 @@ class FileKeys:
         if not self._left or threading.get_ident() in self._asking:
             return
         self._left = tuple((file, key) for file, key in self._left if key not in names)
-        unsaid = set(platforms() if self._left else ())
+        unsaid = _listed(platforms) if self._left else None
+        if unsaid is None:
+            return
         self._seen |= unsaid
         waits = carries(unsaid)
         for file, key in self._left:
@@ -107,6 +111,13 @@ class FileKeys:
         # Other platforms' options are alike: num_x_devices, num_y_devices.
         near = difflib.get_close_matches(key, self._own, n=1, cutoff=0.8)
         return not (near or difflib.get_close_matches(key, names, n=1, cutoff=0.9))
+
+
+def _listed(platforms: Callable[[], Iterable[str]]) -> set[str] | None:
+    try:
+        return set(platforms())
+    except Exception:  # noqa: BLE001  metadata may be broken; whoever asks for plugins hears of it
+        return None
 
 
 def carries(platforms: Iterable[str]) -> Callable[[str], bool]:

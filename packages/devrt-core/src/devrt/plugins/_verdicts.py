@@ -332,7 +332,8 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
     if report.outcome == "raised" and kind != "start":
         remedy = str(report.facts.get("remedy") or usual_remedy(ref))
         message = str(report.facts.get("message", "")) or report.sentence()
-        reason = message.rstrip(".") if kind in _SPOKEN else report.sentence()
+        reason = message.removesuffix(remedy).rstrip(" .")
+        reason = reason if kind in _SPOKEN else report.sentence()
         phase = "contract" if kind in _CONTRACT else report.phase
         return Broken(phase, reason, remedy)
     remembered = ", as an earlier probe found" if report.cached else ""

@@ -11,7 +11,13 @@ from typing import Any
 from devrt._config import Config
 from devrt._warn import warn
 from devrt.contract import Client
-from devrt.errors import BackendInitializationError, DevrtError, DevrtWarning, InvalidArgumentError
+from devrt.errors import (
+    BackendInitializationError,
+    ConfigError,
+    DevrtError,
+    DevrtWarning,
+    InvalidArgumentError,
+)
 from devrt.plugins import PluginRef, PluginRegistry
 from devrt.plugins._once import Once
 from devrt.records import ClientContext, ClientFactory
@@ -158,7 +164,7 @@ class ClientStore:
         try:
             client = self._call(ref, lambda: factory.factory(context))
             problem = _problem(client)
-        except InvalidArgumentError:
+        except (ConfigError, InvalidArgumentError):
             raise  # a value that the caller passed or configured, not a failure of the plugin
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
             from devrt.contract._members import incomplete_classes

@@ -142,9 +142,10 @@ def _ruled_out(
 
 def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
     """Return the error for a client factory that raised."""
+    cause = str(error).rstrip(".")
     msg = (
         f"platform {ref.platform!r} could not be initialised by plugin {ref}: "
-        f"{type(error).__name__}: {error}. Mend that, or choose another platform with "
+        f"{type(error).__name__}: {cause}. Mend that, or choose another platform with "
         "DEVRT_PLATFORMS; `devrt list` shows which are installed."
     )
     return BackendInitializationError(
