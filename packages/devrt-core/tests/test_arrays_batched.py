@@ -233,6 +233,12 @@ def test_only_arrays_and_buffers_can_be_waited_for(given, says):
         xla_client.batched_block_until_ready(given)
 
 
+@pytest.mark.parametrize("given", [[1], 1])
+def test_a_client_without_a_way_of_its_own_waits_for_buffers_only(given):
+    with pytest.raises(InvalidArgumentError, match="1 of type int is none"):
+        AcmeClient(1).batched_block_until_ready(given)
+
+
 def test_an_array_of_a_closed_client_says_so():
     client = AcmeClient(2)
     x = devrt.device_put(np.ones(2), client.devices()[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract._buffer import HostBufferSemantics
@@ -131,9 +131,33 @@ class BatchedTransfers:
         ----------
         buffers
             Buffers of one class, of this client or of others that have the same class of buffers.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is no sequence of buffers.
         """
-        for buffer in buffers:
+        for buffer in _checked_buffers(buffers):
             buffer.block_until_ready()
+
+
+def _checked_buffers(given: Any) -> list[Buffer]:
+    """Return buffers as a list; asked before the first is waited for."""
+    buffers = list(given) if isinstance(given, Iterable) else None
+    wrong = [given] if buffers is None else [b for b in buffers if not _can_wait(b)]
+    if buffers is None or wrong:
+        from devrt.errors import InvalidArgumentError
+
+        msg = (
+            "batched_block_until_ready takes a sequence of buffers of this client; "
+            f"{wrong[0]!r} of type {type(wrong[0]).__name__} is none."
+        )
+        raise InvalidArgumentError(msg, operation="batched_block_until_ready")
+    return buffers
+
+
+def _can_wait(buffer: Any) -> bool:
+    return hasattr(buffer, "block_until_ready")
 
 
 def _memory_of(target: Any) -> Memory:
