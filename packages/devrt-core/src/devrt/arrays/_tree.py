@@ -117,17 +117,19 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
     import optree
 
     # None is a tree without leaves to optree, and a target here.
-    prefix = optree.tree_map(
-        lambda target: _NONE if target is None else target,
-        prefix, none_is_leaf=True, namespace=NAMESPACE,
-    )  # fmt: skip
-    trees: tuple[Any, Any] = (prefix, x)
+    given: Any = prefix
+    named = optree.tree_map(_named, given, none_is_leaf=True, namespace=NAMESPACE)
+    trees: tuple[Any, Any] = (named, x)
     try:
         found = optree.broadcast_prefix(*trees, namespace=NAMESPACE)
     except ValueError as error:
         msg = f"the tree of targets does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error
     return [None if target is _NONE else target for target in found]
+
+
+def _named(target: Any) -> Any:
+    return _NONE if target is None else target
 
 
 def _outline(x: Any) -> str:
