@@ -106,3 +106,55 @@ if __name__ == "__main__":
 """
     )
     assert printed(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')") == "[2]\n"
+
+
+HELD = """
+import signal, threading
+devrt.devices("acme")
+registry = devrt.default_runtime().plugins
+discover, inside, leave = registry._discover, threading.Event(), threading.Event()
+
+def slow():
+    inside.set()
+    assert leave.wait(60)
+    return discover()
+
+registry._discover = slow
+registry.refresh()
+holder = threading.Thread(target=registry.refs)
+holder.start()
+assert inside.wait(60)
+registry._discover = discover  # the child finds what there is by itself
+
+def ask(use):
+    signal.alarm(30)  # its default action ends a child that hangs
+    return refused(use)
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "devrt.devices('acme')",
+        "devrt.devices()",
+        "devrt.backends()",
+        "devrt.default_runtime().default_device()",
+        "devrt.default_runtime().make_client('acme')",
+    ],
+)
+def test_a_child_is_told_though_a_thread_of_its_parent_held_the_tables(printed, use):
+    out = printed(f"{HEAD}{HELD}\nin_child(lambda: ask(lambda: {use}))\nleave.set()\nholder.join()")
+    assert out.splitlines() == ["refused: True ('acme',)"]
+
+
+def test_a_child_may_list_plugins_though_a_thread_of_its_parent_held_the_tables(printed):
+    out = printed(
+        HEAD
+        + HELD
+        + """
+in_child(lambda: ask(lambda: (registry.refs(), registry.refresh())))
+leave.set()
+holder.join()
+"""
+    )
+    assert out.splitlines() == ["used"]

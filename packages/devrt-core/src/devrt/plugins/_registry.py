@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -62,7 +63,7 @@ class PluginRegistry:
         self._discover = discover
         self._on_load = on_load
         self._rehearsal = Rehearsal(isolation)
-        self._lock = threading.RLock()  # of the tables below; never held while plugin code runs
+        self._locks: dict[int, threading.RLock] = {}
         self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
         self._added: dict[PluginRef, Plugin] = {}
@@ -77,6 +78,14 @@ class PluginRegistry:
         self._probing: Once[PluginRef, ProbeResult | Broken] = Once(
             lambda ref: f"plugin {ref} is being probed", lambda: patience() or _PATIENCE
         )
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """The tables' lock, never held while plugin code runs.
+
+        A forked child has one of its own: a thread that stayed behind may hold the parent's.
+        """
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     # -- what there is ------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from devrt._config import Config
@@ -16,6 +16,7 @@ from devrt.errors import (
     ConfigError,
     DevrtError,
     DevrtWarning,
+    ForkedError,
     InvalidArgumentError,
 )
 from devrt.plugins import PluginRef, PluginRegistry
@@ -82,9 +83,8 @@ class ClientStore:
 
     def live(self) -> dict[PluginRef, Client]:
         """Return the clients made so far that are open, ordered by plugin."""
-        with self._lock:
-            clients = sorted(self._clients.items())
-        return {ref: client for ref, client in clients if not client.is_closed}
+        clients = self._clients.copy()  # without the lock, which a fork may have left held
+        return {ref: client for ref, client in sorted(clients.items()) if not client.is_closed}
 
     def failure(self, ref: PluginRef) -> DevrtError | None:
         """Return why a plugin's client could not be made; None if it was not tried or works."""
@@ -122,9 +122,7 @@ class ClientStore:
         if self._pid == os.getpid():
             return
         if self._clients or self._tried:
-            from devrt.runtime import _failures  # only where something failed
-
-            raise _failures.forked(self._pid, sorted(self._tried))
+            raise _forked(self._pid, sorted(self._tried))
         self._reset()  # forked before anything was made
 
     def _first(self, ref: PluginRef) -> Client:
@@ -201,6 +199,17 @@ class ClientStore:
 
         with warned_after(patience, on_slow):
             return call_with_deadline(make, timeout, lambda late: _discard(ref, late))
+
+
+def _forked(parent: int, refs: Sequence[PluginRef]) -> ForkedError:
+    # Here, for an import in a forked child may wait for a thread that stayed in the parent.
+    names = ", ".join(ref.platform for ref in refs)
+    msg = (
+        f"this process was forked from process {parent} after that had made clients ({names}); "
+        "their threads and device contexts do not survive a fork. Start processes with "
+        "multiprocessing's 'spawn' method, or fork before the first use of devrt."
+    )
+    return ForkedError(msg, parent=parent, platforms=tuple(ref.platform for ref in refs))
 
 
 def _discard(ref: PluginRef, client: object) -> None:

@@ -9,7 +9,6 @@ from devrt.errors import (
     BackendInitializationError,
     BackendUnavailableError,
     DevrtError,
-    ForkedError,
     InvalidArgumentError,
     InvalidTypeError,
     NoBackendError,
@@ -54,17 +53,6 @@ def nameless() -> InvalidArgumentError:
     """Return the error for a platform argument without a name in it."""
     msg = "a platform's name is empty. Name one, or pass None for the default platform."
     return InvalidArgumentError(msg)
-
-
-def forked(parent: int, refs: Sequence[PluginRef]) -> ForkedError:
-    """Return the error for a process forked from one that had made clients."""
-    names = ", ".join(ref.platform for ref in refs)
-    msg = (
-        f"this process was forked from process {parent} after that had made clients ({names}); "
-        "their threads and device contexts do not survive a fork. Start processes with "
-        "multiprocessing's 'spawn' method, or fork before the first use of devrt."
-    )
-    return ForkedError(msg, parent=parent, platforms=tuple(ref.platform for ref in refs))
 
 
 def excluded(name: str, candidates: Sequence[Candidate], policy: Policy) -> SelectionError:

@@ -191,6 +191,7 @@ class Runtime:
             return self._default_client()
         if isinstance(platform, str):
             # Without regard to clients that failed: a second call must not choose differently.
+            self._clients.check_process()
             decision = self._decide(asked_policy(platform), self.plugins.candidates)
             return self._clients.get(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
@@ -201,9 +202,9 @@ class Runtime:
         raise _failures.invalid_backend(given)
 
     def _default_client(self) -> Client:
+        self._clients.check_process()  # before any lock that a thread of the parent may hold
         known, config = self._default, self.config
         if known is not None and known[0] == config.generation and not config.overridden:
-            self._clients.check_process()
             return known[1] if not known[1].is_closed else self._choose_default()
         generation = config.generation
         client = self._choose_default()
@@ -253,6 +254,7 @@ class Runtime:
         SelectionError, BackendInitializationError
             As `get_backend`.
         """
+        self._clients.check_process()
         asked = asked_policy(platform)
         ref = self._chosen(platform, select(self.plugins.candidates(asked.platforms), asked))
         return self._clients.make(ref, options or {})
@@ -264,6 +266,7 @@ class Runtime:
 
     def backends(self) -> dict[str, Client]:
         """Return the clients that are alive, by platform, the default backend's among them."""
+        self._clients.check_process()
         with contextlib.suppress(DevrtError):
             self._default_client()
         return self.live_clients()
@@ -291,6 +294,7 @@ class Runtime:
         ConfigError
             If ``default_device`` is configured to something that is no device or platform.
         """
+        self._clients.check_process()
         known, config = self._default_place, self.config
         fresh = known is not None and known[0] == config.generation and not config.overridden
         if known is not None and fresh and not known[1].is_closed:
