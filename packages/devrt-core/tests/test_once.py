@@ -117,6 +117,26 @@ def test_a_probe_or_a_factory_that_asks_for_its_own_platform(plugins, say, place
     assert "asked for meanwhile by itself" in line
 
 
+BUSY_ONCE = """
+    import devrt
+    if len(contexts) == 1:
+        try:
+            devrt.get_backend("one")
+        except devrt.errors.PluginBusyError as error:
+            {then}
+    return AcmeClient(1)"""
+
+
+@pytest.mark.parametrize("then", ["raise", "raise OSError('no driver') from error"])
+@pytest.mark.parametrize("asked", ["", "'one'"])
+def test_a_factory_that_asked_for_itself_may_succeed_later(plugins, say, then, asked):
+    plugins.add("one", make=BUSY_ONCE.format(then=then), priority=500)
+    ask = f"tell(answer(lambda: devrt.get_backend({asked})))"
+    first, failures, second = say(f"{ask}\ntell(devrt.default_runtime().failures())\n{ask}")
+    assert first.startswith("PluginBusyError: the client of plugin fake-one")
+    assert (failures, second) == ("{}", "acme")
+
+
 @pytest.mark.parametrize("timeout", [{}, {"DEVRT_INIT_TIMEOUT": "60"}])
 def test_a_factory_that_asks_for_another_platform(plugins, say, timeout):
     plugins.add("one", make="import devrt; devrt.get_backend('two'); return AcmeClient(1)")

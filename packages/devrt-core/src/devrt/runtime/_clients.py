@@ -18,6 +18,7 @@ from devrt.errors import (
     DevrtWarning,
     ForkedError,
     InvalidArgumentError,
+    PluginBusyError,
 )
 from devrt.plugins import PluginRef, PluginRegistry
 from devrt.plugins._once import Once
@@ -63,7 +64,7 @@ class ClientStore:
         ForkedError
             In a process forked from one that had made clients.
         PluginBusyError
-            If its factory waits for this very call.
+            If its factory asked for what waits for it; never kept, so a later call may succeed.
         """
         self.check_process()
         client = self._open(ref)
@@ -164,7 +165,12 @@ class ClientStore:
             problem = _problem(client)
         except (ConfigError, InvalidArgumentError):
             raise  # a value that the caller passed or configured, not a failure of the plugin
+        except PluginBusyError:
+            raise  # no verdict on the plugin: it would be another one in a moment
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
+            busy = _busy_cause(error)
+            if busy is not None:
+                raise busy.fresh() from error
             from devrt.contract._members import incomplete_classes
             from devrt.runtime import _failures  # only where something failed
 
@@ -199,6 +205,17 @@ class ClientStore:
 
         with warned_after(patience, on_slow):
             return call_with_deadline(make, timeout, lambda late: _discard(ref, late))
+
+
+def _busy_cause(error: BaseException) -> PluginBusyError | None:
+    seen: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in seen:
+        if isinstance(at, PluginBusyError):
+            return at
+        seen.append(at)
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+    return None
 
 
 def _forked(parent: int, refs: Sequence[PluginRef]) -> ForkedError:

@@ -32,7 +32,6 @@ from devrt.records import Unavailable
 __all__ = [
     "absent_option",
     "excluded",
-    "forked",
     "initialization",
     "invalid_backend",
     "nameless",
