@@ -217,6 +217,40 @@ def test_a_child_forked_while_a_plugin_is_loaded(plugins, say):
     assert lines == ["child two", "parent one"]
 
 
+MUTUAL = """
+    import threading, devrt
+    devrt.start.wait(60)
+    def ask():
+        devrt.said.append(devrt.answer(lambda: devrt.get_backend({!r})))
+    {}
+    return AcmeClient(1)"""
+JOINS = "thread = threading.Thread(target=ask); thread.start(); thread.join()"
+POOLS = """from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ask).result()"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "patience", "reason"),
+    [(JOINS, 3600, "waits for this thread"), (POOLS, 1, "for more than 1 s")],
+)
+def test_two_factories_that_wait_for_each_other_through_threads(
+    plugins, say, wait, patience, reason
+):
+    plugins.add("one", make=MUTUAL.format("two", wait))
+    plugins.add("two", make=MUTUAL.format("one", wait))
+    program = (
+        f"import devrt.runtime._clients as clients\nclients._PATIENCE = {patience}\n"
+        "devrt.start, devrt.said, devrt.answer = threading.Barrier(2), [], answer\n"
+    )
+    lines = say(program + textwrap.dedent(IN_THREADS) + "\nprint(*devrt.said, sep='\\n')")
+    assert {"one acme", "two acme"} <= set(lines)
+    (busy, *_) = [line for line in lines if line.startswith("PluginBusyError")]
+    assert reason in busy
+    assert "fake-one" in busy
+    assert "fake-two" in busy
+
+
 # -- the rule itself ------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from devrt.errors import PluginBusyError
 
@@ -43,6 +43,9 @@ _mine: contextvars.ContextVar[tuple[_Attempt, ...]] = contextvars.ContextVar(
 )
 
 
+_waiting: dict[int, _Attempt] = {}  # by the thread that waits, which may have no context
+
+
 class Once(Generic[K, V]):
     """Lets one thread at a time work on a key; whoever comes meanwhile waits for the result.
 
@@ -51,11 +54,11 @@ class Once(Generic[K, V]):
     name
         Returns what is done to a key, as a clause for messages ("plugin x is being loaded").
     patience
-        Returns the seconds that others wait; None for as long as it takes.
+        Returns the seconds that others wait for a key; None for as long as it takes.
     """
 
     def __init__(
-        self, name: Callable[[K], str], patience: Callable[[], float | None] = lambda: None
+        self, name: Callable[[K], str], patience: Callable[[K], float | None] = lambda _: None
     ) -> None:
         self._name = name
         self._patience = patience
@@ -81,7 +84,7 @@ class Once(Generic[K, V]):
             if running.pid != os.getpid():  # its thread did not come along when this one forked
                 self._running.pop(key, None)
             else:
-                _wait_for(running, self._patience())
+                _wait_for(running, self._patience(key), self._running)
 
     def _work(
         self, key: K, attempt: _Attempt, known: Callable[[], V | None], make: Callable[[], V]
@@ -97,21 +100,28 @@ class Once(Generic[K, V]):
             attempt.done.set()
 
 
-def _wait_for(running: _Attempt, patience: float | None) -> None:
+def _wait_for(running: _Attempt, patience: float | None, others: dict[Any, _Attempt]) -> None:
     mine = _mine.get()
     _refuse_a_circle(running, mine)
     for attempt in mine:
         attempt.waits_for = running
+    me = threading.get_ident()
+    _waiting[me] = running
     began, nap = time.monotonic(), _FIRST_LOOK
     try:
         while not running.done.wait(nap):
             _refuse_a_circle(running, mine)
-            if _waits_for_this_thread(running.owner):
-                raise _busy(running, "and waits for this thread, which asked for it")
+            circle = _waits_for_thread(running, me)
+            if circle:
+                through = "".join(f", while {attempt.what}" for attempt in circle[1:])
+                raise _busy(running, f"and waits for this thread, which asked for it{through}")
             if patience is not None and time.monotonic() - began > patience:
-                raise _busy(running, f"in another thread, for more than {patience:g} s")
+                beside = [other.what for other in others.copy().values() if other is not running]
+                meanwhile = f"; meanwhile {', '.join(beside)}" if beside else ""
+                raise _busy(running, f"in another thread, for more than {patience:g} s{meanwhile}")
             nap = min(2 * nap, _LONGEST_NAP)
     finally:
+        del _waiting[me]
         for attempt in mine:
             attempt.waits_for = None
 
@@ -135,17 +145,30 @@ def _busy(running: _Attempt, why: str) -> PluginBusyError:
     return PluginBusyError(msg, owner=running.owner)
 
 
-def _waits_for_this_thread(owner: int) -> bool:
-    """Return whether a thread stands still in a join of this one, or at an import of this one's."""
-    frame: FrameType | None = sys._current_frames().get(owner)
+def _waits_for_thread(running: _Attempt, thread: int) -> list[_Attempt]:
+    """Return the attempts through which one waits for a thread; none if it does not."""
+    through, seen, frames = [running], set[int](), sys._current_frames()
+    at: int | None = running.owner
+    while at is not None and at not in seen:
+        if at == thread:
+            return through
+        seen.add(at)
+        waited = _waiting.get(at)
+        if waited is not None:
+            through.append(waited)
+        at = _stands_still_for(frames.get(at)) if waited is None else waited.owner
+    return []
+
+
+def _stands_still_for(frame: FrameType | None) -> int | None:
+    """Return the thread that another joins, or whose import it waits for."""
     for _ in range(_FRAMES):
         if frame is None:
-            return False
+            return None
         module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
         if (module, function) == ("threading", "join"):
-            return frame.f_locals.get("self") is threading.current_thread()
+            return getattr(frame.f_locals.get("self"), "ident", None)
         if module in ("importlib._bootstrap", "_frozen_importlib") and function == "acquire":
-            lock = frame.f_locals.get("self")
-            return getattr(lock, "owner", None) == threading.get_ident()
+            return getattr(frame.f_locals.get("self"), "owner", None)
         frame = frame.f_back
-    return False
+    return None

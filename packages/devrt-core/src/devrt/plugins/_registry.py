@@ -73,10 +73,10 @@ class PluginRegistry:
         self._missing: dict[PluginRef, Unavailable | None] = {}
         # One module may serve several entry points, so modules are what is loaded once.
         self._loading: Once[str | PluginRef, Plugin | PluginError] = Once(
-            lambda key: f"plugin {key} is being loaded", lambda: patience() or _PATIENCE
+            lambda key: f"plugin {key} is being loaded", lambda _: patience() or _PATIENCE
         )
         self._probing: Once[PluginRef, ProbeResult | Broken] = Once(
-            lambda ref: f"plugin {ref} is being probed", lambda: patience() or _PATIENCE
+            lambda ref: f"plugin {ref} is being probed", lambda _: patience() or _PATIENCE
         )
 
     @property

@@ -26,6 +26,9 @@ from devrt.records import ClientContext, ClientFactory
 
 __all__ = ["ClientStore"]
 
+_PATIENCE = 120.0  # seconds; slow ones, of a cluster say, have a timeout of their own
+_GRACE = 5.0  # who makes the client is told of its timeout first
+
 
 class ClientStore:
     """Makes clients, keeps them, and keeps what failed, so that the same use fails alike.
@@ -49,7 +52,7 @@ class ClientStore:
         self._lock = threading.Lock()
         self._tried: set[PluginRef] = set()
         self._making: Once[PluginRef, Client] = Once(
-            lambda ref: f"the client of plugin {ref} is being made"
+            lambda ref: f"the client of plugin {ref} is being made", self._patience
         )
         self._clients: dict[PluginRef, Client] = {}
         self._failed: dict[PluginRef, DevrtError] = {}
@@ -185,11 +188,18 @@ class ClientStore:
             raise _failures.unusable(ref, problem)
         return client
 
+    def _timeout(self, ref: PluginRef) -> float | None:
+        timeout: float | None = self._config.read("init_timeout")
+        manifest = self._plugins.manifest(ref) if timeout is None else None
+        return timeout if manifest is None else manifest.init_timeout
+
+    def _patience(self, ref: PluginRef) -> float:
+        timeout = self._timeout(ref)
+        return _PATIENCE if timeout is None else timeout + _GRACE
+
     def _call(self, ref: PluginRef, make: Callable[[], Client]) -> Client:
         manifest = self._plugins.manifest(ref)
-        timeout = self._config.read("init_timeout")
-        if timeout is None and manifest is not None:
-            timeout = manifest.init_timeout
+        timeout = self._timeout(ref)
         patience = None if manifest is None else manifest.init_warning
 
         if timeout is None and patience is None:
