@@ -51,3 +51,45 @@ def test_a_warning_comes_while_waiting():
     with warned_after(3600, never.set):
         pass
     assert not never.is_set()
+
+
+LATE = """
+import threading
+release = threading.Event()
+from devrt.errors import DeadlineExceededError
+from devrt.runtime import _deadline
+
+def slow():
+    release.wait()
+    return "client"
+
+try:
+    _deadline.call_with_deadline(slow, 0.001, lambda late: print("discarded", late, flush=True))
+except DeadlineExceededError:
+    print("given up", flush=True)
+{end}
+"""
+
+
+def test_the_exit_waits_for_a_thread_that_was_given_up(run_python):
+    timer = "timer = threading.Timer(0.3, release.set); timer.daemon = True; timer.start()"
+    done = run_python("-c", LATE.format(end=timer))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["given up", "discarded client"]
+
+
+def test_the_exit_goes_on_without_a_thread_that_does_not_end(run_python):
+    done = run_python("-c", LATE.format(end="_deadline._LAST_WAIT = 0.1"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["given up"]
+
+
+def test_no_late_initialisation_aborts_the_exit(run_python):
+    pytest.importorskip("devrt_cpu")
+    program = (
+        "import devrt\ntry:\n    devrt.devices()\n"
+        "except devrt.errors.DevrtError as error:\n    print(type(error).__name__)\n"
+    )
+    for _ in range(8):
+        done = run_python("-c", program, DEVRT_PLATFORMS="cpu", DEVRT_INIT_TIMEOUT="0.001")
+        assert (done.returncode, done.stderr) == (0, "")

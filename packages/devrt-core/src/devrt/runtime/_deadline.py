@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
@@ -13,6 +15,9 @@ from devrt.errors import DeadlineExceededError
 __all__ = ["call_with_deadline", "warned_after"]
 
 T = TypeVar("T")
+
+_LAST_WAIT = 5.0  # seconds, at exit
+_running: set[threading.Thread] = set()
 
 
 @contextlib.contextmanager
@@ -36,7 +41,8 @@ def call_with_deadline(
     """Call a function and give it up after a while.
 
     Without a timeout it runs in this thread. With one it runs in a thread of its own, which cannot
-    be stopped: given up, it goes on, and what it returns in the end goes to ``on_late``.
+    be stopped: given up, it goes on, and what it returns in the end goes to ``on_late``. The
+    interpreter's exit waits a few seconds for such threads, and then goes on without them.
 
     Parameters
     ----------
@@ -56,8 +62,26 @@ def call_with_deadline(
         return function()
     attempt = _Attempt(function, on_late)
     context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(attempt.run,), daemon=True).start()
+
+    def run() -> None:
+        try:
+            context.run(attempt.run)
+        finally:
+            _running.discard(thread)
+
+    thread = threading.Thread(target=run, daemon=True)
+    _running.add(thread)
+    thread.start()
     return attempt.result(timeout)
+
+
+@atexit.register
+def _wait_for_the_last() -> None:
+    """Let threads end by themselves: one that is ended in native code takes the process along."""
+    end = time.monotonic() + _LAST_WAIT
+    for thread in _running.copy():
+        if thread.is_alive():
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 class _Attempt(Generic[T]):
