@@ -81,7 +81,10 @@ INVALID = {
     "two of a platform": (backend("[[backend]]\nplatform = 'acme2'"), "two backends of platform"),
     "an unknown key": (backend("prioriti = 1"), "no key 'prioriti'; did you mean 'priority'?"),
     "a priority in words": (backend("priority = '1'"), "backend[0].priority must be an integer"),
-    "a true priority": (backend("priority = true"), "priority must be an integer, not True"),
+    "a true priority": (
+        backend("priority = true"),
+        "priority must be an integer of 64 bits, not True",
+    ),
     "a number for a flag": (backend("exclusive = 1"), "exclusive must be true or false"),
     "aliases as a string": (backend("aliases = 'a'"), "aliases must be a list of strings"),
     "an alias in capitals": (backend("aliases = ['A']"), "the name 'A' must be in lower case"),
@@ -108,7 +111,7 @@ INVALID = {
     "a conflict with nothing": (backend(f"[[backend.conflicts]]\n{WORDS}"), "lacks distribution"),
     "no specifier": (
         backend(f"[[backend.conflicts]]\ndistribution = 'x'\nversions = 'old'\n{WORDS}"),
-        "versions is no version specifier: 'old'",
+        "versions must be a version specifier",
     ),
 }
 
@@ -342,3 +345,45 @@ def test_what_a_manifest_lacks_the_probe_would_have_said_alike(ref, tmp_path):
         return
     machine = importlib.import_module(f"{ref.module.partition('.')[0]}._machine")
     assert manifest.missing(tmp_path) == machine.probe(tmp_path, {})
+
+
+REQUIRES = '[[backend.requires]]\nreason = "r"\nremedy = "m"\n{}'
+CONFLICTS = '[[backend.conflicts]]\ndistribution = "d"\nreason = "r"\nremedy = "m"\n{}'
+SECONDS = "a number above zero, at most 1000000 seconds"
+PRINTABLE = "printable text of at most 255 characters"
+
+
+@pytest.mark.parametrize(
+    ("body", "key", "accepted"),
+    [
+        ("priority = " + "1" * 5000, "priority", "a number of 64 bits"),
+        ("priority = 0x" + "f" * 5000, "priority", "an integer of 64 bits"),
+        ("priority = 9223372036854775808", "priority", "an integer of 64 bits"),
+        ("init_timeout = 1e400", "init_timeout", SECONDS),
+        ("init_timeout = 1e300", "init_timeout", SECONDS),
+        ("init_timeout = inf", "init_timeout", SECONDS),
+        ("init_timeout = nan", "init_timeout", SECONDS),
+        ("init_warning = 1" + "0" * 400, "init_warning", SECONDS),
+        ("init_timeout = 1" + "0" * 5000, "init_timeout", "a number of 64 bits"),
+        ("experimental = 0x" + "f" * 5000, "experimental", "true or false"),
+        (REQUIRES.format('path = "a\\u0000b"'), "requires[0].path", PRINTABLE),
+        (REQUIRES.format(f'library = "{"a" * 5000}"'), "requires[0].library", PRINTABLE),
+        (REQUIRES.format('library = "\ud800"'), "requires[0].library", PRINTABLE),
+        (CONFLICTS.format(f'versions = "<{"9" * 5000}"'), "versions", "a version specifier of"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_values_beyond_what_can_be_used_name_the_key(body, key, accepted):
+    text = f'schema = 1\n[[backend]]\nplatform = "acme2"\n{body}\n'
+    with pytest.raises(PluginContractError) as caught:
+        parse_manifest(text, REF, PATH)
+    message = str(caught.value)
+    assert str(PATH) in message
+    assert key in message
+    assert accepted in message
+    assert len(message) < 500
+
+
+def test_the_largest_integer_is_read():
+    text = 'schema = 1\n[[backend]]\nplatform = "acme2"\npriority = 9223372036854775807\n'
+    assert parse_manifest(text, REF, PATH)[0].priority == (1 << 63) - 1

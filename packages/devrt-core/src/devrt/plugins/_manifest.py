@@ -61,6 +61,8 @@ __all__ = [
 MANIFEST_NAME = "devrt.toml"
 SCHEMA_VERSION = 1
 MAX_BYTES = 1 << 16
+_MAX_SECONDS = 1e6  # what every system can wait
+_MAX_TEXT = 255  # characters of a path, a library or a specifier
 
 _REQUIREMENTS = ("path", "library", "pci_vendor")
 
@@ -110,10 +112,9 @@ class Conflict:
         from devrt.plugins._versions import matches
 
         try:
-            found = metadata.version(self.distribution)
+            return matches(metadata.version(self.distribution), self.versions)
         except (metadata.PackageNotFoundError, ValueError):
             return False
-        return matches(found, self.versions)
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -198,18 +199,16 @@ def parse_manifest(
     PluginContractError
         If it is not valid TOML, not of this schema, or has a key or value that is not allowed.
     """
-    document = _simple_toml.parse(text)
-    if document is None:
-        import tomllib
-
-        try:
-            document = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise _invalid(ref, path, f"it is no TOML: {error}") from error
+    try:
+        document = _simple_toml.load(text)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(ref, path, f"it is no TOML: {error}") from error
     reader = _Reader(ref, path)
     reader.check_keys(document, ("schema", "backend"), "the manifest")
     if document.get("schema") != SCHEMA_VERSION:
-        raise reader.invalid(f"schema must be {SCHEMA_VERSION}, not {document.get('schema')!r}")
+        raise reader.invalid(
+            f"schema must be {SCHEMA_VERSION}, not {_shown(document.get('schema'))}"
+        )
     backends = tuple(
         reader.backend(table, f"backend[{index}]")
         for index, table in enumerate(reader.tables(document, "backend", "the manifest"))
@@ -285,6 +284,14 @@ def _invalid(ref: PluginRef, path: str | os.PathLike[str], what: str) -> PluginC
     )
 
 
+def _shown(value: object) -> str:
+    try:
+        text = ascii(value)
+    except ValueError:  # an integer with more digits than Python writes
+        return "a number with thousands of digits"
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
 @record(frozen=True, slots=True)
 class _Reader:
     """Turns tables into records, and says of which file and key an error is."""
@@ -332,11 +339,14 @@ class _Reader:
             if all(isinstance(item, str) and item for item in value):
                 return tuple(value)
         elif kind.startswith("float"):
-            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+            if type(value) in (int, float) and 0 < value <= _MAX_SECONDS:
                 return float(value)
+        elif kind == "int" and type(value) is int:
+            if -(1 << 63) <= value < 1 << 63:
+                return value
         elif type(value).__name__ == kind:
             return value
-        raise self.invalid(f"{where} must be {_KINDS[kind]}, not {value!r}")
+        raise self.invalid(f"{where} must be {_KINDS[kind]}, not {_shown(value)}")
 
     def backend(self, table: dict[str, Any], where: str) -> BackendManifest:
         requires = tuple(
@@ -363,6 +373,13 @@ class _Reader:
             for key, value in table.items()
         }
         made: Requirement = self.record(Requirement, listed, where)
+        what = f"printable text of at most {_MAX_TEXT} characters"
+        for key, text in (
+            *(("path", p) for p in made.path),
+            *(("library", n) for n in made.library),
+        ):
+            if len(text) > _MAX_TEXT or not text.isprintable():
+                raise self.invalid(f"{where}.{key} must be {what}, not {_shown(text)}")
         if "pci_vendor" in table and not 0 <= made.pci_vendor <= 0xFFFF:
             raise self.invalid(f"{where}.pci_vendor must be a number of 16 bits")
         return made
@@ -371,15 +388,16 @@ class _Reader:
         from devrt.plugins._versions import is_specifier
 
         made: Conflict = self.record(Conflict, table, where)
-        if not is_specifier(made.versions):
-            raise self.invalid(f"{where}.versions is no version specifier: {made.versions!r}")
+        if len(made.versions) > _MAX_TEXT or not is_specifier(made.versions):
+            what = f"a version specifier of at most {_MAX_TEXT} characters, such as '>=1,<2'"
+            raise self.invalid(f"{where}.versions must be {what}, not {_shown(made.versions)}")
         return made
 
 
 _KINDS = {
     "tuple[str, ...]": "a list of strings",
-    "float | None": "a number above zero",
-    "int": "an integer",
+    "float | None": f"a number above zero, at most {_MAX_SECONDS:.0f} seconds",
+    "int": "an integer of 64 bits",
     "bool": "true or false",
     "str": "a string",
 }

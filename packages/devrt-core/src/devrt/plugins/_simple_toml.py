@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["parse"]
+__all__ = ["load", "parse"]
 
 _TEXT = r'"[^"\\\n]*"'
 _LINE = re.compile(
@@ -22,12 +22,28 @@ _LINE = re.compile(
     rf"(?P<text>{_TEXT})"
     r"|(?P<word>true|false)"
     r"|(?P<float>-?(?:0|[1-9][0-9]*)\.[0-9]+)"
-    r"|(?P<hex>0x[0-9A-Fa-f]+)"
-    r"|(?P<int>-?(?:0|[1-9][0-9]*))"
+    r"|(?P<hex>0x[0-9A-Fa-f]{1,15})"
+    r"|(?P<int>-?(?:0|[1-9][0-9]{0,17}))"
     rf"|(?P<list>\[[ \t]*(?:{_TEXT}[ \t]*(?:,[ \t]*{_TEXT}[ \t]*)*,?[ \t]*)?\])"
     r"))?[ \t]*(?:#[^\n]*)?"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+_TOO_LONG = re.compile(r"^[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*[+-]?[0-9_]{4000}", re.MULTILINE)
+
+
+def load(text: str) -> dict[str, Any]:
+    """Return what a text says; `ValueError` where it is no TOML or has too long a number."""
+    document = parse(text)
+    if document is not None:
+        return document
+    too_long = _TOO_LONG.search(text)
+    if too_long:  # Python refuses to read it, and would not say where it is
+        msg = f"{too_long[1]} must be a number of 64 bits, and has thousands of digits"
+        raise ValueError(msg)
+    import tomllib
+
+    return tomllib.loads(text)
 
 
 def parse(text: str) -> dict[str, Any] | None:
