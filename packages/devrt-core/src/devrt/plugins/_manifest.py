@@ -61,8 +61,7 @@ __all__ = [
 MANIFEST_NAME = "devrt.toml"
 SCHEMA_VERSION = 1
 MAX_BYTES = 1 << 16
-_MAX_SECONDS = 1e6  # what every system can wait
-_MAX_TEXT = 255  # characters of a path, a library or a specifier
+_MAX_SECONDS, _MAX_TEXT = 1e6, 255  # what every system can wait, and every file name have
 
 _REQUIREMENTS = ("path", "library", "pci_vendor")
 
@@ -374,10 +373,8 @@ class _Reader:
         }
         made: Requirement = self.record(Requirement, listed, where)
         what = f"printable text of at most {_MAX_TEXT} characters"
-        for key, text in (
-            *(("path", p) for p in made.path),
-            *(("library", n) for n in made.library),
-        ):
+        named = [("path", p) for p in made.path] + [("library", n) for n in made.library]
+        for key, text in named:
             if len(text) > _MAX_TEXT or not text.isprintable():
                 raise self.invalid(f"{where}.{key} must be {what}, not {_shown(text)}")
         if "pci_vendor" in table and not 0 <= made.pci_vendor <= 0xFFFF:
