@@ -61,6 +61,57 @@ std::int64_t volume(std::span<const std::int64_t> shape) {
   return static_cast<std::int64_t>(checked_bytes(shape, 1));
 }
 
+bool overlap(const Piece& a, const Piece& b) {
+  for (std::size_t i = 0; i < a.extent.size(); ++i) {
+    if (a.block_start[i] >= b.block_start[i] + b.extent[i]) return false;
+    if (b.block_start[i] >= a.block_start[i] + a.extent[i]) return false;
+  }
+  return true;
+}
+
+bool is_empty(const Piece& piece) {
+  return std::ranges::find(piece.extent, 0) != piece.extent.end();
+}
+
+/// Returns the dimension along which the pieces are cut most often; 0 if there is none.
+std::size_t most_cut(std::span<const Piece* const> pieces, std::size_t ndim) {
+  std::size_t found = 0;
+  std::size_t most = 0;
+  std::vector<std::int64_t> starts(pieces.size());
+  for (std::size_t dim = 0; dim < ndim; ++dim) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) starts[i] = pieces[i]->block_start[dim];
+    std::ranges::sort(starts);
+    const auto repeated = std::ranges::unique(starts);
+    const auto distinct = static_cast<std::size_t>(repeated.begin() - starts.begin());
+    if (distinct > most) found = dim;
+    most = std::max(most, distinct);
+  }
+  return found;
+}
+
+/// Throws if two pieces lie within the block, but on the same elements: as many others would be
+/// filled by none. Sweeps along the dimension that is cut most, so a grid needs few comparisons.
+void check_apart(const std::vector<Piece>& all, std::size_t ndim) {
+  if (all.size() < 2) return;
+  std::vector<const Piece*> pieces;
+  for (const Piece& piece : all) {
+    if (!is_empty(piece)) pieces.push_back(&piece);
+  }
+  const std::size_t dim = most_cut(pieces, ndim);
+  const auto start = [dim](const Piece* piece) { return piece->block_start[dim]; };
+  if (ndim > 0) std::ranges::sort(pieces, {}, start);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t j = i + 1; j < pieces.size(); ++j) {
+      if (ndim > 0 && start(pieces[j]) >= start(pieces[i]) + pieces[i]->extent[dim]) break;
+      if (!overlap(*pieces[i], *pieces[j])) continue;
+      raise_invalid(
+          "Two pieces of a block overlap, so a part of it would be filled by none. Give every "
+          "element of a block exactly one piece.",
+          kAssemble);
+    }
+  }
+}
+
 /// What a job needs of one source, kept alive until it is done.
 struct Source {
   Ref<Storage> storage;
@@ -137,6 +188,7 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
                       std::to_string(volume(assembly.shape)) + " of the block.",
                   kAssemble);
   }
+  check_apart(pieces, assembly.shape.size());
 }
 
 /// Returns where a piece begins in its source if it is one run of bytes there; else -1.
