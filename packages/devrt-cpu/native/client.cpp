@@ -175,9 +175,9 @@ void Client::check(const ClientOptions& options) {
                       std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
                   "make_cpu_client");
   }
-  if (options.memory_limit < 0) {
+  if (options.memory_limit && *options.memory_limit < 1) {
     raise_invalid("memory_limit_bytes must be at least 1, and is " +
-                      std::to_string(options.memory_limit) + ". Leave it out for no limit.",
+                      std::to_string(*options.memory_limit) + ". Leave it out for no limit.",
                   "make_cpu_client");
   }
 }
@@ -191,8 +191,8 @@ std::shared_ptr<Client> Client::make(ClientOptions options) {
 
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
-      budget_(options_.memory_limit > 0
-                  ? std::make_shared<ByteBudget>(static_cast<std::size_t>(options_.memory_limit))
+      budget_(options_.memory_limit
+                  ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
                   : nullptr),
       cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
       pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {

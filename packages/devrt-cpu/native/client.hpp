@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -104,7 +105,7 @@ struct ClientOptions {
   /// How many bytes of freed blocks to keep for reuse.
   std::int64_t recycled_bytes = default_recycled_bytes();
   /// How many bytes the buffers may take together, over all memories; 0 for all there are.
-  std::int64_t memory_limit = 0;
+  std::optional<std::int64_t> memory_limit;
   Traceback traceback = Traceback::kSampled;
 };
 

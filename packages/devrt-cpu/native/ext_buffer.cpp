@@ -107,10 +107,10 @@ nb::object describe(const BufferHandle& self) {
                       : buffer.is_deleted()        ? ", deleted"
                       : !buffer.ready().is_ready() ? ", not ready"
                                                    : "";
-  return nb::str("CpuBuffer({}{}, {}, memory={}{})")
-      .attr("format")(numpy_dtype(buffer.type()), nb::list(to_tuple(buffer.shape().span())),
-                      buffer.memory()->device().name().c_str(), buffer.memory()->kind().c_str(),
-                      state);
+  const nb::object format = nb::str("CpuBuffer({}{}, {}, memory={}{})").attr("format");
+  return call_python(format, numpy_dtype(buffer.type()), nb::list(to_tuple(buffer.shape().span())),
+                     nb::str(buffer.memory()->device().name().c_str()),
+                     nb::str(buffer.memory()->kind().c_str()), nb::str(state));
 }
 
 void bind_shape(nb::class_<BufferHandle>& cls) {

@@ -200,9 +200,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.num_nodes = num_nodes;
   options.added_kinds = to_added_kinds(memory_kinds);
   options.recycled_bytes = recycled_bytes.value_or(default_recycled_bytes());
-  // 0 is a limit as well, and too small; the option's own 0 stands for none.
-  if (memory_limit_bytes)
-    options.memory_limit = *memory_limit_bytes == 0 ? -1 : *memory_limit_bytes;
+  options.memory_limit = memory_limit_bytes;
   options.traceback = to_traceback_mode(traceback_in_buffers);
   for (nb::handle count : devices_of_nodes) {
     options.devices_of_nodes.push_back(to_int(count, "a number of devices"));
@@ -229,9 +227,12 @@ nb::object joined_object(const Client& client, std::size_t index) {
   return nb::borrow(static_cast<PyObject*>(client.joined()))[index];
 }
 
+PyObject* topology_function = nullptr;
+
 nb::object topology_of(nb::handle_t<Client> client) {
-  return nb::module_::import_("devrt.topology")
-      .attr("get_topology_for_devices")(client.attr("devices")());
+  const nb::handle describe =
+      module_attribute(topology_function, "devrt.topology", "get_topology_for_devices");
+  return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
 }
 
 void bind_client_joined(nb::class_<Client>& cls) {
@@ -249,7 +250,8 @@ void bind_client_joined(nb::class_<Client>& cls) {
 /// Returns a method that is written in Python: what takes milliseconds need not be native.
 auto forward(const char* name) {
   return [name](nb::handle_t<Client> self, const nb::args& args, const nb::kwargs& kwargs) {
-    return nb::module_::import_("devrt_cpu._engine").attr(name)(self, *args, **kwargs);
+    const nb::object method = nb::module_::import_("devrt_cpu._engine").attr(name);
+    return apply_python(method, nb::make_tuple(self) + args, kwargs);
   };
 }
 

@@ -57,7 +57,7 @@ DtypeInfo look_up(nb::handle dtype) {
                           .because(Reason::kType)
                           .during("buffer_from_pyval"));
   }
-  nb::object element = nb::module_::import_("devrt.dtypes").attr("from_numpy")(dtype);
+  nb::object element = call_python(nb::module_::import_("devrt.dtypes").attr("from_numpy"), dtype);
   const auto type = static_cast<ElementType>(nb::cast<int>(element.attr("code")));
   return {type, !nb::cast<bool>(dtype.attr("isnative"))};
 }
@@ -75,7 +75,8 @@ DtypeInfo dtype_info(nb::handle dtype) {
 nb::handle numpy_dtype(ElementType type) {
   PyObject*& dtype = numpy_dtypes[static_cast<std::size_t>(type)];
   if (!dtype) [[unlikely]] {
-    nb::object made = nb::module_::import_("devrt.dtypes").attr("to_numpy")(static_cast<int>(type));
+    nb::object made = call_python(nb::module_::import_("devrt.dtypes").attr("to_numpy"),
+                                  nb::int_(static_cast<int>(type)));
     if (!dtype) dtype = made.release().ptr();
   }
   return dtype;

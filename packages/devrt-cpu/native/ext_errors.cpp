@@ -4,6 +4,12 @@
 
 namespace devrt::cpu {
 
+namespace {
+
+PyObject* from_status_function = nullptr;
+
+}  // namespace
+
 void set_python_error(const Status& status) noexcept {
   try {
     nb::dict facts;
@@ -15,9 +21,10 @@ void set_python_error(const Status& status) noexcept {
     facts["reason"] = reason_name(status.reason());
     facts["operation"] = status.operation().c_str();
     facts["device"] = status.device().c_str();
-    nb::object error = nb::module_::import_("devrt.errors")
-                           .attr("from_status")(static_cast<int>(status.code()),
-                                                nb::str(message.data(), message.size()), **facts);
+    nb::object error = apply_python(
+        module_attribute(from_status_function, "devrt.errors", "from_status"),
+        nb::make_tuple(static_cast<int>(status.code()), nb::str(message.data(), message.size())),
+        facts);
     PyErr_SetObject(error.type().ptr(), error.ptr());
   } catch (nb::python_error& error) {
     error.restore();
@@ -50,6 +57,8 @@ int to_int(nb::handle value, const char* name) {
 
 void bind_errors() {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    // What ends a daemon thread is caught as well, and is no exception that could be thrown again.
+    if (!thrown) park_if_ended();
     try {
       std::rethrow_exception(thrown);
     } catch (const StatusError& error) {

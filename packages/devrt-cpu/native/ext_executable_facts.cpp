@@ -34,12 +34,15 @@ nb::dict memory_stats(const ExecutableHandle& self) {
   return figures;
 }
 
+PyObject* sharding_class = nullptr;
+
 nb::list to_shardings(const std::vector<pjrt::HloSharding>& shardings) {
-  const nb::object record = nb::module_::import_("devrt._op_sharding").attr("OpSharding");
+  const nb::handle record = module_attribute(sharding_class, "devrt._op_sharding", "OpSharding");
   nb::list records;
   for (const pjrt::HloSharding& sharding : shardings) {
-    records.append(record(static_cast<int>(sharding.kind), to_tuple(sharding.tile_dims),
-                          to_tuple(sharding.devices), sharding.replicate_on_last_tile_dim));
+    records.append(call_python(record, nb::int_(static_cast<int>(sharding.kind)),
+                               to_tuple(sharding.tile_dims), to_tuple(sharding.devices),
+                               nb::bool_(sharding.replicate_on_last_tile_dim)));
   }
   return records;
 }

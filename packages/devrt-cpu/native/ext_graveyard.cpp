@@ -136,6 +136,10 @@ GilRelease::~GilRelease() {
   PyEval_RestoreThread(state_);
 }
 
+void park_if_ended() noexcept {
+  if (is_finalizing()) park();
+}
+
 void expect_finalization() {
   finalizer = std::this_thread::get_id();
   (void)is_finalizing();  // looks the name up

@@ -14,6 +14,9 @@ namespace devrt::cpu {
 
 namespace {
 
+PyObject* warning_class = nullptr;
+PyObject* compress_function = nullptr;
+
 nb::dict to_dict(const LiveGroup& group) {
   nb::dict facts;
   facts["count"] = group.count;
@@ -30,12 +33,13 @@ nb::dict to_dict(const LiveGroup& group) {
 void warn_of_unlocked_pages(const Memory& memory) {
   const PageLockedAllocator* pages = memory.page_locked();
   if (!pages || pages->unlocked_bytes() == 0 || !memory.client().take_unlocked_warning()) return;
-  const nb::object category = nb::module_::import_("devrt.errors").attr("DevrtWarning");
+  const nb::handle category = module_attribute(warning_class, "devrt.errors", "DevrtWarning");
   const char* text =
       "memory of kind 'pinned_host' is used that is not locked into RAM, because the system lets "
       "this process lock no more. It works as plain memory; memory_stats() counts it as "
       "bytes_not_page_locked. Raise RLIMIT_MEMLOCK (ulimit -l), or grant CAP_IPC_LOCK.";
-  if (PyErr_WarnEx(category.ptr(), text, 1) != 0) throw nb::python_error();
+  const auto warn = [&]() noexcept { return PyErr_WarnEx(category.ptr(), text, 1); };
+  if (warn() != 0) throw nb::python_error();
 }
 
 }  // namespace
@@ -73,8 +77,10 @@ nb::object heap_profile(Client& client) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::string profile =
       heap_profile(groups, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  return nb::module_::import_("gzip").attr("compress")(nb::bytes(profile.data(), profile.size()),
-                                                       nb::arg("mtime") = 0);
+  nb::dict named;
+  named["mtime"] = 0;
+  return apply_python(module_attribute(compress_function, "gzip", "compress"),
+                      nb::make_tuple(nb::bytes(profile.data(), profile.size())), named);
 }
 
 nb::dict report_facts(const MemoryReport& report) {

@@ -193,6 +193,9 @@ class SiteTable {
   std::size_t count_ = 0;
 };
 
+PyObject* kept_frame_class = nullptr;
+PyObject* kept_traceback_class = nullptr;
+
 }  // namespace
 
 Ref<AllocationSite> note_calls() {
@@ -205,13 +208,15 @@ Ref<AllocationSite> note_calls() {
 
 nb::object to_traceback(const AllocationSite* site) {
   if (!site) return nb::none();
-  const nb::module_ contract = nb::module_::import_("devrt.contract");
+  const nb::handle frame_class = module_attribute(kept_frame_class, "devrt.contract", "Frame");
   nb::list frames;
   for (const SiteFrame& frame : site->frames()) {
-    frames.append(contract.attr("Frame")(frame.file.c_str(), frame.function.c_str(),
-                                         frame.start_line, frame.line));
+    frames.append(call_python(frame_class, nb::str(frame.file.c_str()),
+                              nb::str(frame.function.c_str()), nb::int_(frame.start_line),
+                              nb::int_(frame.line)));
   }
-  return contract.attr("Traceback")(nb::tuple(frames));
+  return call_python(module_attribute(kept_traceback_class, "devrt.contract", "Traceback"),
+                     nb::tuple(frames));
 }
 
 std::string describe_site(const AllocationSite* site) {

@@ -83,6 +83,33 @@ class GilRelease {
 /// Prepares for the interpreter's end; called by the thread that ends it, with the GIL.
 void expect_finalization();
 
+/// Sleeps for ever if the interpreter is going, which ended the calling thread then; called where
+/// the unwinding that ends it was caught as an exception that is none.
+void park_if_ended() noexcept;
+
+/// Calls a Python function, which may give the GIL away; throws its error.
+///
+/// The unwinding that ends a daemon thread stops at the noexcept frame, as in `GilRelease`: further
+/// out it would let go of Python objects without the GIL.
+template <class... Arguments>
+nb::object call_python(nb::handle function, const Arguments&... arguments) {
+  const auto call = [&]() noexcept {
+    return PyObject_CallFunctionObjArgs(function.ptr(), arguments.ptr()..., nullptr);
+  };
+  nb::object result = nb::steal(call());
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+/// The same with a tuple of arguments and a dict of those by name.
+inline nb::object apply_python(nb::handle function, nb::handle arguments, nb::handle named) {
+  const auto call = [&]() noexcept {
+    return PyObject_Call(function.ptr(), arguments.ptr(), named.ptr());
+  };
+  nb::object result = nb::steal(call());
+  if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
 /// Sets the Python error for a status; the one place where that happens.
 void set_python_error(const Status& status) noexcept;
 void bind_errors();
