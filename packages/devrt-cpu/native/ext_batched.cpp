@@ -167,7 +167,12 @@ nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembl
 class WritableBytes {
  public:
   explicit WritableBytes(nb::handle value) {
-    if (PyObject_GetBuffer(value.ptr(), &view_, PyBUF_CONTIG) != 0) throw nb::python_error();
+    if (PyObject_GetBuffer(value.ptr(), &view_, PyBUF_CONTIG) == 0) return;
+    PyErr_Clear();
+    raise_invalid(
+        "out must be an array that is writable and C-contiguous. Pass one as numpy.empty "
+        "makes it.",
+        "batched_copy_to_host");
   }
   WritableBytes(const WritableBytes&) = delete;
   WritableBytes& operator=(const WritableBytes&) = delete;
@@ -179,17 +184,6 @@ class WritableBytes {
  private:
   Py_buffer view_{};
 };
-
-Dims to_dims(nb::handle sequence, const char* what) {
-  const std::vector<nb::object> items = to_items(sequence, what);
-  Dims dims(items.size());
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const long long value = PyLong_AsLongLong(items[i].ptr());
-    if (value == -1 && PyErr_Occurred()) throw nb::python_error();
-    dims[i] = value;
-  }
-  return dims;
-}
 
 void check_gathered(const Gathered& part, const Dims& shape, const char* operation) {
   bool fits = part.start.size() == shape.size() && part.shape.size() == shape.size();
@@ -206,7 +200,7 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
   const std::vector<nb::object> items = to_items(buffers, "buffers");
   const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
   const std::vector<nb::object> starts = to_items(offsets, "offsets");
-  const Dims shape = to_dims(out.attr("shape"), "out.shape");
+  const Dims shape = to_dims(out.attr("shape"), "out.shape", kOperation);
   const DtypeInfo dtype = dtype_info(out.attr("dtype"));
   const std::size_t size = itemsize(dtype.type);
   if (starts.size() != sources.size()) {
@@ -218,7 +212,7 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
       raise_invalid("The buffers and the array must be of one element type.", kOperation);
     }
     parts.push_back({read(*sources[i], kOperation), sources[i]->shape().copy(),
-                     to_dims(starts[i], "an offset"), sources[i]->order()});
+                     to_dims(starts[i], "An offset", kOperation), sources[i]->order()});
     check_gathered(parts.back(), shape, kOperation);
   }
   const WritableBytes bytes(out);

@@ -68,14 +68,28 @@ void bind_device_facts(nb::class_<Device>& cls) {
       .def("__str__", [](const Device& d) { return nb::str(d.name().c_str()); });
 }
 
+std::shared_ptr<Memory> memory_of_kind(const Device& device, nb::handle kind) {
+  std::string_view name;
+  if (!nb::try_cast(kind, name)) {
+    const nb::str type(kind.type().attr("__qualname__"));
+    throw StatusError(Status(StatusCode::kInvalidArgument,
+                             std::string("The kind of a memory must be a str, not of type ") +
+                                 type.c_str() + ". Call default_memory() for the default one.")
+                          .because(Reason::kType)
+                          .during("memory"));
+  }
+  return device.memory(name).shared();
+}
+
 void bind_device(nb::module_& module) {
   nb::class_<Device> cls(module, "CpuDevice", nb::is_final(), nb::is_weak_referenceable(),
                          nb::type_slots(no_new_slots), "One virtual CPU device.");
   types.device = cls;
   bind_device_facts(cls);
   cls.def(
-         "memory", [](const Device& d, std::string_view kind) { return d.memory(kind).shared(); },
-         "kind"_a, "Return the memory of a kind; the error lists those that there are.")
+         "memory", [](const Device& d, nb::handle kind) { return memory_of_kind(d, kind); },
+         "kind"_a.none(), nb::sig("def memory(self, kind: str) -> CpuMemory"),
+         "Return the memory of a kind; the error lists those that there are.")
       .def(
           "default_memory", [](const Device& d) { return d.default_memory().shared(); },
           "Return the memory that buffers go to when none is named.")

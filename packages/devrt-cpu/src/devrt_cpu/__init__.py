@@ -5,7 +5,6 @@ The native module is loaded when a client is first made, never by importing this
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -125,8 +124,8 @@ def make_cpu_client(
         node_id=node_id,
         num_nodes=num_nodes,
         memory_kinds=tuple(memory_kinds),
-        recycled_bytes=recycled_bytes,
-        memory_limit_bytes=memory_limit_bytes,
+        recycled_bytes=_bytes("recycled_bytes", recycled_bytes),
+        memory_limit_bytes=_bytes("memory_limit_bytes", memory_limit_bytes),
         traceback_in_buffers=traceback_in_buffers,
         devices_of_nodes=counts,
         joined=joined,
@@ -175,18 +174,13 @@ def _check_methods(name: str, value: object, methods: tuple[str, ...]) -> None:
 
 
 def _small_int(name: str, value: int) -> int:
-    """Return what the native module can take as an ``int``, or say what is wrong with it."""
-    from devrt.errors import InvalidArgumentError, InvalidTypeError
+    from devrt_cpu._numbers import INT32_MAX, checked_int
 
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InvalidTypeError(
-            f"{name} must be an int, not of type {type(value).__name__}.",
-            operation="make_cpu_client",
-        ) from None
-    if not -(2**31) <= number < 2**31:
-        raise InvalidArgumentError(
-            f"{name} must fit 32 bits, and is {number}.", operation="make_cpu_client"
-        )
-    return number
+    return checked_int(name, value, "make_cpu_client", -INT32_MAX - 1, INT32_MAX)
+
+
+def _bytes(name: str, value: int | None) -> int | None:
+    from devrt_cpu._numbers import INT64_MAX, checked_int
+
+    lowest = -INT64_MAX - 1  # the native module says what it takes
+    return None if value is None else checked_int(name, value, "make_cpu_client", lowest, INT64_MAX)

@@ -78,7 +78,10 @@ def arena(
     from devrt_cpu import _ext
 
     return _ext.arena_allocator(
-        upstream, region_bytes=region_bytes, granule=granule, keep_bytes=keep_bytes
+        upstream,
+        region_bytes=_size("region_bytes", region_bytes, "arena"),
+        granule=_size("granule", granule, "arena"),
+        keep_bytes=None if keep_bytes is None else _size("keep_bytes", keep_bytes, "arena"),
     )
 
 
@@ -86,7 +89,7 @@ def limited(upstream: object, limit_bytes: int) -> object:
     """Return an allocator that has no room once ``limit_bytes`` are in use."""
     from devrt_cpu import _ext
 
-    return _ext.limited_allocator(upstream, limit_bytes)
+    return _ext.limited_allocator(upstream, _size("limit_bytes", limit_bytes, "limited"))
 
 
 def faulty(
@@ -123,9 +126,25 @@ def faulty(
 
     return _ext.faulty_allocator(
         upstream,
-        nth=nth,
-        every=every,
-        after_bytes=after_bytes,
-        probability=probability,
-        seed=seed,
+        nth=_size("nth", nth, "faulty"),
+        every=_size("every", every, "faulty"),
+        after_bytes=None if after_bytes is None else _size("after_bytes", after_bytes, "faulty"),
+        probability=_chance(probability),
+        seed=_size("seed", seed, "faulty"),
     )
+
+
+def _size(name: str, value: int, operation: str) -> int:
+    from devrt_cpu._numbers import INT64_MAX, checked_int
+
+    return checked_int(name, value, operation, 0, INT64_MAX)
+
+
+def _chance(value: float) -> float:
+    from devrt.errors import InvalidTypeError
+
+    if not isinstance(value, float | int):
+        raise InvalidTypeError(
+            f"probability must be a float, not of type {type(value).__name__}.", operation="faulty"
+        )
+    return float(max(-1, min(value, 2)))  # the native module refuses what is no chance

@@ -144,6 +144,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     name="cpu_memory_limit",
                     type=int,
                     minimum=1,
+                    maximum=2**63 - 1,
                     help="Bytes that the buffers of the CPU client may take together.",
                 ),
                 TRACEBACK_IN_BUFFERS,

@@ -1,0 +1,153 @@
+"""Numbers, layouts and pieces that no program should pass, each refused by one typed error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from devrt.contract import Assembly, Piece
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.layout import Layout
+from devrt_cpu import allocators, make_cpu_client
+
+if TYPE_CHECKING:
+    from devrt_cpu._ext import CpuClient
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[CpuClient]:
+    with make_cpu_client() as made:
+        yield made
+
+
+@pytest.mark.parametrize("order", [(0, -1), (5, 7), (0, 0), (1, 2**70)])
+def test_a_layout_of_a_subclass_is_not_trusted(client: CpuClient, order: tuple[int, ...]) -> None:
+    class Lying(Layout):
+        def minor_to_major(self) -> tuple[int, ...]:
+            return order
+
+    with pytest.raises(InvalidArgumentError, match="minor_to_major"):
+        client.buffer_from_pyval(np.zeros((2, 2)), layout=Lying((1, 0)))
+
+
+def test_a_layout_that_changes_its_length_is_refused(client: CpuClient) -> None:
+    answers = iter([(1, 0), (0,)])
+
+    class Lying(Layout):
+        def minor_to_major(self) -> tuple[int, ...]:
+            return next(answers)
+
+    with pytest.raises(InvalidArgumentError, match="minor_to_major"):
+        client.buffer_from_pyval(np.zeros((2, 2)), layout=Lying((1, 0)))
+
+
+def assemble(client: CpuClient, shape: tuple[int, ...], pieces: list[Piece]) -> Any:
+    source = client.buffer_from_pyval(np.zeros(shape, np.int32))
+    plan = Assembly(shape, 1, (tuple(pieces),), (0,))
+    return client.assemble_buffers([source], plan, client.devices())
+
+
+def box(start: tuple[int, ...], extent: tuple[int, ...]) -> Piece:
+    return Piece(0, (0,) * len(start), start, extent)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [box((0, 0), (4, 8))] * 2,
+        [box((0, 0), (8, 4)), box((0, 3), (8, 4))],
+        [box((0, 0), (4, 8)), box((0, 4), (8, 4))],
+        [box((0, 0), (0, 8)), box((0, 0), (4, 8)), box((0, 0), (4, 8))],
+        [box((i, j), (1, 1)) for i, j in product(range(8), range(8)) if (i, j) != (7, 7)]
+        + [box((3, 5), (1, 1))],
+    ],
+)
+def test_pieces_that_overlap_are_refused(client: CpuClient, pieces: list[Piece]) -> None:
+    with pytest.raises(InvalidArgumentError, match="overlap"):
+        assemble(client, (8, 8), pieces)
+
+
+def test_empty_pieces_overlap_nothing(client: CpuClient) -> None:
+    made = assemble(client, (8, 8), [box((2, 2), (0, 3)), box((0, 0), (8, 8)), box((0, 0), (8, 0))])
+    assert not np.asarray(made[0]).any()
+
+
+@pytest.mark.parametrize("name", ["memory_limit_bytes", "recycled_bytes"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(2**64, InvalidArgumentError), (-(2**70), InvalidArgumentError), ("1G", InvalidTypeError)],
+)
+def test_sizes_of_a_client_are_checked(name: str, value: Any, error: type[DevrtError]) -> None:
+    with pytest.raises(error, match=name):
+        make_cpu_client(**{name: value})
+
+
+def test_a_limit_of_nothing_is_refused_as_what_it_is() -> None:
+    with pytest.raises(InvalidArgumentError, match="is 0"):
+        make_cpu_client(memory_limit_bytes=0)
+
+
+@pytest.mark.parametrize("limit", ["99999999999999999999", str(2**64)])
+def test_a_limit_of_more_than_64_bits_is_refused_by_its_option(limit: str) -> None:
+    program = (
+        "import os\n"
+        f"os.environ['DEVRT_CPU_MEMORY_LIMIT'] = {limit!r}\n"
+        "import devrt\n"
+        "try: devrt.devices('cpu')\n"
+        "except devrt.errors.DevrtError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert "cpu_memory_limit" in done.stdout.lower(), done
+    assert "nanobind" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", [None, 3, b"device"])
+def test_the_kind_of_a_memory_must_be_a_str(client: CpuClient, kind: Any) -> None:
+    with pytest.raises(InvalidTypeError, match="must be a str"):
+        client.devices()[0].memory(kind)
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, "1G", 1.5, None])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: allocators.limited(allocators.system(), value),
+        lambda value: allocators.arena(allocators.system(), region_bytes=value),
+        lambda value: allocators.arena(allocators.system(), granule=value),
+        lambda value: allocators.faulty(allocators.system(), nth=value),
+        lambda value: allocators.faulty(allocators.system(), every=value),
+        lambda value: allocators.faulty(allocators.system(), seed=value),
+    ],
+)
+def test_sizes_of_allocators_are_checked(make: Callable[[Any], object], value: Any) -> None:
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="must"):
+        make(value)
+
+
+@pytest.mark.parametrize("chance", [-1, 1.5, float("nan"), 10**400, "often", None])
+def test_a_chance_is_checked(chance: Any) -> None:
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="probability"):
+        allocators.faulty(allocators.system(), probability=chance)
+
+
+@pytest.mark.parametrize("offset", [(2**64,), (-1,), (1,), ("a",), (0, 0)])
+def test_offsets_of_gathered_buffers_are_checked(client: CpuClient, offset: Any) -> None:
+    with pytest.raises(InvalidArgumentError):
+        client.batched_copy_to_host([client.buffer_from_pyval(np.zeros(4))], [offset], np.empty(4))
+
+
+def test_arrays_that_cannot_be_written_in_order_are_refused(client: CpuClient) -> None:
+    buffers = [client.buffer_from_pyval(np.zeros(4))]
+    readonly = np.empty(4)
+    readonly.flags.writeable = False
+    for out in (readonly, np.empty(8)[::2]):
+        with pytest.raises(InvalidArgumentError, match="writable and C-contiguous"):
+            client.batched_copy_to_host(buffers, [(0,)], out)
