@@ -113,7 +113,7 @@ bool is_finalizing() noexcept {
 
 /// Called where pthread_exit, by which the interpreter ends daemon threads, meets a noexcept frame.
 [[noreturn]] void park_or_terminate() {
-  if (is_finalizing() && !std::current_exception()) park();
+  if (is_finalizing()) park();
   if (former_terminate) former_terminate();
   std::abort();
 }
