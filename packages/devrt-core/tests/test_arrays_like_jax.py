@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import devrt
 from devrt import sharding as ours
 
+# Read when jax is imported and when its first client is made; not left for other tests to see.
+with pytest.MonkeyPatch.context() as _environ:
+    _environ.setenv("JAX_PLATFORMS", os.environ.get("JAX_PLATFORMS", "cpu"))
+    jax = pytest.importorskip("jax")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-jax = pytest.importorskip("jax")
 pytest.importorskip("devrt_cpu")
 DuplicateSpecError = pytest.importorskip("jax._src.named_sharding").DuplicateSpecError
 

@@ -111,6 +111,7 @@ def test_an_interrupt_ends_a_wait(child):
     done = child(
         """
         import os, signal, threading, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
         c = client()
         b = c.buffer_from_pyval(np.zeros(2, np.float32))
         def interrupt():

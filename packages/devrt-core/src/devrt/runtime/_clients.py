@@ -13,7 +13,6 @@ from devrt._warn import warn
 from devrt.contract import Client
 from devrt.errors import (
     BackendInitializationError,
-    ConfigError,
     DevrtError,
     DevrtWarning,
     ForkedError,
@@ -163,11 +162,12 @@ class ClientStore:
             from devrt.runtime import _failures  # only where something failed
 
             raise _failures.unusable(ref, f"tried in a child process, {broken.reason}")
+        timeout = self._timeout(ref)  # a malformed one is the configuration's error
         try:
-            client = self._call(ref, lambda: factory.factory(context))
+            client = self._call(ref, lambda: factory.factory(context), timeout)
             problem = _problem(client)
-        except (ConfigError, InvalidArgumentError):
-            raise  # a value that the caller passed or configured, not a failure of the plugin
+        except InvalidArgumentError:
+            raise  # a value that the caller passed, not a failure of the plugin
         except PluginBusyError:
             raise  # no verdict on the plugin: it would be another one in a moment
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
@@ -197,9 +197,8 @@ class ClientStore:
         timeout = self._timeout(ref)
         return _PATIENCE if timeout is None else timeout + _GRACE
 
-    def _call(self, ref: PluginRef, make: Callable[[], Client]) -> Client:
+    def _call(self, ref: PluginRef, make: Callable[[], Client], timeout: float | None) -> Client:
         manifest = self._plugins.manifest(ref)
-        timeout = self._timeout(ref)
         patience = None if manifest is None else manifest.init_warning
 
         if timeout is None and patience is None:
