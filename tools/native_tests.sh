@@ -35,7 +35,7 @@ for mode in "${modes[@]}"; do
     -DDEVRT_SANITIZE="$sanitizers" >/dev/null
   cmake --build "$folder/$mode" --parallel
   status=0
-  output=$(timeout 120 "$folder/$mode/tests/native/devrt_native_tests" 2>&1) || status=$?
+  output=$(timeout 400 "$folder/$mode/tests/native/devrt_native_tests" 2>&1) || status=$?
   printf '%s\n' "$output"
   if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1]))
