@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from devrt._device_assignment import DeviceAssignment
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_tpu.pjrt._protobuf import (
     bool_field,
@@ -138,27 +139,20 @@ sequence of bool
         to_parameters = self.allow_spmd_sharding_propagation_to_parameters
         to_output = self.allow_spmd_sharding_propagation_to_output
         spmd = self.use_spmd_partitioning
+        rows = self.device_assignment
         # The device's ordinal stands for "any" below 0, which is also what the default means.
         return (
             int_field(1, -1)
             + int_field(4, self.num_replicas)
             + int_field(5, self.num_partitions)
             + bool_field(6, self.num_partitions > 1 if spmd is None else spmd)
-            + (bytes_field(9, self._assignment()) if self.device_assignment is not None else b"")
+            + (bytes_field(9, DeviceAssignment(rows).serialize()) if rows is not None else b"")
             + (packed(12, map(bool, to_output)) if to_output else b"")
             + (int_field(15, self.device_memory_size) if self.device_memory_size else b"")
             + (packed(18, map(bool, to_parameters)) if to_parameters else b"")
             + bool_field(19, bool(self.use_shardy_partitioner))
             + float_field(20, self.exec_time_optimization_effort)
             + float_field(21, self.memory_fitting_effort)
-        )
-
-    def _assignment(self) -> bytes:
-        columns = zip(*self.device_assignment, strict=True)  # type: ignore[misc]
-        return (
-            int_field(1, self.num_replicas)
-            + int_field(2, self.num_partitions)
-            + b"".join(bytes_field(3, packed(1, column)) for column in columns)
         )
 
 
