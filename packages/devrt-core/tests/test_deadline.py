@@ -93,3 +93,16 @@ def test_no_late_initialisation_aborts_the_exit(run_python):
     for _ in range(8):
         done = run_python("-c", program, DEVRT_PLATFORMS="cpu", DEVRT_INIT_TIMEOUT="0.001")
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_deadline_that_no_clock_holds_is_the_configurations_error(run_python):
+    program = """
+import devrt
+try:
+    devrt.devices("cpu")
+except devrt.errors.ConfigError as error:
+    print(error)
+"""
+    done = run_python("-c", program, DEVRT_INIT_TIMEOUT="1e300")
+    assert "DEVRT_INIT_TIMEOUT" in done.stdout, done.stderr
+    assert "at most" in done.stdout

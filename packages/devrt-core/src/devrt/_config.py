@@ -75,6 +75,7 @@ CORE_OPTIONS = (
         name="init_timeout",
         type=float,
         minimum=0.001,
+        maximum=1e6,
         help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
     ),
     TRACEBACK_IN_BUFFERS,
