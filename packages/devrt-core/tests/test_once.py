@@ -11,6 +11,7 @@ import threading
 import pytest
 
 from devrt.errors import PluginBusyError
+from devrt.plugins import _once
 from devrt.plugins._once import Once
 
 END = "\nprint('end')\n"
@@ -278,3 +279,24 @@ def test_asking_for_what_one_is_making_is_refused():
     with pytest.raises(PluginBusyError, match="making key and was asked for meanwhile by itself"):
         once.get("key", lambda: None, lambda: once.get("key", lambda: None, lambda: 5))
     assert once.get("key", lambda: None, lambda: once.get("other", lambda: None, lambda: 6)) == 6
+
+
+def test_an_owner_that_ended_before_it_was_looked_at_keeps_nobody_waiting(monkeypatch):
+    once, kept, asked, may_end = Once(str), {}, threading.Event(), threading.Event()
+
+    def make():
+        asked.set()
+        may_end.wait()
+        return kept.setdefault("key", 5)
+
+    def looks_late(running, _):
+        may_end.set()
+        running.done.wait()
+        return [running]  # by now its thread may be found in a join of this one
+
+    monkeypatch.setattr(_once, "_waits_for_thread", looks_late)
+    owner = threading.Thread(target=once.get, args=("key", lambda: kept.get("key"), make))
+    owner.start()
+    asked.wait()
+    assert once.get("key", lambda: kept.get("key"), make) == 5
+    owner.join()

@@ -112,7 +112,8 @@ def _wait_for(running: _Attempt, patience: float | None, others: dict[Any, _Atte
         while not running.done.wait(nap):
             _refuse_a_circle(running, mine)
             circle = _waits_for_thread(running, me)
-            if circle:
+            # One that ended since may stand still for this thread, and keeps nobody waiting.
+            if circle and not any(attempt.done.is_set() for attempt in circle):
                 through = "".join(f", while {attempt.what}" for attempt in circle[1:])
                 raise _busy(running, f"and waits for this thread, which asked for it{through}")
             if patience is not None and time.monotonic() - began > patience:
