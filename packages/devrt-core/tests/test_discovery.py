@@ -2,9 +2,13 @@
 
 import importlib.metadata
 import os
+import re
 import shutil
+import subprocess
 import sys
 import zipfile
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pluggy
 import pytest
@@ -13,6 +17,8 @@ from hypothesis import strategies as st
 
 import devrt
 from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, _discovery, installed_plugins
+from devrt.plugins._adopted import is_like
+from devrt.plugins._refs import normalized
 from devrt.plugins._sources import metadata_library
 
 PLATFORM = st.from_regex(r"[a-z][a-z0-9_.\-]{0,8}", fullmatch=True)
@@ -324,3 +330,39 @@ def test_listing_imports_and_opens_nothing(plugins, run_python, tmp_path):
     path = [*standard, str(alone), plugins.path]
     result = run_python("-S", "-c", AUDIT, path=path)
     assert result.stdout == "[] []\nFalse\n", result.stderr
+
+
+@given(st.text("ab*.", max_size=8), st.text("ab*.", max_size=6))
+def test_names_are_like_patterns_as_fnmatch_says(name, pattern):
+    assert is_like(name, pattern) == fnmatchcase(name, pattern)
+
+
+@given(st.text("aB-_. ", max_size=12))
+def test_names_are_normalized_as_the_specification_says(name):
+    assert normalized(name) == re.sub(r"[-_.]+", "-", name).lower()
+
+
+LISTING = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from devrt.plugins import discover_plugins
+found = discover_plugins(sys.argv[2:])
+slow = {"re", "enum", "functools", "collections", "typing", "tomllib", "fnmatch"}
+print([ref.platform for ref in found if not ref.problem], sorted(slow & set(sys.modules)))
+"""
+
+
+def test_a_listing_imports_nothing_that_takes_longer_than_it(tmp_path, write_distribution):
+    write_distribution(tmp_path, "mine", f"[{ENTRY_POINT_GROUP}]\nmine = mine.plugin\n")
+    write_distribution(tmp_path, "theirs", "[jax_plugins]\ntheirs = jax_plugins.theirs\n")
+    library = tmp_path / "jax_plugins" / "theirs" / "pjrt_plugin_theirs.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    source = str(Path(devrt.__file__).parents[1])
+    said = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", LISTING, source, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == "['mine', 'theirs'] []"

@@ -9,10 +9,9 @@ when they ask for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from dataclasses import dataclass as record
     from typing import Any, TypeVar
 

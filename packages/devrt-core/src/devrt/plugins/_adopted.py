@@ -1,16 +1,13 @@
 """Plugins that were made for JAX or XLA, used as they are: their PJRT library is found by name.
 
 Their modules are never imported. What has to be known of single distributions is data, in
-``data/adopted.toml``; the file is parsed only where a plugin turns up that it may speak of.
+``data/adopted.toml``. Neither ``re`` nor ``fnmatch`` is used here nor in what is imported: they
+take longer to import than a listing takes.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from devrt._record import record
 from devrt.plugins import _simple_toml
@@ -19,6 +16,7 @@ from devrt.plugins._sources import Distribution, Site, namespace_modules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
 __all__ = ["GROUPS", "NAMESPACE", "AdoptedTable", "adopted_plugins", "adopted_table"]
@@ -55,26 +53,19 @@ class AdoptedTable:
         return None if row is None else {k: v for k, v in row.items() if k not in _OWN_KEYS}
 
 
-@functools.cache
+_parsed: list[AdoptedTable] = []
+
+
 def adopted_table() -> AdoptedTable:
     """Return the table, parsed at the first call."""
-    document = _simple_toml.parse(_table_text())
-    assert document is not None  # the file is this package's own
-    rows = {name: row for row in document["adopted"] for name in row["distributions"]}
-    return AdoptedTable(tuple(document["patterns"]), document["loader_remedy"], rows)
-
-
-@functools.cache
-def _table_text() -> str:
-    with open(_TABLE, encoding="utf-8") as file:
-        return file.read()
-
-
-@functools.cache
-def _table_names() -> frozenset[str]:
-    # The parser costs more than all the rest of a listing, and mostly it is not needed.
-    lists = re.findall(r"^distributions = \[(.*?)\]", _table_text(), re.M | re.S)
-    return frozenset(re.findall(r'"([^"]+)"', " ".join(lists)))
+    if not _parsed:
+        with open(_TABLE, encoding="utf-8") as file:
+            document = _simple_toml.parse(file.read())
+        assert document is not None  # the file is this package's own
+        rows = {name: row for row in document["adopted"] for name in row["distributions"]}
+        patterns = tuple(document["patterns"])
+        _parsed.append(AdoptedTable(patterns, document["loader_remedy"], rows))
+    return _parsed[0]
 
 
 def adopted_plugins(
@@ -118,7 +109,7 @@ def _of_distribution(
         if (ref.platform, ref.library) not in seen:  # a module may be advertised to both groups
             seen.add((ref.platform, ref.library))
             yield ref
-    if not points and dist.key in _table_names():
+    if not points and dist.key in adopted_table().rows:
         ref = _ref(dist, "", "", FROM_TABLE, ())
         if ref.library:
             yield ref
@@ -173,9 +164,25 @@ def _best(files: Iterable[str], patterns: Sequence[str]) -> str:
         (rank, file)
         for file in files
         for rank, pattern in enumerate(patterns)
-        if fnmatchcase(os.path.basename(file), pattern)
+        if is_like(os.path.basename(file), pattern)
     )
     return next((file for _, file in ranked if os.path.isfile(file)), "")
+
+
+def is_like(name: str, pattern: str) -> bool:
+    """Return whether a name is like a pattern, in which ``*`` alone has a meaning."""
+    start, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    *inner, end = parts
+    if not name.startswith(start) or len(name) < len(start) + len(end) or not name.endswith(end):
+        return False
+    rest = name[len(start) : len(name) - len(end)]
+    for part in filter(None, inner):
+        _, found, rest = rest.partition(part)
+        if not found:
+            return False
+    return True
 
 
 def _files_below(folder: str, depth: int) -> Iterator[str]:

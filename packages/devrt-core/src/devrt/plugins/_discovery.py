@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 
 from devrt.plugins import _adopted
@@ -35,6 +34,10 @@ from devrt.plugins._sources import (
     list_folder,
     namespace_modules,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "ENTRY_POINT_GROUP",

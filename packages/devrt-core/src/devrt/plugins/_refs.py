@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from devrt._record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 __all__ = [
@@ -108,9 +106,14 @@ class PluginRef:
 
 def normalized(name: str) -> str:
     """Return a distribution's name in the spelling that all spellings are equal in (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    dashed = name.replace("_", "-").replace(".", "-")
+    while "--" in dashed:
+        dashed = dashed.replace("--", "-")
+    return dashed.lower()
 
 
-def in_order(ref: PluginRef) -> tuple[int, PluginRef]:
+def in_order(ref: PluginRef) -> tuple[int, tuple[str, ...]]:
     """Return a key that sorts plugins by where they were found, then by name."""
-    return _RANK.get(ref.source, len(_RANK)), ref
+    # The fields rather than the reference: a tuple compares itself, without Python's help.
+    fields = tuple(getattr(ref, name) for name in PluginRef.__match_args__)
+    return _RANK.get(ref.source, len(_RANK)), fields

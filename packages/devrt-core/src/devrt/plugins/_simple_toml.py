@@ -1,12 +1,11 @@
 """The few forms of TOML that manifests mostly use, read without the standard library's reader.
 
-That reader takes several milliseconds to import, and nearly every start reads a manifest. What is
-not in plain form here is left to it: `parse` returns None, and never something else than it would.
+That reader takes several milliseconds to import, as regular expressions do, and nearly every start
+reads a manifest. What is not in plain form here is left to it: `parse` returns None, and never
+something else than it would.
 """
 
 from __future__ import annotations
-
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,22 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "parse"]
 
-_TEXT = r'"[^"\\\n]*"'
-_LINE = re.compile(
-    r"[ \t]*(?:"
-    r"\[\[(?P<table>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)?)\]\]"
-    r"|(?P<key>[A-Za-z0-9_-]+)[ \t]*=[ \t]*(?:"
-    rf"(?P<text>{_TEXT})"
-    r"|(?P<word>true|false)"
-    r"|(?P<float>-?(?:0|[1-9][0-9]*)\.[0-9]+)"
-    r"|(?P<hex>0x[0-9A-Fa-f]{1,15})"
-    r"|(?P<int>-?(?:0|[1-9][0-9]{0,17}))"
-    rf"|(?P<list>\[[ \t]*(?:{_TEXT}[ \t]*(?:,[ \t]*{_TEXT}[ \t]*)*,?[ \t]*)?\])"
-    r"))?[ \t]*(?:#[^\n]*)?"
-)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_DIGITS = frozenset("0123456789")
+_HEX = _DIGITS | frozenset("abcdefABCDEF")
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_BLANK = " \t"
+_MOST_DIGITS = 18  # what 64 bits hold in any case
+_MOST_HEX_DIGITS = 15
 
-_TOO_LONG = re.compile(r"^[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*[+-]?[0-9_]{4000}", re.MULTILINE)
+
+class _OddFormError(Exception):
+    """A form that is not read here."""
 
 
 def load(text: str) -> dict[str, Any]:
@@ -37,63 +30,134 @@ def load(text: str) -> dict[str, Any]:
     document = parse(text)
     if document is not None:
         return document
-    too_long = _TOO_LONG.search(text)
+    import re
+    import tomllib
+
+    too_long = re.search(
+        r"^[ \t]*([A-Za-z0-9_-]+)[ \t]*=[ \t]*[+-]?[0-9_]{4000}", text, re.MULTILINE
+    )
     if too_long:  # Python refuses to read it, and would not say where it is
         msg = f"{too_long[1]} must be a number of 64 bits, and has thousands of digits"
         raise ValueError(msg)
-    import tomllib
-
     return tomllib.loads(text)
 
 
 def parse(text: str) -> dict[str, Any] | None:
     """Return what ``tomllib.loads`` returns, or None where that has to be asked."""
-    if _CONTROL.search(text):
-        return None
     document: dict[str, Any] = {}
     table = document
-    for line in text.split("\n"):
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return None
-        if found["table"]:
-            new = _new_table(document, found["table"])
-            if new is None:
-                return None
-            table = new
-        elif found["key"]:
-            if found["key"] in table:
-                return None
-            table[found["key"]] = _value(found)
+    try:
+        for raw in text.split("\n"):
+            _expect_no_control(raw)
+            line = raw.strip(_BLANK)
+            if line.startswith("[["):
+                table = _new_table(document, line)
+            elif line and not line.startswith("#"):
+                key, value = _pair(line)
+                if key in table:
+                    return None
+                table[key] = value
+    except _OddFormError:
+        return None
     return document
 
 
-def _new_table(document: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Append a table to the array of that name; None where the name is something else already."""
-    parent, _, child = name.rpartition(".")
-    if parent:
-        parents: Any = document.get(parent)
-        if not _is_tables(parents):
-            return None
-        document = parents[-1]
-    if child in document and not _is_tables(document[child]):
-        return None
+def _expect_no_control(line: str) -> None:
+    plain = line.replace("\t", "")
+    if not plain.isprintable() and (min(plain) < " " or "\x7f" in plain):
+        raise _OddFormError
+
+
+def _new_table(document: dict[str, Any], line: str) -> dict[str, Any]:
+    """Append a table to the array that a line names, which may be in the last table of another."""
+    name, closed, rest = line[2:].partition("]]")
+    *parents, child = name.split(".")
+    if not closed or len(parents) > 1 or not all(map(_is_bare, (*parents, child))):
+        raise _OddFormError
+    _expect_end(rest)
+    for parent in parents:
+        document = _tables(document.get(parent))[-1]
+    if child in document:
+        _tables(document[child])
     made: dict[str, Any] = {}
     document.setdefault(child, []).append(made)
     return made
 
 
-def _is_tables(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+def _tables(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return value
+    raise _OddFormError
 
 
-def _value(found: re.Match[str]) -> Any:
-    if found["text"] is not None:
-        return found["text"][1:-1]
-    if found["list"] is not None:
-        return [text[1:-1] for text in re.findall(_TEXT, found["list"])]
-    if found["word"]:
-        return found["word"] == "true"
-    if found["float"]:
-        return float(found["float"])
-    return int(found["hex"], 16) if found["hex"] else int(found["int"])
+def _is_bare(key: str) -> bool:
+    return bool(key) and _BARE.issuperset(key)
+
+
+def _pair(line: str) -> tuple[str, Any]:
+    key, equals, rest = line.partition("=")
+    key = key.rstrip(_BLANK)
+    if not equals or not _is_bare(key):
+        raise _OddFormError
+    value, rest = _value(rest.lstrip(_BLANK))
+    _expect_end(rest)
+    return key, value
+
+
+def _expect_end(rest: str) -> None:
+    rest = rest.lstrip(_BLANK)
+    if rest and not rest.startswith("#"):
+        raise _OddFormError
+
+
+def _value(text: str) -> tuple[Any, str]:
+    """Return the value that a text begins with, and what follows."""
+    if text.startswith('"'):
+        return _text(text)
+    if text.startswith("["):
+        return _list(text)
+    word = text.partition("#")[0].rstrip(_BLANK)
+    return _word(word), text[len(word) :]
+
+
+def _text(text: str) -> tuple[str, str]:
+    value, closed, rest = text[1:].partition('"')
+    if not text.startswith('"') or not closed or "\\" in value:
+        raise _OddFormError
+    return value, rest
+
+
+def _list(text: str) -> tuple[list[str], str]:
+    values: list[str] = []
+    rest = text[1:].lstrip(_BLANK)
+    while not rest.startswith("]"):
+        value, rest = _text(rest)
+        values.append(value)
+        rest = rest.lstrip(_BLANK)
+        if rest.startswith(","):
+            rest = rest[1:].lstrip(_BLANK)
+        elif not rest.startswith("]"):
+            raise _OddFormError
+    return values, rest[1:]
+
+
+def _word(word: str) -> bool | int | float:
+    if word in ("true", "false"):
+        return word == "true"
+    _, is_hex, digits = word.rpartition("0x")
+    if is_hex and word == is_hex + digits and _HEX.issuperset(digits):
+        if 0 < len(digits) <= _MOST_HEX_DIGITS:
+            return int(word, 16)
+        raise _OddFormError
+    whole, point, fraction = word.removeprefix("-").partition(".")
+    if not _is_whole(whole):
+        raise _OddFormError
+    if not point and len(whole) <= _MOST_DIGITS:
+        return int(word)
+    if fraction and _DIGITS.issuperset(fraction):
+        return float(word)
+    raise _OddFormError
+
+
+def _is_whole(digits: str) -> bool:
+    return digits == "0" or (_DIGITS.issuperset(digits) and digits[:1] not in ("", "0"))

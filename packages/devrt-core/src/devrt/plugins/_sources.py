@@ -7,8 +7,6 @@ Each folder is listed once, and of each distribution only ``entry_points.txt`` i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from importlib.machinery import all_suffixes
 
 from devrt._record import record
@@ -16,6 +14,7 @@ from devrt.plugins._refs import normalized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
 __all__ = [
@@ -129,7 +128,7 @@ def distributions_in(sites: Iterable[Site]) -> Iterator[Distribution]:
                 os.path.basename(info).rpartition(".")[0],
                 site.folder,
                 _reader(info),
-                partial(_files_without_record, info),
+                _unrecorded(info),
             )
             if found.key not in seen:
                 seen.add(found.key)
@@ -159,12 +158,15 @@ def _metadata_of(dist: Any) -> Any:
         return {}
 
 
-def _files_without_record(info: str) -> Iterable[object] | None:
-    from pathlib import Path
+def _unrecorded(info: str) -> Callable[[], Iterable[object] | None]:
+    def files() -> Iterable[object] | None:
+        from pathlib import Path
 
-    if not os.path.isdir(info):
-        return None
-    files: Iterable[object] | None = metadata_library().PathDistribution(Path(info)).files
+        if not os.path.isdir(info):
+            return None
+        found: Iterable[object] | None = metadata_library().PathDistribution(Path(info)).files
+        return found
+
     return files
 
 
