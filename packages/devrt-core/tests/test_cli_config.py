@@ -44,10 +44,23 @@ def test_the_table_names_them_too(run_python):
     assert "num_acme_devices" in done.stdout
 
 
-def test_a_bad_file_is_one_message(run_python, tmp_path):
-    file = tmp_path / "bad.toml"
-    file.write_text("platforms = [")
-    done = run_python("-m", "devrt", "config", DEVRT_CONFIG_FILE=str(file))
+def test_everything_that_is_wrong_is_listed_beside_what_is_right(run_python, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("platforms = [")
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[tool.devrt]\nplatfrom_name = 'cpu'\nprobe = 'never'\ninit_timeout = 7\n")
+    done = run_python(
+        *("-m", "devrt", "config", "--json"),
+        DEVRT_CONFIG_FILE=str(bad),
+        DEVRT_ALLOW_EXPERIMENTAL="maybe",
+    )
     assert done.returncode == 1
-    assert done.stderr.startswith("devrt: ConfigError: configuration file")
-    assert "Traceback" not in done.stderr
+    shown = json.loads(done.stdout)
+    rows = {row["name"]: row for row in shown["options"]}
+    assert (rows["init_timeout"]["value"], rows["init_timeout"]["detail"]) == (7, str(project))
+    assert rows.keys().isdisjoint({"probe", "allow_experimental"})
+    assert shown["files"] == [str(project)]
+    for what in (f"{bad} is no valid TOML", "no option 'platfrom_name'", "'never'", "'maybe'"):
+        assert sum(what in problem for problem in shown["problems"]) == 1, what
+    assert len(shown["problems"]) == 4

@@ -211,7 +211,7 @@ def test_commands_name_a_misspelt_key_in_one_line(project, run_python, command):
     (project / "pyproject.toml").write_text("[tool.devrt]\nnope = 3\n")
     done = run_python("-m", "devrt", *command)
     assert done.returncode == 1
-    assert done.stderr.startswith("devrt: ConfigError: configuration file")
+    assert done.stderr.removeprefix("devrt: ConfigError: ").startswith("configuration file")
     assert "no option 'nope'" in done.stderr
 
 

@@ -15,74 +15,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from devrt._config_files import FILE_VARIABLE, ConfigFile, read_config_files
-from devrt._config_guards import GUARD_OPTIONS, IMPLIED, is_guard, names_a_guard
+from devrt._config_files import ConfigFile, read_config_files
+from devrt._config_guards import IMPLIED, is_guard, names_a_guard
 from devrt._config_keys import FileKeys, carries, unknown_option
+from devrt._config_options import CORE_OPTIONS, NOT_OPTIONS
 from devrt._config_values import checked
 from devrt._record import record
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
-from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
+from devrt.records import OptionSpec
 
-__all__ = ["CORE_OPTIONS", "Config", "Setting"]
-
-CORE_OPTIONS = (
-    OptionSpec(
-        name="platforms",
-        type=str,
-        help="Comma-separated platforms that may be used, the default one first.",
-    ),
-    OptionSpec(
-        name="platform_name",
-        type=str,
-        help="The default platform; unlike 'platforms' it forbids no other.",
-    ),
-    OptionSpec(
-        name="require_platforms",
-        type=str,
-        help="Comma-separated platforms that must all be usable for there to be a default one.",
-    ),
-    OptionSpec(
-        name="prefer_platforms",
-        type=str,
-        help="Comma-separated platforms that come before others, whatever their priority.",
-    ),
-    OptionSpec(
-        name="forbid_platforms",
-        type=str,
-        help="Comma-separated platforms that are never used.",
-    ),
-    OptionSpec(
-        name="allow_experimental",
-        type=bool,
-        default=True,
-        help="Whether experimental platforms may be used without being named.",
-    ),
-    OptionSpec(
-        name="default_device",
-        type=object,
-        help="The device for arrays that are placed without naming one.",
-    ),
-    OptionSpec(
-        name="probe",
-        type=str,
-        default="in-process",
-        choices=("in-process", "isolated"),
-        help="Where plugins are probed: here, or each in a child process first.",
-    ),
-    *GUARD_OPTIONS,
-    OptionSpec(
-        name="init_timeout",
-        type=float,
-        minimum=0.001,
-        maximum=1e6,
-        help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
-    ),
-    TRACEBACK_IN_BUFFERS,
-)
-
-NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")
-"""Variables that begin with ``DEVRT_`` and configure something else than an option."""
+__all__ = ["CORE_OPTIONS", "Config", "Setting", "Survey"]
 
 
 @record(frozen=True, slots=True)
@@ -105,6 +48,25 @@ class Setting:
     value: Any
     origin: str
     detail: str = ""
+
+
+@record(frozen=True, slots=True)
+class Survey:
+    """What `Config.survey` found.
+
+    Attributes
+    ----------
+    settings : list of Setting
+        Of every option whose value fits, sorted by name.
+    files : list of str
+        The configuration files that could be read, the strongest first.
+    problems : list of ConfigError
+        Of files that cannot be read, values that do not fit, and keys that name no option.
+    """
+
+    settings: list[Setting]
+    files: list[str]
+    problems: list[ConfigError]
 
 
 class Config:
@@ -140,9 +102,7 @@ class Config:
         self._why_absent: Callable[[str], str] = lambda name: ""
         self._platforms: Callable[[], Iterable[str]] = tuple
         self._files: tuple[ConfigFile, ...] | None = None
-        self._keys = FileKeys(
-            [spec.name for spec in CORE_OPTIONS], lambda name: self._why_absent(name)
-        )
+        self._keys = self._new_keys()
         self._check_keys = check_keys
         self._generation = 0
         self._lock = threading.Lock()
@@ -246,6 +206,29 @@ class Config:
             self._warn_of_typos()
         self._keys.check(self._specs, self._platforms)
         return self._files
+
+    def survey(self) -> Survey:
+        """Return every option's setting and everything that is wrong; raise nothing of it."""
+        problems: list[ConfigError] = []
+        files = read_config_files(self._environ, os.getcwd(), problems)
+        overrides = self._overrides.get() or {}
+        settings = []
+        for name in self.names():
+            try:
+                settled = self._settle(self._specs[name], files)
+            except ConfigError as error:
+                problems.append(error)
+                continue
+            overridden = name in overrides
+            settings.append(Setting(name, overrides[name], "context") if overridden else settled)
+        keys = self._new_keys()
+        keys.read(files)
+        problems += keys.mistakes(self._specs, self._platforms)
+        return Survey(settings, [file.path for file in files], problems)
+
+    def _new_keys(self) -> FileKeys:
+        own = [spec.name for spec in CORE_OPTIONS]
+        return FileKeys(own, lambda name: self._why_absent(name))
 
     def waiting_keys(self) -> list[tuple[str, str]]:
         """Return the path and the key of what files set for plugins that are not loaded yet."""
@@ -364,7 +347,7 @@ class Config:
             self._generation += 1
             self._settled.pop(name, None)
 
-    def _settle(self, spec: OptionSpec) -> Setting:
+    def _settle(self, spec: OptionSpec, files: tuple[ConfigFile, ...] | None = None) -> Setting:
         if spec.name in self._code:
             return Setting(spec.name, self._code[spec.name], "code")
         for variable in (f"DEVRT_{spec.name.upper()}", f"JAX_{spec.name.upper()}"):
@@ -372,7 +355,7 @@ class Config:
             if text:
                 value = checked(spec, text, f"environment variable {variable}")
                 return Setting(spec.name, value, "environment", variable)
-        for file in self.files():
+        for file in self.files() if files is None else files:
             if spec.name in file.values:
                 value = checked(spec, file.values[spec.name], f"configuration file {file.path}")
                 return Setting(spec.name, value, "file", file.path)

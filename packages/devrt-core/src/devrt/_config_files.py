@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from devrt._record import record
@@ -43,7 +44,9 @@ class ConfigFile:
     is_shared: bool
 
 
-def read_config_files(environ: Mapping[str, str], folder: str) -> tuple[ConfigFile, ...]:
+def read_config_files(
+    environ: Mapping[str, str], folder: str, problems: list[ConfigError] | None = None
+) -> tuple[ConfigFile, ...]:
     """Read the configuration files that are there, the strongest first.
 
     Parameters
@@ -52,14 +55,27 @@ def read_config_files(environ: Mapping[str, str], folder: str) -> tuple[ConfigFi
         The environment, which says where the user's file is.
     folder
         Where to begin the search for the project's file.
+    problems
+        Where to put what is wrong with a file, which is then left out; None to raise it.
 
     Raises
     ------
     ConfigError
         If a file is there and cannot be read, or is no valid TOML.
     """
-    files = (_project_file(folder), _user_file(environ))
-    return tuple(file for file in files if file is not None)
+    found = []
+    readers = (partial(_project_file, folder), partial(_user_file, environ))
+    for read in readers:
+        try:
+            file = read()
+        except ConfigError as error:
+            if problems is None:
+                raise
+            problems.append(error)
+            continue
+        if file is not None:
+            found.append(file)
+    return tuple(found)
 
 
 def _project_file(folder: str) -> ConfigFile | None:

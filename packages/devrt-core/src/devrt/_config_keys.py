@@ -9,7 +9,7 @@ warned about.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from devrt._config_files import ConfigFile
 from devrt._warn import warn
@@ -63,6 +63,14 @@ class FileKeys:
         ConfigError
             If there is one; the message gives its file and the nearest option.
         """
+        if self._left:
+            for mistake in self.mistakes(names, platforms):
+                raise mistake
+
+    def mistakes(
+        self, names: Collection[str], platforms: Callable[[], Iterable[str]]
+    ) -> Iterator[ConfigError]:
+        """Yield the error of every key that `check` would refuse; arguments as there."""
         if not self._left or threading.get_ident() in self._asking:
             return
         self._left = tuple((file, key) for file, key in self._left if key not in names)
@@ -72,8 +80,9 @@ class FileKeys:
         self._seen |= unsaid
         waits = carries(unsaid)
         for file, key in self._left:
-            if not waits(key):
-                self._refuse(file, key, names)
+            mistake = None if waits(key) else self._mistake(file, key, names)
+            if mistake is not None:
+                yield mistake
 
     def whose(self, name: str) -> str:
         """Return whose option a name is; empty if it is nobody's, or if that is being asked."""
@@ -88,13 +97,14 @@ class FileKeys:
         finally:
             self._asking.discard(me)
 
-    def _refuse(self, file: ConfigFile, key: str, names: Collection[str]) -> None:
+    def _mistake(self, file: ConfigFile, key: str, names: Collection[str]) -> ConfigError | None:
+        """Return why a key is refused; None, after a warning, where it may be meant for others."""
         where = f"configuration file {file.path}"
         if not file.is_shared or not self._may_be_elsewhere(file, key, names):
             problem = f"{where}: no option {key!r}"
             if isinstance(file.values[key], dict):
                 problem += ", and options stand in no table of their own"
-            raise unknown_option(key, problem, names, self.whose(key))
+            return unknown_option(key, problem, names, self.whose(key))
         self._left = tuple(left for left in self._left if left != (file, key))
         if not self.whose(key):
             msg = (
@@ -102,6 +112,7 @@ class FileKeys:
                 "the option of a plugin that is not installed here. Correct it if it is not."
             )
             warn(msg, DevrtWarning)
+        return None
 
     def _may_be_elsewhere(self, file: ConfigFile, key: str, names: Collection[str]) -> bool:
         import difflib

@@ -19,29 +19,34 @@ def settings() -> dict[str, Any]:
     wrong with the values that are refused).
     """
     runtime = default_runtime()
-    runtime.load_options()
+    problems = []
+    try:
+        runtime.load_options()
+    except ConfigError as error:  # what says which plugins may be used is wrong itself
+        problems.append(error.message)
     config = runtime.config
-    rows, problems = [], []
-    for name in config.names():
-        try:
-            setting = config.setting(name)
-        except ConfigError as error:
-            problems.append(error.message)
-            continue
-        value = setting.value
-        is_plain = value is None or isinstance(value, bool | int | float | str)
-        rows.append(
-            {
-                "name": name,
-                "value": value if is_plain else str(value),
-                "origin": setting.origin,
-                "detail": setting.detail,
-                "help": config.spec(name).help,
-            }
-        )
-    files = [file.path for file in config.files()]
-    unread = list(config.unread())
-    return {"options": rows, "files": files, "unread": unread, "problems": problems}
+    survey = config.survey()
+    rows = [
+        {
+            "name": setting.name,
+            "value": _shown(setting.value),
+            "origin": setting.origin,
+            "detail": setting.detail,
+            "help": config.spec(setting.name).help,
+        }
+        for setting in survey.settings
+    ]
+    problems += [error.message for error in survey.problems]
+    return {
+        "options": rows,
+        "files": survey.files,
+        "unread": list(config.unread()),
+        "problems": list(dict.fromkeys(problems)),
+    }
+
+
+def _shown(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def show(report: dict[str, Any]) -> None:

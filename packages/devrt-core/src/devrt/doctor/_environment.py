@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from devrt._config import NOT_OPTIONS, Config
+from devrt._config import Config
 from devrt._config_keys import carries, unknown_option
+from devrt._config_options import NOT_OPTIONS
 from devrt.doctor._findings import Finding
 from devrt.doctor._hardware import known_hardware
 from devrt.doctor._records import Variable
