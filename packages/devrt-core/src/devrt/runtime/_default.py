@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import atexit
-import threading
 
 from devrt.runtime._runtime import Runtime
 
 __all__ = ["default_runtime", "set_default_runtime"]
 
-_lock = threading.Lock()
-_holder: list[Runtime] = []
+_holder: dict[str, Runtime] = {}
+_DEFAULT = "default"
 
 
 def default_runtime() -> Runtime:
     """Return the runtime that ``devrt.devices()`` and its kin use, made at the first call."""
-    if not _holder:
-        with _lock:
-            if not _holder:
-                _holder.append(Runtime())
-    return _holder[0]
+    # Without a lock, which a fork in another thread would leave held for ever: of two threads that
+    # come first at once one wins, and the other's runtime has done nothing yet.
+    return _holder.get(_DEFAULT) or _holder.setdefault(_DEFAULT, Runtime())
 
 
 def set_default_runtime(runtime: Runtime | None) -> Runtime | None:
@@ -30,13 +27,13 @@ def set_default_runtime(runtime: Runtime | None) -> Runtime | None:
     runtime
         The new default; None lets the next use make a fresh one.
     """
-    with _lock:
-        former = _holder[0] if _holder else None
-        _holder[:] = [] if runtime is None else [runtime]
+    former = _holder.pop(_DEFAULT, None)
+    if runtime is not None:
+        _holder[_DEFAULT] = runtime
     return former
 
 
 @atexit.register
 def _close_default() -> None:
-    if _holder:
-        _holder[0].close()
+    for runtime in _holder.values():
+        runtime.close()
