@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import _tree
@@ -171,7 +171,7 @@ def device_get(x: Any, *, out: Any = None, progress: bool | ProgressCallback = F
     for leaf in _tree.leaves(x):  # all transfers start before the first is waited for
         if type(leaf) is Array:
             leaf._start_copy_to_host()
-    outs = itertools.repeat(None) if out is None else iter(_tree.leaves_like(out, x, "out"))
+    outs = repeat(None) if out is None else iter(_tree.leaves_like(out, x, "out"))
     if not progress:
         return _tree.map_leaves(lambda leaf: _get_leaf(leaf, next(outs)), x)
     with reporting(progress, "device_get") as callback:
@@ -227,22 +227,28 @@ def block_until_ready(x: Any) -> Any:
     """
     if type(x) is Array:
         return x.block_until_ready()
-    wait_for(_tree.leaves(x))
+    _wait_for(*_tree.arrays_and_others(x))
     return x
 
 
 def wait_for(values: list[Any]) -> None:
     """Wait for the arrays and buffers among some values: one call for each kind of client."""
+    arrays = [value for value in values if type(value) is Array]
+    _wait_for(arrays, [value for value in values if type(value) is not Array])
+
+
+def _wait_for(arrays: list[Array], others: list[Any]) -> None:
     buffers: list[Buffer] = []
-    for value in values:
-        if type(value) is Array:
-            buffers += value._buffers
-        elif isinstance(value, Buffer):
+    for array in arrays:
+        buffers += array._buffers
+    for value in others:
+        if isinstance(value, Buffer):
             buffers.append(value)
         elif (wait := getattr(value, "block_until_ready", None)) is not None:
             wait()
-    for kind in set(map(type, buffers)):
-        mine = [buffer for buffer in buffers if type(buffer) is kind]
+    kinds = set(map(type, buffers))
+    for kind in kinds:
+        mine = [b for b in buffers if type(b) is kind] if len(kinds) > 1 else buffers
         mine[0].device.client.batched_block_until_ready(mine)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from devrt.arrays._array import Array
@@ -12,6 +12,7 @@ from devrt.errors import InvalidArgumentError
 __all__ = [
     "HOST_LEAVES",
     "NAMESPACE",
+    "arrays_and_others",
     "is_leaf",
     "leaves",
     "leaves_like",
@@ -55,6 +56,33 @@ def leaves(x: Any) -> list[Any]:
     import optree
 
     return list(optree.tree_leaves(x, namespace=NAMESPACE))
+
+
+def arrays_and_others(x: Any) -> tuple[list[Array], list[Any]]:
+    """Return the arrays on devices in a tree, and its other leaves, in no particular order.
+
+    Goes through Python's own containers itself, which is several times faster than `leaves`, that
+    has to keep the order and know every registered class.
+    """
+    arrays: list[Array] = []
+    others: list[Any] = []
+    _collect((x,), arrays, others)
+    return arrays, others
+
+
+def _collect(values: Iterable[Any], arrays: list[Array], others: list[Any]) -> None:
+    for value in values:
+        kind = type(value)
+        if kind is Array:
+            arrays.append(value)
+        elif kind is list or kind is tuple:
+            _collect(value, arrays, others)
+        elif kind is dict:
+            _collect(value.values(), arrays, others)
+        elif kind not in HOST_LEAVES:
+            found = leaves(value)
+            arrays += [leaf for leaf in found if type(leaf) is Array]
+            others += [leaf for leaf in found if type(leaf) is not Array]
 
 
 def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
