@@ -39,7 +39,7 @@ LEVELS = {
     },
     1: {"doctor", "plugins", "runtime"},
     2: {"sharding", "distributed"},
-    3: {"arrays", "numpy", "tree_util"},
+    3: {"arrays", "dlpack", "numpy", "tree_util"},
     4: {"programs"},
     5: {FACADE},
     6: {"cli", "xla_client", "testing", "demo", "__main__"},

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from devrt import errors, numpy, sharding, tree_util
+    from devrt import dlpack, errors, numpy, sharding, tree_util
     from devrt._config import Config
     from devrt.arrays import (
         Array,
@@ -109,6 +109,7 @@ __all__ = [
     "device_put_replicated",
     "device_put_sharded",
     "devices",
+    "dlpack",
     "errors",
     "explain",
     "get_backend",
@@ -139,7 +140,7 @@ __all__ = [
     "visualize_array_sharding",
 ]
 
-_MODULES = {"errors", "numpy", "sharding", "tree_util"}
+_MODULES = {"dlpack", "errors", "numpy", "sharding", "tree_util"}
 _FROM_ARRAYS = {
     *("Array", "Shard", "block_until_ready", "clear_caches", "default_device", "device_get"),
     *("copy_to_host_async", "device_put", "device_put_replicated", "device_put_sharded"),

@@ -1,0 +1,159 @@
+"""`devrt.dlpack`: arrays of other libraries, taken over."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import devrt
+from devrt import dlpack, dtypes
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding import Mesh, NamedSharding
+from devrt.sharding import PartitionSpec as P
+
+pytest.importorskip("devrt_cpu")
+
+
+def aligned(count, start=0, dtype=np.float32):
+    """Return an array that begins `start` bytes past a multiple of 64."""
+    size = np.dtype(dtype).itemsize
+    raw = np.zeros(count * size + 128, np.uint8)
+    first = -raw.ctypes.data % 64 + start
+    array = raw[first : first + count * size].view(dtype)
+    array[...] = np.arange(count)
+    return array
+
+
+def address(x):
+    return x.unsafe_buffer_pointer()
+
+
+class Old:
+    """An exporter from before DLPack 1.0."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, Old], ids=["versioned", "unversioned"])
+@pytest.mark.parametrize("copy", [None, False])
+def test_memory_is_shared_where_it_can_be(cpu, wrap, copy):
+    x = aligned(16)
+    a = dlpack.from_dlpack(wrap(x), copy=copy)
+    assert address(a) == x.ctypes.data
+    assert a.device is cpu[0]
+    assert not a.committed
+    np.testing.assert_array_equal(np.asarray(a), x)
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, Old], ids=["versioned", "unversioned"])
+@pytest.mark.parametrize(
+    "x",
+    [aligned(16, start=16), aligned(32)[::2], aligned(16)[::-1]],
+    ids=["apart", "strided", "back"],
+)
+def test_a_copy_is_made_where_it_must_be_and_refused_where_it_may_not(cpu, wrap, x):
+    np.testing.assert_array_equal(np.asarray(dlpack.from_dlpack(wrap(x))), x)
+    live = len(cpu[0].live_buffers())
+    with pytest.raises(InvalidArgumentError, match="Leave copy out"):
+        dlpack.from_dlpack(wrap(x), copy=False)
+    assert len(cpu[0].live_buffers()) == live
+
+
+def test_a_copy_that_is_asked_for_is_one(cpu):
+    x = aligned(16)
+    a = dlpack.from_dlpack(x, copy=True)
+    b = dlpack.from_dlpack(a, copy=True)
+    c = dlpack.from_dlpack(a, cpu[1], copy=True)
+    x[...] = 0
+    for each in (a, b, c):
+        np.testing.assert_array_equal(np.asarray(each), np.arange(16))
+    assert len({address(a), address(b), address(c), x.ctypes.data}) == 4
+
+
+def test_a_device_commits(cpu):
+    a = dlpack.from_dlpack(aligned(8), cpu[3])
+    assert a.device is cpu[3]
+    assert a.committed
+    mesh = Mesh(np.array(cpu[:4], dtype=object), ("x",))
+    b = dlpack.from_dlpack(aligned(8), NamedSharding(mesh, P("x")))
+    assert len(b.addressable_shards) == 4
+    np.testing.assert_array_equal(np.asarray(b), np.arange(8))
+
+
+def test_devrts_own_arrays_share_their_memory(cpu):
+    a = devrt.device_put(np.arange(4.0), cpu[2])
+    for source in (a, a._arrays[0]):
+        b = dlpack.from_dlpack(source)
+        assert b.device is cpu[2]
+        assert address(b) == address(a)
+        b.delete()
+    assert not a.is_deleted()
+    assert address(dlpack.from_dlpack(a, cpu[1], copy=False)) == address(a)  # one address space
+    with pytest.raises(InvalidArgumentError, match="Leave copy out"):
+        dlpack.from_dlpack(a, cpu[1].memory("pinned_host"), copy=False)
+    sharded = devrt.device_put(
+        np.arange(4.0), NamedSharding(Mesh(np.array(cpu[:4], dtype=object), ("x",)), P("x"))
+    )
+    with pytest.raises(InvalidArgumentError, match="one device"):
+        dlpack.from_dlpack(sharded)
+
+
+@pytest.mark.parametrize("value", [3, [1.0], None, "text"])
+def test_what_has_no_dlpack_is_a_typed_error(value):
+    with pytest.raises(InvalidTypeError, match="__dlpack__"):
+        dlpack.from_dlpack(value)
+
+
+def test_an_array_on_a_device_that_the_target_cannot_read(cpu):
+    class Elsewhere(Old):
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    with pytest.raises(InvalidArgumentError, match="lies on a device"):
+        dlpack.from_dlpack(Elsewhere(aligned(4)))
+
+
+def test_nothing_is_as_good_as_shared(cpu):
+    a = dlpack.from_dlpack(np.zeros((0, 3)), copy=False)
+    assert a.shape == (0, 3)
+
+
+@pytest.mark.parametrize("element", dtypes.ELEMENT_TYPES, ids=lambda e: e.name)
+def test_what_is_supported_goes_there_and_back(cpu, element):
+    dtype = dtypes.to_numpy(element.code)
+    assert dlpack.is_supported_dtype(dtype)
+    assert dlpack.is_supported_dtype(element.name)
+    (buffer,) = devrt.device_put(np.ones(3, dtype), cpu[0])._arrays
+
+    class Foreign:
+        def __dlpack__(self, **options):
+            return buffer.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return buffer.__dlpack_device__()
+
+    back = dlpack.from_dlpack(Foreign(), copy=False)
+    assert back.dtype == dtype
+    assert np.asarray(back).tobytes() == np.ones(3, dtype).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [object, "U3", "datetime64[s]", "no such", [("a", "f4")]])
+def test_other_dtypes_are_not_supported(dtype):
+    assert not dlpack.is_supported_dtype(dtype)
+    assert dlpack.is_supported_dtype(ml_dtypes.bfloat16)
+
+
+def test_the_module_is_loaded_when_it_is_asked_for(run_python):
+    code = (
+        "import sys, devrt; devrt.devices(); assert 'devrt.dlpack' not in sys.modules; devrt.dlpack"
+    )
+    done = run_python("-c", code)
+    assert done.returncode == 0, done.stderr
