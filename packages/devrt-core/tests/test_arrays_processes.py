@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import devrt
-from devrt.errors import InvalidArgumentError
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 
@@ -152,16 +154,95 @@ def test_parts_that_form_no_block_are_refused(client):
         devrt.make_array_from_process_local_data(sharding, np.zeros((4, 2)), (4, 2))
 
 
-def test_a_mesh_without_devices_of_this_process_holds_nothing(client):
+@pytest.fixture
+def elsewhere(client):
+    """A sharding over the devices of the other process alone."""
     mine = client.process_index()
     others = [d for d in client.devices() if d.process_index != mine]
-    sharding = NamedSharding(Mesh(np.array(others, dtype=object), ("x",)), P("x"))
+    return NamedSharding(Mesh(np.array(others, dtype=object), ("x",)), P("x"))
+
+
+def test_an_array_without_a_shard_here_is_known(client, elsewhere):
+    here = devrt.device_put(X, client.local_devices()[0])
     makes = [
-        lambda: devrt.device_put(X, sharding),
-        lambda: devrt.make_array_from_process_local_data(sharding, X),
-        lambda: devrt.make_array_from_callback(X.shape, sharding, lambda i: X[i]),
-        lambda: devrt.device_put(devrt.device_put(X, client.local_devices()[0]), sharding),
+        devrt.device_put(X, elsewhere),
+        devrt.device_put(here, elsewhere),
+        devrt.make_array_from_callback(X.shape, elsewhere, lambda i: X[i], dtype=np.float32),
+        devrt.make_array_from_single_device_arrays(X.shape, elsewhere, [], dtype=np.float32),
     ]
-    for make in makes:
-        with pytest.raises(InvalidArgumentError, match="no device of"):
-            make()
+    makes += [makes[0].clone(), makes[0].copy()]
+    for a in makes:
+        assert (a.shape, a.dtype, a.ndim, a.nbytes) == (X.shape, X.dtype, 2, X.nbytes)
+        assert a.sharding is elsewhere
+        assert a.device is elsewhere
+        assert len(a.devices()) == len(a.global_shards) == 4
+        assert all(shard.data is None for shard in a.global_shards)
+        assert a.addressable_shards == a._arrays == []
+        assert (a.is_fully_addressable, a.is_fully_replicated) == (False, False)
+        assert a.on_device_size_in_bytes() == 0
+        assert a.block_until_ready() is a
+        assert devrt.block_until_ready([a]) == [a]
+        assert a.is_ready()
+        assert "sharding" in repr(a)
+        assert any(a is live for live in devrt.live_arrays())
+        a.delete()
+        assert a.is_deleted()
+        assert "deleted" in repr(a)
+        for use in (a.clone, a.copy, lambda a=a: devrt.device_put(a, elsewhere)):
+            with pytest.raises(DeletedError):
+                use()
+
+
+TOUCHES = [
+    np.asarray,
+    devrt.device_get,
+    lambda a: a.item(0),
+    lambda a: a.unsafe_buffer_pointer(),
+    lambda a: a.__dlpack__(),
+    pickle.dumps,
+    lambda a: devrt.device_get(a, out=np.zeros_like(X)),
+]
+
+
+@pytest.mark.parametrize("spec", [P("x"), P()], ids=str)
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_touching_an_array_without_a_shard_here_is_a_clear_error(client, elsewhere, spec, touch):
+    a = devrt.device_put(X, elsewhere.with_spec(spec))
+    with pytest.raises(InvalidArgumentError, match="this process holds none"):
+        touch(a)
+
+
+@pytest.mark.parametrize("spec", [P("x"), P()], ids=str)
+def test_it_cannot_come_to_devices_of_this_process(client, elsewhere, spec):
+    a = devrt.device_put(X, elsewhere.with_spec(spec))
+    mine = client.local_devices()
+    targets = [mine[0], mine[0].memory("pinned_host"), over(client), over(client, spec=P())]
+    for target in targets:
+        with pytest.raises(InvalidArgumentError, match="this process holds none"):
+            devrt.device_put(a, target)
+    b = devrt.device_put(a, elsewhere.with_memory_kind("pinned_host"))
+    assert b.sharding.memory_kind == "pinned_host"
+    assert b._arrays == []
+
+
+def test_what_no_part_can_tell_must_be_given(client, elsewhere):
+    with pytest.raises(InvalidArgumentError, match="pass the global shape and dtype"):
+        devrt.make_array_from_callback(X.shape, elsewhere, lambda i: X[i])
+    with pytest.raises(InvalidArgumentError, match="pass the global shape and dtype"):
+        devrt.make_array_from_single_device_arrays([], elsewhere)
+    with pytest.raises(InvalidArgumentError, match="'x'"):
+        devrt.make_array_from_callback((3, 4), elsewhere, lambda i: X[i], dtype=np.float32)
+    with pytest.raises(InvalidArgumentError, match="no device of"):
+        devrt.make_array_from_process_local_data(elsewhere, X)
+    with pytest.raises(InvalidTypeError):
+        devrt.device_put(np.array(["text"] * 16), elsewhere)
+
+
+def test_parts_are_of_the_dtype_that_was_asked_for(client):
+    device = client.local_devices()[0]
+    part = devrt.device_put(X, device)
+    one = NamedSharding(Mesh(np.array([device], dtype=object), ("x",)), P())
+    make = devrt.make_array_from_single_device_arrays
+    assert make(X.shape, one, [part], dtype=np.float32).dtype == np.float32
+    with pytest.raises(InvalidArgumentError, match="dtype int8"):
+        make(X.shape, one, [part], dtype=np.int8)

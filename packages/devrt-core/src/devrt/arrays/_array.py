@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._config import Config
+from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported
 from devrt.contract import Buffer, Device
-from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidArgumentError
+from devrt.errors import InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class Array(Unsupported):
     Parameters
     ----------
     buffers
-        One buffer per addressable device, in the order of the sharding's device assignment.
+        One buffer per addressable device, in the order of the sharding's device assignment; a
+        `NoShards` where this process addresses none of them.
     sharding
         How ``shape`` maps onto devices; None for the one device of the one buffer.
     shape
@@ -64,7 +66,8 @@ class Array(Unsupported):
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements."""
-        return self._buffers[0].dtype
+        buffers = self._buffers
+        return buffers[0].dtype if buffers else buffers.dtype  # type: ignore[attr-defined]
 
     @property
     def ndim(self) -> int:
@@ -126,7 +129,7 @@ class Array(Unsupported):
     @property
     def traceback(self) -> Any:
         """Where the array was made, if its backend records it; else None."""
-        return self._buffers[0].traceback
+        return self._buffers[0].traceback if self._buffers else None
 
     @property
     def _arrays(self) -> list[Buffer]:
@@ -180,21 +183,29 @@ class Array(Unsupported):
     def is_deleted(self) -> bool:
         """Return whether the array's memory was given back or donated."""
         # A list: a generator takes longer than all the questions together.
-        return any([buffer.is_deleted() for buffer in self._buffers])
+        if any([buffer.is_deleted() for buffer in self._buffers]):
+            return True
+        return isinstance(self._buffers, NoShards) and self._buffers.is_deleted
 
     def delete(self) -> None:
         """Give the memory back, as soon as no work in flight uses it. Idempotent."""
         for buffer in self._buffers:
             buffer.delete()
+        if isinstance(self._buffers, NoShards):
+            self._buffers.is_deleted = True
         self._host = None
 
     def clone(self) -> Array:
         """Return another handle on the same memory, deleted independently."""
+        if not self._buffers:
+            return self._another_without_shards("clone")
         buffers = tuple(buffer.clone() for buffer in self._buffers)
         return Array(buffers, self._sharding, self._shape, self._committed)
 
     def copy(self) -> Array:
         """Return an array with memory of its own on the same devices."""
+        if not self._buffers:
+            return self._another_without_shards("copy")
         memories = [buffer.memory for buffer in self._buffers]
         client = self._buffers[0].device.client
         buffers = client.batched_copy_to_memory(self._buffers, memories, False)
@@ -306,10 +317,17 @@ class Array(Unsupported):
 
     # -- helpers ------------------------------------------------------------------------------
 
+    def _another_without_shards(self, operation: str) -> Array:
+        if self.is_deleted():
+            raise gone(self, operation)
+        return Array(NoShards(self.dtype), self._sharding, self._shape, self._committed)
+
     def _sharding_is_single(self) -> bool:
         return self._shape is None or self._buffers[0].shape == self._shape
 
     def _only(self, operation: str) -> Buffer:
+        if not self._buffers:
+            raise held_elsewhere(self, operation)
         if len(self._buffers) != 1:
             msg = (
                 f"{operation} needs an array on one device; this one has {len(self._buffers)} "
@@ -350,25 +368,9 @@ class Array(Unsupported):
             if start is not None:
                 start()
 
-    def _gone(self, operation: str) -> DevrtError:
-        """Return the error that says why the data is gone, and what to do."""
-        client = self._buffers[0].device.client
-        if client.is_closed:
-            msg = (
-                f"the {client.platform} client of this array of shape {self.shape} was closed, and "
-                "its data went with it. Read what is needed with devrt.device_get before closing "
-                "the client or clearing the backends, and put it again afterwards."
-            )
-            return ClosedError(msg, operation=operation)
-        msg = (
-            f"this array of shape {self.shape} was deleted or donated, so its data is gone. "
-            "Keep a clone() if it is needed afterwards."
-        )
-        return DeletedError(msg, operation=operation)
-
     def _gathered(self) -> np.ndarray[Any, Any]:
         if self.is_deleted():
-            raise self._gone("read")
+            raise gone(self, "read")
         from devrt.arrays._shard import gather
 
         return gather(self)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from devrt.arrays._array import Array
+from devrt.arrays._missing import held_elsewhere
 from devrt.arrays._placement import wait_for
 from devrt.arrays._put import COPY, as_host
-from devrt.arrays._reshard import client_of, targets_of
+from devrt.arrays._reshard import targets_of
+from devrt.arrays._staging import client_of, copy_across
 from devrt.contract import Buffer, Device, HostBufferSemantics
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Sharding
@@ -307,12 +309,16 @@ def _copy_buffers(
 ) -> None:
     """Copy buffers to targets: one call to each client where source and target are one's."""
     groups: dict[int, tuple[Any, list[tuple[Buffer, Any, int]]]] = {}
+    across: list[tuple[Buffer, Any, int]] = []
     for source, target, place in zip(sources, targets, places, strict=True):
         client = client_of(target)
         if source.device.client is client:
             groups.setdefault(id(client), (client, []))[1].append((source, target, place))
         else:
-            results[place] = client.buffer_from_pyval(source.__array__(), target, not may_alias)
+            across.append((source, target, place))
+    made = copy_across([a[0] for a in across], [a[1] for a in across])
+    for (_, _, place), buffer in zip(across, made, strict=True):
+        results[place] = buffer
     for client, group in groups.values():
         made = client.batched_copy_to_memory(
             [g[0] for g in group], [g[1] for g in group], may_alias
@@ -338,6 +344,8 @@ def _check_copy(x: Array, devices: Sequence[Device], sharding: Sharding) -> None
     if x.is_deleted():
         msg = f"an array of shape {x.shape} was deleted or donated, so it cannot be copied."
         raise DeletedError(msg, operation="batched_copy_array_to_devices_with_sharding")
+    if not x._buffers:
+        raise held_elsewhere(x, "batched_copy_array_to_devices_with_sharding")
     placement, shard_shape = sharding.placement(x.shape), x._buffers[0].shape
     fits = set(devices) == set(placement.devices) and len(devices) == len(x._buffers)
     if not fits or placement.shard_shape != shard_shape:

@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt import dtypes
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
+from devrt.arrays._missing import NoShards
 from devrt.arrays._placement import device_put
 from devrt.arrays._put import as_host
 from devrt.arrays._reshard import targets_of
@@ -43,13 +45,19 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
         Which part lies where.
     arrays
         One array per addressable device of the sharding, in any order.
+    dtype
+        The element type that the parts must have; by name only. Needed, as ``shape`` is, where
+        this process addresses no device of the sharding and so has no parts.
 
     Raises
     ------
     InvalidArgumentError
         If a device has no array or two, or the parts' shapes and dtypes do not fit.
     """
+    dtype = named.pop("dtype", None)
     shape, sharding, arrays = _from_parts_arguments(arguments, named)
+    if not arrays and not sharding.addressable_devices:
+        return _without_parts(shape, sharding, dtype, "make_array_from_single_device_arrays")
     by_device = {part.device: part for part in arrays}
     expected = sharding.device_list.addressable_device_list
     if len(by_device) != len(arrays) or set(by_device) != set(expected):
@@ -60,7 +68,7 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
         raise InvalidArgumentError(msg, sharding=sharding)
     parts = [by_device[device] for device in expected]
     shape = _global_shape(sharding, parts[0].shape) if shape is None else tuple(shape)
-    _check_parts(parts, sharding.placement(shape).shard_shape, sharding)
+    _check_parts(parts, sharding.placement(shape).shard_shape, sharding, dtype)
     buffers = tuple(part._buffers[0].clone() for part in parts)
     return Array(buffers, sharding, shape)
 
@@ -83,7 +91,8 @@ def make_array_from_callback(
         Called with the index of a part, a tuple of slices into the global array; returns it. Only
         parts that this process addresses are asked for, equal ones once.
     dtype
-        The element type that the parts must have; that of the first part when omitted.
+        The element type that the parts must have; that of the first part when omitted. Needed
+        where this process addresses no device of the sharding, and so no part is asked for.
 
     Raises
     ------
@@ -94,8 +103,7 @@ def make_array_from_callback(
 
     plan = sharding.placement(tuple(shape))
     if not plan.devices:
-        msg = f"no device of {sharding} belongs to this process, so the callback has no part."
-        raise InvalidArgumentError(msg, sharding=sharding)
+        return _without_parts(shape, sharding, dtype, "make_array_from_callback")
     expected = None if dtype is None else np.dtype(dtype)
     made: dict[Shape, np.ndarray[Any, Any]] = {}
     for offset, index in zip(plan.offsets, plan.indices, strict=True):
@@ -273,7 +281,7 @@ def _from_parts_arguments(
         )
         raise InvalidTypeError(msg)
     arrays = given["arrays"]
-    is_list = isinstance(arrays, Sequence) and len(arrays) > 0
+    is_list = isinstance(arrays, Sequence)
     if not is_list or not all(type(part) is Array and len(part._buffers) == 1 for part in arrays):
         msg = "make_array_from_single_device_arrays takes a list of arrays on one device each."
         raise InvalidTypeError(msg)
@@ -290,9 +298,22 @@ def _global_shape(sharding: Sharding, block: Shape) -> Shape:
     return tuple(size * (count // part) for size, part in zip(block, probe, strict=True))
 
 
-def _check_parts(parts: Sequence[Array], shape: Shape, sharding: Sharding) -> None:
+def _without_parts(shape: Shape | None, sharding: Sharding, dtype: Any, operation: str) -> Array:
+    """Return an array of which this process holds nothing."""
+    if shape is None or dtype is None:
+        msg = (
+            f"no device of {sharding} belongs to this process, so {operation} has no parts to "
+            "learn from: pass the global shape and dtype."
+        )
+        raise InvalidArgumentError(msg, sharding=sharding)
+    sharding.placement(tuple(shape))  # refuses shapes that do not fit
+    return Array(NoShards(dtype), sharding, tuple(shape))
+
+
+def _check_parts(parts: Sequence[Array], shape: Shape, sharding: Sharding, dtype: Any) -> None:
+    expected = parts[0].dtype if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
     for part in parts:
-        _check_part(part, shape, parts[0].dtype, f"the array on {part.device} for {sharding}")
+        _check_part(part, shape, expected, f"the array on {part.device} for {sharding}")
 
 
 def _check_part(part: Any, shape: Shape, dtype: Any, what: str) -> None:

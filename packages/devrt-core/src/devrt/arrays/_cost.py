@@ -8,7 +8,8 @@ from typing import Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._put import resolve_target
-from devrt.arrays._reshard import Target, route_to
+from devrt.arrays._reshard import route_to
+from devrt.arrays._staging import Target
 from devrt.contract import Device, Memory
 from devrt.errors import InvalidTypeError
 from devrt.sharding import Sharding, SingleDeviceSharding

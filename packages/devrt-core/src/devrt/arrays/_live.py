@@ -26,7 +26,7 @@ def live_arrays(platform: str | Client | None = None) -> list[Array]:
     if platform is None:
         return arrays
     client = default_runtime().get_backend(platform)
-    return [x for x in arrays if x._buffers[0].device.client is client]
+    return [x for x in arrays if next(iter(x.devices())).client is client]
 
 
 def clear_caches() -> None:

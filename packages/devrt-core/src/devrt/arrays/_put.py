@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
+from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.contract import Device, HostBufferSemantics, Memory
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -100,10 +101,7 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     shape = x.shape
     plan = sharding.placement(shape)
     if not plan.devices:
-        msg = (
-            f"no device of {sharding} belongs to this process, so it can hold no part of the array."
-        )
-        raise InvalidArgumentError(msg, sharding=sharding)
+        return Array(NoShards(x.dtype), sharding, shape)
     targets = targets_of(plan.devices, sharding.memory_kind)
     buffers = plan.devices[0].client.batched_buffer_from_pyval(
         x, targets, plan.offsets, plan.shard_shape, semantics
@@ -132,7 +130,7 @@ def put_array(
     if src is not None:
         _check_source(x, src)
     if x.is_deleted():
-        raise x._gone("device_put")
+        raise gone(x, "device_put")
     if kind == "kind":
         target, kind = resolve_target(x, target)
     if Config.guards_are_set and not _is_there(x, target, kind):
@@ -149,8 +147,12 @@ def resolve_target(x: Array, target: Any, operation: str = "device_put") -> tupl
     kind = target_kind(target, operation)
     if kind != "kind":
         return target, kind
-    _memory(target, x._buffers[0].device, operation)
+    _memory(target, _a_device(x), operation)
     return x.sharding.with_memory_kind(target), "sharding"
+
+
+def _a_device(x: Array) -> Device:
+    return x._buffers[0].device if x._buffers else next(iter(x.devices()))
 
 
 def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.arrays._array import Array
-from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
-from devrt.contract._batched import BatchedTransfers
-from devrt.errors import InvalidArgumentError
+from devrt.arrays._missing import NoShards, held_elsewhere
+from devrt.arrays._staging import Target, assemble_across, client_of, copy_across
+from devrt.contract import Buffer, Device, Memory
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
-    "Target",
-    "client_of",
     "forget_routes",
     "memory_on",
     "move_to_memory",
@@ -24,10 +22,7 @@ __all__ = [
     "targets_of",
 ]
 
-_KEPT = int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
 _MAX_SHAPES = 64
-
-Target = Device | Memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,7 +60,10 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
         (device,) = sharding._device_assignment
         memory = memory_on(device, sharding.memory_kind)
         return Array((_copy_whole(x, device, memory, may_alias),), sharding)
-    return Array(_follow(route_to(x, sharding), x._buffers, may_alias), sharding, x.shape)
+    route = route_to(x, sharding)
+    if not route.targets:
+        return Array(NoShards(x.dtype), sharding, x.shape)
+    return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
 
 
 def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = True) -> Array:
@@ -81,10 +79,12 @@ def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = T
 
 def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Buffer:
     """Copy the buffer that is on the device if there is one, else any."""
+    if not x._buffers:
+        raise held_elsewhere(x, "device_put")
     source = next((b for b in x._buffers if b.device is device), x._buffers[0])
     if source.device.client is device.client:
         return source.copy_to_memory(memory, may_alias=may_alias)
-    return _through_host(source, memory)
+    return copy_across([source], [memory])[0]
 
 
 def _singles_of(sharding: Sharding) -> _Singles:
@@ -140,11 +140,8 @@ def _source_of(x: Array, target: Sharding) -> Sharding:
 
 def _find_route(x: Array, sharding: Sharding) -> Route:
     target = sharding.placement(x.shape)
-    if not target.devices:
-        msg = (
-            f"no device of {sharding} belongs to this process, so it can hold no part of the array."
-        )
-        raise InvalidArgumentError(msg, sharding=sharding)
+    if target.devices and not x._buffers:
+        raise held_elsewhere(x, "device_put")
     plan = plan_copies(_blocks(x.sharding, x.shape), _blocks(sharding, x.shape))
     clients = {id(device.client) for device in target.devices}
     clients |= {id(buffer.device.client) for buffer in x._buffers}
@@ -176,15 +173,16 @@ def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequenc
         if route.is_one_client:
             copies = client.batched_copy_to_memory(kept, where, may_alias)
         else:
-            copies = [_through_host(b, w) for b, w in zip(kept, where, strict=True)]
+            copies = copy_across(kept, where)
         for (t, _), buffer in zip(plan.whole, copies, strict=True):
             made[t] = buffer
     if plan.assembly is not None:
         used = [sources[s] for s in plan.used]
         where = [targets[t] for t in plan.assembled]
-        # A client's own way takes its own buffers only; the contract's goes through the host.
-        assemble = type(client) if route.is_one_client else BatchedTransfers
-        blocks = assemble.assemble_buffers(client, used, plan.assembly, where, may_alias)
+        if route.is_one_client:
+            blocks = client.assemble_buffers(used, plan.assembly, where, may_alias)
+        else:
+            blocks = assemble_across(used, plan.assembly, where)
         for t, buffer in zip(plan.assembled, blocks, strict=True):
             made[t] = buffer
     if plan.shared:
@@ -193,15 +191,3 @@ def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequenc
         for (t, _), buffer in zip(plan.shared, copies, strict=True):
             made[t] = buffer
     return made
-
-
-def _through_host(buffer: Buffer, target: Target) -> Buffer:
-    host = buffer.__array__()
-    return client_of(target).buffer_from_pyval(host, target, False, _KEPT)
-
-
-def client_of(target: Target) -> Client:
-    """Return the client that a device or memory belongs to."""
-    return (
-        target.client if isinstance(target, Device) else target.addressable_by_devices()[0].client
-    )

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
+from devrt.arrays._missing import held_elsewhere
 from devrt.contract import Device
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
@@ -115,6 +116,8 @@ def read_into(x: Any, out: Any) -> Any:
 
 
 def _check_addressable(array: Array) -> None:
+    if not array._buffers:
+        raise held_elsewhere(array, "reading it")
     if array.is_fully_addressable or array.is_fully_replicated:
         return
     missing = sum(shard.data is None for shard in global_shards(array))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract._buffer import HostBufferSemantics
@@ -94,17 +94,13 @@ class BatchedTransfers:
         that several targets get by copies between them. A client that can copy parts of buffers
         on its devices should do so instead.
         """
-        first: dict[int, Buffer] = {}
-        made = []
-        for number, target in zip(assembly.block_of, targets, strict=True):
-            if number in first:
-                made.append(first[number].copy_to_memory(_memory_of(target)))
-                continue
-            host = _assembled(sources, assembly.blocks[number], assembly.shape)
-            put: Any = self
-            first[number] = buffer = put.buffer_from_pyval(host, target, False, _KEPT)
-            made.append(buffer)
-        return made
+        client: Any = self
+
+        def put(block: Any, target: Any) -> Buffer:
+            buffer: Buffer = client.buffer_from_pyval(block, target, False, _KEPT)
+            return buffer
+
+        return assemble_on_host(sources, assembly, targets, put)
 
     def batched_copy_to_host(
         self, buffers: Sequence[Buffer], offsets: Sequence[tuple[int, ...]], out: Any
@@ -139,6 +135,28 @@ class BatchedTransfers:
         """
         for buffer in _checked_buffers(buffers):
             buffer.block_until_ready()
+
+
+def assemble_on_host(
+    sources: Sequence[Buffer],
+    assembly: Assembly,
+    targets: Sequence[Device | Memory],
+    put: Callable[[Any, Any], Buffer],
+) -> list[Buffer]:
+    """Make blocks in host memory, one at a time, and ``put`` each on the first of its targets.
+
+    The other targets of a block get it by a copy within their client.
+    """
+    first: dict[int, Buffer] = {}
+    made = []
+    for number, target in zip(assembly.block_of, targets, strict=True):
+        if number in first:
+            made.append(first[number].copy_to_memory(_memory_of(target)))
+            continue
+        block = _assembled(sources, assembly.blocks[number], assembly.shape)
+        first[number] = buffer = put(block, target)
+        made.append(buffer)
+    return made
 
 
 def _checked_buffers(given: Any) -> list[Buffer]:
