@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-__all__ = ["BYTES", "MIB", "sharding", "source"]
+from bench.case import Factory
+
+__all__ = ["BYTES", "MIB", "both_sides", "sharding", "source"]
 
 MIB = 1 << 20
 
 #: The points of every sweep over bytes; the last one is for --full.
 BYTES = (8, 64, 1 << 10, 16 << 10, 256 << 10, 4 * MIB, 64 * MIB, 1024 * MIB)
+
+
+Cases = Callable[[], dict[str, Factory]]
+
+
+def both_sides(cases: Callable[[Any], dict[str, Factory]]) -> tuple[Cases, Cases]:
+    """Return what makes devrt's cases and JAX's: the library that they are given differs."""
+    return tuple(lambda name=name: cases(import_module(name)) for name in ("devrt", "jax"))
 
 
 def source(nbytes: int, *, is_aligned: bool = False) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.case import Factory, Spec, Sweep, Timed, repeated
-from bench.subjects._data import BYTES, MIB, sharding, source
+from bench.subjects._data import BYTES, MIB, both_sides, sharding, source
 
 __all__ = ["SPECS", "devrt_cases", "jax_cases", "numpy_cases"]
 
@@ -56,20 +56,6 @@ SPECS = [
 ]
 
 
-def devrt_cases() -> dict[str, Factory]:
-    """Return devrt's side."""
-    import devrt
-
-    return _cases(devrt)
-
-
-def jax_cases() -> dict[str, Factory]:
-    """Return JAX's side."""
-    import jax
-
-    return _cases(jax)
-
-
 def numpy_cases() -> dict[str, Factory]:
     """Return plain numpy.copy of the same bytes."""
     names = {COPIED: SIZE, SHARDED: SIZE} | {_copied_by(n): n for n in BYTES}
@@ -89,6 +75,9 @@ def _cases(api: Any) -> dict[str, Factory]:
         **{_aliased_by(n): partial(_alias, api, n) for n in BYTES if n >= 64},
         **{_sharded_by(n): partial(_put, api, SIZE, n) for n in _DEVICES},
     }
+
+
+devrt_cases, jax_cases = both_sides(_cases)
 
 
 def _put(api: Any, nbytes: int, devices: int | None) -> Timed:

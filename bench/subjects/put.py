@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from bench.case import Factory, Spec, Sweep, Timed, repeated
-from bench.subjects._data import BYTES, MIB, sharding, source
+from bench.subjects._data import BYTES, MIB, both_sides, sharding, source
 
 __all__ = ["SPECS", "devrt_cases", "jax_cases"]
 
@@ -52,20 +52,6 @@ SPECS = [
 ]
 
 
-def devrt_cases() -> dict[str, Factory]:
-    """Return devrt's side."""
-    import devrt
-
-    return _cases(devrt)
-
-
-def jax_cases() -> dict[str, Factory]:
-    """Return JAX's side."""
-    import jax
-
-    return _cases(jax)
-
-
 def _cases(api: Any) -> dict[str, Factory]:
     """Both sides have one interface: the library is the only difference."""
     return {
@@ -78,6 +64,9 @@ def _cases(api: Any) -> dict[str, Factory]:
         **{_by_arrays(n): partial(_put_list, api, n) for n in _BATCHES},
         **{_by_devices(n): partial(_put_over, api, n) for n in _DEVICES},
     }
+
+
+devrt_cases, jax_cases = both_sides(_cases)
 
 
 def _put(api: Any, nbytes: int, target: Any, *, is_waited: bool = False) -> Timed:

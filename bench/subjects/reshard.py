@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bench.case import Factory, Spec, Sweep, Timed, repeated
-from bench.subjects._data import MIB
+from bench.subjects._data import MIB, both_sides
 
 __all__ = ["SPECS", "devrt_cases", "jax_cases"]
 
@@ -60,20 +60,6 @@ SPECS = [
 ]
 
 
-def devrt_cases() -> dict[str, Factory]:
-    """Return devrt's side."""
-    import devrt
-
-    return _cases(devrt)
-
-
-def jax_cases() -> dict[str, Factory]:
-    """Return JAX's side."""
-    import jax
-
-    return _cases(jax)
-
-
 def _cases(api: Any) -> dict[str, Factory]:
     return {
         **{name: partial(_between, api, *pair, SIZE, 8) for name, pair in _PAIRS.items()},
@@ -83,6 +69,9 @@ def _cases(api: Any) -> dict[str, Factory]:
         **{_by_bytes(n): partial(_between, api, _ROWS, _COLUMNS, n, 8) for n in _BYTES},
         **{_by_devices(n): partial(_between, api, _ROWS, _COLUMNS, 16 * MIB, n) for n in _DEVICES},
     }
+
+
+devrt_cases, jax_cases = both_sides(_cases)
 
 
 def _sharding(api: Any, entries: tuple[Any, Any], devices: list[Any]) -> Any:

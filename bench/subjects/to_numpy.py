@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.case import Factory, Spec, Sweep, Timed, fresh, repeated
-from bench.subjects._data import BYTES, MIB, sharding, source
+from bench.subjects._data import BYTES, MIB, both_sides, sharding, source
 
 __all__ = ["SPECS", "devrt_cases", "jax_cases"]
 
@@ -53,20 +53,6 @@ SPECS = [
 ]
 
 
-def devrt_cases() -> dict[str, Factory]:
-    """Return devrt's side."""
-    import devrt
-
-    return _cases(devrt)
-
-
-def jax_cases() -> dict[str, Factory]:
-    """Return JAX's side."""
-    import jax
-
-    return _cases(jax)
-
-
 def _cases(api: Any) -> dict[str, Factory]:
     return {
         FIRST: lambda: _first(api, np.asarray, 32),
@@ -79,6 +65,9 @@ def _cases(api: Any) -> dict[str, Factory]:
         **{_by_bytes(n): partial(_first, api, np.asarray, n) for n in BYTES},
         **{_by_devices(n): partial(_first_of, api, n) for n in _DEVICES},
     }
+
+
+devrt_cases, jax_cases = both_sides(_cases)
 
 
 def _first_of(api: Any, devices: int) -> Timed:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from bench.case import Factory, Spec, Sweep, Timed, fresh, repeated
-from bench.subjects._data import sharding, source
+from bench.subjects._data import both_sides, sharding, source
 
 __all__ = ["SPECS", "devrt_cases", "jax_cases"]
 
@@ -28,20 +28,6 @@ SPECS = [
 ]
 
 
-def devrt_cases() -> dict[str, Factory]:
-    """Return devrt's side."""
-    import devrt
-
-    return _cases(devrt)
-
-
-def jax_cases() -> dict[str, Factory]:
-    """Return JAX's side."""
-    import jax
-
-    return _cases(jax)
-
-
 def _cases(api: Any) -> dict[str, Factory]:
     return {
         _SHARDED: partial(_put_sharded, api),
@@ -49,6 +35,9 @@ def _cases(api: Any) -> dict[str, Factory]:
         **{_name("get", n): partial(_get, api, n) for n in _LEAVES},
         **{_name("wait", n): partial(_wait, api, n) for n in _LEAVES},
     }
+
+
+devrt_cases, jax_cases = both_sides(_cases)
 
 
 def _tree(count: int, nbytes: int = 32) -> dict[str, list[Any]]:
