@@ -186,7 +186,7 @@ def test_values_that_do_not_fit_change_nothing(name, value, accepted):
         pass
 
 
-@pytest.mark.parametrize("text", ["many", "0", "-1", "1e3", "3 things"])
+@pytest.mark.parametrize("text", ["many", "0", "-1", "1e3", "3 things", "1_0"])
 @pytest.mark.parametrize("variable", ["DEVRT_NUM_THINGS", "JAX_NUM_THINGS"])
 def test_a_bad_variable_is_named_whenever_the_option_is_read(variable, text):
     config = make(**{variable: text})

@@ -55,6 +55,8 @@ def _converted(kind: type, value: Any) -> Any:
         return word in _TRUE
     if kind is int and (isinstance(value, bool) or (isinstance(value, float) and value % 1)):
         raise ValueError(value)
+    if isinstance(value, str) and kind in (int, float) and "_" in value:
+        raise ValueError(value)  # Python's digit separators, most often a slip
     if kind is str and not isinstance(value, str):
         raise TypeError(value)
     if kind is int and not isinstance(value, (str, float)):
