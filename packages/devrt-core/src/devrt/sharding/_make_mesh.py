@@ -34,7 +34,8 @@ def make_mesh(
     axis_names
         The name of each axis; a str alone is one name.
     axis_types
-        The `AxisType` of each axis, or its name; ``Auto`` when omitted.
+        The `AxisType` of each axis, or its name; ``Auto`` when omitted, as for `Mesh`. (JAX has
+        ``Explicit`` here: pass it where a program is to see shardings in its types.)
     devices
         The devices in the order in which the mesh shall have them. When omitted, those of the
         default backend, laid out by their place in the hardware (`order_by_topology`). Of more
