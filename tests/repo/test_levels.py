@@ -32,6 +32,7 @@ LEVELS = {
         "topology",
         "_device_assignment",
         "_pprof",
+        "_protobuf",
         "_record",
         "_compile_options",
         "_op_sharding",

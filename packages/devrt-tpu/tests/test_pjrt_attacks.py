@@ -69,12 +69,13 @@ def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
             bad[dice.randrange(4)] = dice.choice([deleted, wrong[4], lambda: put(X[:4], 2)])()
             return dice.choice(
                 [[spread, bad], [bad, spread], [spread], [spread[:3], spread], [[], []]])
+        names = ["num_partitions", "num_replicas", "device_assignment", "env_option_overrides",
+                 "use_spmd_partitioning", "nope"]
         attacks = [
             lambda: add.execute(arguments()),
             lambda: wide.execute_sharded(shards()),
             lambda: client.compile_and_load(ADD[: dice.randrange(len(ADD) - 6)]),
-            lambda: client.compile_and_load(ADD, **{dice.choice(["num_partitions", "num_replicas",
-                "device_assignment", "flags", "use_spmd_partitioning", "nope"]): dice.choice(
+            lambda: client.compile_and_load(ADD, **{dice.choice(names): dice.choice(
                 [-1, 0, "x", None, 3.5, [[9]], object(), 1 << 40])}),
             lambda: client.compile_and_load(ADD, dice.choice([[], [1], [devices[0]] * 2, "ab"])),
             lambda: client.deserialize_executable(data[: dice.randrange(1, len(data) - 1)]),

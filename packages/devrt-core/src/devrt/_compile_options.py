@@ -1,19 +1,38 @@
-"""Options of a compilation, in the form that XLA's plugins take them."""
+"""Options of a compilation, in the form that XLA's plugins take them.
+
+Source of the field numbers: ``compile_options.proto`` of XLA.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devrt._device_assignment import DeviceAssignment
+from devrt._protobuf import (
+    bool_field,
+    bytes_field,
+    double_field,
+    float_field,
+    int_field,
+    packed,
+)
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["CompileOptions"]
 
 _MOST = 1 << 20
+
+_COUNTS = ("num_replicas", "num_partitions")
+_FLAGS = ("parameter_is_tupled_arguments", "compile_portable_executable")
+_CHOICES = ("use_spmd_partitioning", "use_shardy_partitioner")
+_EFFORTS = ("exec_time_optimization_effort", "memory_fitting_effort")
+_PROPAGATIONS = (
+    "allow_spmd_sharding_propagation_to_parameters",
+    "allow_spmd_sharding_propagation_to_output",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +45,31 @@ class CompileOptions:
         The program runs on the product of both. Each replica has arguments of its own; partitions
         share the arguments of one program. None: as the program or the devices say, else 1.
     device_assignment : DeviceAssignment or sequence of sequence of int, optional
-        Ids of the devices: for each replica, its partitions.
+        Ids of the devices: for each replica, its partitions. None leaves the choice to the client.
     use_spmd_partitioning : bool, optional
         Whether the compiler divides one program by its shardings; None: where there are partitions.
     use_shardy_partitioner : bool, optional
         Whether shardings are written in Shardy; None: as the program has them.
+    parameter_is_tupled_arguments : bool
+        Whether all arguments come as one tuple.
+    compile_portable_executable : bool
+        Whether the executable runs on any one device, chosen at each call.
     allow_spmd_sharding_propagation_to_parameters, allow_spmd_sharding_propagation_to_output : \
 sequence of bool
         Whether the compiler may choose the sharding of each, or of all where there is one value.
+    exec_time_optimization_effort, memory_fitting_effort : float
+        From -1 to 1; 0 is the compiler's default.
+    device_memory_size : int
+        Bytes that the program may use; 0 for what the device has.
     env_option_overrides : Mapping[str, str or bool or int or float]
         The compiler's own flags (``xla_...``), each by its name without dashes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a value is none that its option can have, or the assignment does not fit the counts.
+    InvalidTypeError
+        If a flag's value is of a type that no flag has.
     """
 
     num_replicas: int | None = None
@@ -43,22 +77,49 @@ sequence of bool
     device_assignment: DeviceAssignment | Sequence[Sequence[int]] | None = None
     use_spmd_partitioning: bool | None = None
     use_shardy_partitioner: bool | None = None
+    parameter_is_tupled_arguments: bool = False
+    compile_portable_executable: bool = False
     allow_spmd_sharding_propagation_to_parameters: Sequence[bool] = ()
     allow_spmd_sharding_propagation_to_output: Sequence[bool] = ()
+    exec_time_optimization_effort: float = 0.0
+    memory_fitting_effort: float = 0.0
+    device_memory_size: int = 0
     env_option_overrides: Mapping[str, str | bool | int | float] = dataclasses.field(
         default_factory=dict
     )
 
     def __post_init__(self) -> None:
-        for name in ("num_replicas", "num_partitions"):
-            _check_count(name, getattr(self, name))
-        for name in ("use_spmd_partitioning", "use_shardy_partitioner"):
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and not (_is_int(value) and 1 <= value <= _MOST):
+                raise _invalid(name, value, f"an int from 1 to {_MOST}, or None")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise _invalid(name, getattr(self, name), "True or False")
+        for name in _CHOICES:
             if not isinstance(getattr(self, name), bool | None):
                 raise _invalid(name, getattr(self, name), "True, False or None")
-        if not isinstance(self.env_option_overrides, Mapping):
-            raise _invalid(
-                "env_option_overrides", self.env_option_overrides, "a mapping from names to values"
-            )
+        for name in _EFFORTS:
+            value = getattr(self, name)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not -1 <= value <= 1
+            ):
+                raise _invalid(name, value, "a number from -1 to 1")
+        for name in _PROPAGATIONS:
+            value = getattr(self, name)
+            if not isinstance(value, Sequence) or not all(isinstance(v, bool | int) for v in value):
+                raise _invalid(name, value, "a sequence of bools")
+        size = self.device_memory_size
+        if not _is_int(size) or not 0 <= size < 1 << 63:
+            raise _invalid("device_memory_size", size, "a number of bytes")
+        overrides = self.env_option_overrides
+        if not isinstance(overrides, Mapping):
+            raise _invalid("env_option_overrides", overrides, "a mapping from names to values")
+        for name, value in overrides.items():
+            _override(name, value)
+        self.assignment()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> CompileOptions:
@@ -72,7 +133,10 @@ sequence of bool
         known = [field.name for field in dataclasses.fields(cls)]
         for name in options:
             if name not in known:
-                msg = f"there is no compile option {name!r}; there are: {', '.join(known)}."
+                msg = (
+                    f"there is no compile option {name!r}; there are: {', '.join(known)}. "
+                    "The compiler's own flags go into env_option_overrides."
+                )
                 raise InvalidArgumentError(msg, option=name)
         return cls(**options)
 
@@ -86,16 +150,12 @@ sequence of bool
         if given is None:
             return None
         if not isinstance(given, DeviceAssignment):
-            try:
-                given = DeviceAssignment([[operator.index(i) for i in row] for row in given])
-                given.computation_count()
-            except (TypeError, IndexError) as error:
-                raise _invalid("device_assignment", given, "rows of device ids") from error
+            given = _assignment(given)
         shape = given.replica_count(), given.computation_count()
         wanted = self.num_replicas or shape[0], self.num_partitions or shape[1]
         if shape != wanted:
             msg = (
-                f"the device assignment has {shape[0]} replicas of {shape[1]} partitions, and the "
+                f"the device_assignment has {shape[0]} replicas of {shape[1]} partitions, and the "
                 f"program has {wanted[0]} of {wanted[1]}."
             )
             raise InvalidArgumentError(msg, option="device_assignment")
@@ -104,74 +164,85 @@ sequence of bool
     def serialize(self) -> bytes:
         """Return the options as a ``CompileOptionsProto``, the same bytes for equal options.
 
-        Fields (``xla/pjrt/proto/compile_options.proto``): 3 executable_build_options, 7
-        env_option_overrides. Of the former: 4 num_replicas, 5 num_partitions, 6
-        use_spmd_partitioning, 9 device_assignment, 12 and 18 propagation to outputs and to
-        parameters, 19 use_shardy_partitioner.
+        Fields: 2 parameter_is_tupled_arguments, 3 executable_build_options, 4
+        compile_portable_executable, 7 env_option_overrides.
         """
-        build = _number(4, self.num_replicas or 1) + _number(5, self.num_partitions or 1)
-        spmd = self.use_spmd_partitioning
-        build += _number(6, (self.num_partitions or 1) > 1 if spmd is None else spmd)
-        assignment = self.assignment()
-        if assignment is not None:
-            build += _message(9, assignment.serialize())
-        build += _flags(12, self.allow_spmd_sharding_propagation_to_output)
-        build += _flags(18, self.allow_spmd_sharding_propagation_to_parameters)
-        build += _number(19, bool(self.use_shardy_partitioner))
         overrides = sorted(self.env_option_overrides.items())
-        return _message(3, build) + b"".join(
-            _message(7, _message(1, name.encode()) + _message(2, _override(name, value)))
-            for name, value in overrides
+        return (
+            bool_field(2, self.parameter_is_tupled_arguments)
+            + bytes_field(3, self._build_options())
+            + bool_field(4, self.compile_portable_executable)
+            + b"".join(
+                bytes_field(7, bytes_field(1, name.encode()) + bytes_field(2, _override(name, v)))
+                for name, v in overrides
+            )
+        )
+
+    def _build_options(self) -> bytes:
+        """Return the ``ExecutableBuildOptionsProto``.
+
+        Fields: 1 device_ordinal (below 0 for any), 4 num_replicas, 5 num_partitions, 6
+        use_spmd_partitioning, 9 device_assignment, 12 and 18 propagation to outputs and to
+        parameters, 15 device_memory_size, 19 use_shardy_partitioner, 20 and 21 the efforts.
+        """
+        to_parameters = self.allow_spmd_sharding_propagation_to_parameters
+        to_output = self.allow_spmd_sharding_propagation_to_output
+        spmd, size, assignment = (
+            self.use_spmd_partitioning,
+            self.device_memory_size,
+            self.assignment(),
+        )
+        return (
+            int_field(1, -1)
+            + int_field(4, self.num_replicas or 1)
+            + int_field(5, self.num_partitions or 1)
+            + bool_field(6, (self.num_partitions or 1) > 1 if spmd is None else spmd)
+            + (bytes_field(9, assignment.serialize()) if assignment is not None else b"")
+            + (packed(12, map(bool, to_output)) if to_output else b"")
+            + (int_field(15, size) if size else b"")
+            + (packed(18, map(bool, to_parameters)) if to_parameters else b"")
+            + bool_field(19, bool(self.use_shardy_partitioner))
+            + float_field(20, self.exec_time_optimization_effort)
+            + float_field(21, self.memory_fitting_effort)
         )
 
 
-def _check_count(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise _invalid(name, value, f"an int from 1 to {_MOST}, or None")
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _override(name: str, value: Any) -> bytes:
+def _assignment(rows: Any) -> DeviceAssignment:
+    try:
+        ids = [[operator.index(number) for number in row] for row in rows]
+    except TypeError as error:
+        raise _invalid("device_assignment", rows, "rows of device ids") from error
+    flat = [number for row in ids for number in row]
+    if not flat or len({len(row) for row in ids}) != 1:
+        raise _invalid("device_assignment", rows, "rows of device ids, all of one length")
+    if len(set(flat)) != len(flat) or min(flat) < 0:
+        raise _invalid("device_assignment", rows, "different devices, none below 0")
+    return DeviceAssignment(ids)
+
+
+def _override(name: Any, value: Any) -> bytes:
     """Return an ``OptionOverrideProto``: 1 string, 2 bool, 3 int64, 4 double."""
     if not isinstance(name, str) or not name or name.startswith("-"):
         raise _invalid("env_option_overrides", name, "names without dashes")
     if isinstance(value, bool):
-        return _number(2, value)
+        return int_field(2, int(value))
     if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-        return _number(3, value)
+        return int_field(3, value)
     if isinstance(value, float):
-        return _varint(4 << 3 | 1) + struct.pack("<d", value)
+        return double_field(4, value)
     if isinstance(value, str):
-        return _message(1, value.encode())
-    msg = f"the flag {name!r} must be a string, a bool, an int or a float, not {value!r}."
+        return bytes_field(1, value.encode())
+    msg = (
+        f"the flag {name!r} of env_option_overrides must be a string, a bool, an int or a float, "
+        f"and is {value!r}."
+    )
     raise InvalidTypeError(msg, option=name)
 
 
 def _invalid(name: str, value: Any, wanted: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"the compile option {name} must be {wanted}, and is {value!r}.", option=name
-    )
-
-
-def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1  # as protocol buffers write a number below 0
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(int(value))
-
-
-def _message(field: int, payload: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(payload)) + payload
-
-
-def _flags(field: int, values: Iterable[bool]) -> bytes:
-    packed = bytes(bool(value) for value in values)
-    return _message(field, packed) if packed else b""
+    msg = f"the compile option {name} must be {wanted}, and is {value!r}."
+    return InvalidArgumentError(msg, option=name, value=value)

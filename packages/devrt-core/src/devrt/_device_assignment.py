@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from devrt._protobuf import bytes_field, fields, int_field, ints, packed
 from devrt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -69,14 +70,12 @@ class DeviceAssignment:
         Fields (``xla/xla_data.proto``): 1 replica_count, 2 computation_count, 3 repeated
         ComputationDevice, whose field 1 is the packed list of its replicas' devices.
         """
-        columns = [
-            _field(3, _field(1, b"".join(_varint(row[column]) for row in self._ids)))
-            for column in range(self.computation_count())
-        ]
-        counts = (
-            b"\x08" + _varint(self.replica_count()) + b"\x10" + _varint(self.computation_count())
+        columns = range(self.computation_count())
+        return (
+            int_field(1, self.replica_count())
+            + int_field(2, self.computation_count())
+            + b"".join(bytes_field(3, packed(1, (row[c] for row in self._ids))) for c in columns)
         )
-        return counts + b"".join(columns)
 
     @staticmethod
     def deserialize(data: bytes) -> DeviceAssignment:
@@ -88,8 +87,8 @@ class DeviceAssignment:
             If ``data`` is no such message.
         """
         try:
-            columns = [_replica_ids(value) for number, value in _fields(data) if number == 3]
-            counts = {number: value for number, value in _fields(data) if number in (1, 2)}
+            columns = [_replica_ids(value) for number, value in fields(data) if number == 3]
+            counts = {number: value for number, value in fields(data) if number in (1, 2)}
             rows = list(zip(*columns, strict=True))
             if not rows or counts != {1: len(rows), 2: len(columns)}:
                 raise ValueError(f"counts {counts} for {len(rows)} by {len(columns)} devices")
@@ -110,65 +109,8 @@ class DeviceAssignment:
         return f"DeviceAssignment({[list(row) for row in self._ids]})"
 
 
-def _varint(value: int) -> bytes:
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
-
-
-def _field(number: int, payload: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(payload)) + payload
-
-
-def _replica_ids(message: bytes) -> list[int]:
-    ids: list[int] = []
-    for number, value in _fields(message):
-        if number != 1:
-            continue
-        if isinstance(value, int):
-            ids.append(value)
-        else:
-            ids.extend(_varints(value))
-    if any(device >= 1 << 63 for device in ids):  # an int64 below zero
+def _replica_ids(message: Any) -> list[int]:
+    ids = [device for number, value in fields(message) if number == 1 for device in ints(value)]
+    if any(device < 0 for device in ids):
         raise ValueError("it names a negative device")
     return ids
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    position = 0
-    while position < len(data):
-        value, position = _read_varint(data, position)
-        yield value
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position += 1
-        if not byte & 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a varint is longer than 64 bits")
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    position = 0
-    while position < len(data):
-        key, position = _read_varint(data, position)
-        if key & 7 == 0:
-            value, position = _read_varint(data, position)
-            yield key >> 3, value
-        elif key & 7 == 2:
-            length, position = _read_varint(data, position)
-            if position + length > len(data):
-                raise ValueError("it ends within a field")
-            yield key >> 3, data[position : position + length]
-            position += length
-        else:
-            raise ValueError(f"wire type {key & 7} is not expected")

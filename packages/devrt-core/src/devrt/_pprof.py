@@ -10,6 +10,7 @@ import gzip
 import zlib
 from collections.abc import Iterator
 
+from devrt._protobuf import fields, ints
 from devrt.errors import InvalidArgumentError
 
 __all__ = ["Profile", "Sample", "read_profile"]
@@ -98,7 +99,7 @@ def _decode(data: bytes) -> Profile:
         places[_int(location, 1)] = name, strings[_int(function, 4)], _int(line, 2)
     samples = []
     for sample in map(_fields, map(_bytes, profile.get(2, []))):
-        values = dict(zip(units, map(_signed, _packed(sample.get(2, []))), strict=True))
+        values = dict(zip(units, _packed(sample.get(2, [])), strict=True))
         labels = [_fields(_bytes(label)) for label in sample.get(3, [])]
         samples.append(
             Sample(
@@ -113,51 +114,19 @@ def _decode(data: bytes) -> Profile:
 def _fields(data: bytes) -> Fields:
     """Return the values of a message by field number, in order."""
     found: Fields = {}
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        value: int | bytes
-        if tag & 7 == 0:
-            value, at = _varint(data, at)
-        elif tag & 7 == 2:
-            size, at = _varint(data, at)
-            if at + size > len(data):
-                msg = "a field is cut off"
-                raise ValueError(msg)
-            value, at = data[at : at + size], at + size
-        else:
-            msg = f"wire type {tag & 7} is not used by profiles"
-            raise ValueError(msg)
-        found.setdefault(tag >> 3, []).append(value)
+    for number, value in fields(data):
+        found.setdefault(number, []).append(value if isinstance(value, int) else bytes(value))
     return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    msg = "a number is too long"
-    raise ValueError(msg)
 
 
 def _packed(values: list[int | bytes]) -> Iterator[int]:
     """Yield the integers of a repeated field, packed or not."""
     for value in values:
-        if isinstance(value, int):
-            yield value
-            continue
-        at = 0
-        while at < len(value):
-            number, at = _varint(value, at)
-            yield number
+        yield from ints(value)
 
 
-def _int(fields: Fields, number: int) -> int:
-    value = fields.get(number, [0])[-1]
+def _int(message: Fields, number: int) -> int:
+    value = message.get(number, [0])[-1]
     if not isinstance(value, int):
         msg = f"field {number} is no number"
         raise TypeError(msg)
@@ -169,7 +138,3 @@ def _bytes(value: int | bytes) -> bytes:
         msg = "a number is where a message should be"
         raise TypeError(msg)
     return value
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value

@@ -3,9 +3,9 @@
 Importing this package loads its native module, and no plugin.
 """
 
+from devrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._client import PjrtClient, make_client
-from devrt_tpu.pjrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt._compile_options import CompileOptions
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
-from devrt_tpu.pjrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
 from devrt_tpu.pjrt._native import ffi
@@ -76,15 +76,11 @@ class Program:
         count
             Number of devices, where the caller named them.
         """
-        given = dict(options)
-        if "num_replicas" not in given and "num_partitions" not in given:
-            given |= {name: n for name, n in self.counts().items() if n > 1}
-            if count is not None and not given.keys() & {"num_replicas", "num_partitions"}:
-                given["num_partitions"] = count
-        made = CompileOptions.of(given)
+        made = CompileOptions.of(options)
+        made = made.replace(**self._counts_for(made, count))
         if made.use_shardy_partitioner is None:
             made = made.replace(use_shardy_partitioner=self.has_shardy())
-        wanted = made.num_replicas * made.num_partitions
+        wanted = _size(made)
         if count is not None and count != wanted:
             msg = (
                 f"the program is for {made.num_replicas} replica(s) of {made.num_partitions} "
@@ -92,6 +88,22 @@ class Program:
             )
             raise InvalidArgumentError(msg, operation="compile")
         return made
+
+    def _counts_for(self, made: CompileOptions, count: int | None) -> dict[str, int]:
+        """Return the replicas and partitions: as given, as the text says, or as devices are."""
+        assigned = made.assignment()
+        if assigned is not None:
+            said = assigned.replica_count(), assigned.computation_count()
+            return dict(zip(("num_replicas", "num_partitions"), said, strict=True))
+        if made.num_replicas is not None or made.num_partitions is not None:
+            return {
+                "num_replicas": made.num_replicas or 1,
+                "num_partitions": made.num_partitions or 1,
+            }
+        found = {name: n for name, n in self.counts().items() if n > 1}
+        if not found and count is not None:
+            found = {"num_partitions": count}
+        return {"num_replicas": 1, "num_partitions": 1, **found}
 
     def pointer(self, api: Api) -> tuple[Any, Any]:
         """Return a ``PJRT_Program*``, and what must live as long."""
@@ -141,7 +153,7 @@ def _check_devices(client: PjrtClient, devices: Sequence[Any]) -> list[PjrtDevic
 def _assignment(
     client: PjrtClient, chosen: list[PjrtDevice] | None, options: CompileOptions
 ) -> list[list[int]]:
-    wanted = options.num_replicas * options.num_partitions
+    wanted = _size(options)
     devices = chosen or client._local[:wanted]
     if len(devices) < wanted:
         msg = (
@@ -150,8 +162,12 @@ def _assignment(
         )
         raise InvalidArgumentError(msg, operation="compile")
     ids = [device.id for device in devices]
-    size = options.num_partitions
-    return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas)]
+    size = options.num_partitions or 1
+    return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas or 1)]
+
+
+def _size(options: CompileOptions) -> int:
+    return (options.num_replicas or 1) * (options.num_partitions or 1)
 
 
 def compile_ahead(

@@ -18,8 +18,8 @@ from devrt_tpu.pjrt._spec import Spec, spec_of
 from devrt_tpu.pjrt._values import read_values
 
 if TYPE_CHECKING:
+    from devrt._compile_options import CompileOptions
     from devrt_tpu.pjrt._client import PjrtClient
-    from devrt_tpu.pjrt._compile_options import CompileOptions
     from devrt_tpu.pjrt._device import PjrtDevice
 
 __all__ = ["Executable", "MemoryAnalysis", "PjrtLoadedExecutable"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from devrt_tpu.pjrt._protobuf import fields, ints
+from devrt._protobuf import fields, ints
 from devrt_tpu.pjrt._spec import Spec, spec_of
 
 __all__ = ["HloFacts", "Parameter", "read_module"]

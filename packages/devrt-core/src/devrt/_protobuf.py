@@ -1,4 +1,4 @@
-"""The protobuf wire format, as far as compile options and HLO modules need it.
+"""The protobuf wire format: the one writer and reader of the messages that devrt knows.
 
 Source: the encoding's description at protobuf.dev. Messages are read lazily: a field that nobody
 asks for is skipped by its length, so that a large module costs little.
@@ -11,7 +11,16 @@ from collections.abc import Iterable, Iterator
 
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["bool_field", "bytes_field", "double_field", "fields", "int_field", "ints", "packed"]
+__all__ = [
+    "bool_field",
+    "bytes_field",
+    "double_field",
+    "fields",
+    "float_field",
+    "int_field",
+    "ints",
+    "packed",
+]
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MASK = (1 << 64) - 1
@@ -86,13 +95,14 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
         at += length
 
 
-def ints(value: int | memoryview) -> list[int]:
+def ints(value: int | bytes | memoryview) -> list[int]:
     """Return the integers of one occurrence of a repeated field, packed or not."""
     if isinstance(value, int):
         return [_signed(value)]
+    view = memoryview(value)
     found, at = [], 0
-    while at < len(value):
-        number, at = _read(value, at)
+    while at < len(view):
+        number, at = _read(view, at)
         found.append(_signed(number))
     return found
 
