@@ -16,6 +16,7 @@ VENDOR_WORDS = frozenset(_VENDORS.split())
 JAXLIB_NAMES = {
     "make_tpu_client",
     "make_tfrt_tpu_c_api_device_topology",
+    "make_pjrt_tpu_topology",
     "CUDA_ASYNC",
 }
 

@@ -6,11 +6,7 @@ import devrt
 from devrt import xla_client
 from devrt.records import ClientFactory
 
-LATER = [
-    *("get_distributed_runtime_client", "get_distributed_runtime_service"),
-    *("make_c_api_client", "make_c_api_device_topology", "make_tpu_client"),
-    *("make_tfrt_tpu_c_api_device_topology", "load_pjrt_plugin_dynamically"),
-]
+LATER = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,17 @@ class PjrtLoader:
     make_topology : callable, optional
         Called as ``make_topology(library, platform, topology_name, options)``; returns a
         `devrt.contract.Topology`. None: the loader makes none.
+    load : callable, optional
+        Called as ``load(name, library)``; opens a library under a name, once, and returns its
+        function table in a capsule named ``pjrt_c_api``. Another library under a name that is
+        taken is an error. None: the loader keeps no names, and the next three are None too.
+    loaded : callable, optional
+        Called as ``loaded(name)``; returns the capsule of a library that is open under that name,
+        or None.
+    initialize : callable, optional
+        Called as ``initialize(name)``; initialises an open library. More than once does no harm.
+    is_initialized : callable, optional
+        Called as ``is_initialized(name)``; returns whether that was done.
     api_version : int
         The version of the contract that the record was written for.
     """
@@ -237,6 +248,10 @@ class PjrtLoader:
     make_client: Callable[[Any, str, Mapping[str, Any], ClientContext], Client]
     check: Callable[[Any], ProbeResult] = _found
     make_topology: Callable[[Any, str, str, Mapping[str, Any]], Topology] | None = None
+    load: Callable[[str, Any], object] | None = None
+    loaded: Callable[[str], object | None] | None = None
+    initialize: Callable[[str], None] | None = None
+    is_initialized: Callable[[str], bool] | None = None
     api_version: int = API_VERSION
 
 

@@ -7,8 +7,11 @@ here belong to the caller, not to the default runtime: each call makes another o
 from __future__ import annotations
 
 import abc
+import os
+from collections.abc import Mapping
 from typing import Any
 
+from devrt import runtime
 from devrt._absent import absent
 from devrt._device_assignment import DeviceAssignment
 from devrt._gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
@@ -46,6 +49,18 @@ from devrt.runtime import default_runtime
 from devrt.sharding import DeviceList, check_and_canonicalize_memory_kind
 from devrt.topology import DeviceTopology, get_topology_for_devices
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.runtime import (
+        initialize_pjrt_plugin,
+        load_pjrt_plugin_dynamically,
+        load_pjrt_plugin_with_c_api,
+        make_c_api_client,
+        make_c_api_device_topology,
+        pjrt_plugin_initialized,
+        pjrt_plugin_loaded,
+    )
+
 __all__ = [
     "ArrayCopySemantics",
     "ArrayImpl",
@@ -72,22 +87,37 @@ __all__ = [
     "generate_pjrt_gpu_plugin_options",
     "get_execution_stream_id",
     "get_topology_for_devices",
+    "initialize_pjrt_plugin",
+    "load_pjrt_plugin_dynamically",
+    "load_pjrt_plugin_with_c_api",
+    "make_c_api_client",
+    "make_c_api_device_topology",
     "make_cpu_client",
     "make_gpu_client",
+    "make_tfrt_tpu_c_api_device_topology",
+    "make_tpu_client",
+    "pjrt_plugin_initialized",
+    "pjrt_plugin_loaded",
     "reorder_shards",
     "set_execution_stream_id",
 ]
 
 
-_NOT_YET = {
-    *("get_distributed_runtime_client", "get_distributed_runtime_service"),
+_NOT_YET = {"get_distributed_runtime_client", "get_distributed_runtime_service"}
+
+_OF_PJRT = {
     *("initialize_pjrt_plugin", "load_pjrt_plugin_dynamically", "load_pjrt_plugin_with_c_api"),
-    *("make_c_api_client", "make_c_api_device_topology", "make_tfrt_tpu_c_api_device_topology"),
-    *("make_tpu_client", "pjrt_plugin_initialized", "pjrt_plugin_loaded"),
+    *("make_c_api_client", "make_c_api_device_topology"),
+    *("pjrt_plugin_initialized", "pjrt_plugin_loaded"),
 }
+"""Found in the runtime when they are first asked for: a start does not need them."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OF_PJRT:
+        value = getattr(runtime, name)
+        globals()[name] = value
+        return value
     raise AttributeError(absent("devrt.xla_client", name, _NOT_YET))
 
 
@@ -243,6 +273,44 @@ def make_gpu_client(
     }
     given = {name: value for name, value in options.items() if value is not None}
     return default_runtime().make_client(platform_name or "gpu", given)
+
+
+def make_tpu_client(
+    library_path: str | os.PathLike[str] | None = None,
+    options: Mapping[str, str | int | list[int] | float | bool] | None = None,
+) -> Client:
+    """Make a client of the platform in the function's name.
+
+    Parameters
+    ----------
+    library_path
+        Its PJRT library; the one that the installed plugin finds when omitted.
+    options
+        The library's own options.
+
+    Returns
+    -------
+    Client
+        A client of the caller's own.
+
+    Raises
+    ------
+    SelectionError
+        If the platform cannot be had on this machine, with every cause.
+    UnimplementedError
+        If a path is given and no loader of PJRT libraries is installed.
+    """
+    platform = "make_tpu_client".split("_")[1]
+    if library_path is None:
+        return default_runtime().make_client(platform, dict(options or {}))
+    if not runtime.pjrt_plugin_loaded(platform):
+        runtime.load_pjrt_plugin_dynamically(platform, library_path)
+    return runtime.make_c_api_client(platform, options)
+
+
+def make_tfrt_tpu_c_api_device_topology(topology_name: str | None = None, **kwargs: Any) -> Any:
+    """Describe devices of the platform in the function's name; see `make_pjrt_tpu_topology`."""
+    return runtime.make_pjrt_tpu_topology(topology_name or "", **kwargs)
 
 
 def _refuse_distributed(function: str, given: dict[str, Any]) -> None:

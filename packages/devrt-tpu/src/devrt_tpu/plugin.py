@@ -27,6 +27,10 @@ __all__ = [
     "devrt_client_factories",
     "devrt_pjrt_loader",
     "devrt_topology_factories",
+    "initialize",
+    "is_initialized",
+    "load",
+    "loaded",
     "make_client",
     "make_topology",
     "make_tpu_client",
@@ -56,7 +60,15 @@ def devrt_topology_factories() -> list[TopologyFactory]:
 @hookimpl
 def devrt_pjrt_loader() -> PjrtLoader:
     """Return the loader of any library with the PJRT C API."""
-    return PjrtLoader(make_client=make_client, check=check, make_topology=make_topology)
+    return PjrtLoader(
+        make_client=make_client,
+        check=check,
+        make_topology=make_topology,
+        load=load,
+        loaded=loaded,
+        initialize=initialize,
+        is_initialized=is_initialized,
+    )
 
 
 def probe() -> ProbeResult:
@@ -105,6 +117,34 @@ def make_topology(
     from devrt_tpu import pjrt
 
     return pjrt.make_topology(pjrt.library_for(platform, library), platform, topology_name, options)
+
+
+def load(name: str, library: Any) -> object:
+    """Open a library under a name; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    return pjrt.add_library(name, library).capsule()
+
+
+def loaded(name: str) -> object | None:
+    """Return the function table of a library that is open; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    return pjrt.loaded_library(name).capsule() if pjrt.pjrt_plugin_loaded(name) else None
+
+
+def initialize(name: str) -> None:
+    """Initialise a library that is open; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    pjrt.initialize_pjrt_plugin(name)
+
+
+def is_initialized(name: str) -> bool:
+    """Return whether a library is open and initialised; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    return pjrt.pjrt_plugin_initialized(name)
 
 
 def make_tpu_client(context: ClientContext) -> Client:

@@ -34,6 +34,15 @@ if TYPE_CHECKING:
         make_pjrt_tpu_topology,
         using_pjrt_c_api,
     )
+    from devrt.runtime._pjrt_plugins import (
+        initialize_pjrt_plugin,
+        load_pjrt_plugin_dynamically,
+        load_pjrt_plugin_with_c_api,
+        make_c_api_client,
+        make_c_api_device_topology,
+        pjrt_plugin_initialized,
+        pjrt_plugin_loaded,
+    )
     from devrt.runtime._register import (
         discover_pjrt_plugins,
         register_backend_factory,
@@ -60,12 +69,19 @@ __all__ = [
     "host_count",
     "host_id",
     "host_ids",
+    "initialize_pjrt_plugin",
     "is_gpu",
     "is_known_platform",
+    "load_pjrt_plugin_dynamically",
+    "load_pjrt_plugin_with_c_api",
     "local_device_count",
     "local_devices",
+    "make_c_api_client",
+    "make_c_api_device_topology",
     "make_pjrt_topology",
     "make_pjrt_tpu_topology",
+    "pjrt_plugin_initialized",
+    "pjrt_plugin_loaded",
     "process_count",
     "process_index",
     "process_indices",
@@ -81,6 +97,11 @@ _LATER = {
     "_pjrt": (
         *("backend_pjrt_c_api_version", "make_pjrt_topology", "make_pjrt_tpu_topology"),
         "using_pjrt_c_api",
+    ),
+    "_pjrt_plugins": (
+        *("initialize_pjrt_plugin", "load_pjrt_plugin_dynamically", "load_pjrt_plugin_with_c_api"),
+        *("make_c_api_client", "make_c_api_device_topology"),
+        *("pjrt_plugin_initialized", "pjrt_plugin_loaded"),
     ),
     "_register": (
         *("discover_pjrt_plugins", "register_backend_factory", "register_plugin"),

@@ -11,6 +11,7 @@ from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._names import (
+    add_library,
     initialize_pjrt_plugin,
     library_for,
     load_pjrt_plugin_dynamically,
@@ -35,6 +36,7 @@ __all__ = [
     "PjrtMemory",
     "PjrtTopology",
     "TransferManager",
+    "add_library",
     "deserialize_topology",
     "initialize_pjrt_plugin",
     "library_for",

@@ -11,7 +11,7 @@ from devrt.errors import DevrtError, PluginLoadError
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule
 from devrt_tpu.pjrt._api import Api
-from devrt_tpu.pjrt._environment import prepare
+from devrt_tpu.pjrt._environment import is_tpu, prepare
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_tpu.pjrt._values import read_values
@@ -19,6 +19,7 @@ from devrt_tpu.pjrt._values import read_values
 __all__ = ["Library", "open_library"]
 
 _MISSING = re.compile(r"^(\S+): cannot open shared object file")
+_TPU_TOPOLOGY = 16  # the number of an extension
 _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
 
 
@@ -58,6 +59,11 @@ class Library:
     def is_initialized(self) -> bool:
         """Whether `initialize` has succeeded."""
         return self._is_initialized
+
+    @property
+    def is_tpu(self) -> bool:
+        """Whether it is the library for TPUs, by its name, its file or what it offers."""
+        return is_tpu(self.name, self.path) or _TPU_TOPOLOGY in self.api.extensions()
 
     def initialize(self) -> None:
         """Initialise the plugin, once; a failure is final, and raised again at every later call.

@@ -7,11 +7,12 @@ import threading
 from typing import Any
 
 from devrt.errors import InvalidArgumentError, PluginError
-from devrt_tpu.pjrt._capsule import is_capsule
+from devrt_tpu.pjrt._capsule import is_capsule, unwrap
 from devrt_tpu.pjrt._library import Library, open_library
 from devrt_tpu.pjrt._native import ffi
 
 __all__ = [
+    "add_library",
     "initialize_pjrt_plugin",
     "library_for",
     "load_pjrt_plugin_dynamically",
@@ -34,7 +35,7 @@ def library_for(name: str, library: Any) -> Library:
     Parameters
     ----------
     name
-        The platform.
+        The platform; empty for a capsule whose name nobody said.
     library
         Its path, or a capsule named ``pjrt_c_api``.
     """
@@ -42,15 +43,25 @@ def library_for(name: str, library: Any) -> Library:
         known = _by_name.get(name)
         if known is not None and _is_same(known, library):
             return known
-        opened = open_library(name, library)
-        address = int(ffi.cast("uintptr_t", opened.api.table))
-        kept = _by_table.setdefault(address, opened)
-        _by_name.setdefault(name, kept)
+        opened = _of_capsule(library) or open_library(name, library)
+        kept = _by_table.setdefault(_address_of(opened), opened)
+        if name:
+            _by_name.setdefault(name, kept)
         return kept
 
 
+def _address_of(library: Library) -> int:
+    return int(ffi.cast("uintptr_t", library.api.table))
+
+
+def _of_capsule(library: Any) -> Library | None:
+    return _by_table.get(unwrap(library)) if is_capsule(library) else None
+
+
 def _is_same(known: Library, library: Any) -> bool:
-    if is_capsule(library) or not isinstance(library, str | os.PathLike):
+    if is_capsule(library):
+        return unwrap(library) == _address_of(known)
+    if not isinstance(library, str | os.PathLike):
         return False
     return known.path == os.path.abspath(os.fspath(library))
 
@@ -70,15 +81,22 @@ def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str) -> object:
     PluginError
         If another library has the name.
     """
-    return _add(plugin_name, library_path).capsule()
+    return add_library(plugin_name, library_path).capsule()
 
 
 def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: object) -> None:
     """Take a plugin under a name that another runtime has opened, from a ``pjrt_c_api`` capsule."""
-    _add(plugin_name, c_api)
+    add_library(plugin_name, c_api)
 
 
-def _add(name: str, library: Any) -> Library:
+def add_library(name: str, library: Any) -> Library:
+    """Open a library under a name.
+
+    Raises
+    ------
+    PluginError
+        If another library has the name.
+    """
     opened = library_for(name, library)
     if _by_name[name] is not opened:
         msg = f"the name {name!r} stands for {_by_name[name]!r} already. Use another name."

@@ -11,7 +11,6 @@ from devrt.topology import CompileOnlyDevice
 from devrt_tpu.pjrt import _tpu_topology
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._device import Description
-from devrt_tpu.pjrt._environment import is_tpu
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
 from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
@@ -49,7 +48,7 @@ def make_topology(
     """
     given = dict(options or {})
     check_types(given, TOPOLOGY_OPTIONS, f"a topology of platform {platform!r}")
-    if is_tpu(platform, library.path):
+    if library.is_tpu or platform == "tpu":
         _tpu_topology.check(name, given)
     text = name.encode()
     held, values = ffi.new("char[]", text), NamedValues(given)
@@ -93,7 +92,7 @@ class PjrtTopology(Topology):
     library
         The plugin.
     platform
-        What users call the platform.
+        What users call the platform; empty for the plugin's own word.
     pointer
         A ``PJRT_TopologyDescription*``, owned from now on unless ``owner`` is given.
     owner
@@ -111,6 +110,9 @@ class PjrtTopology(Topology):
                 api.take(error, "PJRT_TopologyDescription_Destroy")
 
         self._pointer = pointer if owner is not None else ffi.gc(pointer, drop)
+        if not platform:
+            args = self._ask("PlatformName")
+            self._platform = text_of(args.platform_name, args.platform_name_size)
 
     def _ask(self, function: str) -> Any:
         return self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)
