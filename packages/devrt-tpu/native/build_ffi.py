@@ -14,6 +14,10 @@ import cffi
 __all__ = ["declarations", "make_builder"]
 
 MODULE = "devrt_tpu.pjrt._native"
+# What C calls in Python; defined in the modules that answer.
+CALLED = """
+extern "Python+C" void devrt_python_ask(devrt_question *, devrt_answer *);
+"""
 HERE = Path(__file__).resolve().parent
 
 
@@ -30,6 +34,7 @@ def make_builder(include: Path) -> cffi.FFI:
     """Return the builder of the module."""
     builder = cffi.FFI()
     builder.cdef(declarations(include))
+    builder.cdef(CALLED)
     builder.set_source(MODULE, '#include "shim.h"')
     return builder
 

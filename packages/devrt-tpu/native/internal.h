@@ -67,6 +67,13 @@ int core_is_forked(const devrt_core* core);
 void destroy_event(const PJRT_Api* api, PJRT_Event* event);
 void destroy_error(const PJRT_Api* api, PJRT_Error* error);
 
+/* A plugin's call into Python, with the GIL taken inside: let through until the interpreter ends.
+ */
+int gate_enter(void);
+void gate_leave(void);
+void gate_reset(void);
+void devrt_python_ask(devrt_question* question, devrt_answer* answer);
+
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);
 

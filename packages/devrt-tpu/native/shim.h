@@ -59,6 +59,31 @@ typedef struct devrt_execution {
   int launch_id;
 } devrt_execution;
 
+/* What a plugin asks of the cluster's key-value store, and what Python answers: a value that the
+ * plugin frees, or a code other than 0 and its message. */
+enum { DEVRT_GET = 0, DEVRT_TRY_GET = 1, DEVRT_PUT = 2 };
+
+typedef struct devrt_question {
+  int what;
+  intptr_t store;
+  const char* key;
+  size_t key_size;
+  const char* value;
+  size_t value_size;
+  int timeout_ms;
+} devrt_question;
+
+typedef struct devrt_answer {
+  int code;
+  char* data;
+  size_t size;
+} devrt_answer;
+
+/* callbacks.c */
+void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
+int devrt_gate_shut(int timeout_ms);
+char* devrt_bytes(size_t size);
+
 /* library.c */
 void* devrt_open(const char* path, char* message, size_t size);
 const PJRT_Api* devrt_find_api(void* library);

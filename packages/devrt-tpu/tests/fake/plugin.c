@@ -8,6 +8,7 @@
  *   FAKE_CODE                that failure's code
  *   FAKE_NEVER               buffers are never ready
  *   FAKE_SLOW                buffers are ready after so many milliseconds
+ *   FAKE_KV                  what is done with the key-value store (keyvalue.h)
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -173,8 +174,13 @@ static PJRT_Error* Event_OnReady(PJRT_Event_OnReady_Args* args) {
   return NULL;
 }
 
+#include "description.h"
+#include "keyvalue.h"
+
 static PJRT_Error* Client_Create(PJRT_Client_Create_Args* args) {
   BEGIN(Client_Create);
+  PJRT_Error* refused = use_store(args);
+  if (refused != NULL) return refused;
   args->client = calloc(1, sizeof(*args->client));
   ++live_clients;
   return NULL;
@@ -227,33 +233,6 @@ static PJRT_Error* Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_
   args->buffer = made;
   args->done_with_host_buffer = make_event(1);
   __atomic_add_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST);
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_Id(PJRT_DeviceDescription_Id_Args* args) {
-  args->id = 0;
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args* args) {
-  args->process_index = 0;
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args* args) {
-  args->num_attributes = 0;
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_Kind(PJRT_DeviceDescription_Kind_Args* args) {
-  args->device_kind = "fake kind";
-  args->device_kind_size = 9;
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_DebugString(PJRT_DeviceDescription_DebugString_Args* args) {
-  args->debug_string = "fake";
-  args->debug_string_size = 4;
-  return NULL;
-}
-static PJRT_Error* DeviceDescription_ToString(PJRT_DeviceDescription_ToString_Args* args) {
-  args->to_string = "fake";
-  args->to_string_size = 4;
   return NULL;
 }
 static PJRT_Error* Device_GetDescription(PJRT_Device_GetDescription_Args* args) {

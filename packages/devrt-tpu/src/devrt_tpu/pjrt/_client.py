@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
@@ -22,6 +23,7 @@ from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._options import CLIENT_OPTIONS
 from devrt_tpu.pjrt._place import Place
 from devrt_tpu.pjrt._put import Putter
+from devrt_tpu.pjrt._store import Store, keep_store
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
 if TYPE_CHECKING:
@@ -47,7 +49,9 @@ def make_client(
     platform
         What users call the platform.
     options
-        The plugin's own options: strings, ints, lists of ints, floats or bools.
+        The plugin's own options: strings, ints, lists of ints, floats or bools; and
+        ``distributed_client``, the connection to a cluster's key-value store (see
+        `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
 
     Raises
     ------
@@ -57,21 +61,51 @@ def make_client(
         If the plugin cannot make a client.
     """
     given = dict(options or {})
+    cluster = given.pop("distributed_client", None)
     check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
+    if library.is_tpu:
+        _refuse_nodes(given)
     values = NamedValues(given)
-    library.initialize()
-    args = library.api.call(
-        "PJRT_Client_Create", create_options=values.array, num_options=values.count
+    args = library.api.new(
+        "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
     )
-    return PjrtClient(library, platform, args.client)
+    store = None if cluster is None else Store(cluster)
+    if store is not None:
+        lib.devrt_set_store(args, keep_store(store))
+    library.initialize()
+    try:
+        library.api.call_with("PJRT_Client_Create", args)
+        return PjrtClient(library, platform, args.client, given, store)
+    except DevrtError:
+        if store is not None:
+            store.close()
+        raise
+
+
+def _refuse_nodes(options: Mapping[str, Any]) -> None:
+    for name in ("node_id", "num_nodes"):
+        if name in options:
+            msg = (
+                f"option {name!r} cannot be given to the plugin for TPUs, which finds the other "
+                "hosts by its own environment (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES). Leave it out."
+            )
+            raise InvalidArgumentError(msg, option=name)
 
 
 class PjrtClient(Lifetime, Client):
     """A live connection to a platform through a PJRT plugin; `make_client` makes one."""
 
-    def __init__(self, library: Library, platform: str, pointer: Any) -> None:
+    def __init__(
+        self,
+        library: Library,
+        platform: str,
+        pointer: Any,
+        options: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+    ) -> None:
         self._library = library
-        super().__init__(library.api, platform, pointer)
+        super().__init__(library.api, platform, pointer, store)
+        self.options = MappingProxyType(dict(options or {}))
         self._executables: weakref.WeakSet[PjrtLoadedExecutable] = weakref.WeakSet()
         try:
             self._read()

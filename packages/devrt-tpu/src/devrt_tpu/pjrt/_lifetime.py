@@ -14,6 +14,7 @@ from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._run import Runner
+    from devrt_tpu.pjrt._store import Store
 
 __all__ = ["Lifetime"]
 
@@ -31,10 +32,13 @@ class Lifetime:
         What users call the platform.
     pointer
         A ``PJRT_Client*``, owned from now on.
+    store
+        The cluster's key-value store that the plugin asks.
     """
 
-    def __init__(self, api: Api, platform: str, pointer: Any) -> None:
+    def __init__(self, api: Api, platform: str, pointer: Any, store: Store | None = None) -> None:
         self._api = api
+        self._store = store
         self._platform = platform
         self._pointer = pointer
         self._core = api.make_core(pointer)
@@ -76,6 +80,8 @@ class Lifetime:
             lib.devrt_release(handle)
         self._drain()
         lib.devrt_core_retire(self._core)
+        if self._store is not None:
+            self._store.close()
 
     @property
     def is_closed(self) -> bool:
