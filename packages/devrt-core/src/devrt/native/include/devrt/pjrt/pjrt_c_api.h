@@ -28,6 +28,7 @@ extern "C" {
 #include "devrt/pjrt/topology.h"
 #include "devrt/pjrt/api.h"
 #include "devrt/pjrt/extensions.h"
+#include "devrt/pjrt/ffi.h"
 /* clang-format on */
 
 #ifdef __cplusplus
