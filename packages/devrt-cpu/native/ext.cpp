@@ -18,6 +18,7 @@ NB_MODULE(_ext, module) {
   bind_allocators(module);
   bind_batched();
   bind_executable(module);
+  bind_lapack(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     expect_finalization();
     close_graveyard();

@@ -217,6 +217,7 @@ void bind_buffer(nb::module_& module);
 void bind_host_view(nb::module_& module);
 void bind_views(nb::class_<BufferHandle>& cls);
 void bind_executable(nb::module_& module);
+void bind_lapack(nb::module_& module);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_allocators(nb::module_& module);

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt_cpu import _custom_calls, _linalg
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -63,8 +64,8 @@ def compile_and_load(
     Raises
     ------
     UnimplementedError
-        If the compiler's wheel is not installed, or the program has parameters or outputs that no
-        buffer can be.
+        If the compiler's wheel is not installed, the program has parameters or outputs that no
+        buffer can be, or makes a custom call that nobody answers; the message names it.
     InvalidArgumentError
         If the program does not parse, with line and column, or an option or device does not fit.
     """
@@ -73,7 +74,8 @@ def compile_and_load(
     code = _to_code(program)
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
     library = find_library()
-    with _quiet():
+    with _quiet(), _custom_calls.explained():
+        _linalg.provide(library, code)
         return _ext._compile(client, library, code, "mlir", chosen.serialize())
 
 
@@ -108,8 +110,10 @@ def deserialize_executable(
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
     library = find_library()
-    with _quiet():
-        return _ext._deserialize(client, library, bytes(serialized), overridden)
+    code = bytes(serialized)
+    with _quiet(), _custom_calls.explained():
+        _linalg.provide(library, code)
+        return _ext._deserialize(client, library, code, overridden)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """The native half of devrt's CPU backend."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import devrt.contract
@@ -470,3 +470,9 @@ class CpuLoadedExecutable:
 def _compile(client: CpuClient, library: str, program: bytes, format: str, options: bytes) -> CpuLoadedExecutable: ...
 
 def _deserialize(client: CpuClient, library: str, serialized: bytes, options: bytes) -> CpuLoadedExecutable: ...
+
+def _lapack_routines() -> list[str]: ...
+
+def _lapack_custom_calls() -> list[str]: ...
+
+def _provide_lapack(library: str, addresses: Mapping[str, int]) -> None: ...

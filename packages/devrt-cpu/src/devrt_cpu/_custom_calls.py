@@ -1,0 +1,52 @@
+"""Custom calls that nobody answers: what a program asks for, and what there is instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from devrt.errors import UnimplementedError
+from devrt_cpu import _linalg
+
+__all__ = ["explained"]
+
+_UNKNOWN = re.compile(
+    r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
+    r"(\S+)"
+)
+_OLD_LINALG = re.compile(r"(?:lapack|blas)_[sdcz][a-z0-9]+")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the compiler's error on an unknown custom call into one that says what to do."""
+    try:
+        yield
+    except UnimplementedError as error:
+        found = _UNKNOWN.search(str(error))
+        if found is None:
+            raise
+        raise UnimplementedError(
+            _explain(found.group(1)), operation="compile_and_load", platform="cpu"
+        ) from error
+
+
+def _explain(name: str) -> str:
+    if _OLD_LINALG.fullmatch(name):
+        return (
+            f"the program makes the custom call '{name}' in the form that jax wrote before 2025, "
+            "which XLA no longer runs on the CPU. Export it again with a newer jax, which writes "
+            f"'{name}_ffi'."
+        )
+    if "callback" in name:
+        return (
+            f"the program makes the custom call '{name}', which runs a Python function of the "
+            "process that exported it. Export the program without callbacks."
+        )
+    known = ", ".join(sorted({call.split("_")[1][1:] for call in _linalg.known_calls()}))
+    return (
+        f"the program makes the custom call '{name}', which neither XLA nor devrt-cpu has on the "
+        f"CPU. Known beside XLA's own are lapack_*_ffi of: {known} (with devrt-cpu[linalg]). "
+        "Export the program for the platform cpu, or without this call."
+    )

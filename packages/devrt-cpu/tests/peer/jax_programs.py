@@ -1,0 +1,187 @@
+"""Exports programs from jax, with arguments and jax's own results: run by a Python that has jax.
+
+``python jax_programs.py linalg|random FOLDER SEED COUNT`` writes ``NAME.mlirbc`` and ``NAME.npz``
+(``in0``..., ``out0``...; bfloat16 as its bits) for each program.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax import export, lax
+
+jax.config.update("jax_enable_x64", True)
+
+Case = tuple[str, Callable[..., Any], list[np.ndarray], tuple[int, ...]]
+
+
+def matrix(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    values = random.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * random.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def linalg(random: np.random.Generator, count: int) -> Iterator[Case]:
+    """Yield one program for each routine and dtype, `count` times in other shapes."""
+    for turn in range(count):
+        n, m, k = (int(x) for x in random.integers(1, 9, 3))
+        batch = tuple(int(x) for x in random.integers(1, 4, random.integers(0, 3)))
+        for dtype in (np.float32, np.float64, np.complex64, np.complex128):
+            for name, function, arguments in routines(random, batch, (n, m, k), dtype):
+                yield f"{name}_{np.dtype(dtype).name}_{turn}", function, arguments, ()
+
+
+def routines(
+    random: np.random.Generator, batch: tuple[int, ...], sizes: tuple[int, int, int], dtype: Any
+) -> Iterator[tuple[str, Callable[..., Any], list[np.ndarray]]]:
+    n, m, k = sizes
+    square = matrix(random, (*batch, n, n), dtype)
+    wide = matrix(random, (*batch, n, m), dtype)
+    right = matrix(random, (*batch, n, k), dtype)
+    symmetric = square + np.swapaxes(square, -1, -2).conj()
+    positive = square @ np.swapaxes(square, -1, -2).conj() + n * np.eye(n, dtype=dtype)
+    yield "cholesky", jnp.linalg.cholesky, [positive]
+    yield "lu", lax.linalg.lu, [wide]
+    yield "qr", jnp.linalg.qr, [wide]
+    yield "qr_full", lambda a: jnp.linalg.qr(a, mode="complete"), [wide]
+    yield "eigh", lambda a: jnp.linalg.eigh(a)[0], [symmetric]
+    yield "svd_values", lambda a: jnp.linalg.svd(a, compute_uv=False), [wide]
+    yield "svd", lambda a: rebuilt(*jnp.linalg.svd(a, full_matrices=False)), [wide]
+    yield "svd_full", lambda a: jnp.linalg.svd(a, full_matrices=True)[1], [wide]
+    yield "svd_qr", lambda a: svd_by_qr(a), [wide]
+    yield "eig", lambda a: residual(a, *lax.linalg.eig(a)), [square]
+    yield "schur", lambda a: schur_rebuilt(*lax.linalg.schur(a)), [square]
+    yield "hessenberg", lax.linalg.hessenberg, [square]
+    yield "tridiagonal", lax.linalg.tridiagonal, [symmetric]
+    yield "solve", jnp.linalg.solve, [positive, right]
+    yield "triangular", triangular, [positive, right]
+    yield "inverse", jnp.linalg.inv, [positive]
+    diagonal = matrix(random, (*batch, n), dtype) + 8
+    beside = matrix(random, (*batch, n), dtype)
+    if n > 2:
+        yield "banded", lax.linalg.tridiagonal_solve, [beside, diagonal, beside, right]
+    if not batch:
+        yield "qr_pivoted", lambda a: jax.scipy.linalg.qr(a, pivoting=True), [wide]
+
+
+def rebuilt(u: Any, s: Any, vt: Any) -> Any:
+    return (u * s[..., None, :].astype(u.dtype)) @ vt
+
+
+def svd_by_qr(a: Any) -> Any:
+    return lax.linalg.svd(a, full_matrices=False, algorithm=lax.linalg.SvdAlgorithm.QR)[1]
+
+
+def residual(a: Any, values: Any, left: Any, right: Any) -> Any:
+    """Return what must be zero, so that the order of the eigenvalues does not matter."""
+    of_right = a @ right - right * values[..., None, :]
+    adjoint = jnp.swapaxes(left, -1, -2).conj()
+    return of_right, adjoint @ a - values[..., None] * adjoint, values.sum(-1)
+
+
+def schur_rebuilt(form: Any, vectors: Any) -> Any:
+    return vectors @ form @ jnp.swapaxes(vectors, -1, -2).conj()
+
+
+def triangular(a: Any, b: Any) -> Any:
+    solve = lax.linalg.triangular_solve
+    return (
+        solve(a, b, left_side=True, lower=True),
+        solve(a, b, left_side=True, lower=False, transpose_a=True),
+        solve(a, jnp.swapaxes(b, -1, -2), left_side=False, lower=True, unit_diagonal=True),
+        solve(a, b, left_side=True, lower=True, transpose_a=True, conjugate_a=True),
+    )
+
+
+DTYPES = ["float32", "float64", "bfloat16", "float16", "int8", "int32", "int64", "uint8", "bool"]
+
+
+def randoms(random: np.random.Generator, count: int) -> Iterator[Case]:
+    """Yield programs of random operations on random shapes and dtypes, some with donation."""
+    for turn in range(count):
+        arguments = [argument(random) for _ in range(random.integers(1, 5))]
+        donated = tuple(i for i in range(len(arguments)) if random.random() < 0.3)
+        steps = random.integers(0, 1 << 30, random.integers(2, 12)).tolist()
+
+        def function(*values: Any, steps: list[int] = steps) -> list[Any]:
+            pool = [jnp.asarray(v) for v in values]
+            for step in steps:
+                pool.append(apply(np.random.default_rng(step), pool))
+            return [pool[-1], pool[-2], *pool[: len(values)][:1]]
+
+        yield f"random_{turn}", function, arguments, donated
+
+
+def argument(random: np.random.Generator) -> np.ndarray:
+    dtype = np.dtype(getattr(ml_dtypes, name := str(random.choice(DTYPES)), name))
+    shape = tuple(int(x) for x in random.integers(1, 7, random.integers(0, 4)))
+    if dtype.kind in "iub":
+        return random.integers(0, 2 if dtype.kind == "b" else 9, shape).astype(dtype)
+    return (random.standard_normal(shape) * 2).astype(dtype)
+
+
+def apply(random: np.random.Generator, pool: list[Any]) -> Any:
+    """Return an operation on values of the pool, as the generator decides."""
+    x = pool[random.integers(len(pool))]
+    y = pool[random.integers(len(pool))]
+    kind = random.integers(12)
+    if kind == 0:
+        return -x if x.dtype != bool else ~x
+    if kind == 1:
+        return jnp.tanh(x.astype(jnp.float32))
+    if kind in (2, 3, 4):
+        x, y = jnp.broadcast_arrays(jnp.ravel(x)[:1], y)
+        return [jnp.add, jnp.multiply, jnp.maximum][kind - 2](x, y.astype(x.dtype))
+    if kind == 5:
+        return jnp.sum(x, axis=int(random.integers(x.ndim)) if x.ndim else None)
+    if kind == 6:
+        return jnp.transpose(x)
+    if kind == 7:
+        return jnp.sort(jnp.ravel(x))
+    if kind == 8:
+        return jnp.cumsum(jnp.ravel(x))
+    if kind == 9:
+        return jnp.outer(jnp.ravel(x), jnp.ravel(x))[:8, :8]
+    if kind == 10:
+        return jnp.where(x == x, x, jnp.zeros_like(x))[..., None]
+    return jnp.concatenate([jnp.ravel(x), jnp.ravel(y).astype(x.dtype)])[:64]
+
+
+def write(folder: Path, case: Case) -> None:
+    name, function, arguments, donated = case
+    jitted = jax.jit(function, donate_argnums=donated, keep_unused=True)
+    allowed = [export.DisabledSafetyCheck.custom_call("lapack_" + n) for n in unstable()]
+    exported = export.export(jitted, platforms=["cpu"], disabled_checks=allowed)(*arguments)
+    results = jax.tree.leaves(jax.jit(function)(*arguments))
+    data = {f"in{i}": bits(a) for i, a in enumerate(arguments)}
+    data |= {f"out{i}": bits(np.asarray(r)) for i, r in enumerate(results)}
+    (folder / f"{name}.mlirbc").write_bytes(exported.mlir_module_serialized)
+    np.savez(folder / f"{name}.npz", **data)
+
+
+def unstable() -> list[str]:
+    names = ["gesvd", "geqp3", "ormqr", "unmqr"]
+    return [f"{letter}{name}_ffi" for name in names for letter in "sdcz"]
+
+
+def bits(value: np.ndarray) -> np.ndarray:
+    return value.view(np.uint16) if value.dtype.name == "bfloat16" else value
+
+
+def main(kind: str, folder: str, seed: str, count: str) -> None:
+    random = np.random.default_rng(int(seed))
+    cases = {"linalg": linalg, "random": randoms}[kind](random, int(count))
+    for case in cases:
+        write(Path(folder), case)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
