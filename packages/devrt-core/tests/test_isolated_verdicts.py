@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from devrt import _cache_files
+from devrt._cache_files import cache_folder, file_hash
 from devrt.errors import DevrtWarning
 from devrt.plugins import Broken, PluginRef
 from devrt.plugins import _fingerprint as fingerprints
@@ -15,7 +17,6 @@ from devrt.plugins import _verdicts as verdicts
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest
 from devrt.plugins._verdicts import (
     VerdictCache,
-    cache_folder,
     isolated_state,
     probe_with_cache,
     state_of,
@@ -213,7 +214,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing(
     def refuse(*_, **__):
         raise PermissionError(13, "read-only file system")
 
-    monkeypatch.setattr(verdicts.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(_cache_files.tempfile, "mkstemp", refuse)
     cache = VerdictCache(folder)
     assert probe_with_cache([request_for()], cache) == [OK]
     assert "read-only file system" in cache.problem
@@ -281,10 +282,10 @@ def test_a_large_file_is_read_once_for_as_long_as_it_stays(folder, tmp_path, mon
 
     def counting(path):
         read.append(path)
-        return fingerprints.file_hash(path)
+        return file_hash(path)
 
-    monkeypatch.setattr(verdicts, "file_hash", counting)
-    monkeypatch.setattr(verdicts, "_LARGE", 4)
+    monkeypatch.setattr(_cache_files, "file_hash", counting)
+    monkeypatch.setattr(_cache_files, "_LARGE", 4)
     library = tmp_path / "library.so"
     library.write_bytes(b"content")
     first = VerdictCache(folder).hash_of(library)

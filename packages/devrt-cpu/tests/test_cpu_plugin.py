@@ -12,7 +12,7 @@ import pytest
 
 from devrt import hookspecs
 from devrt.errors import DevrtWarning
-from devrt.records import API_VERSION, Available, ClientContext, MemoryKind
+from devrt.records import API_VERSION, CACHE_OPTIONS, Available, ClientContext, MemoryKind
 from devrt_cpu import plugin
 
 
@@ -36,6 +36,7 @@ def test_hooks_fit_their_specifications() -> None:
     (kinds,) = manager.hook.devrt_memory_kinds()
     assert (factory.platform, factory.priority, factory.api_version) == ("cpu", 0, API_VERSION)
     names = ["num_cpu_devices", "cpu_memory_limit", "traceback_in_buffers"]
+    names += [option.name for option in CACHE_OPTIONS]
     assert [o.name for o in factory.options] == names
     assert isinstance(factory.probe(), Available)
     options = {"num_cpu_devices": 3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from devrt._config_files import FILE_VARIABLE
 from devrt._config_guards import GUARD_OPTIONS
-from devrt.records import TRACEBACK_IN_BUFFERS, OptionSpec
+from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, OptionSpec
 
 __all__ = ["CORE_OPTIONS", "NOT_OPTIONS"]
 
@@ -61,6 +61,7 @@ CORE_OPTIONS = (
         help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
     ),
     TRACEBACK_IN_BUFFERS,
+    *CACHE_OPTIONS,
 )
 
 NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")

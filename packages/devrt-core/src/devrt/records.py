@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
+    "CACHE_OPTIONS",
     "TRACEBACK_IN_BUFFERS",
     "Available",
     "ClientContext",
@@ -102,7 +103,38 @@ TRACEBACK_IN_BUFFERS = OptionSpec(
     choices=("off", "sampled", "all"),
     help="For which buffers to note where the program made them; 'sampled' costs next to nothing.",
 )
-"""The one option that backends share; a client factory that honours it lists it."""
+"""An option that backends share; a client factory that honours it lists it."""
+
+CACHE_OPTIONS = (
+    OptionSpec(
+        name="enable_compilation_cache",
+        type=bool,
+        default=True,
+        help="Whether compiled programs are kept on disk and taken from there.",
+    ),
+    OptionSpec(
+        name="compilation_cache_dir",
+        type=str,
+        help="Where they are kept; unset: below the user's cache directory.",
+    ),
+    OptionSpec(
+        name="compilation_cache_max_size",
+        type=int,
+        default=2 << 30,
+        minimum=-1,
+        maximum=2**62,
+        help="Bytes that they may take together; -1 for no bound.",
+    ),
+    OptionSpec(
+        name="persistent_cache_min_compile_time_secs",
+        type=float,
+        default=0.0,
+        minimum=0.0,
+        maximum=1e6,
+        help="Seconds that compiling must take for the program to be kept.",
+    ),
+)
+"""Options of the cache of compiled programs; a client factory whose clients use it lists them."""
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt_cpu import _custom_calls, _linalg
+from devrt_cpu import _custom_calls, _disk_cache, _linalg
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -76,7 +76,9 @@ def compile_and_load(
     library = find_library()
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
-        return _ext._compile(client, library, code, "mlir", chosen.serialize())
+        given = chosen.serialize()
+        compile_ = functools.partial(_ext._compile, client, library, code, "mlir", given)
+        return _disk_cache.compiled(client, library, code, given, compile_)
 
 
 def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from devrt.errors import DevrtWarning
 from devrt.hookspecs import hookimpl
 from devrt.records import (
+    CACHE_OPTIONS,
     TRACEBACK_IN_BUFFERS,
     Available,
     ClientContext,
@@ -58,7 +59,7 @@ def _probe() -> ProbeResult:
 
 
 def _make_client(context: ClientContext) -> Client:
-    from devrt_cpu import make_cpu_client
+    from devrt_cpu import _disk_cache, make_cpu_client
 
     given = {name: context.options[name] for name in _PASSED_ON if name in context.options}
     client = make_cpu_client(
@@ -68,6 +69,7 @@ def _make_client(context: ClientContext) -> Client:
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
         **given,
     )
+    _disk_cache.remember(client, context.options)
     return cast("Client", client)  # registered as one when it was made
 
 
@@ -146,6 +148,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     help="Bytes that the buffers of the CPU client may take together.",
                 ),
                 TRACEBACK_IN_BUFFERS,
+                *CACHE_OPTIONS,
             ),
         )
     ]

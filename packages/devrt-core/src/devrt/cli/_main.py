@@ -160,6 +160,21 @@ def config(as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--clear", is_flag=True, help="Remove all of them.")
+def cache(as_json: bool, clear: bool) -> None:
+    """Show the compiled programs that are kept on disk, or remove them."""
+    from devrt.cli import _cache
+
+    with _errors_as_json(as_json):
+        report = _cache.clear() if clear else _cache.contents()
+    if as_json:
+        _print(report)
+    else:
+        _cache.show(report)
+
+
+@main.command()
 @click.option(
     "--input",
     "path",

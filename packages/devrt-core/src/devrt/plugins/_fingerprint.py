@@ -17,7 +17,7 @@ from pathlib import Path
 
 from devrt.plugins._discovery import PluginRef
 
-__all__ = ["file_hash", "fingerprint", "machine_state"]
+__all__ = ["fingerprint", "machine_state"]
 
 _MAX_FILES = 4000
 
@@ -95,12 +95,6 @@ def _module_files(module: str) -> Iterator[tuple[Path, Path]]:
                 if count > _MAX_FILES:
                     return
                 yield Path(folder), Path(root, name)
-
-
-def file_hash(path: Path) -> str:
-    """Return the hash of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def machine_state(*, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> str:

@@ -12,16 +12,16 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from devrt._cache_files import FileHashes, cache_folder, write_atomically
 from devrt._warn import warn
 from devrt.errors import DevrtWarning
 from devrt.plugins._discovery import PluginRef
-from devrt.plugins._fingerprint import file_hash, fingerprint, machine_state
+from devrt.plugins._fingerprint import fingerprint, machine_state
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
 from devrt.plugins._judging import usual_remedy
 from devrt.plugins._selection import Broken
@@ -29,7 +29,6 @@ from devrt.records import Available, ProbeResult, Unavailable
 
 __all__ = [
     "VerdictCache",
-    "cache_folder",
     "isolated_state",
     "probe_with_cache",
     "rehearsed",
@@ -39,30 +38,8 @@ __all__ = [
 _SCHEMA = 1
 _MAX_ENTRIES = 512
 _MAX_BYTES = 1 << 18
-_LARGE = 1 << 20
 _OUTCOMES = ("ok", "unavailable", "raised", "signal", "exited", "timeout", "garbled")
 _FIELDS = ("outcome", "phase", "detail", "facts", "output")
-
-
-def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return where verdicts are kept: ``DEVRT_CACHE_DIR``, else below the user's cache directory.
-
-    Parameters
-    ----------
-    environ
-        Environment variables; those of the process when omitted.
-
-    Raises
-    ------
-    RuntimeError
-        If the user has no home directory.
-    """
-    variables = os.environ if environ is None else environ
-    named = variables.get("DEVRT_CACHE_DIR")
-    if named:
-        return Path(named)
-    base = variables.get("XDG_CACHE_HOME")
-    return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "devrt"
 
 
 class VerdictCache:
@@ -89,6 +66,7 @@ class VerdictCache:
                 self._folder = cache_folder()
             except RuntimeError as error:
                 self._complain(f"no cache directory is known: {error}")
+        self._hashes = FileHashes(self._folder / "hashes" if self._folder is not None else None)
 
     def get(self, request: ProbeRequest, manifest: str = "") -> ProbeReport | None:
         """Return the verdict on the same plugin in the same surroundings, if there is one."""
@@ -124,17 +102,7 @@ class VerdictCache:
         OSError
             If the file cannot be read.
         """
-        status = path.stat()
-        if status.st_size < _LARGE or self._folder is None:
-            return file_hash(path)
-        known_as = [os.path.abspath(path), status.st_size, status.st_mtime_ns, status.st_ino]
-        memo = self._folder / "hashes" / f"{_digest(str(known_as[0]))}.json"
-        data = self._load(memo)
-        if data is not None and data.get("file") == known_as and isinstance(data.get("hash"), str):
-            return str(data["hash"])
-        found = file_hash(path)
-        self._store(memo, {"schema": _SCHEMA, "file": known_as, "hash": found})
-        return found
+        return self._hashes.of(path)
 
     def _path(self, request: ProbeRequest, manifest: str) -> Path | None:
         if self._folder is None:
@@ -163,8 +131,7 @@ class VerdictCache:
 
     def _store(self, path: Path, data: dict[str, Any]) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write(path, json.dumps(data))
+            write_atomically(path, json.dumps(data).encode())
             _prune(path.parent)
         except (OSError, TypeError, ValueError) as error:
             self._complain(f"{path.parent} cannot be written: {error}")
@@ -189,18 +156,6 @@ def _digest(text: str) -> str:
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
-
-
-def _write(path: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def _prune(folder: Path) -> None:

@@ -1,0 +1,112 @@
+"""Where devrt's caches lie on disk, and how their files are written and hashed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["FileHashes", "cache_folder", "file_hash", "write_atomically"]
+
+_LARGE = 1 << 20
+_MAX_MEMO = 1 << 16
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of all caches: ``DEVRT_CACHE_DIR``, else below the user's cache directory.
+
+    Parameters
+    ----------
+    environ
+        Environment variables; those of the process when omitted.
+
+    Raises
+    ------
+    RuntimeError
+        If the user has no home directory.
+    """
+    variables = os.environ if environ is None else environ
+    named = variables.get("DEVRT_CACHE_DIR")
+    if named:
+        return Path(named)
+    base = variables.get("XDG_CACHE_HOME")
+    return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "devrt"
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that readers see all of it or nothing, whoever else writes.
+
+    Its folder is made, for this user alone, where it is not there.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; nothing is left behind then.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def file_hash(path: Path) -> str:
+    """Return the hash of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class FileHashes:
+    """Hashes of files' contents; a large file is read once for as long as it stays what it is.
+
+    Parameters
+    ----------
+    folder
+        Where to remember them; None remembers nothing. What cannot be read or written there is
+        made anew each time.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def of(self, path: Path) -> str:
+        """Return the hash of a file's content.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        """
+        status = path.stat()
+        if status.st_size < _LARGE or self._folder is None:
+            return file_hash(path)
+        place = os.path.abspath(path)
+        known_as = [place, status.st_size, status.st_mtime_ns, status.st_ino]
+        memo = self._folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:40]}.json"
+        found = _remembered(memo, known_as)
+        if found is None:
+            found = file_hash(path)
+            with contextlib.suppress(OSError):
+                write_atomically(memo, json.dumps({"file": known_as, "hash": found}).encode())
+        return found
+
+
+def _remembered(memo: Path, known_as: list[str | int]) -> str | None:
+    try:
+        with memo.open("rb") as file:
+            data = json.loads(file.read(_MAX_MEMO))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("file") != known_as:
+        return None
+    found = data.get("hash")
+    return found if isinstance(found, str) else None
