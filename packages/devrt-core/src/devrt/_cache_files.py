@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 __all__ = ["FileHashes", "cache_folder", "file_hash", "write_atomically"]
 
@@ -90,7 +91,7 @@ class FileHashes:
         if status.st_size < _LARGE or self._folder is None:
             return file_hash(path)
         place = os.path.abspath(path)
-        known_as = [place, status.st_size, status.st_mtime_ns, status.st_ino]
+        known_as: list[Any] = [place, status.st_size, status.st_mtime_ns, status.st_ino]
         memo = self._folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:40]}.json"
         found = _remembered(memo, known_as)
         if found is None:
@@ -100,7 +101,7 @@ class FileHashes:
         return found
 
 
-def _remembered(memo: Path, known_as: list[str | int]) -> str | None:
+def _remembered(memo: Path, known_as: list[Any]) -> str | None:
     try:
         with memo.open("rb") as file:
             data = json.loads(file.read(_MAX_MEMO))
