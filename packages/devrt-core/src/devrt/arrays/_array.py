@@ -197,10 +197,13 @@ class Array(Unsupported):
 
     def clone(self) -> Array:
         """Return another handle on the same memory, deleted independently."""
-        if not self._buffers:
+        buffers = self._buffers
+        if len(buffers) == 1:  # the common case, first
+            return Array((buffers[0].clone(),), self._sharding, self._shape, self._committed)
+        if not buffers:
             return self._another_without_shards("clone")
-        buffers = tuple(buffer.clone() for buffer in self._buffers)
-        return Array(buffers, self._sharding, self._shape, self._committed)
+        clones = [buffer.clone() for buffer in buffers]
+        return Array(clones, self._sharding, self._shape, self._committed)
 
     def copy(self) -> Array:
         """Return an array with memory of its own on the same devices."""
