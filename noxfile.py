@@ -16,6 +16,8 @@ INTEROP = (
     "packages/devrt-core/tests/test_layout.py",
     "packages/devrt-core/tests/test_gpu_options.py",
     "packages/devrt-core/tests/test_device_assignment.py",
+    "packages/devrt-core/tests/test_arrays_like_jax.py",
+    "packages/devrt-core/tests/sharding/test_sharding_like_jax.py",
 )
 PYTHONS = ["3.11", "3.12", "3.13"]
 
