@@ -80,8 +80,12 @@ def test_compile_only_devices_make_meshes_and_hold_nothing(client: CpuClient) ->
     assert set(sharding.devices_indices_map((4,))) == set(described)
     single = devrt.sharding.SingleDeviceSharding(described[0])
     for target in (described[0], sharding, single):
-        with pytest.raises(DevrtError, match=r"described|belongs to this process"):
-            devrt.device_put(np.ones(4), target)
+        for value in (np.ones(4), devrt.device_put(np.ones(4))):
+            with pytest.raises(DevrtError, match="described"):
+                devrt.device_put(value, target)
+    for make in (devrt.make_array_from_callback, devrt.make_array_from_single_device_arrays):
+        with pytest.raises(DevrtError, match="described"):
+            make((4,), sharding, [], dtype=np.float32)  # type: ignore[operator]
     with pytest.raises(InvalidTypeError, match="CompileOnlyDevice"):
         client.buffer_from_pyval(np.ones(4), described[0])  # type: ignore[arg-type]
 

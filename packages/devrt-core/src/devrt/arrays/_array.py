@@ -323,7 +323,9 @@ class Array(Unsupported):
     def _another_without_shards(self, operation: str) -> Array:
         if self.is_deleted():
             raise gone(self, operation)
-        return Array(NoShards(self.dtype), self._sharding, self._shape, self._committed)
+        return Array(
+            NoShards(self.dtype, self.sharding), self._sharding, self._shape, self._committed
+        )
 
     def _sharding_is_single(self) -> bool:
         return self._shape is None or self._buffers[0].shape == self._shape

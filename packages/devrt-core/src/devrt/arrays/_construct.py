@@ -307,7 +307,7 @@ def _without_parts(shape: Shape | None, sharding: Sharding, dtype: Any, operatio
         )
         raise InvalidArgumentError(msg, sharding=sharding)
     sharding.placement(tuple(shape))  # refuses shapes that do not fit
-    return Array(NoShards(dtype), sharding, tuple(shape))
+    return Array(NoShards(dtype, sharding), sharding, tuple(shape))
 
 
 def _check_parts(parts: Sequence[Array], shape: Shape, sharding: Sharding, dtype: Any) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.arrays._array import Array
+    from devrt.sharding import Sharding
 
 __all__ = ["NoShards", "gone", "held_elsewhere"]
 
@@ -23,6 +24,8 @@ class NoShards(tuple[Buffer, ...]):
     ----------
     dtype
         What becomes a dtype that devices hold.
+    sharding
+        The array's sharding, over devices of other processes.
 
     Attributes
     ----------
@@ -35,12 +38,15 @@ class NoShards(tuple[Buffer, ...]):
     ------
     InvalidTypeError
         If no device can hold the dtype.
+    UnimplementedError
+        If the devices are only described: then no process would hold the data.
     """
 
     dtype: np.dtype[Any]
     is_deleted: bool
 
-    def __new__(cls, dtype: Any) -> NoShards:
+    def __new__(cls, dtype: Any, sharding: Sharding) -> NoShards:
+        _ = sharding._device_assignment[0].client  # a device that is only described has none
         made = super().__new__(cls)
         made.dtype = dtypes.to_numpy(dtypes.code_of(dtype))
         made.is_deleted = False

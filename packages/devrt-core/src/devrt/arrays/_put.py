@@ -101,7 +101,7 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     shape = x.shape
     plan = sharding.placement(shape)
     if not plan.devices:
-        return Array(NoShards(x.dtype), sharding, shape)
+        return Array(NoShards(x.dtype, sharding), sharding, shape)
     targets = targets_of(plan.devices, sharding.memory_kind)
     buffers = plan.devices[0].client.batched_buffer_from_pyval(
         x, targets, plan.offsets, plan.shard_shape, semantics

@@ -62,7 +62,7 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
         return Array((_copy_whole(x, device, memory, may_alias),), sharding)
     route = route_to(x, sharding)
     if not route.targets:
-        return Array(NoShards(x.dtype), sharding, x.shape)
+        return Array(NoShards(x.dtype, sharding), sharding, x.shape)
     return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
 
 
