@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "devrt/arena_allocator.hpp"
+#include "devrt/huge_page_allocator.hpp"
 #include "devrt/memory_report.hpp"
 #include "engine.hpp"
 
@@ -24,6 +26,8 @@ constexpr std::int64_t kNotedBytes = std::int64_t{256} << 10;   // made between 
 constexpr std::int64_t kNotedOverhead = std::int64_t{8} << 10;  // that a buffer counts for beside
 constexpr std::size_t kLargestGroups = 10;                      // that an out-of-memory error names
 
+constexpr std::size_t kKeptHugePages = std::size_t{64} << 20;  // bytes, of those that are free
+
 /// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
 
@@ -37,6 +41,13 @@ std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
 
 std::int64_t default_recycled_bytes() noexcept {
   return std::min(std::int64_t{1} << 30, physical_memory_bytes() / 16);
+}
+
+std::shared_ptr<HostAllocator> huge_page_arena() {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  return std::make_shared<ArenaAllocator>(
+      std::make_shared<HugePageAllocator>(),
+      ArenaOptions{.granule = kHugePage, .keep_bytes = kKeptHugePages});
 }
 
 Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
@@ -85,13 +96,17 @@ bool Memory::is_forked() const noexcept { return client().is_forked(); }
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
 
 Ref<Storage> Memory::allocate(std::size_t bytes) const {
-  try {
-    Ref<Storage> storage = Storage::allocate(allocator_, bytes);
-    client().trim_to_limit();
-    return storage;
-  } catch (const StatusError& error) {
-    if (error.status().code() != StatusCode::kResourceExhausted) throw;
-    throw StatusError(describe_no_room(*this, bytes, error.status()));
+  for (bool is_last = false;; is_last = true) {
+    try {
+      Ref<Storage> storage = Storage::allocate(allocator_, bytes);
+      client().trim_to_limit();
+      return storage;
+    } catch (const StatusError& error) {
+      if (error.status().code() != StatusCode::kResourceExhausted) throw;
+      if (is_last || !client().wait_for_room(bytes)) {
+        throw StatusError(describe_no_room(*this, bytes, error.status()));
+      }
+    }
   }
 }
 
@@ -252,6 +267,19 @@ bool Client::notes_calls(std::size_t bytes) noexcept {
   until_noted_ -= static_cast<std::int64_t>(bytes) + kNotedOverhead;
   if (until_noted_ > 0) return false;
   until_noted_ = kNotedBytes;
+  return true;
+}
+
+bool Client::wait_for_room(std::size_t bytes) const {
+  if (bytes > static_cast<std::size_t>(bytes_limit())) return false;
+  const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
+  if (std::ranges::all_of(local_devices(), is_idle)) {
+    return budget_ && budget_->left() >= bytes;  // what was in flight has just made room
+  }
+  const auto wait = [this] {
+    for (const auto& device : local_devices()) device->queue().drain();
+  };
+  options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -90,6 +91,9 @@ enum class Traceback { kOff, kSampled, kAll };
 /// Returns 1 GiB, or a sixteenth of the physical memory where that is less.
 DEVRT_CPU_API std::int64_t default_recycled_bytes() noexcept;
 
+/// Returns huge pages in an arena, which maps none before the first allocation.
+DEVRT_CPU_API std::shared_ptr<HostAllocator> huge_page_arena();
+
 /// What a client is made with.
 struct ClientOptions {
   bool asynchronous = true;
@@ -107,6 +111,8 @@ struct ClientOptions {
   /// How many bytes the buffers may take together, over all memories; 0 for all there are.
   std::optional<std::int64_t> memory_limit;
   Traceback traceback = Traceback::kSampled;
+  /// Calls a function that waits, without the locks of the language binding; null if it has none.
+  void (*wait_unlocked)(const std::function<void()>& wait) = nullptr;
 };
 
 /// Where one kind of memory comes from; the devices of a client share it.
@@ -130,7 +136,8 @@ class DEVRT_CPU_API Memory {
   /// Returns the page-locking allocator, or null where the memory has another.
   const PageLockedAllocator* page_locked() const noexcept { return page_locked_; }
 
-  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room.
+  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room, even after the
+  /// copies in flight are done.
   Ref<Storage> allocate(std::size_t bytes) const;
   /// Returns what the allocator tells about itself.
   std::vector<AllocatorFact> facts() const { return source_->facts(); }
@@ -213,6 +220,9 @@ class DEVRT_CPU_API Client {
   std::int64_t bytes_limit() const noexcept;
   /// Returns true the first time: the caller is the one to warn of memory that is not locked.
   bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
+  /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
+  /// may be room for `bytes` now that there was not.
+  bool wait_for_room(std::size_t bytes) const;
   /// Keeps no more freed blocks than the limit leaves.
   void trim_to_limit() noexcept;
 

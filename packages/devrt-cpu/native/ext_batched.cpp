@@ -14,22 +14,6 @@ using namespace nb::literals;
 
 namespace {
 
-/// The items of a Python sequence, kept alive.
-std::vector<nb::object> to_items(nb::handle sequence, const char* what) {
-  nb::object fast = nb::steal(
-      PySequence_Fast(sequence.ptr(), (std::string(what) + " must be a sequence").c_str()));
-  if (!fast.is_valid()) throw nb::python_error();
-  const Py_ssize_t count = PyObject_Size(fast.ptr());
-  std::vector<nb::object> items;
-  items.reserve(static_cast<std::size_t>(count));
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object item = nb::steal(PySequence_GetItem(fast.ptr(), i));
-    if (!item.is_valid()) throw nb::python_error();
-    items.push_back(std::move(item));
-  }
-  return items;
-}
-
 [[noreturn]] void raise_not_a_buffer(nb::handle item, const char* operation) {
   raise_invalid(
       std::string(operation) + " takes buffers of this client, not " + nb::repr(item).c_str() + ".",
@@ -54,35 +38,20 @@ std::vector<const Buffer*> to_buffers(const Client& client, std::span<const nb::
 
 std::vector<Memory*> to_memories(Client& client, nb::handle targets, const char* operation) {
   std::vector<Memory*> memories;
-  for (const nb::object& item : to_items(targets, "targets")) {
+  for (const nb::object& item : to_items(targets, "targets", operation)) {
     memories.push_back(&resolve_memory(client, item, operation));
   }
   return memories;
 }
 
-nb::object to_list(std::vector<Ref<Buffer>> buffers) {
-  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
-  if (!list.is_valid()) throw nb::python_error();
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    nb::object handle = wrap(std::move(buffers[i]));
-    if (PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), handle.release().ptr()) != 0) {
-      throw nb::python_error();
-    }
-  }
-  return list;
-}
-
 nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle targets,
-                               int semantics) {
+                               nb::handle semantics) {
   constexpr const char* kOperation = "buffers_from_pyvals";
   drain_graveyard();
   self.check_open(kOperation);
-  if (semantics < 0 || semantics > 3) {
-    raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3.", kOperation);
-  }
-  PutOptions options{static_cast<Semantics>(semantics), false};
+  PutOptions options = to_put_options(semantics, kOperation);
   options.stream = execution_stream();
-  const std::vector<nb::object> values = to_items(arguments, "arguments");
+  const std::vector<nb::object> values = to_items(arguments, "arguments", kOperation);
   const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
   if (values.size() != memories.size()) {
     raise_invalid("arguments and targets must be of the same length.", kOperation);
@@ -98,15 +67,15 @@ nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle ta
       made.push_back(self.put(*memories[i], value.array(), value.hold(), options));
     }
   }
-  return to_list(std::move(made));
+  return wrap_all(std::move(made));
 }
 
 nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle targets,
-                                  bool may_alias) {
+                                  nb::handle alias) {
   constexpr const char* kOperation = "batched_copy_to_memory";
   drain_graveyard();
   self.check_open(kOperation);
-  const std::vector<nb::object> items = to_items(buffers, "buffers");
+  const std::vector<nb::object> items = to_items(buffers, "buffers", kOperation);
   const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
   const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
   if (sources.size() != memories.size()) {
@@ -114,6 +83,7 @@ nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle t
   }
   std::vector<Ref<Buffer>> copied;
   copied.reserve(sources.size());
+  const bool may_alias = to_bool(alias, "may_alias", kOperation);
   const std::int64_t stream = execution_stream();
   const auto copy = [&] {
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -128,11 +98,14 @@ nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle t
   } else {
     copy();
   }
-  return to_list(std::move(copied));
+  return wrap_all(std::move(copied));
 }
 
 /// The numbers of a packed assembly; the bytes object must outlive them.
-std::span<const std::int64_t> numbers_of(nb::handle packed) {
+std::span<const std::int64_t> numbers_of(nb::handle packed, const char* operation) {
+  if (!PyBytes_Check(packed.ptr())) {
+    raise_type("assembly.packed must be bytes, not of type " + kind_of(packed) + ".", operation);
+  }
   char* data = nullptr;
   Py_ssize_t size = 0;
   if (PyBytes_AsStringAndSize(packed.ptr(), &data, &size) != 0) throw nb::python_error();
@@ -141,13 +114,18 @@ std::span<const std::int64_t> numbers_of(nb::handle packed) {
 }
 
 nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembly,
-                            nb::handle targets, bool may_alias) {
+                            nb::handle targets, nb::handle alias) {
   constexpr const char* kOperation = "assemble_buffers";
   drain_graveyard();
   self.check_open(kOperation);
+  if (!nb::hasattr(assembly, "packed")) {
+    raise_type("assembly must be a devrt.contract.Assembly, not of type " + kind_of(assembly) + ".",
+               kOperation);
+  }
   const nb::object packed = assembly.attr("packed");
-  const Assembly plan = Assembly::read(numbers_of(packed));
-  const std::vector<nb::object> items = to_items(sources, "sources");
+  const Assembly plan = Assembly::read(numbers_of(packed, kOperation));
+  const bool may_alias = to_bool(alias, "may_alias", kOperation);
+  const std::vector<nb::object> items = to_items(sources, "sources", kOperation);
   const std::vector<const Buffer*> buffers = to_buffers(self, items, kOperation);
   const std::vector<Memory*> memories = to_memories(self, targets, kOperation);
   std::size_t bytes = 0;
@@ -160,7 +138,7 @@ nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembl
   } else {
     made = self.assemble(buffers, plan, memories, may_alias, stream);
   }
-  return to_list(std::move(made));
+  return wrap_all(std::move(made));
 }
 
 /// A Python buffer of writable bytes, for as long as this lives.
@@ -197,9 +175,12 @@ void check_gathered(const Gathered& part, const Dims& shape, const char* operati
 void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, nb::handle out) {
   constexpr const char* kOperation = "batched_copy_to_host";
   self.check_open(kOperation);
-  const std::vector<nb::object> items = to_items(buffers, "buffers");
+  const std::vector<nb::object> items = to_items(buffers, "buffers", kOperation);
   const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
-  const std::vector<nb::object> starts = to_items(offsets, "offsets");
+  const std::vector<nb::object> starts = to_items(offsets, "offsets", kOperation);
+  if (!nb::hasattr(out, "shape") || !nb::hasattr(out, "dtype")) {
+    raise_type("out must be a NumPy array, not of type " + kind_of(out) + ".", kOperation);
+  }
   const Dims shape = to_dims(out.attr("shape"), "out.shape", kOperation);
   const DtypeInfo dtype = dtype_info(out.attr("dtype"));
   const std::size_t size = itemsize(dtype.type);
@@ -229,7 +210,7 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
 
 void batched_block_until_ready(Client&, nb::handle buffers) {
   constexpr const char* kOperation = "batched_block_until_ready";
-  for (const nb::object& item : to_items(buffers, "buffers")) {
+  for (const nb::object& item : to_items(buffers, "buffers", kOperation)) {
     if (!item.type().is(types.buffer)) raise_not_a_buffer(item, kOperation);
     const Buffer& buffer = *nb::inst_ptr<BufferHandle>(item)->state;
     const Client& owner = buffer.memory()->client();
@@ -244,6 +225,18 @@ void batched_block_until_ready(Client&, nb::handle buffers) {
 }
 
 }  // namespace
+
+nb::object wrap_all(std::vector<Ref<Buffer>> buffers) {
+  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
+  if (!list.is_valid()) throw nb::python_error();
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    nb::object handle = wrap(std::move(buffers[i]));
+    if (PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), handle.release().ptr()) != 0) {
+      throw nb::python_error();
+    }
+  }
+  return list;
+}
 
 void bind_batched() {
   auto memory = nb::borrow<nb::class_<Memory>>(types.memory);
@@ -262,32 +255,33 @@ void bind_batched() {
       "Return the most bytes in use since the last call, and count anew from now.");
   auto client = nb::borrow<nb::class_<Client>>(types.client);
   client
-      .def("buffers_from_pyvals", &buffers_from_pyvals, "arguments"_a, "targets"_a,
-           "host_buffer_semantics"_a = 0,
+      .def("buffers_from_pyvals", &buffers_from_pyvals, "arguments"_a.none(), "targets"_a.none(),
+           "host_buffer_semantics"_a.none() = 0,
            nb::sig("def buffers_from_pyvals(self, arguments: "
                    "collections.abc.Sequence[typing.Any], targets: "
                    "collections.abc.Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = "
                    "0) -> list[CpuBuffer]"),
            "Start the transfer of each of several host values to the target at its place.")
-      .def("batched_copy_to_memory", &batched_copy_to_memory, "buffers"_a, "targets"_a,
-           "may_alias"_a = true,
+      .def("batched_copy_to_memory", &batched_copy_to_memory, "buffers"_a.none(),
+           "targets"_a.none(), "may_alias"_a.none() = true,
            nb::sig("def batched_copy_to_memory(self, buffers: "
                    "collections.abc.Sequence[typing.Any], targets: "
                    "collections.abc.Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> "
                    "list[CpuBuffer]"),
            "Start a copy of each buffer to the target at its place; share where that is allowed.")
-      .def("assemble_buffers", &assemble_buffers, "sources"_a, "assembly"_a, "targets"_a,
-           "may_alias"_a = true,
+      .def("assemble_buffers", &assemble_buffers, "sources"_a.none(), "assembly"_a.none(),
+           "targets"_a.none(), "may_alias"_a.none() = true,
            nb::sig("def assemble_buffers(self, sources: collections.abc.Sequence[typing.Any], "
                    "assembly: typing.Any, targets: collections.abc.Sequence[CpuDevice | "
                    "CpuMemory], may_alias: bool = True) -> list[CpuBuffer]"),
            "Start making blocks out of pieces of other buffers, each once for each memory kind.")
-      .def("batched_copy_to_host", &batched_copy_to_host, "buffers"_a, "offsets"_a, "out"_a,
+      .def("batched_copy_to_host", &batched_copy_to_host, "buffers"_a.none(), "offsets"_a.none(),
+           "out"_a.none(),
            nb::sig("def batched_copy_to_host(self, buffers: "
                    "collections.abc.Sequence[typing.Any], offsets: "
                    "collections.abc.Sequence[tuple[int, ...]], out: typing.Any) -> None"),
            "Wait for buffers and write each into a C-contiguous array at its offset.")
-      .def("batched_block_until_ready", &batched_block_until_ready, "buffers"_a,
+      .def("batched_block_until_ready", &batched_block_until_ready, "buffers"_a.none(),
            nb::sig("def batched_block_until_ready(self, buffers: "
                    "collections.abc.Sequence[typing.Any]) -> None"),
            "Wait for every buffer with the GIL released; raise the first error.");

@@ -78,7 +78,7 @@ void delete_buffer(const BufferHandle& self) {
   buffer.remove();
 }
 
-nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, bool may_alias) {
+nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, nb::handle alias) {
   const Buffer& source = *self.state;
   Client& client = source.memory()->client();
   (void)client.storage_of(source, "copy_to_memory");
@@ -89,6 +89,7 @@ nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, bool may_
                           .during("copy_to_memory"));
   }
   Memory& target = resolve_memory(client, memory, "copy_to_memory");
+  const bool may_alias = to_bool(alias, "may_alias", "copy_to_memory");
   Ref<Buffer> copied;
   if (source.bytes() > kInlineCopyBytes || !source.ready().is_ready()) {
     const std::int64_t stream = execution_stream();
@@ -169,7 +170,7 @@ void bind_state(nb::class_<BufferHandle>& cls) {
           nb::sig("def clone(self) -> CpuBuffer"),
           "Return another buffer on the same allocation, deleted independently of this one.")
       .def("copy_to_memory", &copy_to_memory, "memory"_a.none(), nb::kw_only(),
-           "may_alias"_a = true,
+           "may_alias"_a.none() = true,
            nb::sig("def copy_to_memory(self, memory: CpuMemory | CpuDevice, *, may_alias: bool = "
                    "True) -> CpuBuffer"),
            "Start a copy to another memory of the same client; share the allocation if allowed.")

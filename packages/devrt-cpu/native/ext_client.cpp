@@ -1,8 +1,6 @@
 // The Python class of clients.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,23 +14,12 @@ using namespace nb::literals;
 
 namespace {
 
-PutOptions put_options(int semantics, bool force_copy) {
-  if (semantics < 0 || semantics > 3) {
-    raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3, not " + std::to_string(semantics) +
-                      ". See devrt.contract.HostBufferSemantics.",
-                  "buffer_from_pyval");
-  }
-  PutOptions options;
-  options.semantics = static_cast<Semantics>(semantics);
-  options.force_copy = force_copy;
-  return options;
-}
-
-nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle device, bool force_copy,
-                             int semantics, nb::handle layout) {
+nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle device,
+                             nb::handle force_copy, nb::handle semantics, nb::handle layout) {
   drain_graveyard();
   self.check_open("buffer_from_pyval");
-  PutOptions options = put_options(semantics, force_copy);
+  PutOptions options = to_put_options(semantics, "buffer_from_pyval");
+  options.force_copy = to_bool(force_copy, "force_copy", "buffer_from_pyval");
   Memory& memory = resolve_memory(self, device, "buffer_from_pyval");
   HostValue value(argument, options.semantics != Semantics::kOnlyDuringCall);
   Dims order;
@@ -51,17 +38,35 @@ nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle devic
   return wrap(std::move(buffer));
 }
 
+[[noreturn]] void raise_no_dims(nb::handle sequence, const char* what, const char* operation) {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+  PyErr_Clear();
+  raise_type(
+      std::string(what) + " must be a sequence of integers, not of type " + kind_of(sequence) + ".",
+      operation);
+}
+
 }  // namespace
+
+PutOptions to_put_options(nb::handle semantics, const char* operation) {
+  const int value = to_int(semantics, "host_buffer_semantics", operation);
+  if (value < 0 || value > 3) {
+    raise_invalid("host_buffer_semantics must be 0, 1, 2 or 3, not " + std::to_string(value) +
+                      ". See devrt.contract.HostBufferSemantics.",
+                  operation);
+  }
+  return {.semantics = static_cast<Semantics>(value)};
+}
 
 Dims to_dims(nb::handle sequence, const char* what, const char* operation) {
   const Py_ssize_t size = PyObject_Size(sequence.ptr());
-  if (size < 0) throw nb::python_error();
+  if (size < 0) raise_no_dims(sequence, what, operation);
   Dims dims(static_cast<std::size_t>(size));
   const bool is_tuple = PyTuple_CheckExact(sequence.ptr());
   for (Py_ssize_t i = 0; i < size; ++i) {
     nb::object item = is_tuple ? nb::borrow(PyTuple_GetItem(sequence.ptr(), i))
                                : nb::steal(PySequence_GetItem(sequence.ptr(), i));
-    if (!item.is_valid()) throw nb::python_error();
+    if (!item.is_valid()) raise_no_dims(sequence, what, operation);
     const long long value = PyLong_AsLongLong(item.ptr());
     if (value == -1 && PyErr_Occurred()) {
       PyErr_Clear();
@@ -76,31 +81,26 @@ namespace {
 
 /// Reads the targets and offsets of a batch.
 std::vector<Block> to_blocks(Client& client, nb::handle devices, nb::handle offsets) {
-  nb::object targets = nb::steal(PySequence_Fast(devices.ptr(), "devices must be a sequence"));
-  if (!targets.is_valid()) throw nb::python_error();
-  nb::object starts = nb::steal(PySequence_Fast(offsets.ptr(), "offsets must be a sequence"));
-  if (!starts.is_valid()) throw nb::python_error();
-  const Py_ssize_t count = PyObject_Size(targets.ptr());
-  if (count != PyObject_Size(starts.ptr())) {
-    raise_invalid("devices and offsets must be of the same length.", "batched_buffer_from_pyval");
+  constexpr const char* kOperation = "batched_buffer_from_pyval";
+  const std::vector<nb::object> targets = to_items(devices, "devices", kOperation);
+  const std::vector<nb::object> starts = to_items(offsets, "offsets", kOperation);
+  if (targets.size() != starts.size()) {
+    raise_invalid("devices and offsets must be of the same length.", kOperation);
   }
   std::vector<Block> blocks;
-  blocks.reserve(static_cast<std::size_t>(count));
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    nb::object target = nb::steal(PySequence_GetItem(targets.ptr(), i));
-    nb::object start = nb::steal(PySequence_GetItem(starts.ptr(), i));
-    if (!target.is_valid() || !start.is_valid()) throw nb::python_error();
-    Memory& memory = resolve_memory(client, target, "batched_buffer_from_pyval");
-    blocks.push_back({&memory, to_dims(start, "An offset", "batched_buffer_from_pyval")});
+  blocks.reserve(targets.size());
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    Memory& memory = resolve_memory(client, targets[i], kOperation);
+    blocks.push_back({&memory, to_dims(starts[i], "An offset", kOperation)});
   }
   return blocks;
 }
 
 nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::handle devices,
-                                     nb::handle offsets, nb::handle shape, int semantics) {
+                                     nb::handle offsets, nb::handle shape, nb::handle semantics) {
   drain_graveyard();
   self.check_open("batched_buffer_from_pyval");
-  PutOptions options = put_options(semantics, false);
+  PutOptions options = to_put_options(semantics, "batched_buffer_from_pyval");
   const std::vector<Block> blocks = to_blocks(self, devices, offsets);
   const Dims extents = to_dims(shape, "A shape", "batched_buffer_from_pyval");
   HostValue value(argument, options.semantics != Semantics::kOnlyDuringCall);
@@ -116,15 +116,7 @@ nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::hand
     GilRelease released;
     put();
   }
-  nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(buffers.size())));
-  if (!list.is_valid()) throw nb::python_error();
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    nb::object handle = wrap(std::move(buffers[i]));
-    if (PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), handle.release().ptr()) != 0) {
-      throw nb::python_error();
-    }
-  }
-  return list;
+  return wrap_all(std::move(buffers));
 }
 
 nb::list to_list(std::span<const std::unique_ptr<Device>> devices) {
@@ -133,7 +125,8 @@ nb::list to_list(std::span<const std::unique_ptr<Device>> devices) {
   return list;
 }
 
-std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, int id) {
+std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, nb::handle number) {
+  const int id = to_int(number, "local_hardware_id", "device_from_local_hardware_id");
   for (const auto& device : client.local_devices()) {
     if (device->local_id() == id) return device->shared();
   }
@@ -142,83 +135,11 @@ std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, int 
                 "device_from_local_hardware_id");
 }
 
-void close_client(Client& client, bool cancel) {
+void close_client(Client& client, nb::handle cancel) {
+  const bool is_cancelled = to_bool(cancel, "cancel", "close");
   DrainScope drain;
   GilRelease released;
-  client.close(cancel ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain);
-}
-
-bool is_builtin_kind(const std::string& kind) {
-  return kind == "device" || kind == "pinned_host" || kind == "unpinned_host";
-}
-
-std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
-  std::vector<AddedKind> added;
-  for (nb::handle record : memory_kinds) {
-    std::string kind = nb::cast<std::string>(nb::str(record.attr("kind")));
-    if (kind.empty() || kind.find('\0') != std::string::npos) {
-      raise_invalid("The name of a memory kind must not be empty nor hold a NUL character.",
-                    "make_cpu_client");
-    }
-    nb::object allocator = record.attr("allocator");
-    if (is_builtin_kind(kind) && allocator.is_none()) continue;
-    bool known = is_builtin_kind(kind);
-    for (const AddedKind& other : added) known = known || other.kind == kind;
-    if (known || allocator.is_none()) {
-      raise_invalid("The memory kind '" + kind + "' " +
-                        (known ? "is there already and cannot be added again."
-                               : "is unknown to the cpu client and brings no allocator: set "
-                                 "MemoryKind.allocator to a function that returns a "
-                                 "'" DEVRT_HOST_ALLOCATOR_CAPSULE "' capsule."),
-                    "make_cpu_client");
-    }
-    std::shared_ptr<HostAllocator> from =
-        foreign_allocator(allocator(), "memory kind '" + kind + "'");
-    added.push_back({std::move(kind), std::move(from)});
-  }
-  return added;
-}
-
-Traceback to_traceback_mode(const std::string& name) {
-  if (name == "off") return Traceback::kOff;
-  if (name == "sampled") return Traceback::kSampled;
-  if (name == "all") return Traceback::kAll;
-  raise_invalid("traceback_in_buffers must be 'off', 'sampled' or 'all', not '" + name + "'.",
-                "make_cpu_client");
-}
-
-std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
-                                        int num_nodes, nb::handle memory_kinds,
-                                        std::optional<std::int64_t> recycled_bytes,
-                                        std::optional<std::int64_t> memory_limit_bytes,
-                                        const std::string& traceback_in_buffers,
-                                        nb::handle devices_of_nodes, nb::object joined) {
-  ClientOptions options;
-  options.asynchronous = asynchronous;
-  options.num_devices = num_devices;
-  options.node_id = node_id;
-  options.num_nodes = num_nodes;
-  options.added_kinds = to_added_kinds(memory_kinds);
-  options.recycled_bytes = recycled_bytes.value_or(default_recycled_bytes());
-  options.memory_limit = memory_limit_bytes;
-  options.traceback = to_traceback_mode(traceback_in_buffers);
-  for (nb::handle count : devices_of_nodes) {
-    options.devices_of_nodes.push_back(to_int(count, "a number of devices"));
-  }
-  if (!joined.is_none()) {
-    options.joined = joined.ptr();
-    options.joined_owner = keep_object(std::move(joined));
-  }
-  return Client::make(std::move(options));
-}
-
-/// Throws what `make_cpu_client` would, so that the other processes need not be told.
-void check_nodes(int num_devices, int node_id, int num_nodes) {
-  ClientOptions options;
-  options.num_devices = num_devices;
-  options.node_id = node_id;
-  options.num_nodes = num_nodes;
-  Client::check(options);
+  client.close(is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain);
 }
 
 /// Returns one of the objects that join the client to others: `index` is that of make_cpu_client.
@@ -278,8 +199,11 @@ void bind_client_facts(nb::class_<Client>& cls) {
           "Return the devices that this process addresses, ordered by id.")
       .def("device_count", [](const Client& c) { return c.devices().size(); })
       .def("local_device_count", [](const Client& c) { return c.local_devices().size(); })
-      .def("device_from_local_hardware_id", &device_from_local_hardware_id, "local_hardware_id"_a)
-      .def("get_default_layout", &default_layout, "dtype"_a, "shape"_a, "device"_a = nb::none(),
+      .def("device_from_local_hardware_id", &device_from_local_hardware_id,
+           "local_hardware_id"_a.none(),
+           nb::sig("def device_from_local_hardware_id(self, local_hardware_id: int) -> CpuDevice"))
+      .def("get_default_layout", &default_layout, "dtype"_a.none(), "shape"_a.none(),
+           "device"_a = nb::none(),
            nb::sig("def get_default_layout(self, dtype: typing.Any, shape: "
                    "collections.abc.Sequence[int], device: CpuDevice | CpuMemory | None = None) -> "
                    "typing.Any"),
@@ -292,7 +216,8 @@ void bind_client_facts(nb::class_<Client>& cls) {
 }
 
 void bind_client_life(nb::class_<Client>& cls) {
-  cls.def("close", &close_client, nb::kw_only(), "cancel"_a = false,
+  cls.def("close", &close_client, nb::kw_only(), "cancel"_a.none() = false,
+          nb::sig("def close(self, *, cancel: bool = False) -> None"),
           "Wait for the work in flight, delete every buffer and give all memory back. "
           "Idempotent.\n\n"
           "With `cancel`, work that has not started is dropped: who waits for it already gets an "
@@ -302,7 +227,8 @@ void bind_client_life(nb::class_<Client>& cls) {
           "__enter__", [](nb::handle_t<Client> self) { return nb::borrow(self); },
           nb::sig("def __enter__(self) -> CpuClient"))
       .def(
-          "__exit__", [](Client& self, const nb::args&) { close_client(self, false); },
+          "__exit__",
+          [](Client& self, const nb::args&) { close_client(self, nb::borrow(Py_False)); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
       .def("defragment", &Client::defragment, nb::call_guard<GilRelease>(),
            "Give the memory of freed buffers that is kept for the next ones back to the system.")
@@ -354,14 +280,16 @@ void bind_client_class(nb::module_& module) {
   types.client = cls;
   cls.def(
          "buffer_from_pyval", &buffer_from_pyval, "argument"_a.none(), "device"_a = nb::none(),
-         "force_copy"_a = false, "host_buffer_semantics"_a = 0, "layout"_a = nb::none(),
+         "force_copy"_a.none() = false, "host_buffer_semantics"_a.none() = 0,
+         "layout"_a = nb::none(),
          nb::sig("def buffer_from_pyval(self, argument: typing.Any, device: CpuDevice | CpuMemory "
                  "| None = None, force_copy: bool = False, host_buffer_semantics: int = 0, layout: "
                  "typing.Any = None) -> CpuBuffer"),
          "Start the transfer of a host value to a device or memory.\n\n"
          "The elements lie in row-major order, or in that of `layout`, a Layout or PjRtLayout.")
       .def("batched_buffer_from_pyval", &batched_buffer_from_pyval, "argument"_a.none(),
-           "devices"_a, "offsets"_a, "shape"_a, "host_buffer_semantics"_a = 0,
+           "devices"_a.none(), "offsets"_a.none(), "shape"_a.none(),
+           "host_buffer_semantics"_a.none() = 0,
            nb::sig("def batched_buffer_from_pyval(self, argument: typing.Any, devices: "
                    "collections.abc.Sequence[CpuDevice | CpuMemory], offsets: "
                    "collections.abc.Sequence[tuple[int, ...]], shape: tuple[int, ...], "
@@ -376,21 +304,7 @@ void bind_client_class(nb::module_& module) {
 
 void bind_client(nb::module_& module) {
   bind_client_class(module);
-  module.def(
-      "make_cpu_client", &make_cpu_client, "asynchronous"_a = true, "num_devices"_a = 1,
-      "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
-      "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
-      "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
-      "joined"_a = nb::none(),
-      nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
-              "int = 0, num_nodes: int = 1, memory_kinds: "
-              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
-              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
-              "devices_of_nodes: collections.abc.Sequence[int] = (), joined: tuple[typing.Any, "
-              "typing.Any, typing.Any] | None = None) -> CpuClient"),
-      "Make a client; see `devrt_cpu.make_cpu_client`.");
-  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
-             "Raise what `make_cpu_client` would for these numbers.");
+  bind_make_client(module);
 }
 
 }  // namespace devrt::cpu

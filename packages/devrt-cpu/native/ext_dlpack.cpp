@@ -61,8 +61,8 @@ void check_device(nb::handle dl_device) {
   if (!PyTuple_Check(dl_device.ptr()) || nb::len(dl_device) != 2) {
     throw nb::type_error("dl_device must be a tuple of a device type and a device id, or None.");
   }
-  if (to_int(dl_device[0], "dl_device[0]") != dlpack::kCpu ||
-      to_int(dl_device[1], "dl_device[1]") != 0) {
+  if (to_int(dl_device[0], "dl_device[0]", "__dlpack__") != dlpack::kCpu ||
+      to_int(dl_device[1], "dl_device[1]", "__dlpack__") != 0) {
     throw nb::buffer_error(
         "A cpu buffer can be exported to DLPack device (1, 0) only. Copy it to the other device.");
   }
@@ -85,14 +85,15 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
   if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
     throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
   }
-  const bool versioned = !max_version.is_none() && to_int(max_version[0], "max_version[0]") >=
-                                                       static_cast<int>(dlpack::kMajor);
+  const bool versioned =
+      !max_version.is_none() &&
+      to_int(max_version[0], "max_version[0]", "__dlpack__") >= static_cast<int>(dlpack::kMajor);
   const bool subbyte = info(buffer.type()).bits < 8;
   if (subbyte && !versioned) {
     throw nb::buffer_error(
         "A type of less than 8 bits needs DLPack 1.0: pass max_version=(1, 0), or convert it.");
   }
-  const bool copied = !copy.is_none() && to_bool(copy, "copy");
+  const bool copied = !copy.is_none() && to_bool(copy, "copy", "__dlpack__");
   if (copied) storage = duplicate(*storage);
   if (!versioned) {
     return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage)), "dltensor",

@@ -1,4 +1,6 @@
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "python.hpp"
 
@@ -33,26 +35,54 @@ void set_python_error(const Status& status) noexcept {
   }
 }
 
+[[noreturn]] void raise_type(std::string message, const char* operation) {
+  throw StatusError(Status(StatusCode::kInvalidArgument, std::move(message))
+                        .because(Reason::kType)
+                        .during(operation));
+}
+
+std::string kind_of(nb::handle value) { return nb::str(value.type().attr("__qualname__")).c_str(); }
+
 namespace {
 
-[[noreturn]] void raise_argument(nb::handle value, const char* name, const char* wanted) {
-  const nb::str kind(value.type().attr("__qualname__"));
-  throw nb::type_error(
-      (std::string(name) + " must be " + wanted + ", not of type " + kind.c_str() + ".").c_str());
+[[noreturn]] void raise_argument(nb::handle value, const char* name, const char* wanted,
+                                 const char* operation) {
+  raise_type(std::string(name) + " must be " + wanted + ", not of type " + kind_of(value) + ".",
+             operation);
 }
 
 }  // namespace
 
-bool to_bool(nb::handle value, const char* name) {
+bool to_bool(nb::handle value, const char* name, const char* operation) {
   bool result = false;
-  if (!nb::try_cast(value, result)) raise_argument(value, name, "True or False");
+  if (!nb::try_cast(value, result)) raise_argument(value, name, "True or False", operation);
   return result;
 }
 
-int to_int(nb::handle value, const char* name) {
+int to_int(nb::handle value, const char* name, const char* operation) {
   int result = 0;
-  if (!nb::try_cast(value, result)) raise_argument(value, name, "an int of at most 32 bits");
+  if (!nb::try_cast(value, result)) {
+    raise_argument(value, name, "an int of at most 32 bits", operation);
+  }
   return result;
+}
+
+std::vector<nb::object> to_items(nb::handle sequence, const char* name, const char* operation) {
+  const nb::object fast = nb::steal(PySequence_Fast(sequence.ptr(), "no sequence"));
+  if (!fast.is_valid()) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+    raise_argument(sequence, name, "a sequence", operation);
+  }
+  const Py_ssize_t count = PyObject_Size(fast.ptr());
+  std::vector<nb::object> items;
+  items.reserve(static_cast<std::size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    nb::object item = nb::steal(PySequence_GetItem(fast.ptr(), i));
+    if (!item.is_valid()) throw nb::python_error();
+    items.push_back(std::move(item));
+  }
+  return items;
 }
 
 void bind_errors() {

@@ -128,12 +128,13 @@ bool have_other_threads() {
 
 }  // namespace
 
-GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) {}
+GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) { active_ = true; }
 
 GilRelease::~GilRelease() {
   if (is_finalizing()) [[unlikely]]
     park();
   PyEval_RestoreThread(state_);
+  active_ = false;
 }
 
 void park_if_ended() noexcept {

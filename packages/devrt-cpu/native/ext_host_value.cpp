@@ -34,13 +34,11 @@ struct DlpackGrave : Grave {
   Managed* managed;
 };
 
-[[noreturn]] void raise_type(std::string message) {
-  throw StatusError(Status(StatusCode::kInvalidArgument, std::move(message))
-                        .because(Reason::kType)
-                        .during("buffer_from_pyval"));
-}
+constexpr const char* kOperation = "buffer_from_pyval";
 
-std::string kind_of(nb::handle value) { return nb::str(value.type().attr("__qualname__")).c_str(); }
+[[noreturn]] void raise_type(std::string message) {
+  devrt::cpu::raise_type(std::move(message), kOperation);
+}
 
 [[noreturn]] void raise_not_an_array(nb::handle value) {
   raise_type("A value of type " + kind_of(value) +
@@ -182,7 +180,7 @@ bool HostValue::open_python_scalar(nb::handle value) {
 
 void HostValue::open_dlpack(nb::handle value) {
   const nb::object device = value.attr("__dlpack_device__")();
-  const int device_type = to_int(device[0], "__dlpack_device__()[0]");
+  const int device_type = to_int(device[0], "__dlpack_device__()[0]", kOperation);
   if (device_type != dlpack::kCpu) {
     raise_invalid("A value of type " + kind_of(value) + " lies on a device (DLPack type " +
                       std::to_string(device_type) + "). Copy it to the host first.",

@@ -67,6 +67,7 @@ nb::object pjrt_layout_of(const Buffer& buffer) { return make_pjrt_layout(layout
 
 nb::object default_layout(Client& client, nb::handle dtype, nb::handle shape, nb::handle device) {
   (void)resolve_memory(client, device, "get_default_layout");
+  if (dtype.is_none()) raise_type("dtype must be a dtype, not None.", "get_default_layout");
   const nb::object element =
       call_python(module_attribute(from_numpy_function, "devrt.dtypes", "from_numpy"), dtype);
   const Dims extents = to_dims(shape, "A shape", "get_default_layout");

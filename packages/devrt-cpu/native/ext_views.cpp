@@ -130,7 +130,7 @@ PyType_Slot host_view_slots[] = {{Py_tp_new, reinterpret_cast<void*>(refuse_new)
                                  {0, nullptr}};
 
 nb::object convert_array(nb::object array, nb::handle dtype, nb::handle copy) {
-  const bool must_copy = !copy.is_none() && to_bool(copy, "copy");
+  const bool must_copy = !copy.is_none() && to_bool(copy, "copy", "__array__");
   if (!dtype.is_none() && !array.attr("dtype").equal(dtype)) {
     if (!copy.is_none() && !must_copy) {
       throw nb::value_error("A change of dtype needs a copy, and copy=False forbids it.");

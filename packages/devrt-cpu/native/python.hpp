@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "client.hpp"
 #include "devrt/dims.hpp"
@@ -76,7 +77,11 @@ class GilRelease {
   GilRelease& operator=(const GilRelease&) = delete;
   ~GilRelease();
 
+  /// Returns whether the calling thread released the GIL so.
+  static bool is_active() noexcept { return active_; }
+
  private:
+  static inline thread_local bool active_ = false;
   PyThreadState* state_;
 };
 
@@ -170,10 +175,20 @@ nb::object pjrt_layout_of(const Buffer& buffer);
 /// Returns the `PjRtLayout` that a buffer gets when none is asked for.
 nb::object default_layout(Client& client, nb::handle dtype, nb::handle shape, nb::handle device);
 
-/// Returns the value of an argument that must be True or False; throws TypeError, naming it.
-bool to_bool(nb::handle value, const char* name);
-/// Returns the value of an argument that must be an int; throws TypeError, naming it.
-int to_int(nb::handle value, const char* name);
+/// Throws INVALID_ARGUMENT because of a value's type.
+[[noreturn]] void raise_type(std::string message, const char* operation);
+/// Returns the name of a value's type.
+std::string kind_of(nb::handle value);
+/// Return the value of an argument that must be True or False, or an int; throw `raise_type`'s
+/// error, naming it.
+bool to_bool(nb::handle value, const char* name, const char* operation);
+int to_int(nb::handle value, const char* name, const char* operation);
+/// Returns the items of a sequence, kept alive; throws `raise_type`'s error, naming it.
+std::vector<nb::object> to_items(nb::handle sequence, const char* name, const char* operation);
+/// Returns what host_buffer_semantics and force_copy say.
+PutOptions to_put_options(nb::handle semantics, const char* operation);
+/// Makes the Python objects that hold new buffers.
+nb::object wrap_all(std::vector<Ref<Buffer>> buffers);
 
 /// A type and whether its bytes are in the other order.
 struct DtypeInfo {
@@ -220,6 +235,7 @@ void bind_executable(nb::module_& module);
 void bind_lapack(nb::module_& module);
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
+void bind_make_client(nb::module_& module);
 void bind_allocators(nb::module_& module);
 /// Adds what works on many buffers to the classes; called once all of them are there.
 void bind_batched();

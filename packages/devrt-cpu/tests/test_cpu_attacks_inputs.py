@@ -151,3 +151,85 @@ def test_arrays_that_cannot_be_written_in_order_are_refused(client: CpuClient) -
     for out in (readonly, np.empty(8)[::2]):
         with pytest.raises(InvalidArgumentError, match="writable and C-contiguous"):
             client.batched_copy_to_host(buffers, [(0,)], out)
+
+
+HOST = np.zeros(4)
+PLAN = Assembly((2,), 1, ((Piece(0, (0,), (0,), (2,)),),), (0,))
+NO_PLAN = type("NoPlan", (), {"packed": 3})()
+
+OF_THE_WRONG_TYPE: list[tuple[str, Callable[[Any, Any, Any], object]]] = [
+    ("force_copy", lambda c, d, b: c.buffer_from_pyval(1, d, None)),
+    ("host_buffer_semantics", lambda c, d, b: c.buffer_from_pyval(1, d, False, "x")),
+    ("host_buffer_semantics", lambda c, d, b: c.buffer_from_pyval(1, d, False, None)),
+    ("devices", lambda c, d, b: c.batched_buffer_from_pyval(HOST, None, [(0,)], (2,))),
+    ("devices", lambda c, d, b: c.batched_buffer_from_pyval(HOST, 3, [(0,)], (2,))),
+    ("offsets", lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], None, (2,))),
+    ("An offset", lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], [3], (2,))),
+    ("An offset", lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], [{0}], (2,))),
+    ("A shape", lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], [(0,)], None)),
+    ("A shape", lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], [(0,)], 2)),
+    (
+        "host_buffer_semantics",
+        lambda c, d, b: c.batched_buffer_from_pyval(HOST, [d], [(0,)], (2,), None),
+    ),
+    ("arguments", lambda c, d, b: c.buffers_from_pyvals(None, [d])),
+    ("targets", lambda c, d, b: c.buffers_from_pyvals([1], None)),
+    ("the target", lambda c, d, b: c.buffers_from_pyvals([1], [3])),
+    ("host_buffer_semantics", lambda c, d, b: c.buffers_from_pyvals([1], [d], "a")),
+    ("buffers", lambda c, d, b: c.batched_copy_to_memory(None, [d])),
+    ("may_alias", lambda c, d, b: c.batched_copy_to_memory([b], [d], None)),
+    ("assembly", lambda c, d, b: c.assemble_buffers([b], None, [d])),
+    ("assembly.packed", lambda c, d, b: c.assemble_buffers([b], NO_PLAN, [d])),
+    ("sources", lambda c, d, b: c.assemble_buffers(None, PLAN, [d])),
+    ("may_alias", lambda c, d, b: c.assemble_buffers([b], PLAN, [d], "x")),
+    ("out", lambda c, d, b: c.batched_copy_to_host([b], [(0,)], None)),
+    ("buffers", lambda c, d, b: c.batched_copy_to_host(3, [(0,)], np.zeros(4))),
+    ("An offset", lambda c, d, b: c.batched_copy_to_host([b], [3], np.zeros(4))),
+    ("buffers", lambda c, d, b: c.batched_block_until_ready(None)),
+    ("buffers", lambda c, d, b: c.batched_block_until_ready(3)),
+    ("may_alias", lambda c, d, b: b.copy_to_memory(d.default_memory(), may_alias=3)),
+    ("dtype", lambda c, d, b: c.get_default_layout(None, (1,))),
+    ("A shape", lambda c, d, b: c.get_default_layout(np.float32, None)),
+    ("local_hardware_id", lambda c, d, b: c.device_from_local_hardware_id(None)),
+    ("cancel", lambda c, d, b: c.close(cancel=3)),
+    (
+        "traceback_in_buffers",
+        lambda c, d, b: make_cpu_client(
+            traceback_in_buffers=3  # type: ignore[arg-type]
+        ),
+    ),
+    (
+        "asynchronous",
+        lambda c, d, b: make_cpu_client(
+            asynchronous="yes"  # type: ignore[arg-type]
+        ),
+    ),
+    (
+        "asynchronous",
+        lambda c, d, b: make_cpu_client(
+            asynchronous=None  # type: ignore[arg-type]
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("says", "call"), OF_THE_WRONG_TYPE)
+def test_an_argument_of_the_wrong_type_is_one_typed_error(
+    client: CpuClient, says: str, call: Callable[[Any, Any, Any], object]
+) -> None:
+    device = client.devices()[0]
+    buffer = client.buffer_from_pyval(HOST)
+    with pytest.raises(InvalidTypeError) as caught:
+        call(client, device, buffer)
+    assert f"{says} must be" in str(caught.value)
+    assert not client.is_closed
+    assert np.array_equal(np.asarray(buffer), HOST)
+
+
+def test_an_iterator_that_fails_keeps_its_error(client: CpuClient) -> None:
+    def failing() -> Iterator[int]:
+        yield 1
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        client.buffers_from_pyvals(failing(), client.devices())

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from devrt.errors import InvalidArgumentError
 from devrt.records import MemoryKind
 from devrt.runtime import Runtime
 from devrt_cpu import allocators, make_cpu_client
@@ -191,6 +192,34 @@ def test_the_plugin_adds_huge_pages_in_an_arena() -> None:
         buffers.clear()
         device.client.defragment()
         assert memory.memory_stats()["bytes_mapped"] == 0
+
+
+def test_no_start_pays_for_huge_pages() -> None:
+    code = """if True:
+        import sys
+        import devrt
+        memory = devrt.devices("cpu")[0].memory("huge_pages")
+        assert "devrt_cpu.allocators" not in sys.modules
+        assert memory.memory_stats()["bytes_mapped"] == 0
+        devrt.device_put([1.0], memory)
+        assert memory.memory_stats()["bytes_mapped"] > 0
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_huge_pages_need_no_allocator_and_may_have_another() -> None:
+    plain = MemoryKind(platform="cpu", kind="huge_pages")
+    own = MemoryKind(platform="cpu", kind="huge_pages", allocator=allocators.system)
+    for kind, has_arena in ((plain, True), (own, False)):
+        with make_cpu_client(memory_kinds=[kind]) as client:
+            memory = client.devices()[0].memory("huge_pages")
+            buffer = client.buffer_from_pyval(np.arange(9), memory)
+            assert ("arena_regions" in memory.memory_stats()) == has_arena
+            assert np.array_equal(np.asarray(buffer), np.arange(9))
+            del buffer
+    with pytest.raises(InvalidArgumentError, match="there already"):
+        make_cpu_client(memory_kinds=[plain, own])
 
 
 def test_a_forked_child_leaves_huge_pages_alone() -> None:

@@ -118,6 +118,22 @@ def test_failing_loses_nothing() -> None:
         assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
 
 
+def test_what_was_deleted_in_flight_makes_room() -> None:
+    """A copy keeps source and result until it is made, even if both are deleted meanwhile."""
+    host = np.arange(MIB, dtype=np.int64)  # 8 MiB
+    with make_cpu_client(memory_limit_bytes=2 * host.nbytes, recycled_bytes=0) as client:
+        kind = client.devices()[0].memory("unpinned_host")
+        for turn in range(20):
+            large = np.full(2 * MIB, turn)
+            source = client.buffer_from_pyval(host)
+            result = source.copy_to_memory(kind)
+            source.delete()
+            result.delete()
+            whole = client.buffer_from_pyval(large)
+            assert np.asarray(whole)[-1] == turn
+            del whole
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_below_one_is_refused(limit: int) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="memory_limit_bytes"):

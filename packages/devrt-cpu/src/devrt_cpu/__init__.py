@@ -5,7 +5,8 @@ The native module is loaded when a client is first made, never by importing this
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "make_cpu_client"]
 
 __version__ = "0.1.0"
+
+_T = TypeVar("_T")
 
 
 def make_cpu_client(
@@ -54,7 +57,8 @@ def make_cpu_client(
         Number of processes of the platform. With a ``distributed_client`` they tell each other
         how many devices each has; without one each is taken to have ``num_devices``.
     memory_kinds
-        Memory kinds to give to every device beside the built-in ones; each brings an allocator.
+        Memory kinds to give to every device beside the built-in ones; each brings an allocator,
+        but for one called ``huge_pages``, which needs none.
     recycled_bytes
         How many bytes of freed blocks the client keeps for its next buffers, over all its devices
         and built-in memory kinds. None for 1 GiB, or a sixteenth of the machine's memory where
@@ -89,7 +93,7 @@ def make_cpu_client(
         If a number is out of range, or a memory kind is unknown, brings no allocator, or brings
         one that returns something else than a ``devrt_host_allocator`` capsule.
     InvalidTypeError
-        If a number is no int, or one of the objects lacks a method that it must have.
+        If an argument is of another type, or one of the objects lacks a method that it must have.
     DeadlineExceededError
         If a process of the cluster did not come; ``missing_nodes`` says which.
     DistributedError
@@ -119,14 +123,14 @@ def make_cpu_client(
             get_global_topology_timeout_minutes,
         )
     return _ext.make_cpu_client(
-        asynchronous=asynchronous,
+        asynchronous=_of_type("asynchronous", asynchronous, bool),
         num_devices=num_devices,
         node_id=node_id,
         num_nodes=num_nodes,
-        memory_kinds=tuple(memory_kinds),
+        memory_kinds=_kinds(memory_kinds),
         recycled_bytes=_bytes("recycled_bytes", recycled_bytes),
         memory_limit_bytes=_bytes("memory_limit_bytes", memory_limit_bytes),
-        traceback_in_buffers=traceback_in_buffers,
+        traceback_in_buffers=_of_type("traceback_in_buffers", traceback_in_buffers, str),
         devices_of_nodes=counts,
         joined=joined,
     )
@@ -171,6 +175,29 @@ def _check_methods(name: str, value: object, methods: tuple[str, ...]) -> None:
             operation="make_cpu_client",
             missing=tuple(missing),
         )
+
+
+def _kinds(memory_kinds: Sequence[MemoryKind]) -> tuple[MemoryKind, ...]:
+    kinds = tuple(_of_type("memory_kinds", memory_kinds, Iterable))
+    for number, kind in enumerate(kinds):
+        if not (hasattr(kind, "kind") and hasattr(kind, "allocator")):
+            _raise_type(f"memory_kinds[{number}]", kind, "devrt.records.MemoryKind")
+    return kinds
+
+
+def _of_type(name: str, value: _T, kind: type) -> _T:
+    if not isinstance(value, kind):
+        _raise_type(name, value, kind.__name__)
+    return value
+
+
+def _raise_type(name: str, value: object, wanted: str) -> NoReturn:
+    from devrt.errors import InvalidTypeError
+
+    raise InvalidTypeError(
+        f"{name} must be of type {wanted}, not {type(value).__name__}.",
+        operation="make_cpu_client",
+    )
 
 
 def _small_int(name: str, value: int) -> int:

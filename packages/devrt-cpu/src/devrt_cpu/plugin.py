@@ -40,7 +40,7 @@ _PASSED_ON = (
     "get_global_topology_timeout_minutes",
     "transfer_server_factory",
 )
-_BUILT_IN = ("device", "pinned_host", "unpinned_host")
+_BUILT_IN = ("device", "pinned_host", "unpinned_host", "huge_pages")
 
 
 def _probe() -> ProbeResult:
@@ -71,12 +71,6 @@ def _make_client(context: ClientContext) -> Client:
     )
     _disk_cache.remember(client, context.options)
     return cast("Client", client)  # registered as one when it was made
-
-
-def _huge_pages() -> object:
-    from devrt_cpu import allocators
-
-    return allocators.arena(allocators.huge_pages(), granule=2 << 20, keep_bytes=64 << 20)
 
 
 def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
@@ -156,7 +150,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
 
 @hookimpl
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
-    """Return huge pages, and the three kinds for which the client itself brings allocators."""
+    """Return the kinds for which the client itself has allocators, so that none is asked for."""
     return [
         MemoryKind(platform="cpu", kind="device", description="The heap, in 64-byte lines."),
         MemoryKind(
@@ -169,6 +163,5 @@ def devrt_memory_kinds() -> Iterable[MemoryKind]:
             platform="cpu",
             kind="huge_pages",
             description="Pages of 2 MiB, as far as the kernel grants them.",
-            allocator=_huge_pages,
         ),
     ]

@@ -1,7 +1,9 @@
 #include "client.hpp"
 
 #include <barrier>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -196,3 +198,36 @@ TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
 }
 
 }  // namespace devrt::cpu
+
+TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  ClientOptions options;
+  options.num_devices = 2;
+  options.memory_limit = static_cast<std::int64_t>(2 * kBytes);
+  int waits = 0;
+  static int* counted = nullptr;
+  counted = &waits;
+  options.wait_unlocked = [](const std::function<void()>& wait) {
+    ++*counted;
+    wait();
+  };
+  auto client = Client::make(std::move(options));
+  Memory& memory = client->devices()[0]->default_memory();
+  ReadyPromise gate;
+  // On another device's queue than that of the one who asks.
+  client->devices()[1]->queue().enqueue(
+      0, [event = gate.event(), kept = memory.allocate(kBytes)] { (void)event.wait(); });
+  std::jthread opener([&gate] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.set();
+  });
+  CHECK(memory.allocate(2 * kBytes));
+  CHECK(waits == 1);
+  const Ref<Storage> held = memory.allocate(kBytes);
+  for (const std::size_t count : {2 * kBytes, 3 * kBytes}) {
+    const Status none = harness::status_of([&] { (void)memory.allocate(count); });
+    CHECK(none.code() == StatusCode::kResourceExhausted);
+  }
+  CHECK(waits == 1);  // nothing was in flight
+  client->close();
+}

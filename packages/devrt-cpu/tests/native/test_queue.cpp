@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -119,3 +120,42 @@ TEST_CASE(queue_is_refused_in_a_forked_child) {
   CHECK(status == 0);
 }
 #endif
+
+TEST_CASE(queue_drain_waits_for_what_is_there_and_what_it_owns) {
+  WorkQueue queue("drain", 8);
+  ReadyPromise gate;
+  std::atomic<bool> freed{false};
+  std::shared_ptr<int> owned(new int(0), [&freed](int* value) {
+    freed = true;
+    delete value;
+  });
+  queue.enqueue([event = gate.event(), kept = std::move(owned)] { (void)event.wait(); });
+  std::jthread opener([&gate] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.set();
+  });
+  queue.drain();
+  CHECK(freed);
+  CHECK(queue.is_idle());
+  queue.drain();                               // at once
+  queue.enqueue([&queue] { queue.drain(); });  // a task that would wait for itself
+  queue.close(WorkQueue::OnClose::kDrain);
+  queue.drain();
+}
+
+TEST_CASE(queue_drain_ends_when_the_tasks_are_dropped) {
+  WorkQueue queue("dropped", 8);
+  ReadyPromise gate;
+  ReadyPromise started;
+  queue.enqueue([event = gate.event(), &started] {
+    started.set();
+    (void)event.wait();
+  });
+  for (int i = 0; i < 3; ++i) queue.enqueue([] {});
+  (void)started.event().wait();
+  std::jthread waiter([&queue] { queue.drain(); });
+  queue.cancel();
+  gate.set();
+  waiter.join();
+  CHECK(queue.pending() == 0);
+}

@@ -58,6 +58,14 @@ class StreamQueues {
     for (const auto& lane : lanes_) lane->queue.close(how);
   }
 
+  /// Waits until the tasks that are there now are done or dropped, and what they own is freed.
+  void drain() const {
+    for (const Lane* lane : busy_lanes()) lane->queue.drain();
+  }
+
+  /// Returns whether no task is there, waiting or running.
+  bool is_idle() const { return busy_lanes().empty(); }
+
   /// Returns the number of tasks that have not started.
   std::size_t pending() const {
     std::lock_guard lock(mutex_);
@@ -105,6 +113,17 @@ class StreamQueues {
     StreamQueues& queues_;
     Lane* lane_;
   };
+
+  /// A lane stays where it is as long as the queues live.
+  std::vector<const Lane*> busy_lanes() const {
+    std::vector<const Lane*> busy;
+    if (fork_.is_child()) return busy;
+    std::lock_guard lock(mutex_);
+    for (const auto& lane : lanes_) {
+      if (!lane->queue.is_idle()) busy.push_back(lane.get());
+    }
+    return busy;
+  }
 
   /// Returns the lane for a stream's next task; with the lock held.
   Lane& choose(std::int64_t stream) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -55,6 +56,7 @@ class WorkQueue {
                             .during("enqueue"));
     }
     shared.tasks.push_back(std::move(task));
+    ++shared.enqueued;
     shared.work.notify_one();
   }
 
@@ -65,6 +67,7 @@ class WorkQueue {
     std::lock_guard lock(shared_->mutex);
     shared_->closed = true;
     dropped.swap(shared_->tasks);
+    shared_->end(dropped.size());
     shared_->work.notify_all();
     shared_->room.notify_all();
   }
@@ -78,6 +81,7 @@ class WorkQueue {
       std::lock_guard lock(shared_->mutex);
       shared_->closed = true;
       if (how == OnClose::kCancel) dropped.swap(shared_->tasks);
+      shared_->end(dropped.size());
       worker.swap(worker_);
       shared_->work.notify_all();
       shared_->room.notify_all();
@@ -89,6 +93,16 @@ class WorkQueue {
     } else {
       worker.join();
     }
+  }
+
+  /// Waits until the tasks that are there now are done or dropped, and what they own is freed. Not
+  /// to be called by a task, for which it does nothing.
+  void drain() const {
+    if (fork_.is_child()) return;
+    std::unique_lock lock(shared_->mutex);
+    if (worker_.get_id() == std::this_thread::get_id()) return;
+    const std::uint64_t last = shared_->enqueued;
+    shared_->done.wait(lock, [&] { return shared_->ended >= last; });
   }
 
   /// Returns the number of tasks that have not started.
@@ -115,12 +129,20 @@ class WorkQueue {
     std::mutex mutex;
     std::condition_variable work;
     std::condition_variable room;
+    std::condition_variable done;
     std::deque<Task> tasks;
     std::size_t depth = 1;
     std::chrono::milliseconds linger{};
     bool started = false;
     bool running = false;
     bool closed = false;
+    std::uint64_t enqueued = 0;
+    std::uint64_t ended = 0;  // tasks that are done or dropped
+
+    void end(std::uint64_t count) {
+      ended += count;
+      done.notify_all();
+    }
   };
 
   void start(Shared& shared) {
@@ -157,6 +179,7 @@ class WorkQueue {
       }  // what the task owns is freed without the lock
       lock.lock();
       shared.running = false;
+      shared.end(1);
     }
   }
 
