@@ -197,8 +197,6 @@ TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
   CHECK(memory.stats().bytes_in_use() == 0 && memory.stats().snapshot().bytes_reserved == 0);
 }
 
-}  // namespace devrt::cpu
-
 TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   ClientOptions options;
@@ -221,7 +219,7 @@ TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     gate.set();
   });
-  CHECK(memory.allocate(2 * kBytes));
+  CHECK(static_cast<bool>(memory.allocate(2 * kBytes)));
   CHECK(waits == 1);
   const Ref<Storage> held = memory.allocate(kBytes);
   for (const std::size_t count : {2 * kBytes, 3 * kBytes}) {
@@ -231,3 +229,5 @@ TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
   CHECK(waits == 1);  // nothing was in flight
   client->close();
 }
+
+}  // namespace devrt::cpu
