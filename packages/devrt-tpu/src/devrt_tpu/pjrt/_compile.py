@@ -11,10 +11,12 @@ from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, Sta
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
+from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._native import ffi
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
+    from devrt_tpu.pjrt._library import Library
 
 __all__ = ["Program", "compile_ahead", "compile_and_load", "deserialize"]
 
@@ -131,7 +133,7 @@ def compile_and_load(
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(client, chosen, made))
     api = client._api
-    data = made.serialize()
+    data = _with_flags(client._library, made).serialize()
     pointer, _kept = program.pointer(api)
     with client._using("compile"):
         args = _compile(api, "PJRT_Client_Compile", pointer, data, client=client._pointer)
@@ -171,13 +173,13 @@ def _size(options: CompileOptions) -> int:
 
 
 def compile_ahead(
-    api: Api, topology: Any, source: str | bytes, options: Mapping[str, Any]
+    library: Library, topology: Any, source: str | bytes, options: Mapping[str, Any]
 ) -> Executable:
     """Compile a program for devices that need not be there.
 
     Parameters
     ----------
-    api
+    library
         The plugin.
     topology
         A ``PJRT_TopologyDescription*`` of it.
@@ -187,11 +189,17 @@ def compile_ahead(
         Fields of `CompileOptions`.
     """
     program = Program(source)
-    made = program.options(options, None)
+    made = _with_flags(library, program.options(options, None))
     data = made.serialize()
-    pointer, _kept = program.pointer(api)
-    args = _compile(api, "PJRT_Compile", pointer, data, topology=topology)
-    return Executable(api, args.executable)
+    pointer, _kept = program.pointer(library.api)
+    args = _compile(library.api, "PJRT_Compile", pointer, data, topology=topology)
+    return Executable(library.api, args.executable)
+
+
+def _with_flags(library: Library, options: CompileOptions) -> CompileOptions:
+    flags = library.compiler_flags()
+    given = options.env_option_overrides
+    return options.replace(env_option_overrides={**flags, **given}) if flags else options
 
 
 def _compile(api: Api, function: str, program: Any, options: bytes, **target: Any) -> Any:
@@ -205,6 +213,9 @@ def _compile(api: Api, function: str, program: Any, options: bytes, **target: An
             **target,
         )
     except DevrtError as error:
+        told = explain(error)
+        if told is not error:
+            raise told from error
         if error.code is not StatusCode.UNKNOWN:
             raise
         # What the parser and the verifier find has no code of its own.

@@ -9,7 +9,7 @@ from typing import Any
 
 from devrt.errors import DevrtError, PluginLoadError
 from devrt_tpu._elf import problem_with
-from devrt_tpu.pjrt import _capsule
+from devrt_tpu.pjrt import _capsule, _gpu_tools
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._environment import is_tpu, prepare
 from devrt_tpu.pjrt._native import ffi, lib
@@ -19,6 +19,7 @@ from devrt_tpu.pjrt._values import read_values
 __all__ = ["Library", "open_library"]
 
 _MISSING = re.compile(r"^(\S+): cannot open shared object file")
+_GPU_WORDS = ("cuda", "rocm", "gpu")
 _TPU_TOPOLOGY = 16  # the number of an extension
 _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
 
@@ -64,6 +65,16 @@ class Library:
     def is_tpu(self) -> bool:
         """Whether it is the library for TPUs, by its name, its file or what it offers."""
         return is_tpu(self.name, self.path) or _TPU_TOPOLOGY in self.api.extensions()
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is XLA's library for GPUs, by its name or its file."""
+        words = f"{self.name} {os.path.basename(self.path)}".lower()
+        return any(word in words for word in _GPU_WORDS)
+
+    def compiler_flags(self) -> dict[str, str]:
+        """Return flags that programs are compiled with unless the caller gives others."""
+        return _gpu_tools.compiler_flags() if self.is_gpu else {}
 
     def initialize(self) -> None:
         """Initialise the plugin, once; a failure is final, and raised again at every later call.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Device, Topology
 from devrt.errors import InvalidArgumentError
 from devrt.topology import CompileOnlyDevice
-from devrt_tpu.pjrt import _tpu_topology
+from devrt_tpu.pjrt import _gpu_topology, _tpu_topology
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._device import Description
 from devrt_tpu.pjrt._native import ffi
@@ -34,7 +34,7 @@ def make_topology(
     platform
         What users call the platform.
     name
-        The topology's name, as the platform writes it (``v5e:4x4``).
+        The topology's name: ``v5e:4x4`` for TPUs, ``h100:1x1x8`` for GPUs.
     options
         The platform's: for TPUs ``chips_per_host_bounds``, ``wrap``, ``num_slices`` and
         ``chip_config_name``; for GPUs ``topology`` and ``target_config``.
@@ -50,6 +50,8 @@ def make_topology(
     check_types(given, TOPOLOGY_OPTIONS, f"a topology of platform {platform!r}")
     if library.is_tpu or platform == "tpu":
         _tpu_topology.check(name, given)
+    elif library.is_gpu or "target_config" in given:
+        name, given = _gpu_topology.expand(name, given)
     text = name.encode()
     held, values = ffi.new("char[]", text), NamedValues(given)
     library.initialize()
@@ -184,7 +186,7 @@ class PjrtTopology(Topology):
         """
         from devrt_tpu.pjrt._compile import compile_ahead
 
-        return compile_ahead(self._api, self._pointer, program, options)
+        return compile_ahead(self._library, self._pointer, program, options)
 
     def __repr__(self) -> str:
         return f"PjrtTopology({self._platform!r}, {len(self.descriptions())} devices)"
