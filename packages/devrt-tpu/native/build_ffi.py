@@ -17,6 +17,7 @@ MODULE = "devrt_tpu.pjrt._native"
 # What C calls in Python; defined in the modules that answer.
 CALLED = """
 extern "Python+C" void devrt_python_ask(devrt_question *, devrt_answer *);
+extern "Python+C" void devrt_python_call(int, XLA_FFI_CallFrame *, uintptr_t, devrt_answer *);
 """
 HERE = Path(__file__).resolve().parent
 

@@ -27,7 +27,11 @@ int devrt_gate_shut(int timeout_ms) {
   return atomic_load(&inside) == 0;
 }
 
-char* devrt_bytes(size_t size) { return malloc(size > 0 ? size : 1); }
+char* devrt_bytes(size_t size) {
+  char* made = malloc(size + 1);
+  if (made != NULL) made[size] = 0;
+  return made;
+}
 
 static void free_value(char* value) { free(value); }
 

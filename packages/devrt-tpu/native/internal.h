@@ -73,6 +73,7 @@ int gate_enter(void);
 void gate_leave(void);
 void gate_reset(void);
 void devrt_python_ask(devrt_question* question, devrt_answer* answer);
+void devrt_python_call(int slot, XLA_FFI_CallFrame* frame, uintptr_t stream, devrt_answer* answer);
 
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);

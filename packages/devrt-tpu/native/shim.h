@@ -82,7 +82,12 @@ typedef struct devrt_answer {
 /* callbacks.c */
 void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
 int devrt_gate_shut(int timeout_ms);
-char* devrt_bytes(size_t size);
+char* devrt_bytes(size_t size); /* malloc, with room for a zero behind */
+
+/* custom_call.c */
+int devrt_slot_count(void);
+int devrt_slot_is_device(int slot);
+uintptr_t devrt_slot(int slot, int on_device);
 
 /* library.c */
 void* devrt_open(const char* path, char* message, size_t size);

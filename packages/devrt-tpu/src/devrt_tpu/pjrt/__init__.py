@@ -6,6 +6,7 @@ Importing this package loads its native module, and no plugin.
 from devrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._client import PjrtClient, make_client
+from devrt_tpu.pjrt._custom_call import DeviceCall, RawBuffer
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
@@ -25,6 +26,7 @@ from devrt_tpu.pjrt._transfer import TransferManager
 
 __all__ = [
     "CompileOptions",
+    "DeviceCall",
     "Event",
     "Executable",
     "Library",
@@ -35,6 +37,7 @@ __all__ = [
     "PjrtLoadedExecutable",
     "PjrtMemory",
     "PjrtTopology",
+    "RawBuffer",
     "TransferManager",
     "add_library",
     "deserialize_topology",

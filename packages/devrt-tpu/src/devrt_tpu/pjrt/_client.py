@@ -344,6 +344,41 @@ class PjrtClient(Lifetime, Client):
 
         return _compile.deserialize(self, data, options)
 
+    def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
+        """Let programs of this plugin call a function by a name, in every client of the process.
+
+        Parameters
+        ----------
+        name
+            The target that ``stablehlo.custom_call`` names; with ``api_version = 4 : i32``.
+        function
+            A callable; or native code, an XLA FFI handler (``devrt/pjrt/ffi.h`` of the native
+            SDK), as an address, a capsule, or a function pointer of ctypes or cffi, which must
+            stay valid until the process ends.
+        kind
+            ``"host"``: the callable gets a NumPy array of its own for each argument, and the
+            call's attributes by keyword; it returns an array for each result, of its shape and
+            dtype. ``"device"``: it gets a `DeviceCall` with the addresses, and the stream on a
+            GPU. For native code the same.
+
+        Raises
+        ------
+        UnimplementedError
+            If the plugin takes no custom calls, or 256 callables are registered.
+        PluginError
+            If the name is taken; one callable may take another's place.
+
+        Notes
+        -----
+        It is called on the plugin's threads, takes the GIL, and must not wait for work of the same
+        client. What it raises becomes the error of the program's results. At the end of the
+        interpreter calls are waited for, and then refused.
+        """
+        from devrt_tpu.pjrt._custom_call import register_custom_call
+
+        with self._using("register_custom_call"):
+            register_custom_call(self._api, self.plugin_platform, name, function, kind)
+
     def live_executables(self) -> list[Any]:
         """Return the executables that are neither deleted nor collected."""
         return [executable for executable in self._executables if not executable.is_deleted()]

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from devrt._protobuf import fields, ints
 from devrt_tpu.pjrt._spec import Spec, spec_of
 
-__all__ = ["HloFacts", "Parameter", "read_module"]
+__all__ = ["TO_BUFFER_TYPE", "HloFacts", "Parameter", "read_module"]
 
-_TO_BUFFER_TYPE = {
+TO_BUFFER_TYPE = {
     **{number: number for number in range(1, 13)},
     15: 14,
     16: 13,
@@ -172,7 +172,7 @@ def _shape(data: memoryview) -> Parameter:
             dims += ints(value)
         elif number == 5 and not isinstance(value, int):
             order = [i for n, v in fields(value) if n == 1 for i in ints(v)]
-    code = _TO_BUFFER_TYPE.get(kind)
+    code = TO_BUFFER_TYPE.get(kind)
     spec = None if code is None else spec_of(code, tuple(dims))
     default = range(len(dims) - 1, -1, -1)
     return Parameter(spec, tuple(order) if len(order) == len(dims) else tuple(default))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 from typing import Any
 
 from devrt.errors import InvalidTypeError, StatusCode
+from devrt_tpu.pjrt._callbacks import answer_error, answer_value, code_of
 from devrt_tpu.pjrt._native import ffi, lib
 
 __all__ = ["Store", "keep_store"]
 
-_SHUT_MS = 2000
 _WITHOUT_WAITING_MS = 1
 
 
@@ -84,24 +83,13 @@ def _try_get(client: Any, key: str) -> bytes:
     try:
         return _get(client, key, _WITHOUT_WAITING_MS)
     except Exception as error:
-        if _code_of(error) is StatusCode.DEADLINE_EXCEEDED:
+        if code_of(error) is StatusCode.DEADLINE_EXCEEDED:
             raise _RefusedError(StatusCode.NOT_FOUND, f"key {key!r} is not set") from error
         raise
 
 
 def _to_bytes(value: str | bytes) -> bytes:
     return value.encode("latin-1") if isinstance(value, str) else bytes(value)
-
-
-def _code_of(error: BaseException) -> StatusCode:
-    """Return the status of an error of the connection, which any library may have raised."""
-    code = getattr(error, "code", None)
-    if isinstance(code, int) and code in StatusCode.__members__.values():
-        return StatusCode(code)
-    if isinstance(error, TimeoutError):
-        return StatusCode.DEADLINE_EXCEEDED
-    said = (status for status in StatusCode if status.value and status.name in str(error))
-    return next(said, StatusCode.INTERNAL)
 
 
 _numbers = itertools.count(1)
@@ -118,19 +106,6 @@ def keep_store(store: Store) -> int:
 def devrt_python_ask(question: Any, answer: Any) -> None:
     """Answer a plugin; called on whatever thread it asks."""
     try:
-        data, code = _stores[question.store].answer(question), 0
+        answer_value(answer, _stores[question.store].answer(question))
     except BaseException as error:  # noqa: BLE001  nothing may be raised into the plugin
-        data, code = f"{type(error).__name__}: {error}".encode(), int(_code_of(error))
-    answer.data = lib.devrt_bytes(len(data))
-    if answer.data == ffi.NULL:
-        answer.code = int(StatusCode.RESOURCE_EXHAUSTED)
-        return
-    ffi.memmove(answer.data, data, len(data))
-    answer.code, answer.size = code, len(data)
-
-
-def _shut() -> None:
-    lib.devrt_gate_shut(_SHUT_MS)
-
-
-atexit.register(_shut)
+        answer_error(answer, error)

@@ -1,0 +1,57 @@
+"""Answers to a plugin that calls into Python, and the end of such calls."""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+from devrt.errors import StatusCode
+from devrt_tpu.pjrt._native import ffi, lib
+
+__all__ = ["answer_error", "answer_value", "code_of"]
+
+_SHUT_MS = 2000
+
+
+def answer_value(answer: Any, data: bytes, code: int = 0) -> None:
+    """Fill in an answer; the plugin's side frees it."""
+    answer.data = lib.devrt_bytes(len(data))
+    if answer.data == ffi.NULL:
+        answer.code = int(StatusCode.RESOURCE_EXHAUSTED)
+        return
+    ffi.memmove(answer.data, data, len(data))
+    answer.code, answer.size = code, len(data)
+
+
+def answer_error(answer: Any, error: BaseException, what: str = "") -> None:
+    """Fill in an answer that is an error."""
+    text = f"{what}{type(error).__name__}: {error}".replace("\0", " ")
+    answer_value(answer, text.encode(errors="replace"), int(code_of(error)))
+
+
+def code_of(error: BaseException) -> StatusCode:
+    """Return the status of an error that any library may have raised."""
+    code = getattr(error, "code", None)
+    if isinstance(code, int) and code in StatusCode.__members__.values() and code:
+        return StatusCode(code)
+    for kind, status in _KINDS:
+        if isinstance(error, kind):
+            return status
+    said = (status for status in StatusCode if status.value and status.name in str(error))
+    return next(said, StatusCode.INTERNAL)
+
+
+_KINDS: tuple[tuple[type[BaseException], StatusCode], ...] = (
+    (TimeoutError, StatusCode.DEADLINE_EXCEEDED),
+    (MemoryError, StatusCode.RESOURCE_EXHAUSTED),
+    (NotImplementedError, StatusCode.UNIMPLEMENTED),
+    (ValueError, StatusCode.INVALID_ARGUMENT),
+    (TypeError, StatusCode.INVALID_ARGUMENT),
+)
+
+
+def _shut() -> None:
+    lib.devrt_gate_shut(_SHUT_MS)
+
+
+atexit.register(_shut)
