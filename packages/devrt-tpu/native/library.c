@@ -1,6 +1,8 @@
 /* Opening a plugin's library. */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -20,4 +22,16 @@ const PJRT_Api* devrt_find_api(void* library) {
   void* symbol = dlsym(library, "GetPjrtApi");
   memcpy(&get, &symbol, sizeof(get));
   return get != NULL ? get() : NULL;
+}
+
+/* The environment as C has it: what a plugin sets there, Python's os.environ does not show. */
+char** devrt_environ(void) { return environ; }
+
+uintptr_t devrt_signal_handler(int number) {
+  struct sigaction found;
+  if (sigaction(number, NULL, &found) != 0) return 0;
+  if ((found.sa_flags & SA_SIGINFO) == 0) return (uintptr_t)found.sa_handler;
+  uintptr_t address = 0;
+  memcpy(&address, &found.sa_sigaction, sizeof(address));
+  return address;
 }

@@ -84,6 +84,11 @@ void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
 int devrt_gate_shut(int timeout_ms);
 char* devrt_bytes(size_t size); /* malloc, with room for a zero behind */
 
+/* capture.c */
+void* devrt_capture_begin(void);
+char* devrt_capture_end(void* captured, size_t* size);
+void devrt_free(void* memory);
+
 /* custom_call.c */
 int devrt_slot_count(void);
 int devrt_slot_is_device(int slot);
@@ -92,6 +97,8 @@ uintptr_t devrt_slot(int slot, int on_device);
 /* library.c */
 void* devrt_open(const char* path, char* message, size_t size);
 const PJRT_Api* devrt_find_api(void* library);
+char** devrt_environ(void);
+uintptr_t devrt_signal_handler(int number);
 
 /* core.c */
 devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client);

@@ -8,9 +8,11 @@
  *   FAKE_CODE                that failure's code
  *   FAKE_NEVER               buffers are never ready
  *   FAKE_SLOW                buffers are ready after so many milliseconds
+ *   FAKE_LOG                 what it writes to standard error (noise.h)
  *   FAKE_KV                  what is done with the key-value store (keyvalue.h)
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +93,11 @@ static PJRT_Error* Error_ForEachPayload(PJRT_Error_ForEachPayload_Args* args) {
   args->visitor("fake/url", 8, "data", 4, args->user_arg);
   return NULL;
 }
+#include "noise.h"
+
 static PJRT_Error* Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
   (void)args;
+  change_process();
   BEGIN(Plugin_Initialize);
   return NULL;
 }
@@ -178,6 +183,7 @@ static PJRT_Error* Event_OnReady(PJRT_Event_OnReady_Args* args) {
 #include "keyvalue.h"
 
 static PJRT_Error* Client_Create(PJRT_Client_Create_Args* args) {
+  make_noise();
   BEGIN(Client_Create);
   PJRT_Error* refused = use_store(args);
   if (refused != NULL) return refused;

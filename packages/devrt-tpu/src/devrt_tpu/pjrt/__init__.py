@@ -5,12 +5,13 @@ Importing this package loads its native module, and no plugin.
 
 from devrt._compile_options import CompileOptions
 from devrt_tpu.pjrt._buffer import PjrtBuffer
-from devrt_tpu.pjrt._client import PjrtClient, make_client
+from devrt_tpu.pjrt._client import PjrtClient
 from devrt_tpu.pjrt._custom_call import DeviceCall, RawBuffer
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
 from devrt_tpu.pjrt._library import Library
+from devrt_tpu.pjrt._make_client import make_client
 from devrt_tpu.pjrt._names import (
     add_library,
     initialize_pjrt_plugin,

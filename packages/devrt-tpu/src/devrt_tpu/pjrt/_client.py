@@ -20,76 +20,19 @@ from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._lifetime import Lifetime
 from devrt_tpu.pjrt._native import ffi, lib
-from devrt_tpu.pjrt._options import CLIENT_OPTIONS
 from devrt_tpu.pjrt._place import Place
 from devrt_tpu.pjrt._put import Putter
-from devrt_tpu.pjrt._store import Store, keep_store
-from devrt_tpu.pjrt._values import NamedValues, check_types
 
 if TYPE_CHECKING:
     import numpy as np
 
     from devrt.layout import PjRtLayout
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
+    from devrt_tpu.pjrt._store import Store
     from devrt_tpu.pjrt._topology import PjrtTopology
     from devrt_tpu.pjrt._transfer import TransferManager
 
-__all__ = ["PjrtClient", "make_client"]
-
-
-def make_client(
-    library: Library, platform: str, options: Mapping[str, Any] | None = None
-) -> PjrtClient:
-    """Make a client of a plugin, initialising the plugin if need be.
-
-    Parameters
-    ----------
-    library
-        The plugin.
-    platform
-        What users call the platform.
-    options
-        The plugin's own options: strings, ints, lists of ints, floats or bools; and
-        ``distributed_client``, the connection to a cluster's key-value store (see
-        `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an option is of a wrong type.
-    DevrtError
-        If the plugin cannot make a client.
-    """
-    given = dict(options or {})
-    cluster = given.pop("distributed_client", None)
-    check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
-    if library.is_tpu:
-        _refuse_nodes(given)
-    values = NamedValues(given)
-    args = library.api.new(
-        "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
-    )
-    store = None if cluster is None else Store(cluster)
-    if store is not None:
-        lib.devrt_set_store(args, keep_store(store))
-    library.initialize()
-    try:
-        library.api.call_with("PJRT_Client_Create", args)
-        return PjrtClient(library, platform, args.client, given, store)
-    except DevrtError:
-        if store is not None:
-            store.close()
-        raise
-
-
-def _refuse_nodes(options: Mapping[str, Any]) -> None:
-    for name in ("node_id", "num_nodes"):
-        if name in options:
-            msg = (
-                f"option {name!r} cannot be given to the plugin for TPUs, which finds the other "
-                "hosts by its own environment (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES). Leave it out."
-            )
-            raise InvalidArgumentError(msg, option=name)
+__all__ = ["PjrtClient"]
 
 
 class PjrtClient(Lifetime, Client):

@@ -12,6 +12,7 @@ from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
+from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ def compile_and_load(
     data = _with_flags(client._library, made).serialize()
     pointer, _kept = program.pointer(api)
     with client._using("compile"):
-        args = _compile(api, "PJRT_Client_Compile", pointer, data, client=client._pointer)
+        args = _compile(
+            client._library, "PJRT_Client_Compile", pointer, data, client=client._pointer
+        )
         return PjrtLoadedExecutable(client, args.executable, made)
 
 
@@ -192,7 +195,7 @@ def compile_ahead(
     made = _with_flags(library, program.options(options, None))
     data = made.serialize()
     pointer, _kept = program.pointer(library.api)
-    args = _compile(library.api, "PJRT_Compile", pointer, data, topology=topology)
+    args = _compile(library, "PJRT_Compile", pointer, data, topology=topology)
     return Executable(library.api, args.executable)
 
 
@@ -202,16 +205,17 @@ def _with_flags(library: Library, options: CompileOptions) -> CompileOptions:
     return options.replace(env_option_overrides={**flags, **given}) if flags else options
 
 
-def _compile(api: Api, function: str, program: Any, options: bytes, **target: Any) -> Any:
+def _compile(library: Library, function: str, program: Any, options: bytes, **target: Any) -> Any:
     text = ffi.from_buffer(options)
     try:
-        return api.call(
-            function,
-            program=program,
-            compile_options=text,
-            compile_options_size=len(options),
-            **target,
-        )
+        with captured(library):
+            return library.api.call(
+                function,
+                program=program,
+                compile_options=text,
+                compile_options_size=len(options),
+                **target,
+            )
     except DevrtError as error:
         told = explain(error)
         if told is not error:

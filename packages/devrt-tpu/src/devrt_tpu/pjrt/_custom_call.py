@@ -81,7 +81,7 @@ class _Handler:
     is_device: bool
 
 
-_FUNCTION = ctypes.CFUNCTYPE(None).__bases__[0]
+_FUNCTION: Any = ctypes.CFUNCTYPE(None).__bases__[0]
 _lock = threading.Lock()
 _handlers: list[_Handler] = []
 _known: dict[tuple[int, str, str], int | str] = {}

@@ -11,7 +11,9 @@ from devrt.errors import DevrtError, PluginLoadError
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule, _gpu_tools
 from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._changes import Changes, Snapshot
 from devrt_tpu.pjrt._environment import is_tpu, prepare
+from devrt_tpu.pjrt._log import captured, new_log
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_tpu.pjrt._values import read_values
@@ -35,6 +37,13 @@ class Library:
         A ``PJRT_Api*``.
     path
         The library's file; empty where the table came in a capsule.
+
+    Attributes
+    ----------
+    log : deque of LogLine
+        The last lines that the plugin logged while it was initialised, made clients and compiled.
+    changes : Changes
+        What initialising it has changed in the process.
     """
 
     def __init__(self, name: str, table: Any, path: str = "") -> None:
@@ -44,6 +53,8 @@ class Library:
         self.api = Api(table, self.label)
         self._lock = threading.Lock()
         self._is_initialized = False
+        self.log = new_log()
+        self.changes = Changes()
         self._failure: DevrtError | None = None
 
     @property
@@ -90,11 +101,15 @@ class Library:
             if self._failure is not None:
                 raise self._failure.fresh()
             prepare(self.name, self.path)
+            before = Snapshot()
             try:
-                self.api.call("PJRT_Plugin_Initialize")
+                with captured(self):
+                    self.api.call("PJRT_Plugin_Initialize")
             except DevrtError as error:
                 self._failure = self._final(error)
                 raise self._failure.fresh() from error
+            finally:
+                self.changes = before.changes()
             self._is_initialized = True
 
     def _final(self, error: DevrtError) -> PluginLoadError:
@@ -102,8 +117,9 @@ class Library:
             f"the PJRT plugin {self.label} could not be initialised: {error.message} "
             "This is final for this process: mend the cause and start another one."
         )
+        facts = {"log": error.data["log"]} if "log" in error.data else {}
         return PluginLoadError(
-            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path
+            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path, **facts
         )
 
     def attributes(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from devrt.topology import CompileOnlyDevice
 from devrt_tpu.pjrt import _gpu_topology, _tpu_topology
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._device import Description
+from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
 from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
@@ -55,13 +56,14 @@ def make_topology(
     text = name.encode()
     held, values = ffi.new("char[]", text), NamedValues(given)
     library.initialize()
-    args = library.api.call(
-        "PJRT_TopologyDescription_Create",
-        topology_name=held,
-        topology_name_size=len(text),
-        create_options=values.array,
-        num_options=values.count,
-    )
+    with captured(library):
+        args = library.api.call(
+            "PJRT_TopologyDescription_Create",
+            topology_name=held,
+            topology_name_size=len(text),
+            create_options=values.array,
+            num_options=values.count,
+        )
     return PjrtTopology(library, platform, args.topology)
 
 

@@ -1,0 +1,227 @@
+/* Standard error while a plugin is called: its log lines are kept, all else goes on at once. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+enum { kLine = 4096, kMost = 1 << 20, kSignals = 5 };
+
+static const char kEnd[] = "\x1e devrt: the end of this capture\n";
+static const char kNotice[] = "WARNING: All log messages before absl::InitializeLog()";
+
+typedef struct capture {
+  int source; /* the pipe's end that is read */
+  int terminal;
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  int is_ended;
+  char* text; /* the log lines so far */
+  size_t size;
+  size_t room;
+} capture;
+
+/* What a process that dies must still show, and the handlers that were there before. */
+static capture* _Atomic current;
+static const int kFatal[kSignals] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+static struct sigaction before[kSignals];
+
+static void write_all(int file, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t count = write(file, data, size);
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) data += count, size -= (size_t)count;
+  }
+}
+
+/* Puts everything on the terminal, and lets the signal do what it did before. */
+static void on_fatal(int number) {
+  const int kept = errno;
+  capture* dying = atomic_exchange(&current, NULL);
+  if (dying != NULL) {
+    char rest[512];
+    ssize_t count;
+    write_all(dying->terminal, dying->text, dying->size);
+    fcntl(dying->source, F_SETFL, O_NONBLOCK);
+    while ((count = read(dying->source, rest, sizeof(rest))) > 0) {
+      write_all(dying->terminal, rest, (size_t)count);
+    }
+    dup2(dying->terminal, STDERR_FILENO);
+  }
+  for (int i = 0; i < kSignals; ++i) {
+    if (kFatal[i] == number) sigaction(number, &before[i], NULL);
+  }
+  errno = kept;
+  raise(number);
+}
+
+static void watch_fatal(void) {
+  struct sigaction mine = {.sa_handler = on_fatal, .sa_flags = SA_ONSTACK};
+  for (int i = 0; i < kSignals; ++i) sigaction(kFatal[i], &mine, &before[i]);
+}
+
+/* Handlers that the plugin has installed meanwhile stay. */
+static void unwatch_fatal(void) {
+  for (int i = 0; i < kSignals; ++i) {
+    struct sigaction now;
+    sigaction(kFatal[i], NULL, &now);
+    if (now.sa_handler == on_fatal) sigaction(kFatal[i], &before[i], NULL);
+  }
+}
+
+/* "I1121 17:10:10.258253 ...", or "2026-11-21 17:10:10.258253: I ...", or absl's notice. */
+static int is_log(const char* line, size_t size) {
+  const size_t notice = size < sizeof(kNotice) - 1 ? size : sizeof(kNotice) - 1;
+  if (size > 8 && memcmp(line, kNotice, notice) == 0) return 1;
+  if (size > 20 && memcmp(line, "20", 2) == 0 && line[4] == '-' && line[10] == ' ') {
+    const char* colon = memchr(line + 19, ':', size - 19);
+    return colon != NULL && colon + 2 < line + size && strchr("IWEF", colon[2]) != NULL;
+  }
+  if (size < 6 || strchr("IWEF", line[0]) == NULL || line[5] != ' ') return 0;
+  for (int i = 1; i < 5; ++i) {
+    if (!isdigit((unsigned char)line[i])) return 0;
+  }
+  return 1;
+}
+
+static void keep(capture* of, const char* line, size_t size) {
+  if (of->size + size > kMost) return; /* the first lines tell most */
+  if (of->size + size > of->room) {
+    const size_t room = 2 * (of->size + size);
+    char* grown = realloc(of->text, room);
+    if (grown == NULL) return;
+    of->text = grown;
+    of->room = room;
+  }
+  memcpy(of->text + of->size, line, size);
+  of->size += size;
+}
+
+/* Whether a line ends with the mark, behind what somebody has written without a line's end. */
+static int is_end(const char* line, size_t size) {
+  const size_t mark = sizeof(kEnd) - 1;
+  return size >= mark && memcmp(line + size - mark, kEnd, mark) == 0;
+}
+
+static void take_line(capture* of, const char* line, size_t size) {
+  pthread_mutex_lock(&of->lock);
+  const int ends = !of->is_ended && is_end(line, size);
+  if (ends) size -= sizeof(kEnd) - 1;
+  if (!of->is_ended && is_log(line, size)) {
+    keep(of, line, size);
+  } else {
+    write_all(of->terminal, line, size);
+  }
+  if (ends) {
+    of->is_ended = 1;
+    pthread_cond_broadcast(&of->ended);
+  }
+  pthread_mutex_unlock(&of->lock);
+}
+
+static void drop(capture* of) {
+  close(of->source);
+  close(of->terminal);
+  pthread_cond_destroy(&of->ended);
+  pthread_mutex_destroy(&of->lock);
+  free(of->text);
+  free(of);
+}
+
+/* Reads until nobody can write any more: a child process may have the pipe for longer than the
+ * capture lasts, and must not die of writing to it. */
+static void* read_lines(void* arg) {
+  capture* of = arg;
+  char line[kLine];
+  size_t used = 0;
+  struct pollfd wait = {.fd = of->source, .events = POLLIN};
+  for (;;) {
+    if (poll(&wait, 1, 20) == 0) { /* half a line that is no log is somebody's prompt */
+      if (used > 0 && !is_log(line, used)) take_line(of, line, used), used = 0;
+      continue;
+    }
+    const ssize_t count = read(of->source, line + used, kLine - used);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) break;
+    used += (size_t)count;
+    char *from = line, *end;
+    while ((end = memchr(from, '\n', used)) != NULL) {
+      const size_t size = (size_t)(end + 1 - from);
+      take_line(of, from, size);
+      from += size;
+      used -= size;
+    }
+    memmove(line, from, used);
+    if (used == kLine) { /* all but what may be half of the mark */
+      take_line(of, line, kLine - sizeof(kEnd));
+      memmove(line, line + kLine - sizeof(kEnd), sizeof(kEnd));
+      used = sizeof(kEnd);
+    }
+  }
+  if (used > 0) take_line(of, line, used);
+  drop(of);
+  return NULL;
+}
+
+static int start(capture* of, int ends[2]) {
+  pthread_t reader;
+  sigset_t all, former;
+  sigfillset(&all); /* signals are for the program's own threads */
+  pthread_sigmask(SIG_SETMASK, &all, &former);
+  const int failed = pthread_create(&reader, NULL, read_lines, of);
+  pthread_sigmask(SIG_SETMASK, &former, NULL);
+  if (failed) return 0;
+  pthread_detach(reader);
+  atomic_store(&current, of);
+  watch_fatal();
+  dup2(ends[1], STDERR_FILENO);
+  close(ends[1]);
+  return 1;
+}
+
+void* devrt_capture_begin(void) {
+  int ends[2];
+  const int terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (terminal < 0) return NULL; /* standard error is closed: there is nothing to keep clean */
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    close(terminal);
+    return NULL;
+  }
+  capture* made = calloc(1, sizeof(*made));
+  if (made != NULL) {
+    made->source = ends[0];
+    made->terminal = terminal;
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_cond_init(&made->ended, NULL);
+    if (start(made, ends)) return made;
+    free(made);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  close(terminal);
+  return NULL;
+}
+
+/* Gives standard error back, and returns the log lines, which the caller frees. */
+char* devrt_capture_end(void* captured, size_t* size) {
+  capture* of = captured;
+  fflush(stderr);
+  write_all(STDERR_FILENO, kEnd, sizeof(kEnd) - 1);
+  pthread_mutex_lock(&of->lock);
+  while (!of->is_ended) pthread_cond_wait(&of->ended, &of->lock);
+  atomic_store(&current, NULL);
+  unwatch_fatal();
+  char* text = of->text;
+  *size = of->size;
+  of->text = NULL;
+  of->size = of->room = 0;
+  pthread_mutex_unlock(&of->lock);
+  dup2(of->terminal, STDERR_FILENO); /* the reader ends with the last writer */
+  return text;
+}
+
+void devrt_free(void* memory) { free(memory); }

@@ -1,0 +1,73 @@
+"""Making a client of a plugin: its options, and the cluster's key-value store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from devrt.errors import DevrtError, InvalidArgumentError
+from devrt_tpu.pjrt._client import PjrtClient
+from devrt_tpu.pjrt._library import Library
+from devrt_tpu.pjrt._log import captured
+from devrt_tpu.pjrt._native import lib
+from devrt_tpu.pjrt._options import CLIENT_OPTIONS
+from devrt_tpu.pjrt._store import Store, keep_store
+from devrt_tpu.pjrt._values import NamedValues, check_types
+
+__all__ = ["make_client"]
+
+
+def make_client(
+    library: Library, platform: str, options: Mapping[str, Any] | None = None
+) -> PjrtClient:
+    """Make a client of a plugin, initialising the plugin if need be.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    platform
+        What users call the platform.
+    options
+        The plugin's own options: strings, ints, lists of ints, floats or bools; and
+        ``distributed_client``, the connection to a cluster's key-value store (see
+        `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an option is of a wrong type.
+    DevrtError
+        If the plugin cannot make a client.
+    """
+    given = dict(options or {})
+    cluster = given.pop("distributed_client", None)
+    check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
+    if library.is_tpu:
+        _refuse_nodes(given)
+    values = NamedValues(given)
+    args = library.api.new(
+        "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
+    )
+    store = None if cluster is None else Store(cluster)
+    if store is not None:
+        lib.devrt_set_store(args, keep_store(store))
+    library.initialize()
+    try:
+        with captured(library):
+            library.api.call_with("PJRT_Client_Create", args)
+        return PjrtClient(library, platform, args.client, given, store)
+    except DevrtError:
+        if store is not None:
+            store.close()
+        raise
+
+
+def _refuse_nodes(options: Mapping[str, Any]) -> None:
+    for name in ("node_id", "num_nodes"):
+        if name in options:
+            msg = (
+                f"option {name!r} cannot be given to the plugin for TPUs, which finds the other "
+                "hosts by its own environment (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES). Leave it out."
+            )
+            raise InvalidArgumentError(msg, option=name)

@@ -1,0 +1,128 @@
+"""What plugins write to standard error, and change in the process."""
+
+import signal
+
+import pytest
+
+OTHERS = "somebody else's line\na question? "
+LINES = [
+    "INFO fake.cc:31] looking for devices",
+    "WARNING fake/old.cc:7] an old warning",
+    "ERROR fake.cc:9] it is broken",
+]
+
+
+def test_log_lines_are_kept_and_all_else_goes_on(child):
+    done = child(
+        """
+c = client()
+for line in library().log: print(line)
+import sys; print("after", file=sys.stderr)
+""",
+        FAKE_LOG="lines",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == LINES
+    assert done.stderr == OTHERS + "after\n"
+
+
+def test_an_error_carries_the_lines(child):
+    done = child(
+        """
+import pickle
+error = raised(client)
+print(*error.log, sep="\\n")
+print(pickle.loads(pickle.dumps(error)).log == error.log)
+""",
+        FAKE_LOG="lines",
+        FAKE_FAIL="Client_Create",
+    )
+    assert done.stdout.splitlines() == [*LINES, "True"]
+    assert done.stderr == OTHERS
+
+
+def test_logging_gets_the_lines(child):
+    done = child(
+        """
+import logging, sys
+form = "%(name)s %(levelname)s %(message)s"
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=form)
+client()
+""",
+        FAKE_LOG="lines",
+    )
+    assert "devrt_tpu.plugin WARNING fake: fake/old.cc:7] an old warning" in done.stdout
+
+
+def test_at_level_debug_lines_appear_as_they_are_written(child):
+    done = child(
+        """
+import logging
+logging.getLogger("devrt_tpu.plugin").setLevel(logging.DEBUG)
+c = client(); print(len(library().log))
+""",
+        FAKE_LOG="lines",
+    )
+    assert done.stdout == "0\n"
+    assert "it is broken" in done.stderr
+
+
+@pytest.mark.parametrize("length", [4095, 4096 - 12, 4096 - 12 - 20, 8192 - 12 - 50, 20000])
+def test_a_line_of_any_length_is_no_end(child, length):
+    done = child("client()\nprint('made')", FAKE_LOG="long", FAKE_LENGTH="x" * length)
+    assert done.stdout == "made\n"
+    assert done.stderr == OTHERS + "." * length
+
+
+def test_a_process_that_dies_shows_what_was_kept(child):
+    done = child("client()", FAKE_LOG="abort")
+    assert done.returncode == -signal.SIGABRT
+    for text in ("looking for devices", "it is broken", "somebody else's line", "a question?"):
+        assert text in done.stderr
+
+
+def test_a_child_process_may_write_after_the_capture(child):
+    done = child(
+        "import os\nc = client()\nprint(os.waitstatus_to_exitcode(os.wait()[1]))", FAKE_LOG="child"
+    )
+    assert done.stdout == "0\n", done.stderr
+    assert done.stderr.endswith("late line of a child\n")
+
+
+def test_many_captures_leave_nothing_behind(child):
+    done = child(
+        """
+import os, threading
+client()
+import time; time.sleep(0.2)
+before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+def work():
+    for _ in range(50): client().close()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+time.sleep(0.3)
+after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+print(before == after or (before, after), flush=True)
+os.abort()
+"""
+    )
+    assert done.stdout == "True\n"
+    assert done.returncode == -signal.SIGABRT
+
+
+def test_closed_standard_error_is_no_failure(child):
+    done = child("import os\nos.close(2)\nc = client(); print('made')", FAKE_LOG="lines")
+    assert done.stdout == "made\n"
+
+
+def test_what_a_plugin_changes_is_told(child):
+    done = child(
+        """
+import os
+one = library(); one.initialize()
+print(dict(one.changes.environment), one.changes.handlers, "FAKE_WAS_HERE" in os.environ)
+""",
+        FAKE_LOG="change",
+    )
+    assert done.stdout == "{'FAKE_WAS_HERE': 'yes'} ('SIGHUP',) False\n", done.stderr
