@@ -1,4 +1,4 @@
-"""Reads profiles in pprof's form: gzipped protobuf of ``profile.proto``, what this needs of it.
+"""Profiles in pprof's form: gzipped protobuf of ``profile.proto``, what devrt needs of it.
 
 Source of the field numbers: ``profile.proto`` of pprof.
 """
@@ -10,10 +10,10 @@ import gzip
 import zlib
 from collections.abc import Iterator
 
-from devrt._protobuf import fields, ints
+from devrt._protobuf import bytes_field, fields, int_field, ints, packed
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["Profile", "Sample", "read_profile"]
+__all__ = ["Profile", "Sample", "read_profile", "write_profile"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,3 +138,57 @@ def _bytes(value: int | bytes) -> bytes:
         msg = "a number is where a message should be"
         raise TypeError(msg)
     return value
+
+
+def write_profile(profile: Profile) -> bytes:
+    """Encode a profile, compressed; the same bytes for equal profiles.
+
+    Parameters
+    ----------
+    profile
+        Its first unit is what pprof shows.
+    """
+    writer = _Writer()
+    types = b"".join(writer.pair(1, *item) for item in profile.units.items())
+    samples = b"".join(writer.sample(sample) for sample in profile.samples)
+    head = types + samples + b"".join(writer.messages) + int_field(9, profile.time_nanos)
+    default = int_field(14, writer.text(next(iter(profile.units), "")))
+    strings = b"".join(bytes_field(6, text.encode()) for text in writer.strings)
+    return gzip.compress(head + default + strings, mtime=0)
+
+
+class _Writer:
+    """Numbers the texts, functions and places of a profile."""
+
+    def __init__(self) -> None:
+        self.strings: dict[str, int] = {"": 0}
+        self.messages: list[bytes] = []
+        self._functions: dict[tuple[str, str], int] = {}
+        self._places: dict[tuple[str, str, int], int] = {}
+
+    def text(self, text: str) -> int:
+        return self.strings.setdefault(text, len(self.strings))
+
+    def pair(self, number: int, one: str, two: str) -> bytes:
+        return bytes_field(number, int_field(1, self.text(one)) + int_field(2, self.text(two)))
+
+    def sample(self, sample: Sample) -> bytes:
+        places = packed(1, [self._place(frame) for frame in sample.stack])
+        labels = b"".join(self.pair(3, *label) for label in sample.labels.items())
+        return bytes_field(2, places + packed(2, sample.values.values()) + labels)
+
+    def _place(self, frame: tuple[str, str, int]) -> int:
+        if frame not in self._places:
+            function, file, line = frame
+            number = self._places[frame] = len(self._places) + 1
+            at = int_field(1, self._function(function, file)) + int_field(2, line)
+            self.messages.append(bytes_field(4, int_field(1, number) + bytes_field(4, at)))
+        return self._places[frame]
+
+    def _function(self, name: str, file: str) -> int:
+        if (name, file) not in self._functions:
+            number = self._functions[name, file] = len(self._functions) + 1
+            texts = [self.text(name), self.text(name), self.text(file)]
+            parts = [int_field(at, value) for at, value in enumerate([number, *texts], 1)]
+            self.messages.append(bytes_field(5, b"".join(parts)))
+        return self._functions[name, file]

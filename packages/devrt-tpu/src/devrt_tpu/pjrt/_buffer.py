@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_tpu.pjrt import _fetch
+from devrt_tpu.pjrt._memory_report import NOTED_BYTES, note_site, traceback_of, with_report
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.contract import Traceback
     from devrt.layout import Layout
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
@@ -48,12 +50,12 @@ class PjrtBuffer(Buffer):
         self._spec = spec
         self._memory = memory
         self._device = device
-        client._live[handle] = None
+        client._live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
 
     def __del__(self) -> None:
         client = self._client
         # Whoever takes the entry out releases the handle: this, or the client that is closed.
-        if client._live.pop(self._handle, 0) is None:
+        if client._live.pop(self._handle, 0) != 0:
             _release(self._handle)
             if client._kept:
                 client._drain()
@@ -97,6 +99,11 @@ class PjrtBuffer(Buffer):
     def client(self) -> PjrtClient:
         """The client that owns the buffer."""
         return self._client
+
+    @property
+    def traceback(self) -> Traceback | None:
+        """Where in the program the buffer was made; None for one below 1 MiB."""
+        return traceback_of(self._client._live.get(self._handle))
 
     def is_ready(self) -> bool:
         """Return whether the data has arrived; a failed buffer is ready too."""
@@ -148,7 +155,8 @@ class PjrtBuffer(Buffer):
             msg = f"{operation} failed: {self._describe()} was deleted or donated. Put it again."
             raise DeletedError(msg, operation=operation, device=str(self._device))
         if status == lib.DEVRT_FAILED and result.kept:
-            raise client._api.describe(result.error, operation, device=str(self._device))
+            error = client._api.describe(result.error, operation, device=str(self._device))
+            raise with_report(client, error)
         raise client._error(status, operation, result)
 
     def is_deleted(self) -> bool:

@@ -19,6 +19,7 @@ from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._lifetime import Lifetime
+from devrt_tpu.pjrt._memory_report import heap_profile, with_report
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._place import Place
 from devrt_tpu.pjrt._put import Putter
@@ -49,7 +50,9 @@ class PjrtClient(Lifetime, Client):
         self._library = library
         super().__init__(library.api, platform, pointer, store)
         self.options = MappingProxyType(dict(options or {}))
-        self._executables: weakref.WeakSet[PjrtLoadedExecutable] = weakref.WeakSet()
+        self._executables: weakref.WeakValueDictionary[int, PjrtLoadedExecutable] = (
+            weakref.WeakValueDictionary()
+        )
         try:
             self._read()
         except DevrtError:
@@ -245,6 +248,17 @@ class PjrtClient(Lifetime, Client):
         ordered = (found.get(handle) for handle in list(self._live))
         return [b for b in ordered if b is not None and b._client is self and not b.is_deleted()]
 
+    def heap_profile(self) -> bytes:
+        """Return the live buffers as a gzipped pprof profile, by place where one was noted.
+
+        The values are ``space`` (bytes) and ``objects`` (count), the labels ``device``, ``kind``
+        and ``array``. Where it was made is noted of buffers from 1 MiB on.
+        """
+        return heap_profile(self)
+
+    def _explained(self, error: DevrtError) -> DevrtError:
+        return with_report(self, error)
+
     def _count(self, wanted: Callable[[PjrtBuffer], bool]) -> dict[str, int]:
         sizes = [b.nbytes for b in self.live_buffers() if wanted(b)]  # type: ignore[arg-type]
         return {
@@ -323,8 +337,9 @@ class PjrtClient(Lifetime, Client):
             register_custom_call(self._api, self.plugin_platform, name, function, kind)
 
     def live_executables(self) -> list[Any]:
-        """Return the executables that are neither deleted nor collected."""
-        return [executable for executable in self._executables if not executable.is_deleted()]
+        """Return the executables that are neither deleted nor collected, oldest first."""
+        found = sorted(self._executables.items())
+        return [executable for _, executable in found if not executable.is_deleted()]
 
     def topology(self) -> PjrtTopology:
         """Return a description of the client's devices, to compile against."""

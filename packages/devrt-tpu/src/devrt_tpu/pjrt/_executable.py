@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._device import PjrtDevice
 
 __all__ = ["Executable", "MemoryAnalysis", "PjrtLoadedExecutable"]
+
+_numbers = itertools.count()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -221,7 +224,7 @@ class PjrtLoadedExecutable(LoadedExecutable):
         self._devices = list(client._local) if is_portable else bound
         self._runner = Runner(client, pointer, self.executable, self._devices, is_portable)
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
-        client._executables.add(self)
+        client._executables[next(_numbers)] = self
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
+    from devrt_tpu.pjrt._memory_report import Site
     from devrt_tpu.pjrt._run import Runner
     from devrt_tpu.pjrt._store import Store
 
@@ -46,7 +47,8 @@ class Lifetime:
         self._share = ffi.gc(self._core, lib.devrt_core_drop)
         self._pid = os.getpid()
         self._closed = False
-        self._live: dict[int, None] = {}  # the handles of buffers, oldest first
+        # The handles of buffers, oldest first, and where the large ones were made.
+        self._live: dict[int, Site | None] = {}
         self._kept: dict[int, Any] = {}
         self._tokens = itertools.count(1)
         self._results: list[Any] = []  # structures to use again, which is faster than new ones
@@ -112,7 +114,7 @@ class Lifetime:
     def _error(self, status: int, operation: str, result: Any, **data: Any) -> DevrtError:
         """Return what a status of the native half means."""
         if status == lib.DEVRT_FAILED:
-            return self._api.take(result.error, operation, **data)
+            return self._explained(self._api.take(result.error, operation, **data))
         if status == lib.DEVRT_CLOSED:
             msg = f"{operation} failed: {self!r} was closed. Make another one."
             return ClosedError(msg, operation=operation, platform=self._platform)
@@ -126,6 +128,10 @@ class Lifetime:
             return OutOfMemoryError(f"{operation} failed: no host memory.", operation=operation)
         msg = f"{operation} failed with status {status} of the native half. Report it."
         return InternalError(msg, operation=operation)
+
+    def _explained(self, error: DevrtError) -> DevrtError:
+        """Return an error with what the client knows of its cause."""
+        return error
 
 
 class _Use:
