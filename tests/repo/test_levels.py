@@ -39,6 +39,7 @@ LEVELS = {
         "_record",
         "_compile_options",
         "_op_sharding",
+        "_stablehlo",
         "_warn",
     },
     1: {"doctor", "plugins", "runtime"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from devrt.errors import (
 from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 ADD = """
 module @add {
@@ -203,10 +206,10 @@ def test_devices_may_come_in_any_order(client):
     np.testing.assert_array_equal(np.concatenate(list(map(np.asarray, results))), np.arange(16))
 
 
-def test_sharded_bytecode_wants_to_be_told(client):
-    bytecode = b"ML\xefR...\0sdy\0mesh\0"
-    with pytest.raises(InvalidArgumentError, match="Give num_partitions"):
-        client.compile_and_load(bytecode)
+def test_a_sharded_program_with_too_few_devices_is_refused(client):
+    code = (PROGRAMS / "gspmd_mlp.mlirbc").read_bytes()
+    with pytest.raises(InvalidArgumentError, match=r"needs 4 devices .* and there are 2"):
+        client.compile_and_load(code)
 
 
 @pytest.mark.parametrize(

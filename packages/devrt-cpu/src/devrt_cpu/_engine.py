@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._stablehlo import is_bytecode, module_facts
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt_cpu import _custom_calls, _disk_cache, _linalg
 
@@ -27,7 +27,6 @@ __all__ = [
 
 _WHEEL = "xla-cpu-pjrt"
 _LIBRARY = "xla_cpu_pjrt.so"
-_BYTECODE = b"ML\xefR"
 
 # This plugin's own default lets maximum and minimum lose NaNs, against StableHLO's definition.
 _FLAGS = {"xla_cpu_enable_fast_min_max": False}
@@ -220,34 +219,21 @@ def _engine_numbers(ids: Sequence[int], local: Mapping[int, int]) -> list[int]:
 
 
 def _counts(code: bytes, options: CompileOptions, devices: int | None) -> tuple[int, int]:
-    """Return the replicas and partitions: as given, as the text says, or as the devices are."""
+    """Return the replicas and partitions: as given, as the module says, or as the devices are."""
     given_replicas, given_partitions = options.num_replicas, options.num_partitions
     if options.device_assignment is not None:
         assignment = options.assignment()
         assert assignment is not None
         return assignment.replica_count(), assignment.computation_count()
-    if code.startswith(_BYTECODE):
-        if devices is None and not (given_replicas or given_partitions) and _has_shardy(code):
-            msg = (
-                "this program is sharded, and its bytecode does not say over how many devices in a "
-                "form that is read here. Give num_partitions, or devices."
-            )
-            raise InvalidArgumentError(msg, operation="compile_and_load")
-        said = 1, (devices or 1) // (given_replicas or 1)
-    else:
-        said = _said(code, b"num_replicas"), _said(code, b"num_partitions")
-        if said == (1, 1) and devices:
-            said = 1, devices // (given_replicas or 1)
+    facts = module_facts(code)
+    said = facts.num_replicas or 1, facts.num_partitions or 1
+    if said == (1, 1) and devices:
+        said = 1, devices // (given_replicas or 1)
     return given_replicas or said[0], given_partitions or said[1] or 1
 
 
-def _said(code: bytes, name: bytes) -> int:
-    found = re.search(rb"mhlo\." + name + rb"\s*=\s*(\d+)", code)
-    return max(1, int(found.group(1))) if found else 1
-
-
 def _has_shardy(code: bytes) -> bool:
-    if code.startswith(_BYTECODE):
+    if is_bytecode(code):
         return b"\0sdy\0" in code and b"\0mesh\0" in code
     return b"sdy." in code
 
