@@ -100,7 +100,7 @@ class WorkQueue {
   void drain() const {
     if (fork_.is_child()) return;
     std::unique_lock lock(shared_->mutex);
-    if (worker_.get_id() == std::this_thread::get_id()) return;
+    if (shared_->runner == std::this_thread::get_id()) return;
     const std::uint64_t last = shared_->enqueued;
     shared_->done.wait(lock, [&] { return shared_->ended >= last; });
   }
@@ -136,6 +136,7 @@ class WorkQueue {
     bool started = false;
     bool running = false;
     bool closed = false;
+    std::thread::id runner;  // who runs the tasks, even while `close` joins it
     std::uint64_t enqueued = 0;
     std::uint64_t ended = 0;  // tasks that are done or dropped
 
@@ -161,6 +162,7 @@ class WorkQueue {
 
   static void run(Shared& shared) {
     std::unique_lock lock(shared.mutex);
+    shared.runner = std::this_thread::get_id();
     while (true) {
       // A system-clock wait, as the steady one is a call that gcc 12's TSan misses.
       const auto until = std::chrono::system_clock::now() + shared.linger;
