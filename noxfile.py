@@ -19,6 +19,10 @@ INTEROP = (
     "packages/devrt-core/tests/test_arrays_like_jax.py",
     "packages/devrt-core/tests/sharding/test_sharding_like_jax.py",
 )
+ASAN = tuple(
+    f"packages/devrt-cpu/tests/test_cpu_{name}.py"
+    for name in "views attacks_inputs dlpack batched assemble limits semantics".split()
+)
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 nox.needs_version = ">=2024.10"
@@ -110,6 +114,27 @@ def native(session: nox.Session) -> None:
     session.install("nanobind>=3.1,<4", "cmake>=3.24", "ninja")
     kinds = session.posargs or ["plain", "asan", "tsan"]
     session.run("tools/native_tests.sh", *kinds, external=True)
+
+
+@nox.session(name="asan-python", python=PYTHONS[0])
+def asan_python(session: nox.Session) -> None:
+    """Run the CPU backend's tests of transfers with its module under AddressSanitizer.
+
+    The interpreter's own leaks are not looked for, and what starts a compiler is left out.
+    """
+    _install(session)
+    env = {"CMAKE_ARGS": "-DDEVRT_SANITIZE=address"}
+    session.install("--no-deps", "--force-reinstall", "packages/devrt-cpu", env=env)
+    libraries = [
+        session.run("gcc", f"-print-file-name={name}", silent=True, external=True).strip()
+        for name in ("libasan.so", "libstdc++.so")  # the second, or exceptions are not seen
+    ]
+    env = {
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "PYTHONMALLOC": "malloc",
+    }
+    session.run("python", "-m", "pytest", "-n0", *(session.posargs or ASAN), env=env)
 
 
 @nox.session(python=PYTHONS[0])
