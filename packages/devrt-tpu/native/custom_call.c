@@ -69,24 +69,16 @@ static XLA_FFI_Error* call(int slot, XLA_FFI_CallFrame* frame) {
 #define SLOT(n) \
   static XLA_FFI_Error* slot_##n(XLA_FFI_CallFrame* frame) { return call(n, frame); }
 #define NAME(n) slot_##n,
-#define ROW(X, h)                                                                                 \
-  X(0x##h##0)                                                                                     \
-  X(0x##h##1)                                                                                     \
-  X(0x##h##2)                                                                                     \
-  X(0x##h##3)                                                                                     \
-  X(0x##h##4)                                                                                     \
-  X(0x##h##5)                                                                                     \
-  X(0x##h##6) X(0x##h##7) X(0x##h##8) X(0x##h##9) X(0x##h##a) X(0x##h##b) X(0x##h##c) X(0x##h##d) \
-      X(0x##h##e) X(0x##h##f)
-#define ALL(X)                                                                              \
-  ROW(X, 0)                                                                                 \
-  ROW(X, 1)                                                                                 \
-  ROW(X, 2)                                                                                 \
-  ROW(X, 3)                                                                                 \
-  ROW(X, 4)                                                                                 \
-  ROW(X, 5)                                                                                 \
-  ROW(X, 6) ROW(X, 7) ROW(X, 8) ROW(X, 9) ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) \
-      ROW(X, f)
+// clang-format off: each run of it would break these lines further.
+#define ROW(X, h)                                 \
+  X(0x##h##0) X(0x##h##1) X(0x##h##2) X(0x##h##3) \
+  X(0x##h##4) X(0x##h##5) X(0x##h##6) X(0x##h##7) \
+  X(0x##h##8) X(0x##h##9) X(0x##h##a) X(0x##h##b) \
+  X(0x##h##c) X(0x##h##d) X(0x##h##e) X(0x##h##f)
+#define ALL(X)                                                                    \
+  ROW(X, 0) ROW(X, 1) ROW(X, 2) ROW(X, 3) ROW(X, 4) ROW(X, 5) ROW(X, 6) ROW(X, 7) \
+  ROW(X, 8) ROW(X, 9) ROW(X, a) ROW(X, b) ROW(X, c) ROW(X, d) ROW(X, e) ROW(X, f)
+// clang-format on
 
 ALL(SLOT)
 
