@@ -223,7 +223,21 @@ def _compile(library: Library, function: str, program: Any, options: bytes, **ta
         if error.code is not StatusCode.UNKNOWN:
             raise
         # What the parser and the verifier find has no code of its own.
-        raise InvalidArgumentError(error.message, code=error.code, **error.data) from error
+        message = error.message + _about_version(library, error.message)
+        raise InvalidArgumentError(message, code=error.code, **error.data) from error
+
+
+def _about_version(library: Library, message: str) -> str:
+    """Return what to do where a program is of a later StableHLO than the plugin reads."""
+    if "Failed to parse using StableHLO" not in message:
+        return ""
+    read = library.attributes().get("stablehlo_current_version")
+    latest = ".".join(map(str, read)) if isinstance(read, tuple) else "an earlier version"
+    return (
+        f"\nThe plugin reads StableHLO up to {latest}, and the program's bytecode says above which "
+        "one it was written with. Export it for the earlier version, give it as text, or use a "
+        "later plugin."
+    )
 
 
 def deserialize(

@@ -1,0 +1,139 @@
+"""Every exported program of a folder of cases, through real plugins: many minutes.
+
+``STABLEHLO_CASES`` names the folder: ``programs/NAME.mlirbc``, ``NAME.npz`` with ``in0..`` and
+``out0..``, and ``programs.json``.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from devrt.errors import InvalidArgumentError, UnimplementedError
+
+pytestmark = pytest.mark.heavy
+
+FOLDER = Path(os.environ.get("STABLEHLO_CASES", "")) / "programs"
+ABOUT = json.loads((FOLDER / "programs.json").read_text()) if FOLDER.is_dir() else {}
+WITH_DATA = sorted(path.stem for path in FOLDER.glob("*.npz")) if FOLDER.is_dir() else []
+SHARDED = [name for name in WITH_DATA if ABOUT[name]["small"]["nr_devices"] > 1]
+# The custom calls of linear algebra are the runtime's own, and no plugin has them.
+SINGLE = [
+    name for name in WITH_DATA if name not in SHARDED and not ABOUT[name]["small"]["custom_calls"]
+]
+
+
+@pytest.fixture(autouse=True)
+def _needs_cases():
+    if not WITH_DATA:
+        pytest.skip("STABLEHLO_CASES names no folder of cases")
+
+
+def load(name):
+    data = np.load(FOLDER / f"{name}.npz")
+    found = {kind: sum(key.startswith(kind) for key in data.files) for kind in ("in", "out")}
+    arrays = [[data[f"{kind}{i}"] for i in range(count)] for kind, count in found.items()]
+    return (FOLDER / f"{name}.mlirbc").read_bytes(), *arrays
+
+
+def as_spec(array, dtype):
+    return array if array.dtype == dtype else array.view(dtype)
+
+
+def compile_any(client, name, program):
+    try:
+        return client.compile_and_load(program)
+    except InvalidArgumentError as error:
+        if "The plugin reads StableHLO up to" not in error.message:
+            raise
+    return client.compile_and_load((FOLDER / f"{name}.mlir").read_text())
+
+
+@pytest.mark.parametrize("name", SINGLE or ["-"])
+def test_a_program_gives_on_the_cpu_what_it_gave(xla_cpu, name):
+    program, arguments, wanted = load(name)
+    executable = compile_any(xla_cpu, name, program)
+    specs = executable.parameter_specs()
+    assert len(specs) == len(arguments)
+    put = [
+        xla_cpu.buffer_from_pyval(as_spec(a, s.dtype))
+        for a, s in zip(arguments, specs, strict=True)
+    ]
+    made = [np.asarray(buffer) for buffer in executable.execute(put)]
+    assert len(made) == len(wanted)
+    for got, want in zip(made, wanted, strict=True):
+        want = as_spec(want, got.dtype)
+        if got.dtype.kind in "iub":
+            np.testing.assert_array_equal(got, want)
+        else:
+            # 16-bit floats round differently with the order of sums.
+            rough = got.dtype.itemsize == 2
+            wide = np.complex128 if got.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(
+                got.astype(wide), want.astype(wide), rtol=2e-2 if rough else 1e-4,
+                atol=2e-2 if rough else 1e-5,
+            )  # fmt: skip
+    try:
+        data = executable.serialize()
+    except UnimplementedError:
+        return  # this plugin cannot serialise programs that sort
+    (first, *_) = xla_cpu.deserialize_executable(data).execute(put)
+    assert np.asarray(first).tobytes() == made[0].tobytes()
+
+
+COMPILE = """
+import json, sys
+from devrt.runtime import make_pjrt_topology
+from devrt.errors import DevrtError
+platform, topology, partitions, *paths = sys.argv[1:]
+described = make_pjrt_topology(platform, topology)
+for path in paths:
+    try:
+        options = {"num_partitions": int(partitions)} if int(partitions) > 1 else {}
+        made = described.compile(open(path, "rb").read(), **options)
+        memory = made.memory_analysis()
+        try: cost = made.cost_analysis().get("flops", -1.0)
+        except DevrtError: cost = None
+        print(json.dumps([path, len(made.serialize()), memory.argument_size_in_bytes, cost]))
+    except DevrtError as error:
+        print(json.dumps([path, type(error).__name__ + ": " + error.message[:300], 0, 0]))
+"""
+
+
+def compiled(platform, topology, names, partitions=1):
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE, platform, topology, str(partitions)]
+        + [str(FOLDER / f"{name}.mlirbc") for name in names],
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == len(names)
+    failed = {Path(row[0]).stem: row[1] for row in rows if not isinstance(row[1], int)}
+    assert not failed
+    return rows
+
+
+def test_programs_of_one_device_compile_for_a_tpu(find_file):
+    if find_file("libtpu", "libtpu.so") is None:
+        pytest.skip("libtpu is not installed")
+    assert all(size > 1000 and flops for _, size, _, flops in compiled("tpu", "v5e:1x1", SINGLE))
+
+
+def test_sharded_programs_compile_for_several_tpus(find_file):
+    if find_file("libtpu", "libtpu.so") is None:
+        pytest.skip("libtpu is not installed")
+    compiled("tpu", "v5e:2x2", SHARDED, partitions=4)
+
+
+def test_programs_compile_for_a_gpu(find_file):
+    if find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
+        pytest.skip("jax-cuda13-pjrt is not installed")
+    compiled("cuda", "h100:1x1x1", SINGLE)
