@@ -65,6 +65,7 @@ def _install(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the test-suite on one Python."""
     _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.run("python", "-m", "pytest", *session.posargs)
 
 
@@ -79,6 +80,7 @@ def explore(session: nox.Session) -> None:
 def heavy(session: nox.Session) -> None:
     """Count what is left over after a million puts and the like."""
     _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.run("python", "-m", "pytest", "-m", "heavy", *session.posargs)
 
 

@@ -209,6 +209,24 @@ def test_the_interpreter_ends_with_everything_alive(attack):
     assert attack(code) == "end"
 
 
+def test_the_interpreter_ends_while_programs_read_aliased_memory(attack):
+    code = """
+        wide = ADD.replace("8xf32", "4194304xf32")
+        add = client.compile_and_load(wide)
+        source = np.zeros(1 << 22, np.float32)
+        def work():
+            while True:
+                a = client.buffer_from_pyval(source)
+                b = client.buffer_from_pyval(source, None, False, 2)
+                add.execute([a, b])
+        for _ in range(3): threading.Thread(target=work, daemon=True).start()
+        import time; time.sleep(0.5)
+        print("end")
+        """
+    for _ in range(3):
+        assert attack(code) == "end"
+
+
 def test_two_plugins_and_jax_like_capsules_live_together(xla_cpu_library, fake):
     one = pjrt.make_client(pjrt.library_for("one", xla_cpu_library), "one")
     two = pjrt.make_client(pjrt.library_for("two", fake), "two")

@@ -355,3 +355,32 @@ class TestTransfers:
         sent.close()
         with pytest.raises(InvalidArgumentError, match="was closed"):
             sent.retrieve_buffer(0)
+
+
+@pytest.mark.parametrize("semantics", range(4))
+@pytest.mark.parametrize("offset", [0, 4, 64])
+@pytest.mark.parametrize("step", [1, 2, -1])
+def test_large_sources_of_every_kind_arrive(xla_cpu, semantics, offset, step):
+    room = np.arange((1 << 20) + 100, dtype=np.float32)
+    start = (-room.ctypes.data % 64 + offset) // 4
+    source = room[start : start + (1 << 20)][::step]
+    buffer = xla_cpu.buffer_from_pyval(source, None, False, semantics)
+    wanted = source.copy()
+    if semantics == 0:
+        room[:] = -1  # free at return
+    np.testing.assert_array_equal(np.asarray(buffer), wanted)
+
+
+def test_a_large_copy_goes_with_its_buffer(xla_cpu):
+    source = np.ones(1 << 20, np.float32)
+    before = len(xla_cpu._kept)
+    kept = [xla_cpu.buffer_from_pyval(source) for _ in range(3)]
+    view = np.asarray(kept[0])
+    assert len(xla_cpu._kept) == before + 3
+    kept.clear()
+    gc.collect()
+    assert view.sum() == 1 << 20
+    del view
+    gc.collect()
+    xla_cpu.live_buffers()  # looks what has been given back
+    assert len(xla_cpu._kept) == before

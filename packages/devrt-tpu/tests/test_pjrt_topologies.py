@@ -91,7 +91,6 @@ from devrt_tpu import pjrt
 """
 
 
-@pytest.mark.wheels
 def test_tpus_are_described_without_one(libtpu):
     said = run(
         TPU
@@ -124,7 +123,6 @@ print(json.dumps(sizes))
     assert list(sizes.values()) == [8, 8, 8, 16, 4, 4, 8, 4]
 
 
-@pytest.mark.wheels
 def test_programs_are_compiled_for_tpus(libtpu):
     said = run(
         TPU
@@ -150,7 +148,6 @@ except DevrtError as error:
     assert said.splitlines()[-1] == "InvalidArgumentError"
 
 
-@pytest.mark.wheels
 def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
     output = tmp_path / "mlp.exe"
     command = [sys.executable, "-m", "devrt", "compile", str(PROGRAMS / "mlp.mlir")]
@@ -178,7 +175,6 @@ def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
     assert not (tmp_path / "none.exe").exists()
 
 
-@pytest.mark.wheels
 def test_the_cuda_library_says_what_it_lacks(cuda):
     said = run(
         f"""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import gc
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -362,3 +364,12 @@ def _address(pointer: Any) -> int:
 
 
 _clients: weakref.WeakSet[PjrtClient] = weakref.WeakSet()
+
+
+def _keep_what_is_lent() -> None:
+    """Let sources that plugins alias outlive the interpreter: their threads may still read them."""
+    for client in list(_clients):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client._kept))
+
+
+atexit.register(_keep_what_is_lent)

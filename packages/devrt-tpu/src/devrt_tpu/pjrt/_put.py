@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,9 @@ _from_buffer = ffi.from_buffer
 _put_dense = lib.devrt_put_dense
 _ndarray = np.ndarray
 _SEMANTICS = range(4)
+_ZERO_COPY, _MUTABLE_ZERO_COPY = 2, 3
+_LARGE = 1 << 20
+_ALIGNMENT = 64
 
 
 class Putter:
@@ -42,7 +44,8 @@ class Putter:
         self._client = client
         self._api = api
         self._codes: dict[np.dtype[Any], int] = {}
-        self._tokens = itertools.count(1)
+        # XLA's plugin for the host aliases what is aligned, and gives it back when it is done.
+        self._aliases = client.plugin_platform == "cpu"
 
     def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""
@@ -50,6 +53,8 @@ class Putter:
         code = self._codes.get(array.dtype)
         if code is None:
             array, code = self._native(array)
+        if array.nbytes >= _LARGE and self._is_copied(array, place, semantics):
+            return self._put_kept(_aligned_copy(array), code, place, _MUTABLE_ZERO_COPY)
         if semantics:
             return self._put_kept(array, code, place, semantics)
         if not array.flags.c_contiguous:
@@ -75,6 +80,17 @@ class Putter:
         handle = result.handle
         spare.append(result)
         return PjrtBuffer(client, handle, spec_of(code, shape), place.memory, place.device)
+
+    def _is_copied(self, array: np.ndarray[Any, Any], place: Place, semantics: Any) -> bool:
+        """Return whether to copy a large source here and let the plugin alias the copy.
+
+        NumPy asks the system for huge pages; the plugin's own copy takes several times as long,
+        most of it for the pages of fresh memory.
+        """
+        if not self._aliases or place.memory_pointer or semantics not in _SEMANTICS:
+            return False
+        is_aligned = array.__array_interface__["data"][0] % _ALIGNMENT == 0
+        return semantics < _ZERO_COPY or not (is_aligned and array.flags.c_contiguous)
 
     def _put_kept(
         self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int
@@ -154,6 +170,16 @@ class Putter:
             self._codes[array.dtype] = code
             return array, code
         return array.astype(native), code
+
+
+def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    room = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    skip = -room.__array_interface__["data"][0] % _ALIGNMENT
+    made: np.ndarray[Any, Any] = (
+        room[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    )
+    np.copyto(made, array)
+    return made
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
