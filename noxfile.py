@@ -16,6 +16,7 @@ INTEROP = (
     "packages/devrt-core/tests/test_layout.py",
     "packages/devrt-core/tests/test_gpu_options.py",
     "packages/devrt-core/tests/test_device_assignment.py",
+    "packages/devrt-tpu/tests/test_pjrt_like_jax.py",
     "packages/devrt-core/tests/test_arrays_like_jax.py",
     "packages/devrt-core/tests/sharding/test_sharding_like_jax.py",
 )
