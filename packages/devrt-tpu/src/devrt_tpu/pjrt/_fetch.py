@@ -20,9 +20,14 @@ _COPIED = 1 << 16
 """Up to this many bytes a copy is cheaper than a view, which must be released again."""
 
 _NEW_RESULT = ffi.typeof("devrt_result *")
-_from_buffer = ffi.from_buffer
 _read = lib.devrt_read
 _frombuffer = np.frombuffer
+
+
+def _new_room() -> tuple[Any, Any]:
+    """Return memory for a copy, and a view of it."""
+    memory = ffi.new("char[]", _COPIED)
+    return memory, ffi.buffer(memory)
 
 
 def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
@@ -38,17 +43,19 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     client = buffer._client
     spare = client._results
     result = spare.pop() if spare else ffi.new(_NEW_RESULT)
-    room = bytearray(spec.nbytes)
-    target = _from_buffer(room)
+    rooms = client._rooms
+    room = rooms.pop() if rooms else _new_room()
     while True:
-        status = _read(client._core, buffer._handle, target, spec.nbytes, result)
+        status = _read(client._core, buffer._handle, room[0], spec.nbytes, result)
         if status == 0:
             spare.append(result)
             break
         if status != lib.DEVRT_WAITING:
             buffer._fail(status, "__array__", result)
         buffer._wait("__array__")
-    flat = _frombuffer(memoryview(room).toreadonly(), spec.dtype)
+    data = room[1][: spec.nbytes]  # bytes: an array of them can never be made writable
+    rooms.append(room)
+    flat = _frombuffer(data, spec.dtype)
     return flat if len(spec.shape) == 1 else flat.reshape(spec.shape)
 
 

@@ -52,6 +52,7 @@ class Lifetime:
         self._kept: dict[int, Any] = {}
         self._tokens = itertools.count(1)
         self._results: list[Any] = []  # structures to use again, which is faster than new ones
+        self._rooms: list[tuple[Any, Any]] = []  # and memory that buffers are read into
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
 
     def close(self) -> None:

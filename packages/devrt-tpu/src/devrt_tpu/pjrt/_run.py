@@ -215,11 +215,12 @@ class Runner:
 
     def _by_device(self, at: int, shards: Sequence[Any]) -> Sequence[Any]:
         devices = self._devices
-        if len(shards) == len(devices) and all(
-            shard.__class__ is PjrtBuffer and shard._device is device
-            for shard, device in zip(shards, devices, strict=True)
-        ):
-            return shards
+        if len(shards) == len(devices):
+            for shard, device in zip(shards, devices, strict=True):
+                if shard.__class__ is not PjrtBuffer or shard._device is not device:
+                    break
+            else:
+                return shards
         found = {s._device: s for s in shards if isinstance(s, PjrtBuffer)}
         if len(shards) != len(devices) or found.keys() != set(devices):
             names = ", ".join(map(str, devices))
@@ -269,12 +270,13 @@ class Runner:
         if specs is not None and len(arguments) != len(specs):
             self._refuse_count(len(arguments))
         for at, shards in enumerate(arguments):
+            spec = None if specs is None else specs[at]
             for buffer, device in zip(shards, devices, strict=True):
+                # Deleted ones are found where they are pinned, all of them before the call.
                 if (
                     buffer.__class__ is not PjrtBuffer
                     or buffer._device is not device
-                    or (specs is not None and buffer._spec != specs[at])
-                    or buffer.is_deleted()
+                    or (spec is not None and buffer._spec is not spec and buffer._spec != spec)
                 ):
                     self._refuse_one(at, buffer, device)
 
