@@ -179,3 +179,27 @@ def test_the_version_is_the_distributions():
     assert devrt_tpu.__version__ == VERSION
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         devrt_tpu.nothing  # noqa: B018
+
+
+def test_the_doctor_is_told_what_the_library_changes():
+    from devrt_tpu import _machine, plugin
+
+    library = _machine.find_library()
+    if not isinstance(library, str):
+        assert plugin.devrt_doctor_findings() == []
+        pytest.skip("libtpu is not installed")
+    (finding,) = plugin.devrt_doctor_findings()
+    assert finding.severity == "info"
+    assert library in finding.message
+    code = """
+import sys
+from devrt_tpu import pjrt
+library = pjrt.library_for("tpu", sys.argv[1])
+library.initialize()
+print(*library.changes.handlers)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, library], capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) == set(_machine.LIBRARY_HANDLERS)
+    assert all(name in finding.message for name in _machine.LIBRARY_HANDLERS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from devrt.hardware import pci_devices
 from devrt.records import Available, ProbeResult, Unavailable
 
-__all__ = ["find_library", "has_chips", "probe"]
+__all__ = ["LIBRARY_HANDLERS", "find_library", "has_chips", "probe"]
 
 _GOOGLE = 0x1AE0
 
@@ -24,6 +24,13 @@ _TPU_MODELS = {
     0x006F: "v6e",
     0x0076: "7x",
 }
+
+LIBRARY_HANDLERS = ("SIGHUP", "SIGTRAP", "SIGTERM", "SIGPROF", "SIGPWR")
+"""Signals whose handlers the library replaces when it is initialised through devrt (0.0.51).
+
+It has handlers for the fatal signals too, and installs none where others are, such as those that
+devrt puts there meanwhile.
+"""
 
 _LIBRARY_VARIABLE = "TPU_LIBRARY_PATH"
 _GET_LIBRARY = f"Run pip install libtpu, or set {_LIBRARY_VARIABLE} to the full path of libtpu.so."

@@ -13,6 +13,7 @@ from devrt.records import (
     Available,
     ClientContext,
     ClientFactory,
+    DoctorFinding,
     PjrtLoader,
     ProbeResult,
     TopologyFactory,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check",
     "devrt_client_factories",
+    "devrt_doctor_findings",
     "devrt_pjrt_loader",
     "devrt_topology_factories",
     "initialize",
@@ -69,6 +71,31 @@ def devrt_pjrt_loader() -> PjrtLoader:
         initialize=initialize,
         is_initialized=is_initialized,
     )
+
+
+@hookimpl
+def devrt_doctor_findings() -> list[DoctorFinding]:
+    """Return what the library for TPUs changes in a process, where it is installed."""
+    from devrt_tpu import _machine
+
+    found = _machine.find_library()
+    if isinstance(found, Unavailable):
+        return []
+    handlers = ", ".join(_machine.LIBRARY_HANDLERS)
+    return [
+        DoctorFinding(
+            code="library-changes-process",
+            severity="info",
+            message=(
+                f"Once {found} is initialised, by a client or a topology, it has threads of its "
+                f"own, and handlers of its own for {handlers}, for as long as the process lives."
+            ),
+            remedy=(
+                "Use TPUs and topologies in a process that needs none of these handlers; "
+                "devrt_tpu.pjrt.loaded_library('tpu').changes tells what was changed."
+            ),
+        )
+    ]
 
 
 def probe() -> ProbeResult:
