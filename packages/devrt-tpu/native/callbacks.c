@@ -52,18 +52,24 @@ static devrt_answer ask(const devrt_question* question) {
   return answer;
 }
 
+/* Asks for a value, which becomes the plugin's. */
+static PJRT_Error* fetch(const devrt_question* question, PJRT_CallbackError* make_error,
+                         char** value, size_t* size) {
+  devrt_answer answer = ask(question);
+  if (answer.code != 0) return refuse(make_error, &answer);
+  *value = answer.data;
+  *size = answer.size;
+  return NULL;
+}
+
 static PJRT_Error* get(PJRT_KeyValueGetCallback_Args* args) {
   const devrt_question question = {.what = DEVRT_GET,
                                    .store = (intptr_t)args->user_arg,
                                    .key = args->key,
                                    .key_size = args->key_size,
                                    .timeout_ms = args->timeout_in_ms};
-  devrt_answer answer = ask(&question);
-  if (answer.code != 0) return refuse(args->callback_error, &answer);
-  args->value = answer.data;
-  args->value_size = answer.size;
   args->value_deleter_callback = free_value;
-  return NULL;
+  return fetch(&question, args->callback_error, &args->value, &args->value_size);
 }
 
 static PJRT_Error* try_get(PJRT_KeyValueTryGetCallback_Args* args) {
@@ -71,12 +77,8 @@ static PJRT_Error* try_get(PJRT_KeyValueTryGetCallback_Args* args) {
                                    .store = (intptr_t)args->user_arg,
                                    .key = args->key,
                                    .key_size = args->key_size};
-  devrt_answer answer = ask(&question);
-  if (answer.code != 0) return refuse(args->callback_error, &answer);
-  args->value = answer.data;
-  args->value_size = answer.size;
   args->value_deleter_callback = free_value;
-  return NULL;
+  return fetch(&question, args->callback_error, &args->value, &args->value_size);
 }
 
 static PJRT_Error* put(PJRT_KeyValuePutCallback_Args* args) {

@@ -140,3 +140,21 @@ def add(xla_cpu):
 def find_file():
     """Return what finds a file of an installed package."""
     return module_file
+
+
+@pytest.fixture
+def libtpu(find_file):
+    """Return the path of the library for TPUs."""
+    found = find_file("libtpu", "libtpu.so")
+    if found is None:
+        pytest.skip("libtpu is not installed")
+    return found
+
+
+@pytest.fixture
+def cuda(find_file):
+    """Return the path of XLA's plugin for GPUs."""
+    found = find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so")
+    if found is None:
+        pytest.skip("jax-cuda13-pjrt is not installed")
+    return found

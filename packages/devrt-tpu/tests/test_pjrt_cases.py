@@ -121,19 +121,13 @@ def compiled(platform, topology, names, partitions=1):
     return rows
 
 
-def test_programs_of_one_device_compile_for_a_tpu(find_file):
-    if find_file("libtpu", "libtpu.so") is None:
-        pytest.skip("libtpu is not installed")
+def test_programs_of_one_device_compile_for_a_tpu(libtpu):
     assert all(size > 1000 and flops for _, size, _, flops in compiled("tpu", "v5e:1x1", SINGLE))
 
 
-def test_sharded_programs_compile_for_several_tpus(find_file):
-    if find_file("libtpu", "libtpu.so") is None:
-        pytest.skip("libtpu is not installed")
+def test_sharded_programs_compile_for_several_tpus(libtpu):
     compiled("tpu", "v5e:2x2", SHARDED, partitions=4)
 
 
-def test_programs_compile_for_a_gpu(find_file):
-    if find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
-        pytest.skip("jax-cuda13-pjrt is not installed")
+def test_programs_compile_for_a_gpu(cuda):
     compiled("cuda", "h100:1x1x1", SINGLE)

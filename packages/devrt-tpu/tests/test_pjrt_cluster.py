@@ -121,13 +121,10 @@ def test_what_is_no_store_is_refused(child):
     assert "must have the method key_value_set, and is of type int" in done.stdout
 
 
-def test_the_plugin_for_tpus_takes_no_nodes(find_file):
+def test_the_plugin_for_tpus_takes_no_nodes(libtpu):
     from devrt.errors import InvalidArgumentError
     from devrt_tpu import pjrt
 
-    path = find_file("libtpu", "libtpu.so")
-    if path is None:
-        pytest.skip("libtpu is not installed")
-    library = pjrt.library_for("tpu", path)
+    library = pjrt.library_for("tpu", libtpu)
     with pytest.raises(InvalidArgumentError, match="TPU_WORKER_ID"):
         pjrt.make_client(library, "tpu", {"node_id": 0})

@@ -113,14 +113,6 @@ def test_what_is_missing_is_named():
     assert _gpu_tools.explain(other) is other
 
 
-@pytest.fixture
-def cuda(find_file):
-    found = find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so")
-    if found is None:
-        pytest.skip("jax-cuda13-pjrt is not installed")
-    return found
-
-
 def devrt(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "devrt", *arguments],

@@ -70,9 +70,7 @@ def compare(where, cost_rel, **env):
             assert cost.get(name, 0) == pytest.approx(their_cost.get(name, 0), rel=cost_rel)
 
 
-def test_figures_for_a_tpu_are_those_of_jax(find_file):
-    if find_file("libtpu", "libtpu.so") is None:
-        pytest.skip("libtpu is not installed")
+def test_figures_for_a_tpu_are_those_of_jax(libtpu):
     compare("tpu", 0, TPU_SKIP_MDS_QUERY="1", JAX_PLATFORMS="cpu")
 
 

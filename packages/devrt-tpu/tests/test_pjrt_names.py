@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 USE = """
 import sys
 import numpy as np
@@ -56,10 +54,7 @@ def test_a_plugin_is_loaded_and_used_by_name(xla_cpu_library, add_text):
     ]
 
 
-def test_a_topology_is_described_through_a_capsule(find_file):
-    path = find_file("libtpu", "libtpu.so")
-    if path is None:
-        pytest.skip("libtpu is not installed")
+def test_a_topology_is_described_through_a_capsule(libtpu):
     code = """
 import sys
 from devrt import xla_client
@@ -75,7 +70,11 @@ except DevrtError as error:
     print(type(error).__name__)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", code, libtpu],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["tpu 4", "8", "InvalidArgumentError"]

@@ -67,22 +67,6 @@ def run(code, **env):
     return done.stdout
 
 
-@pytest.fixture
-def libtpu(find_file):
-    found = find_file("libtpu", "libtpu.so")
-    if found is None:
-        pytest.skip("libtpu is not installed")
-    return found
-
-
-@pytest.fixture
-def cuda(find_file):
-    found = find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so")
-    if found is None:
-        pytest.skip("jax-cuda13-pjrt is not installed")
-    return found
-
-
 TPU = """
 import json
 from devrt.runtime import make_pjrt_topology
