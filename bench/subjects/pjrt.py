@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -21,6 +23,8 @@ PUT_LARGE = "put 64 MiB, waited for"
 EXECUTE = "execute a sum of 8 floats"
 FETCH = "execute a sum of 8 floats and fetch it"
 EIGHT = "execute a sum on 8 devices, waited for"
+CLIENT = "make and close a client"
+START = "a fresh process: import, load, make a client, put 8 floats"
 LIBRARY = "DEVRT_BENCH_PJRT_LIBRARY"
 
 _BOTH = ("jaxpjrt", "pypjrt")
@@ -30,6 +34,8 @@ SPECS = [
     Spec(EXECUTE, _BOTH),
     Spec(FETCH, _BOTH),
     Spec(EIGHT, ("jaxpjrt",)),
+    Spec(CLIENT, _BOTH),
+    Spec(START, _BOTH),
 ]
 
 ADD = """
@@ -57,6 +63,33 @@ def _library() -> str:
     return os.path.join(spec.submodule_search_locations[0], "xla_cpu_pjrt.so")
 
 
+def _fresh(code: str) -> Timed:
+    """Time processes that run this code; the interpreter's own start is part of each."""
+    command = [sys.executable, "-c", code]
+    return repeated(lambda _: subprocess.run(command, check=True, stderr=-3), None)
+
+
+DEVRT_START = """
+import numpy as np
+from devrt_tpu import pjrt
+client = pjrt.make_client(pjrt.library_for("bench", {path!r}), "bench")
+client.buffer_from_pyval(np.zeros(8, np.float32)).block_until_ready()
+"""
+JAX_START = """
+import numpy as np, jax
+jax.config.update("jax_platforms", "xlacpu")
+jax.device_put(np.zeros(8, np.float32)).block_until_ready()
+"""
+PYPJRT_START = """
+import numpy as np, pypjrt
+plugin = pypjrt.Plugin({path!r})
+plugin.initialize()
+with pypjrt.Client.create(plugin) as client, client.device(0) as device:
+    with client.buffer_from_host(np.zeros(8, np.float32), 11, (8,), device):
+        pass
+"""
+
+
 def devrt_cases() -> dict[str, Factory]:
     """Return devrt's side."""
     from devrt_tpu import pjrt
@@ -78,6 +111,8 @@ def devrt_cases() -> dict[str, Factory]:
         EXECUTE: lambda: repeated(lambda x: add.execute([x, x]), here),
         FETCH: lambda: repeated(lambda x: np.asarray(add.execute([x, x])[0]), here),
         EIGHT: lambda: repeated(on_eight, None),
+        CLIENT: lambda: repeated(lambda _: pjrt.make_client(library, "bench").close(), None),
+        START: lambda: _fresh(DEVRT_START.format(path=_library())),
     }
 
 
@@ -89,6 +124,7 @@ def jax_cases() -> dict[str, Factory]:
         json.dump({"library_path": _library(), "create_options": options}, file)
     os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f"xlacpu:{file.name}"
     import jax
+    from jaxlib.xla_client import make_c_api_client
 
     jax.config.update("jax_platforms", "xlacpu")  # the worker's environment says cpu
     devices = jax.devices()
@@ -106,6 +142,8 @@ def jax_cases() -> dict[str, Factory]:
         EXECUTE: lambda: repeated(lambda x: add(x, x), here),
         FETCH: lambda: repeated(lambda x: np.asarray(add(x, x)), here),
         EIGHT: lambda: repeated(lambda x: add(x, x).block_until_ready(), spread),
+        CLIENT: lambda: repeated(lambda _: make_c_api_client("xlacpu", {}, None), None),
+        START: lambda: _fresh(JAX_START),
     }
 
 
@@ -146,4 +184,6 @@ def pypjrt_cases() -> dict[str, Factory]:
         PUT_LARGE: lambda: timed(put, 64 * MIB),
         EXECUTE: lambda: repeated(drop, here),
         FETCH: lambda: repeated(fetch, here),
+        CLIENT: lambda: repeated(lambda _: pypjrt.Client.create(plugin).close(), None),
+        START: lambda: _fresh(PYPJRT_START.format(path=_library())),
     }

@@ -11,15 +11,15 @@
 
 enum { kLine = 4096, kMost = 1 << 20, kSignals = 5 };
 
-static const char kEnd[] = "\x1e devrt: the end of this capture\n";
 static const char kNotice[] = "WARNING: All log messages before absl::InitializeLog()";
 
 typedef struct capture {
   int source; /* the pipe's end that is read */
   int terminal;
-  pthread_mutex_t lock;
-  pthread_cond_t ended;
+  pthread_mutex_t lock; /* of all that follows */
   int is_ended;
+  char line[kLine]; /* what has come of a line */
+  size_t used;
   char* text; /* the log lines so far */
   size_t size;
   size_t room;
@@ -46,7 +46,7 @@ static void on_fatal(int number) {
     char rest[512];
     ssize_t count;
     write_all(dying->terminal, dying->text, dying->size);
-    fcntl(dying->source, F_SETFL, O_NONBLOCK);
+    write_all(dying->terminal, dying->line, dying->used);
     while ((count = read(dying->source, rest, sizeof(rest))) > 0) {
       write_all(dying->terminal, rest, (size_t)count);
     }
@@ -101,32 +101,42 @@ static void keep(capture* of, const char* line, size_t size) {
   of->size += size;
 }
 
-/* Whether a line ends with the mark, behind what somebody has written without a line's end. */
-static int is_end(const char* line, size_t size) {
-  const size_t mark = sizeof(kEnd) - 1;
-  return size >= mark && memcmp(line + size - mark, kEnd, mark) == 0;
-}
-
 static void take_line(capture* of, const char* line, size_t size) {
-  pthread_mutex_lock(&of->lock);
-  const int ends = !of->is_ended && is_end(line, size);
-  if (ends) size -= sizeof(kEnd) - 1;
   if (!of->is_ended && is_log(line, size)) {
     keep(of, line, size);
   } else {
     write_all(of->terminal, line, size);
   }
-  if (ends) {
-    of->is_ended = 1;
-    pthread_cond_broadcast(&of->ended);
+}
+
+static void take_rest(capture* of) {
+  if (of->used > 0) take_line(of, of->line, of->used);
+  of->used = 0;
+}
+
+/* Takes what is in the pipe without waiting; returns whether more may come. The lock is held. */
+static int drain(capture* of) {
+  for (;;) {
+    const ssize_t count = read(of->source, of->line + of->used, kLine - of->used);
+    if (count == 0) return 0;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno == EAGAIN;
+    of->used += (size_t)count;
+    char *from = of->line, *end;
+    while ((end = memchr(from, '\n', of->used)) != NULL) {
+      const size_t size = (size_t)(end + 1 - from);
+      take_line(of, from, size);
+      from += size;
+      of->used -= size;
+    }
+    memmove(of->line, from, of->used);
+    if (of->used == kLine) take_rest(of);
   }
-  pthread_mutex_unlock(&of->lock);
 }
 
 static void drop(capture* of) {
   close(of->source);
   close(of->terminal);
-  pthread_cond_destroy(&of->ended);
   pthread_mutex_destroy(&of->lock);
   free(of->text);
   free(of);
@@ -136,33 +146,16 @@ static void drop(capture* of) {
  * capture lasts, and must not die of writing to it. */
 static void* read_lines(void* arg) {
   capture* of = arg;
-  char line[kLine];
-  size_t used = 0;
   struct pollfd wait = {.fd = of->source, .events = POLLIN};
-  for (;;) {
-    if (poll(&wait, 1, 20) == 0) { /* half a line that is no log is somebody's prompt */
-      if (used > 0 && !is_log(line, used)) take_line(of, line, used), used = 0;
-      continue;
-    }
-    const ssize_t count = read(of->source, line + used, kLine - used);
-    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (count <= 0) break;
-    used += (size_t)count;
-    char *from = line, *end;
-    while ((end = memchr(from, '\n', used)) != NULL) {
-      const size_t size = (size_t)(end + 1 - from);
-      take_line(of, from, size);
-      from += size;
-      used -= size;
-    }
-    memmove(line, from, used);
-    if (used == kLine) { /* all but what may be half of the mark */
-      take_line(of, line, kLine - sizeof(kEnd));
-      memmove(line, line + kLine - sizeof(kEnd), sizeof(kEnd));
-      used = sizeof(kEnd);
-    }
+  for (int is_open = 1; is_open;) {
+    const int has_come = poll(&wait, 1, 20) != 0;
+    pthread_mutex_lock(&of->lock);
+    if (has_come) is_open = drain(of);
+    /* Half a line that is no log is somebody's prompt. */
+    if (!has_come && !is_log(of->line, of->used)) take_rest(of);
+    pthread_mutex_unlock(&of->lock);
   }
-  if (used > 0) take_line(of, line, used);
+  take_rest(of);
   drop(of);
   return NULL;
 }
@@ -187,7 +180,7 @@ void* devrt_capture_begin(void) {
   int ends[2];
   const int terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   if (terminal < 0) return NULL; /* standard error is closed: there is nothing to keep clean */
-  if (pipe2(ends, O_CLOEXEC) != 0) {
+  if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) {
     close(terminal);
     return NULL;
   }
@@ -196,7 +189,6 @@ void* devrt_capture_begin(void) {
     made->source = ends[0];
     made->terminal = terminal;
     pthread_mutex_init(&made->lock, NULL);
-    pthread_cond_init(&made->ended, NULL);
     if (start(made, ends)) return made;
     free(made);
   }
@@ -210,9 +202,10 @@ void* devrt_capture_begin(void) {
 char* devrt_capture_end(void* captured, size_t* size) {
   capture* of = captured;
   fflush(stderr);
-  write_all(STDERR_FILENO, kEnd, sizeof(kEnd) - 1);
   pthread_mutex_lock(&of->lock);
-  while (!of->is_ended) pthread_cond_wait(&of->ended, &of->lock);
+  drain(of); /* here, as waiting for the reader to be scheduled may take milliseconds */
+  take_rest(of);
+  of->is_ended = 1;
   atomic_store(&current, NULL);
   unwatch_fatal();
   char* text = of->text;
