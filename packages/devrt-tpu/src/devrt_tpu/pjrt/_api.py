@@ -49,6 +49,9 @@ class Api:
         self.major = int(table.pjrt_api_version.major_version)
         self.minor = int(table.pjrt_api_version.minor_version)
         self.size = int(table.struct_size)
+        self._known: dict[
+            str, tuple[Any, Any, int]
+        ] = {}  # by function: it, its arguments, their size
 
     def has(self, function: str) -> bool:
         """Return whether the plugin has a function; its table may end before it."""
@@ -75,7 +78,21 @@ class Api:
         DevrtError
             Whatever error the plugin returned.
         """
-        return self.call_with(function, self.new(f"{function}_Args", **fields))
+        known = self._known.get(function)
+        if known is None:
+            if not self.has(function):
+                raise self.missing(function)
+            known = getattr(self.table, function), *_args(f"{function}_Args")
+            self._known[function] = known
+        call, kind, size = known
+        args = ffi.new(kind)
+        args.struct_size = size
+        for name, value in fields.items():
+            setattr(args, name, value)
+        error = call(args)
+        if error:
+            raise self.take(error, function)
+        return args
 
     def call_with(self, function: str, args: Any) -> Any:
         """Call a function with arguments that are made already; see `call`."""
