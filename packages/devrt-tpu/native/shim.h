@@ -84,6 +84,27 @@ void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
 int devrt_gate_shut(int timeout_ms);
 char* devrt_bytes(size_t size); /* malloc, with room for a zero behind */
 
+/* A device's or a memory's description. Where a call fails, its name and perhaps an error. */
+typedef struct devrt_description {
+  int id;
+  int process_index;
+  const char* kind;
+  size_t kind_size;
+  const char* text;
+  size_t text_size;
+  const char* debug;
+  size_t debug_size;
+  const PJRT_NamedValue* attributes;
+  size_t num_attributes;
+  const char* function_name;
+  PJRT_Error* error;
+} devrt_description;
+
+/* describe.c: DEVRT_STALE where the plugin's table does not have the function */
+int devrt_describe_device(const PJRT_Api* api, PJRT_DeviceDescription* device,
+                          devrt_description* row);
+int devrt_describe_memory(const PJRT_Api* api, PJRT_Memory* memory, devrt_description* row);
+
 /* capture.c */
 void* devrt_capture_begin(void);
 char* devrt_capture_end(void* captured, size_t* size);

@@ -103,6 +103,17 @@ class Api:
             raise self.take(error, function)
         return args
 
+    def describe_with(self, describe: Any, pointer: Any) -> Any:
+        """Return a ``devrt_description`` that a function of the native half fills in."""
+        row = ffi.new("devrt_description *")
+        status = describe(self.table, pointer, row)
+        if status == lib.DEVRT_OK:
+            return row
+        function = ffi.string(row.function_name).decode()
+        if status == lib.DEVRT_FAILED:
+            raise self.take(row.error, function)
+        raise self.missing(function)
+
     def missing(self, function: str) -> UnimplementedError:
         """Return the error for a function that the plugin does not have."""
         msg = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Buffer, Device, Memory
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
-from devrt_tpu.pjrt._native import ffi
+from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._values import read_values
 
 if TYPE_CHECKING:
@@ -39,19 +39,13 @@ class Description:
     __slots__ = ("attributes", "debug_string", "id", "kind", "process_index", "text")
 
     def __init__(self, api: Api, pointer: Any) -> None:
-        def ask(what: str) -> Any:
-            return api.call(f"PJRT_DeviceDescription_{what}", device_description=pointer)
-
-        self.id = int(ask("Id").id)
-        self.process_index = int(ask("ProcessIndex").process_index)
-        kind = ask("Kind")
-        self.kind = text_of(kind.device_kind, kind.device_kind_size)
-        text = ask("ToString")
-        self.text = text_of(text.to_string, text.to_string_size)
-        debug = ask("DebugString")
-        self.debug_string = text_of(debug.debug_string, debug.debug_string_size)
-        found = ask("Attributes")
-        values = read_values(found.attributes, found.num_attributes)
+        row = api.describe_with(lib.devrt_describe_device, pointer)
+        self.id = int(row.id)
+        self.process_index = int(row.process_index)
+        self.kind = text_of(row.kind, row.kind_size)
+        self.text = text_of(row.text, row.text_size)
+        self.debug_string = text_of(row.debug, row.debug_size)
+        values = read_values(row.attributes, row.num_attributes)
         self.attributes: Mapping[str, Any] = MappingProxyType(values)
 
 
@@ -59,16 +53,14 @@ class PjrtMemory(Memory):
     """One address space of a client's devices."""
 
     def __init__(self, client: PjrtClient, pointer: Any) -> None:
-        api = client._api
         self._client = client
         self._pointer = pointer
         self._devices: list[PjrtDevice] = []
         self._is_host_visible: bool | None = None
-        self.id = int(api.call("PJRT_Memory_Id", memory=pointer).id)
-        kind = api.call("PJRT_Memory_Kind", memory=pointer)
-        self._kind = text_of(kind.kind, kind.kind_size)
-        text = api.call("PJRT_Memory_ToString", memory=pointer)
-        self._text = text_of(text.to_string, text.to_string_size)
+        row = client._api.describe_with(lib.devrt_describe_memory, pointer)
+        self.id = int(row.id)
+        self._kind = text_of(row.kind, row.kind_size)
+        self._text = text_of(row.text, row.text_size)
 
     @property
     def kind(self) -> str:
