@@ -10,6 +10,7 @@
 #include "client.hpp"
 #include "devrt/live_registry.hpp"
 #include "devrt/pjrt/engine_executable.hpp"
+#include "stream_order.hpp"
 
 namespace devrt::cpu {
 
@@ -34,6 +35,7 @@ class DEVRT_CPU_API Engine {
   pjrt::Client& client() const noexcept { return *client_; }
   LiveRegistry<Executable>& executables() noexcept { return executables_; }
   EngineCounters& counters() noexcept { return counters_; }
+  StreamOrder& streams() noexcept { return streams_; }
 
   /// Waits for what is in flight and unloads every executable; takes no more from then on.
   void close();
@@ -49,6 +51,7 @@ class DEVRT_CPU_API Engine {
   const Ref<pjrt::Client> client_;
   LiveRegistry<Executable> executables_;
   EngineCounters counters_;
+  StreamOrder streams_;
 };
 
 }  // namespace devrt::cpu

@@ -75,7 +75,10 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
       signature_(loaded->signature()),
       loaded_(std::move(loaded)) {
   const auto local = client.local_devices();
-  for (const std::size_t index : loaded_->devices()) devices_.push_back(local[index].get());
+  for (const std::size_t index : loaded_->devices()) {
+    devices_.push_back(local[index].get());
+    device_numbers_.push_back(static_cast<int>(index));
+  }
   for (Device* device : devices_) {
     for (const pjrt::Tensor& output : signature_->outputs) {
       output_memories_.push_back(&output_memory(*device, output.memory_kind));

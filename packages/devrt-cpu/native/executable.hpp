@@ -54,17 +54,18 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   bool check(std::span<const std::span<Buffer* const>> arguments, const char* operation) const;
 
   /// Starts the program on every device; arguments and results by device, then by parameter and by
-  /// output. Does not wait, but for arguments that a transfer still fills. Arguments must have
-  /// passed `check`. Donated ones are deleted, unless this throws.
-  void execute(std::span<const std::span<Buffer* const>> arguments,
-               std::span<Ref<Buffer>> results) const;
+  /// output. Does not wait, but for arguments that a transfer still fills, and for what the same
+  /// stream, if it is not 0, still runs on the devices. Arguments must have passed `check`. Donated
+  /// ones are deleted, unless this throws.
+  void execute(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
+               std::int64_t stream = 0) const;
 
  private:
   Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt::Executable> loaded);
   static Ref<Executable> adopt(Client& client, std::shared_ptr<Engine> engine,
                                Ref<pjrt::Executable> loaded);
-  void start(std::span<const std::span<Buffer* const>> arguments,
-             std::span<Ref<Buffer>> results) const;
+  void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
+             std::int64_t stream) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);
@@ -77,6 +78,7 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<const pjrt::Signature> signature_;
   std::vector<Device*> devices_;
+  std::vector<int> device_numbers_;
   std::vector<Memory*> output_memories_;  // by device, then by output
   mutable std::mutex mutex_;
   Ref<pjrt::Executable> loaded_;

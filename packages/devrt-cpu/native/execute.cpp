@@ -111,29 +111,30 @@ StatusError describe_failure(const Status& status, const std::string& program) {
 }  // namespace
 
 void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
-                         std::span<Ref<Buffer>> results) const {
+                         std::span<Ref<Buffer>> results, std::int64_t stream) const {
   try {
-    start(arguments, results);
+    start(arguments, results, stream);
   } catch (const StatusError& error) {
     throw describe_failure(error.status(), signature_->name);
   }
 }
 
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
-                       std::span<Ref<Buffer>> results) const {
+                       std::span<Ref<Buffer>> results, std::int64_t stream) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], num_outputs);
   }
+  StreamOrder::Turn turn = engine_->streams().wait(stream, device_numbers_);
   Donations donations;
   std::vector<std::int64_t> kept;
   if (signature_->has_donation) kept = claim_donated(*signature_, arguments, donations);
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    take_outputs(shards[i].outputs->span(), std::move(done),
-                 {*engine_, signature_->outputs, output_memories(i),
-                  results.subspan(i * num_outputs, num_outputs)});
+    turn.begun(i, take_outputs(shards[i].outputs->span(), std::move(done),
+                               {*engine_, signature_->outputs, output_memories(i),
+                                results.subspan(i * num_outputs, num_outputs)}));
   };
   if (signature_->is_collective && shards.size() > 1) {
     std::vector<pjrt::ShardCall> calls;
@@ -147,6 +148,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     }
     donations.commit();
   }
+  engine_->streams().finish(std::move(turn));
   engine_->counters().executions.fetch_add(static_cast<std::int64_t>(shards.size()),
                                            std::memory_order_relaxed);
 }

@@ -72,7 +72,8 @@ Buffer* to_buffer(nb::handle item, const char* operation) {
 void call(const Executable& executable, std::span<const std::span<Buffer* const>> arguments,
           std::span<Ref<Buffer>> results, const char* operation) {
   const bool is_immediate = executable.check(arguments, operation);
-  if (is_immediate && executable.is_short() && arguments.size() == 1) [[likely]] {
+  if (is_immediate && executable.is_short() && arguments.size() == 1 &&
+      !executable.engine().streams().is_used()) [[likely]] {
     executable.execute(arguments, results);
     return;
   }
@@ -80,8 +81,9 @@ void call(const Executable& executable, std::span<const std::span<Buffer* const>
   for (const auto shard : arguments) {
     for (Buffer* buffer : shard) kept.push_back(Ref<Buffer>::share_of(buffer));
   }
+  const std::int64_t stream = execution_stream();
   GilRelease released;
-  executable.execute(arguments, results);
+  executable.execute(arguments, results, stream);
   kept.clear();
 }
 

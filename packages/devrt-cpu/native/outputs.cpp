@@ -159,8 +159,8 @@ class Pending {
 
 }  // namespace
 
-void take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                  const OutputTargets& targets) {
+ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
+                        const OutputTargets& targets) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i]);
@@ -172,16 +172,19 @@ void take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
     for (const Output& output : outputs) {
       status.ok() ? settle(output) : output.storage->settle(nullptr);
     }
-    make_buffers(outputs.span(), targets, ReadyEvent::already(status));
-    return;
+    ReadyEvent ready = ReadyEvent::already(status);
+    make_buffers(outputs.span(), targets, ready);
+    return ready;
   }
   auto pending = std::make_unique<Pending>(outputs.span(), targets);
-  make_buffers(outputs.span(), targets, pending->event());
+  ReadyEvent ready = pending->event();
+  make_buffers(outputs.span(), targets, ready);
   for (Output& output : outputs) output = {};  // a share more would forbid donation
   pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
     work->finish(status);
     work.reset();
   });
+  return ready;
 }
 
 }  // namespace devrt::cpu

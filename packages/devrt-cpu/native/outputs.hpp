@@ -19,8 +19,9 @@ struct OutputTargets {
   std::span<Ref<Buffer>> results;
 };
 
-/// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait.
-void take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                  const OutputTargets& targets);
+/// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns
+/// the event of all of them.
+ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
+                        const OutputTargets& targets);
 
 }  // namespace devrt::cpu
