@@ -50,6 +50,12 @@ class StreamOrder {
   /// Returns whether work of a stream other than 0 may be there to wait for.
   bool is_used() const noexcept { return unfinished_->load(std::memory_order_acquire) != 0; }
 
+  /// Returns how many pairs of a stream and a device are remembered.
+  std::size_t size() const {
+    std::lock_guard lock(mutex_);
+    return lanes_.size();
+  }
+
   /// Waits for the stream's work on the devices, given by number, and returns the turn.
   Turn wait(std::int64_t stream, std::span<const int> devices) {
     Turn turn;
@@ -96,7 +102,7 @@ class StreamOrder {
     return found;
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<Key, std::shared_ptr<Lane>> lanes_;
   const std::shared_ptr<std::atomic<std::int64_t>> unfinished_;
 };

@@ -1,0 +1,69 @@
+// Streams of executions: turns on devices, taken by many threads.
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "harness.hpp"
+#include "stream_order.hpp"
+
+using namespace devrt;
+using cpu::StreamOrder;
+
+TEST_CASE(stream_order_waits_for_what_came_before_on_the_device) {
+  StreamOrder order;
+  const int device = 0;
+  ReadyPromise first;
+  StreamOrder::Turn turn = order.wait(7, {&device, 1});
+  turn.begun(0, first.event());
+  order.finish(std::move(turn));
+  CHECK(order.is_used());
+  std::atomic<bool> is_second{false};
+  std::thread second([&] {
+    StreamOrder::Turn next = order.wait(7, {&device, 1});
+    is_second = true;
+    next.begun(0, ReadyEvent());
+    order.finish(std::move(next));
+  });
+  const int other = 1;
+  order.finish(order.wait(7, {&other, 1}));   // another device
+  order.finish(order.wait(8, {&device, 1}));  // another stream
+  order.finish(order.wait(0, {&device, 1}));  // none
+  CHECK(!is_second);
+  first.set(Status(StatusCode::kInternal, "failed"));  // a failure lets the next one begin
+  second.join();
+  CHECK(is_second && !order.is_used());
+}
+
+TEST_CASE(stream_order_does_not_wait_in_a_circle) {
+  StreamOrder order;
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const int forward[] = {0, 1, 2};
+      const int backward[] = {2, 1, 0};
+      for (int i = 0; i < 200; ++i) {
+        StreamOrder::Turn turn = order.wait(1, t % 2 ? forward : backward);
+        const int now = ++inside;
+        if (now > most) most = now;
+        for (std::size_t d = 0; d < 3; ++d) turn.begun(d, ReadyEvent());
+        --inside;
+        order.finish(std::move(turn));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1 && !order.is_used());
+}
+
+TEST_CASE(stream_order_forgets_idle_streams) {
+  StreamOrder order;
+  const int device = 0;
+  for (std::int64_t stream = 1; stream < 5000; ++stream) {
+    StreamOrder::Turn turn = order.wait(stream, {&device, 1});
+    turn.begun(0, ReadyEvent());
+    order.finish(std::move(turn));
+  }
+  CHECK(order.size() <= 1024);
+}
