@@ -39,6 +39,8 @@ LEVELS = {
         "_record",
         "_compile_options",
         "_op_sharding",
+        "_hlo_text",
+        "_protobuf",
         "_stablehlo",
         "_warn",
     },

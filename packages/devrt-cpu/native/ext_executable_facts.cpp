@@ -136,6 +136,15 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
             return to_bytes(e.state->loaded("optimized_program")->optimized_program());
           },
           "Return the compiler's own program, a serialised HloModuleProtoWithConfig.")
+      .def(
+          "get_hlo_text",
+          [](const ExecutableHandle& e) {
+            static PyObject* function = nullptr;
+            return call_python(module_attribute(function, "devrt._hlo_text", "hlo_text"),
+                               to_bytes(e.state->loaded("get_hlo_text")->optimized_program()));
+          },
+          nb::sig("def get_hlo_text(self) -> str"),
+          "Return the compiler's own program as text in HLO's notation, for people to read.")
       .def_prop_ro("fingerprint",
                    [](const ExecutableHandle& e) {
                      return to_bytes(e.state->loaded("fingerprint")->fingerprint());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,37 @@ def test_a_closed_client_refuses_to_run_and_to_compile(pair, client):
         executable.execute(pair[0])
     with pytest.raises(ClosedError):
         client.compile_and_load(ADD)
+
+
+def test_the_compiler_s_own_program_reads_as_text(client):
+    text = client.compile_and_load(ADD).get_hlo_text()
+    assert text.startswith("HloModule add\n")
+    assert re.search(r"^ENTRY %main\S* \(\S+: f32\[8\]\{0\}, \S+: f32\[8\]\{0\}\)", text, re.M)
+    assert re.search(r"= pred\[8\]\{0\} compare\(%\S+, %\S+\), direction=LT", text)
+    assert text.count("ROOT") == text.count("{\n") == text.count("\n}")
+
+
+def test_the_text_of_a_loop_names_body_and_condition(client):
+    from devrt._hlo_text import hlo_text
+
+    loop = """func.func @main(%a: tensor<i32>) -> tensor<i32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %0 = stablehlo.while(%i = %a) : tensor<i32>
+        cond { %c = stablehlo.constant dense<7> : tensor<i32>
+          %t = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %t : tensor<i1> }
+        do { %n = stablehlo.multiply %i, %i : tensor<i32>
+          %m = stablehlo.add %n, %one : tensor<i32>
+          stablehlo.return %m : tensor<i32> }
+      return %0 : tensor<i32> }"""
+    program = client.compile_and_load(loop).optimized_program()
+    text = hlo_text(program)
+    body, condition = re.search(r"while\(%\S+\), body=%(\S+), condition=%(\S+)", text).groups()
+    assert f"\n%{body} (" in text
+    assert f"\n%{condition} (" in text
+    assert "constant(7)" in text
+    with pytest.raises(InvalidArgumentError, match="no protobuf message"):
+        hlo_text(program[: len(program) // 2])
 
 
 def test_serialised_programs_load_again(client, pair):

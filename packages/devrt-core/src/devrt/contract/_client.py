@@ -206,7 +206,7 @@ class Client(BatchedTransfers, metaclass=Contract):
         return self.live_buffers()
 
     def live_executables(self) -> list[LoadedExecutable]:
-        """Return the executables that are neither deleted nor collected."""
+        """Return the executables that are neither deleted nor collected, oldest first."""
         return []
 
     def compile_and_load(

@@ -54,6 +54,10 @@ class LoadedExecutable(abc.ABC):
         """Return how the compiler divided each output; empty with one partition."""
         raise self._unimplemented("get_output_shardings")
 
+    def get_hlo_text(self) -> str:
+        """Return the compiler's own program as text in HLO's notation, for people to read."""
+        raise self._unimplemented("get_hlo_text")
+
     def _unimplemented(self, operation: str) -> Exception:
         from devrt.errors import UnimplementedError
 
@@ -77,6 +81,20 @@ class LoadedExecutable(abc.ABC):
     @abc.abstractmethod
     def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
         """Start the program on all its devices and return results by output, then by device."""
+
+    def execute_with_token(self, arguments: Sequence[Buffer]) -> tuple[list[Buffer], Any]:
+        """Do as `execute`, and return with the results a token of the program's end.
+
+        A token has ``is_ready()`` and ``block_until_ready()``, which raises the error that the
+        program failed with. It is the only way to wait for a program without results.
+        """
+        raise self._unimplemented("execute_with_token")
+
+    def execute_sharded_with_tokens(
+        self, arguments: Sequence[Sequence[Buffer]]
+    ) -> tuple[list[list[Buffer]], list[Any]]:
+        """Do as `execute_sharded`, and return with the results one token for each device."""
+        raise self._unimplemented("execute_sharded_with_tokens")
 
     @abc.abstractmethod
     def delete(self) -> None:
