@@ -61,12 +61,29 @@ Ref<pjrt::Buffer> Engine::view(Buffer& buffer) {
   return made;
 }
 
+PJRT_Device* Engine::device_of(const Buffer& buffer) const {
+  return client_->devices()[static_cast<std::size_t>(buffer.memory()->device().local_id())];
+}
+
+/// Returns whether the engine takes the memory of a buffer as it lies there.
+static bool is_usable(const Buffer& buffer, const Storage& storage) noexcept {
+  return reinterpret_cast<std::uintptr_t>(storage.data()) % kAlignment == 0 &&
+         !pjrt::detail::is_packed(buffer.type());
+}
+
+Ref<pjrt::Buffer> Engine::give(const Buffer& buffer, const Ref<Storage>& storage) {
+  if (storage->is_external() || storage->bytes() == 0 || !storage->is_sole_share() ||
+      !is_usable(buffer, *storage)) {
+    return {};
+  }
+  return pjrt::Buffer::give(*client_, device_of(buffer), storage->data(), buffer.type(),
+                            buffer.shape().span(), share_for_engine(storage.share()));
+}
+
 Ref<pjrt::Buffer> Engine::make_view(const Buffer& buffer, Ref<Storage> storage) {
-  PJRT_Device* device =
-      client_->devices()[static_cast<std::size_t>(buffer.memory()->device().local_id())];
+  PJRT_Device* device = device_of(buffer);
   const std::span<const std::int64_t> dims = buffer.shape().span();
-  const bool is_aligned = reinterpret_cast<std::uintptr_t>(storage->data()) % kAlignment == 0;
-  if (is_aligned && !pjrt::detail::is_packed(buffer.type())) {
+  if (is_usable(buffer, *storage)) {
     counters_.views.fetch_add(1, std::memory_order_relaxed);
     std::byte* data = storage->data();
     return pjrt::Buffer::view(*client_, device, data, buffer.type(), dims,

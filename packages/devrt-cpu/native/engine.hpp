@@ -45,8 +45,14 @@ class DEVRT_CPU_API Engine {
   /// Waits for a buffer that a transfer still fills. Throws deleted, or the error of its work.
   Ref<pjrt::Buffer> view(Buffer& buffer);
 
- private:
+  /// Gives the memory of a deleted buffer to the engine, for an output to take. Returns null unless
+  /// it is devrt's own, `storage` is its only share, and the engine can use it as it is.
+  Ref<pjrt::Buffer> give(const Buffer& buffer, const Ref<Storage>& storage);
+  /// Shows the memory of a deleted buffer to the engine.
   Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
+
+ private:
+  PJRT_Device* device_of(const Buffer& buffer) const;
 
   const Ref<pjrt::Client> client_;
   LiveRegistry<Executable> executables_;

@@ -56,16 +56,17 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   /// Starts the program on every device; arguments and results by device, then by parameter and by
   /// output. Does not wait, but for arguments that a transfer still fills, and for what the same
   /// stream, if it is not 0, still runs on the devices. Arguments must have passed `check`. Donated
-  /// ones are deleted, unless this throws.
+  /// ones are deleted, unless this throws. `ended`, if it is not empty, gets the event of each
+  /// device's part.
   void execute(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
-               std::int64_t stream = 0) const;
+               std::int64_t stream = 0, std::span<ReadyEvent> ended = {}) const;
 
  private:
   Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt::Executable> loaded);
   static Ref<Executable> adopt(Client& client, std::shared_ptr<Engine> engine,
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
-             std::int64_t stream) const;
+             std::int64_t stream, std::span<ReadyEvent> ended) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

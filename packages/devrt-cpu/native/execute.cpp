@@ -12,10 +12,35 @@ namespace devrt::cpu {
 
 namespace {
 
+/// One device's part of a call.
+struct Shard {
+  Shard() = default;
+
+  void prepare(Engine& engine, std::span<Buffer* const> buffers, std::size_t num_outputs) {
+    views.emplace(buffers.size());
+    arguments.emplace(buffers.size());
+    outputs.emplace(num_outputs);
+    for (std::size_t i = 0; i < buffers.size(); ++i) set_view(i, engine.view(*buffers[i]));
+  }
+
+  void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
+    (*arguments)[i] = view->get();
+    (*views)[i] = std::move(view);
+  }
+
+  pjrt::ShardCall call(std::span<const std::int64_t> kept) {
+    return {arguments->span(), outputs->span(), kept};
+  }
+
+  std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
+};
+
 /// Buffers that a call takes the memory of; given back unless the call is made.
 class Donations {
  public:
-  Donations() = default;
+  explicit Donations(Engine& engine) noexcept : engine_(engine) {}
   Donations(const Donations&) = delete;
   Donations& operator=(const Donations&) = delete;
   ~Donations() {
@@ -24,14 +49,22 @@ class Donations {
     }
   }
 
-  /// Deletes a buffer. Returns whether an output may take its memory: it is the engine's own, and
-  /// nobody else can see it. (Of a view the engine would make a copy, and keep both.)
-  bool claim(Buffer& buffer) {
+  /// Deletes a buffer that is the argument `i` of a shard. Returns whether an output may take its
+  /// memory, which nobody else can see then.
+  bool claim(Shard& shard, std::size_t i, Buffer& buffer) {
     claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take()});
-    const Ref<Storage>& storage = claims_.back().contents.storage;
-    if (!storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
-    const auto* engine = static_cast<pjrt::Buffer*>(claims_.back().contents.attachment.get());
-    return engine && !engine->is_view() && storage->is_sole_share();
+    Buffer::Contents& contents = claims_.back().contents;
+    if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
+    if (!(*shard.views)[i]->is_view()) return contents.storage->is_sole_share();
+    // The engine takes no memory of a view. It goes with the last work that reads it, unless some
+    // is under way.
+    contents.attachment.reset();
+    (*shard.views)[i].reset();
+    Ref<pjrt::Buffer> given = engine_.give(buffer, contents.storage);
+    const bool is_given = static_cast<bool>(given);
+    if (!is_given) given = engine_.make_view(buffer, contents.storage.share());
+    shard.set_view(i, std::move(given));
+    return is_given;
   }
 
   /// Lets go of what was given.
@@ -44,30 +77,8 @@ class Donations {
     Ref<Buffer> buffer;
     Buffer::Contents contents;
   };
+  Engine& engine_;
   std::vector<Claim> claims_;
-};
-
-/// One device's part of a call.
-struct Shard {
-  Shard() = default;
-
-  void prepare(Engine& engine, std::span<Buffer* const> buffers, std::size_t num_outputs) {
-    views.emplace(buffers.size());
-    arguments.emplace(buffers.size());
-    outputs.emplace(num_outputs);
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      (*views)[i] = engine.view(*buffers[i]);
-      (*arguments)[i] = (*views)[i]->get();
-    }
-  }
-
-  pjrt::ShardCall call(std::span<const std::int64_t> kept) {
-    return {arguments->span(), outputs->span(), kept};
-  }
-
-  std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
-  std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
-  std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
 };
 
 void check_given_once(const pjrt::Signature& signature, std::span<Buffer* const> shard,
@@ -84,14 +95,14 @@ void check_given_once(const pjrt::Signature& signature, std::span<Buffer* const>
 /// Claims what the program donates. Returns the parameters whose memory somebody else still sees.
 std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
                                         std::span<const std::span<Buffer* const>> arguments,
-                                        Donations& donations) {
+                                        std::span<Shard> shards, Donations& donations) {
   std::vector<std::int64_t> kept;
   for (std::size_t i = 0; i < signature.parameters.size(); ++i) {
     if (!signature.parameters[i].is_donated) continue;
     bool is_seen = false;
-    for (const auto shard : arguments) {
-      check_given_once(signature, shard, i);
-      is_seen = !donations.claim(*shard[i]) || is_seen;
+    for (std::size_t d = 0; d < arguments.size(); ++d) {
+      check_given_once(signature, arguments[d], i);
+      is_seen = !donations.claim(shards[d], i, *arguments[d][i]) || is_seen;
     }
     if (is_seen) kept.push_back(static_cast<std::int64_t>(i));
   }
@@ -111,16 +122,18 @@ StatusError describe_failure(const Status& status, const std::string& program) {
 }  // namespace
 
 void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
-                         std::span<Ref<Buffer>> results, std::int64_t stream) const {
+                         std::span<Ref<Buffer>> results, std::int64_t stream,
+                         std::span<ReadyEvent> ended) const {
   try {
-    start(arguments, results, stream);
+    start(arguments, results, stream, ended);
   } catch (const StatusError& error) {
     throw describe_failure(error.status(), signature_->name);
   }
 }
 
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
-                       std::span<Ref<Buffer>> results, std::int64_t stream) const {
+                       std::span<Ref<Buffer>> results, std::int64_t stream,
+                       std::span<ReadyEvent> ended) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
   SmallArray<Shard, 1> shards(arguments.size());
@@ -128,13 +141,18 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     shards[i].prepare(*engine_, arguments[i], num_outputs);
   }
   StreamOrder::Turn turn = engine_->streams().wait(stream, device_numbers_);
-  Donations donations;
+  Donations donations(*engine_);
   std::vector<std::int64_t> kept;
-  if (signature_->has_donation) kept = claim_donated(*signature_, arguments, donations);
+  if (signature_->has_donation) {
+    kept = claim_donated(*signature_, arguments, shards.span(), donations);
+  }
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    turn.begun(i, take_outputs(shards[i].outputs->span(), std::move(done),
-                               {*engine_, signature_->outputs, output_memories(i),
-                                results.subspan(i * num_outputs, num_outputs)}));
+    ReadyEvent event = take_outputs(
+        shards[i].outputs->span(), std::move(done),
+        {*engine_, signature_->outputs, output_memories(i),
+         results.subspan(i * num_outputs, num_outputs), shards[i].views->span(), kept});
+    if (!ended.empty()) ended[i] = event;
+    turn.begun(i, std::move(event));
   };
   if (signature_->is_collective && shards.size() > 1) {
     std::vector<pjrt::ShardCall> calls;

@@ -41,9 +41,10 @@ nb::object to_tuple(std::span<const std::int64_t> values) {
   return tuple;
 }
 
-void await(const Buffer& buffer) {
+void await(const Buffer& buffer) { await(buffer.ready()); }
+
+void await(const ReadyEvent& ready) {
   using namespace std::chrono_literals;
-  const ReadyEvent& ready = buffer.ready();
   while (!ready.is_ready()) {
     {
       GilRelease released;

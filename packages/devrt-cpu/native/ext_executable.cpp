@@ -26,6 +26,11 @@ namespace {
 
 using Row = SmallArray<Buffer*, kFew>;
 
+/// Says when a program has ended on one device.
+struct TokenHandle {
+  ReadyEvent ended;
+};
+
 /// A list or tuple, read without a copy; anything else is made a list first.
 class Items {
  public:
@@ -70,11 +75,11 @@ Buffer* to_buffer(nb::handle item, const char* operation) {
 
 /// Calls the program: with the GIL where that takes no time, without it elsewhere.
 void call(const Executable& executable, std::span<const std::span<Buffer* const>> arguments,
-          std::span<Ref<Buffer>> results, const char* operation) {
+          std::span<Ref<Buffer>> results, const char* operation, std::span<ReadyEvent> ended = {}) {
   const bool is_immediate = executable.check(arguments, operation);
   if (is_immediate && executable.is_short() && arguments.size() == 1 &&
       !executable.engine().streams().is_used()) [[likely]] {
-    executable.execute(arguments, results);
+    executable.execute(arguments, results, 0, ended);
     return;
   }
   std::vector<Ref<Buffer>> kept;  // the handles may go while the GIL is released
@@ -83,7 +88,7 @@ void call(const Executable& executable, std::span<const std::span<Buffer* const>
   }
   const std::int64_t stream = execution_stream();
   GilRelease released;
-  executable.execute(arguments, results, stream);
+  executable.execute(arguments, results, stream, ended);
   kept.clear();
 }
 
@@ -99,7 +104,8 @@ void set_item(nb::handle list, std::size_t i, nb::object item) {
   }
 }
 
-nb::object execute(const ExecutableHandle& self, nb::handle arguments) {
+nb::object execute_on_one(const ExecutableHandle& self, nb::handle arguments,
+                          std::span<ReadyEvent> ended) {
   DrainScope drain;
   const Executable& executable = *self.state;
   const std::size_t num_outputs = executable.signature().outputs.size();
@@ -114,10 +120,20 @@ nb::object execute(const ExecutableHandle& self, nb::handle arguments) {
   for (std::size_t i = 0; i < items.size(); ++i) buffers[i] = to_buffer(items[i], "execute");
   SmallArray<Ref<Buffer>, kFew> results(num_outputs);
   const std::span<Buffer* const> row = buffers.span();
-  call(executable, {&row, 1}, results.span(), "execute");
+  call(executable, {&row, 1}, results.span(), "execute", ended);
   nb::object list = new_list(num_outputs);
   for (std::size_t i = 0; i < num_outputs; ++i) set_item(list, i, wrap(std::move(results[i])));
   return list;
+}
+
+nb::object execute(const ExecutableHandle& self, nb::handle arguments) {
+  return execute_on_one(self, arguments, {});
+}
+
+nb::object execute_with_token(const ExecutableHandle& self, nb::handle arguments) {
+  ReadyEvent ended;
+  nb::object results = execute_on_one(self, arguments, {&ended, 1});
+  return nb::make_tuple(std::move(results), TokenHandle{std::move(ended)});
 }
 
 /// Reads arguments by parameter and then by device, and returns them by device.
@@ -141,7 +157,8 @@ std::vector<Buffer*> to_rows(const Executable& executable, nb::handle arguments)
   return buffers;
 }
 
-nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments) {
+nb::object execute_on_all(const ExecutableHandle& self, nb::handle arguments,
+                          std::span<ReadyEvent> ended) {
   DrainScope drain;
   const Executable& executable = *self.state;
   const std::size_t num_devices = executable.devices().size();
@@ -151,7 +168,7 @@ nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments) {
   std::vector<std::span<Buffer* const>> rows;
   for (std::size_t d = 0; d < num_devices; ++d) rows.emplace_back(&buffers[d * width], width);
   std::vector<Ref<Buffer>> results(num_devices * num_outputs);
-  call(executable, rows, results, "execute_sharded");
+  call(executable, rows, results, "execute_sharded", ended);
   nb::object outer = new_list(num_outputs);
   for (std::size_t i = 0; i < num_outputs; ++i) {
     nb::object inner = new_list(num_devices);
@@ -161,6 +178,27 @@ nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments) {
     set_item(outer, i, std::move(inner));
   }
   return outer;
+}
+
+nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments) {
+  return execute_on_all(self, arguments, {});
+}
+
+nb::object execute_sharded_with_tokens(const ExecutableHandle& self, nb::handle arguments) {
+  std::vector<ReadyEvent> ended(self.state->devices().size());
+  nb::object results = execute_on_all(self, arguments, ended);
+  nb::list tokens;
+  for (ReadyEvent& event : ended) tokens.append(TokenHandle{std::move(event)});
+  return nb::make_tuple(std::move(results), std::move(tokens));
+}
+
+void bind_token(nb::module_& module) {
+  nb::class_<TokenHandle>(module, "CpuToken", nb::is_final(), nb::type_slots(no_new_slots),
+                          "The end of a program on one device, apart from its results.")
+      .def("is_ready", [](const TokenHandle& token) { return token.ended.is_ready(); })
+      .def(
+          "block_until_ready", [](const TokenHandle& token) { await(token.ended); },
+          "Wait until the program has ended; raises the error that it failed with.");
 }
 
 nb::object wrap_executable(Ref<Executable> executable) {
@@ -199,6 +237,15 @@ void bind_class(nb::module_& module) {
           nb::sig("def execute(self, arguments: collections.abc.Sequence[CpuBuffer]) -> "
                   "list[CpuBuffer]"),
           "Start the program on its one device and return its results. Does not wait.")
+      .def("execute_with_token", &execute_with_token, "arguments"_a.none(),
+           nb::sig("def execute_with_token(self, arguments: collections.abc.Sequence[CpuBuffer]) "
+                   "-> tuple[list[CpuBuffer], CpuToken]"),
+           "Do as `execute`, and return with the results a token of the program's end.")
+      .def("execute_sharded_with_tokens", &execute_sharded_with_tokens, "arguments"_a.none(),
+           nb::sig("def execute_sharded_with_tokens(self, arguments: collections.abc.Sequence["
+                   "collections.abc.Sequence[CpuBuffer]]) -> "
+                   "tuple[list[list[CpuBuffer]], list[CpuToken]]"),
+           "Do as `execute_sharded`, and return with the results one token for each device.")
       .def("execute_sharded", &execute_sharded, "arguments"_a.none(),
            nb::sig("def execute_sharded(self, arguments: collections.abc.Sequence["
                    "collections.abc.Sequence[CpuBuffer]]) -> list[list[CpuBuffer]]"),
@@ -246,6 +293,7 @@ nb::dict engine_stats(const Client& client) {
 }
 
 void bind_executable(nb::module_& module) {
+  bind_token(module);
   bind_class(module);
   module.def("_compile", &compile, "client"_a, "library"_a, "program"_a, "format"_a, "options"_a,
              nb::sig("def _compile(client: CpuClient, library: str, program: bytes, format: str, "

@@ -7,15 +7,21 @@ namespace devrt::cpu {
 
 namespace {
 
-/// Counts memory of the engine's as in use, as long as a storage shows it.
+/// Keeps memory for a storage that shows it, and counts it as in use where nobody else does.
 struct Adopted {
   Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size) noexcept
-      : buffer(std::move(from)), stats(std::move(counted)), bytes(static_cast<std::int64_t>(size)) {
-    stats->record_allocate(bytes);
+      : buffer(std::move(from)),
+        stats(std::move(counted)),
+        // Given memory is still counted by the allocator that it came from.
+        bytes(buffer->memory() == pjrt::Buffer::Memory::kOwn ? static_cast<std::int64_t>(size)
+                                                             : 0) {
+    if (bytes) stats->record_allocate(bytes);
   }
   Adopted(const Adopted&) = delete;
   Adopted& operator=(const Adopted&) = delete;
-  ~Adopted() { stats->record_deallocate(bytes); }
+  ~Adopted() {
+    if (bytes) stats->record_deallocate(bytes);
+  }
 
   Ref<pjrt::Buffer> buffer;
   std::shared_ptr<MemoryStats> stats;
@@ -27,6 +33,26 @@ ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t by
           [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
 }
 
+/// Returns whose memory an output has: its own, or given memory that it took from an argument.
+pjrt::Buffer::Memory memory_of(const pjrt::Tensor& output, const OutputTargets& targets) {
+  using enum pjrt::Buffer::Memory;
+  if (output.donor < 0 || std::ranges::find(targets.kept, output.donor) != targets.kept.end()) {
+    return kOwn;
+  }
+  const pjrt::Buffer& donor = *targets.arguments[static_cast<std::size_t>(output.donor)];
+  return donor.memory() == kGiven ? kGiven : kOwn;
+}
+
+/// Returns where the engine's memory lies. Asked for when somebody reads it, since asking costs
+/// about as much as a small program; a result that only goes into the next call is never asked.
+std::byte* find(void* context) noexcept {
+  try {
+    return static_cast<Adopted*>(context)->buffer->data();
+  } catch (const StatusError&) {
+    return nullptr;  // failed, or gone to an output: nobody reads it
+  }
+}
+
 /// What the engine made, and the storage that shows it.
 struct Output {
   Ref<pjrt::Buffer> engine;
@@ -34,24 +60,14 @@ struct Output {
 };
 using Outputs = SmallArray<Output, kFew>;
 
-/// Gives a storage its address: none where the output was donated before it was ready.
-void settle(const Output& output) {
-  std::byte* data = nullptr;
-  try {
-    data = output.engine->data();
-  } catch (const StatusError&) {
-    if (!output.engine->is_deleted()) throw;
-  }
-  output.storage->settle(data);
-}
-
 /// Makes storages: they show the engine's memory, or have room for a copy in devrt's layout.
-void make_storages(std::span<Output> outputs, const OutputTargets& targets) {
+void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool is_ready) {
+  const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t bytes = targets.tensors[i].bytes;
     if (targets.tensors[i].is_plain) {
       outputs[i].storage =
-          Storage::expect(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes));
+          adopt(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes), &find);
     } else {
       outputs[i].storage = targets.memories[i]->allocate(bytes);
       targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
@@ -134,8 +150,7 @@ class Pending {
 
   void finish_part(Part& part, const Status& status) const {
     if (!part.is_plain && status.ok()) return unpack(part);
-    if (part.is_plain && status.ok()) settle(part.output);
-    if (part.is_plain && !status.ok()) part.output.storage->settle(nullptr);
+    part.output.storage->settle();
     part.output = {};  // before the event: what is ready may be donated
     countdown_->arrive(status);
   }
@@ -163,15 +178,14 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
                         const OutputTargets& targets) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i]);
+    outputs[i].engine =
+        pjrt::Buffer::own(targets.engine.client(), raw[i], memory_of(targets.tensors[i], targets));
   }
-  make_storages(outputs.span(), targets);
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
-  if (done.is_ready() && std::ranges::all_of(targets.tensors, is_plain)) {
+  const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
+  make_storages(outputs.span(), targets, is_ready);
+  if (is_ready) {
     const Status status = done.wait();
-    for (const Output& output : outputs) {
-      status.ok() ? settle(output) : output.storage->settle(nullptr);
-    }
     ReadyEvent ready = ReadyEvent::already(status);
     make_buffers(outputs.span(), targets, ready);
     return ready;

@@ -17,6 +17,8 @@ struct OutputTargets {
   std::span<const pjrt::Tensor> tensors;
   std::span<Memory* const> memories;
   std::span<Ref<Buffer>> results;
+  std::span<const Ref<pjrt::Buffer>> arguments;
+  std::span<const std::int64_t> kept;  ///< donated parameters whose memory was not taken
 };
 
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns

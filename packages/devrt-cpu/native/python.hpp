@@ -200,6 +200,7 @@ DtypeInfo dtype_info(nb::handle dtype);
 
 /// Waits for the ready event with the GIL released; throws its error. Obeys signals.
 void await(const Buffer& buffer);
+void await(const ReadyEvent& ready);
 /// Returns the storage of a usable, filled buffer; throws deleted, closed, forked or its error.
 Ref<Storage> read(const Buffer& buffer, const char* operation);
 

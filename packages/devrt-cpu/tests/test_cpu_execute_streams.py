@@ -88,7 +88,7 @@ def test_threads_that_share_a_stream_take_turns(calls):
 def test_a_failed_call_does_not_stop_the_stream(client):
     bad = client.compile_and_load(
         "func.func @main(%a: tensor<2x2xf64>) -> tensor<2x2xf64> {"
-        ' %0 = stablehlo.custom_call @lapack_dpotrf_ffi(%a) {api_version = 4 : i32,'
+        " %0 = stablehlo.custom_call @lapack_dpotrf_ffi(%a) {api_version = 4 : i32,"
         " backend_config = {}} : (tensor<2x2xf64>) -> tensor<2x2xf64>"
         " return %0 : tensor<2x2xf64> }"
     )

@@ -377,12 +377,32 @@ def faulty_allocator(upstream: object, *, nth: int, every: int, after_bytes: int
 
 def limited_allocator(upstream: object, limit_bytes: int) -> object: ...
 
+class CpuToken:
+    """The end of a program on one device, apart from its results."""
+
+    def is_ready(self) -> bool: ...
+
+    def block_until_ready(self) -> None:
+        """
+        Wait until the program has ended; raises the error that it failed with.
+        """
+
 class CpuLoadedExecutable:
     """A compiled program, loaded on devices of a cpu client."""
 
     def execute(self, arguments: Sequence[CpuBuffer]) -> list[CpuBuffer]:
         """
         Start the program on its one device and return its results. Does not wait.
+        """
+
+    def execute_with_token(self, arguments: Sequence[CpuBuffer]) -> tuple[list[CpuBuffer], CpuToken]:
+        """
+        Do as `execute`, and return with the results a token of the program's end.
+        """
+
+    def execute_sharded_with_tokens(self, arguments: Sequence[Sequence[CpuBuffer]]) -> tuple[list[list[CpuBuffer]], list[CpuToken]]:
+        """
+        Do as `execute_sharded`, and return with the results one token for each device.
         """
 
     def execute_sharded(self, arguments: Sequence[Sequence[CpuBuffer]]) -> list[list[CpuBuffer]]:
@@ -450,6 +470,11 @@ class CpuLoadedExecutable:
     def optimized_program(self) -> bytes:
         """
         Return the compiler's own program, a serialised HloModuleProtoWithConfig.
+        """
+
+    def get_hlo_text(self) -> str:
+        """
+        Return the compiler's own program as text in HLO's notation, for people to read.
         """
 
     @property

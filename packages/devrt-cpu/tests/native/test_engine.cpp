@@ -97,6 +97,38 @@ TEST_CASE(engine_takes_donated_memory_unless_it_is_seen) {
   CHECK(reinterpret_cast<const float*>(seen->data())[0] == 4);
 }
 
+TEST_CASE(engine_takes_the_memory_of_put_buffers_and_counts_it_once) {
+  const auto client = cpu::Client::make({});
+  const Ref<Executable> donate = compile(*client, "donate");
+  const auto& stats = client->local_devices()[0]->stats();
+  const std::int64_t before = stats->snapshot().bytes_in_use;
+  Ref<cpu::Buffer> x = put(*client, 1);
+  const std::byte* address = x->storage()->data();
+  const std::int64_t with_one = stats->snapshot().bytes_in_use;
+  for (int i = 0; i < 4; ++i) x = call(*donate, *x);
+  CHECK(first(*x) == 16 && x->storage()->data() == address);
+  CHECK(stats->snapshot().bytes_in_use == with_one);
+  Ref<Storage> seen = x->storage();
+  Ref<cpu::Buffer> y = call(*donate, *x);
+  CHECK(first(*y) == 32 && y->storage()->data() != address);
+  client->close();
+  CHECK(reinterpret_cast<const float*>(seen->data())[0] == 16);
+  x.reset();
+  seen.reset();
+  y.reset();
+  CHECK(stats->snapshot().bytes_in_use == before);
+}
+
+TEST_CASE(engine_does_not_write_under_a_reader) {
+  const auto client = cpu::Client::make({});
+  const Ref<Executable> later = compile(*client, "later");
+  const Ref<Executable> donate = compile(*client, "donate");
+  const Ref<cpu::Buffer> x = put(*client, 3);
+  const Ref<cpu::Buffer> read = call(*later, *x);
+  const Ref<cpu::Buffer> taken = call(*donate, *x);
+  CHECK(first(*read) == 6 && first(*taken) == 6);
+}
+
 TEST_CASE(engine_donates_what_is_not_ready_yet) {
   const auto client = cpu::Client::make({});
   const Ref<Executable> donate = compile(*client, "donate");

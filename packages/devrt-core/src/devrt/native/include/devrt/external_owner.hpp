@@ -27,6 +27,7 @@ class ExternalOwner {
   void reset() noexcept {
     if (Release release = std::exchange(release_, nullptr)) release(context_);
   }
+  void* context() const noexcept { return context_; }
   explicit operator bool() const noexcept { return release_ != nullptr; }
 
  private:

@@ -35,17 +35,24 @@ class Storage final : public RefCounted<Storage> {
         new Storage(const_cast<std::byte*>(data), bytes, nullptr, std::move(owner)));
   }
 
-  /// Stands for `bytes` that have no address yet: `settle` gives it, before anyone may read them.
-  static Ref<Storage> expect(std::size_t bytes, ExternalOwner owner) {
+  /// Returns the address of what an owner keeps, by the owner's context; null if it has gone.
+  using Find = std::byte* (*)(void* context) noexcept;
+
+  /// Shows `bytes` that `owner` keeps, at the address that `find` returns when one is first asked
+  /// for.
+  static Ref<Storage> lend_lazily(std::size_t bytes, ExternalOwner owner, Find find) {
     auto storage = Ref<Storage>::adopt(new Storage(nullptr, bytes, nullptr, std::move(owner)));
+    storage->find_ = find;
+    return storage;
+  }
+  /// Does the same for bytes that some work still fills: `settle` says when it has ended. Nobody
+  /// may ask for the address before.
+  static Ref<Storage> expect(std::size_t bytes, ExternalOwner owner, Find find) {
+    Ref<Storage> storage = lend_lazily(bytes, std::move(owner), find);
     storage->is_pending_.store(true, std::memory_order_relaxed);
     return storage;
   }
-  /// Gives the address of bytes that were expected; null where they have gone elsewhere.
-  void settle(std::byte* data) noexcept {
-    data_ = data;
-    is_pending_.store(false, std::memory_order_release);
-  }
+  void settle() noexcept { is_pending_.store(false, std::memory_order_release); }
 
   /// Returns whether the caller's share is the only one, but for that of the work which fills it.
   bool is_sole_share() const noexcept {
@@ -54,7 +61,10 @@ class Storage final : public RefCounted<Storage> {
     return shares == (is_pending_.load(std::memory_order_acquire) ? 2 : 1);
   }
 
-  std::byte* data() const noexcept { return data_; }
+  std::byte* data() const noexcept {
+    std::byte* known = data_.load(std::memory_order_acquire);
+    return known || !find_ ? known : find();
+  }
   std::size_t bytes() const noexcept { return bytes_; }
   /// Returns whether the bytes are somebody else's.
   bool is_external() const noexcept { return static_cast<bool>(owner_); }
@@ -69,13 +79,20 @@ class Storage final : public RefCounted<Storage> {
     if (allocator_) allocator_->deallocate(data_, bytes_);
   }
 
+  std::byte* find() const noexcept {
+    std::byte* found = find_(owner_.context());
+    data_.store(found, std::memory_order_release);  // every thread finds the same
+    return found;
+  }
+
   static std::byte* empty_block() noexcept {
     alignas(kAlignment) static std::byte block[kAlignment];
     return block;
   }
 
-  std::byte* data_;
+  mutable std::atomic<std::byte*> data_;
   std::size_t bytes_;
+  Find find_ = nullptr;
   std::atomic<bool> is_pending_{false};
   std::shared_ptr<HostAllocator> allocator_;  // outlives the client while a view is out
   ExternalOwner owner_;

@@ -159,8 +159,9 @@ class Client final : public RefCounted<Client> {
 /// Owner of a buffer of the plugin: a view of memory of devrt's, or memory of the plugin's own.
 class Buffer final : public Attachment {
  public:
-  /// What a buffer shows: memory of the plugin's, or of somebody else's.
-  enum class Memory { kOwn, kView };
+  /// What a buffer shows: memory of the plugin's, of somebody else's, or of somebody else's who
+  /// gave it up, so that outputs may take it.
+  enum class Memory { kOwn, kView, kGiven };
 
   Buffer(Ref<Client> client, PJRT_Buffer* buffer, Memory memory) noexcept
       : client_(std::move(client)), buffer_(buffer), memory_(memory) {}
@@ -176,6 +177,7 @@ class Buffer final : public Attachment {
 
   PJRT_Buffer* get() const noexcept { return buffer_; }
   bool is_view() const noexcept { return memory_ == Memory::kView; }
+  Memory memory() const noexcept { return memory_; }
   const Client& client() const noexcept { return *client_; }
 
   /// Returns the address of the data; waits until it has one, which it has once it is ready.
@@ -234,17 +236,25 @@ class Buffer final : public Attachment {
     return own(client, args.buffer, Memory::kView);
   }
 
+  /// Gives row-major memory, aligned to 64 bytes, to the engine: it may write there, and pass it on
+  /// to outputs. `owner` is let go when the last of them is, in a thread of the plugin or of the
+  /// caller; at once if this throws.
+  static Ref<Buffer> give(Client& client, PJRT_Device* device, void* data, ElementType type,
+                          std::span<const std::int64_t> dims, ExternalOwner owner) {
+    auto args = to_args(client, device, data, type, dims);
+    args.host_buffer_semantics = PJRT_HostBufferSemantics_kMutableZeroCopy;
+    client.api().check<&PJRT_Api::PJRT_Client_BufferFromHostBuffer>(args);
+    Ref<Buffer> made = own(client, args.buffer, Memory::kGiven);
+    when_ready(Event(client.api(), args.done_with_host_buffer),
+               [kept = std::move(owner)](const Status&) mutable { kept.reset(); });
+    return made;
+  }
+
   /// Copies row-major memory, one element a byte at least, into memory of the engine's own.
   static Ref<Buffer> copy(Client& client, PJRT_Device* device, const void* data, ElementType type,
                           std::span<const std::int64_t> dims) {
-    auto args = make_args<PJRT_Client_BufferFromHostBuffer_Args>();
-    args.client = client.get();
-    args.data = data;
-    args.type = static_cast<PJRT_Buffer_Type>(type);
-    args.dims = dims.data();
-    args.num_dims = dims.size();
+    auto args = to_args(client, device, data, type, dims);
     args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
-    args.device = device;
     client.api().check<&PJRT_Api::PJRT_Client_BufferFromHostBuffer>(args);
     Ref<Buffer> made = own(client, args.buffer);
     raise_if_error(Event(client.api(), args.done_with_host_buffer).wait());
@@ -257,6 +267,19 @@ class Buffer final : public Attachment {
   }
 
  private:
+  static PJRT_Client_BufferFromHostBuffer_Args to_args(const Client& client, PJRT_Device* device,
+                                                       const void* data, ElementType type,
+                                                       std::span<const std::int64_t> dims) {
+    auto args = make_args<PJRT_Client_BufferFromHostBuffer_Args>();
+    args.client = client.get();
+    args.data = data;
+    args.type = static_cast<PJRT_Buffer_Type>(type);
+    args.dims = dims.data();
+    args.num_dims = dims.size();
+    args.device = device;
+    return args;
+  }
+
   Ref<Client> client_;
   PJRT_Buffer* const buffer_;
   const Memory memory_;

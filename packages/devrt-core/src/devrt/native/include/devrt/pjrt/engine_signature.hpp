@@ -23,6 +23,7 @@ struct Tensor {
   std::size_t bytes = 0;    ///< row-major, one element a byte at least
   bool is_plain = true;     ///< whether the engine lays it out as devrt does
   bool is_donated = false;  ///< whether an output may take a parameter's memory
+  int donor = -1;           ///< the parameter whose memory an output may take; -1 for none
   std::string memory_kind;  ///< of an output; empty where the plugin does not say
 };
 
@@ -121,9 +122,10 @@ inline Signature make_signature(const HloModule& module) {
   for (std::size_t i = 0; i < module.parameters.size(); ++i) {
     signature.parameters.push_back(detail::parameter_of(module, i));
   }
-  for (const int donated : module.donated) {
-    if (donated < 0 || static_cast<std::size_t>(donated) >= signature.parameters.size()) continue;
-    signature.parameters[static_cast<std::size_t>(donated)].is_donated = true;
+  for (const HloDonation& donation : module.donated) {
+    const auto parameter = static_cast<std::size_t>(donation.parameter);
+    if (donation.parameter < 0 || parameter >= signature.parameters.size()) continue;
+    signature.parameters[parameter].is_donated = true;
     signature.has_donation = true;
   }
   for (std::size_t i = 0; i < module.results.size(); ++i) {
@@ -139,6 +141,11 @@ inline Signature make_signature(const HloModule& module) {
     signature.outputs.push_back(detail::to_tensor(shape.type, shape.dims));
     Tensor& output = signature.outputs.back();
     output.is_plain = output.is_plain && shape.is_row_major;
+  }
+  for (const HloDonation& donation : module.donated) {
+    const auto output = static_cast<std::size_t>(donation.result);
+    if (donation.result < 0 || output >= signature.outputs.size()) continue;
+    signature.outputs[output].donor = donation.parameter;
   }
   signature.is_collective = detail::may_communicate(module);
   std::size_t touched = 0;

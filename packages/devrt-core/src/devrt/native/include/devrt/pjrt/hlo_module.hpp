@@ -36,6 +36,12 @@ struct HloSharding {
   std::vector<HloSharding> elements;  ///< of a tuple
 };
 
+/// A parameter whose memory a result may take.
+struct HloDonation {
+  int parameter = 0;
+  int result = -1;  ///< which one; -1 where any may
+};
+
 /// Facts of one module.
 struct HloModule {
   std::string name;
@@ -43,7 +49,7 @@ struct HloModule {
   std::vector<HloShape> results;
   std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
   std::vector<HloSharding> result_shardings;     ///< empty with one partition
-  std::vector<int> donated;                      ///< parameters whose memory a result may take
+  std::vector<HloDonation> donated;
   std::set<std::string, std::less<>> opcodes;
   std::set<std::string, std::less<>> custom_calls;
 };
@@ -165,16 +171,20 @@ inline HloSharding read_sharding(std::string_view message) {
   return sharding;
 }
 
-/// Reads the parameters that HloInputOutputAliasProto or HloBufferDonorProto name.
+/// Reads the entries of HloInputOutputAliasProto, or of HloBufferDonorProto, which name no result.
 inline void read_donated(std::string_view message, std::uint32_t parameter_field,
-                         std::vector<int>& to) {
+                         std::uint32_t result_field, std::vector<HloDonation>& to) {
   for_each_field(message, [&](const ProtoField& entry) {
     if (entry.number != 1) return;
-    int parameter = 0;  // absent where it is zero
+    HloDonation donation;  // numbers that are zero are absent
+    std::vector<std::int64_t> index;
     for_each_field(entry.bytes, [&](const ProtoField& field) {
-      if (field.number == parameter_field) parameter = static_cast<int>(field.value);
+      if (field.number == parameter_field) donation.parameter = static_cast<int>(field.value);
+      if (field.number == result_field) append_ints(field, index);
     });
-    to.push_back(parameter);
+    // A result that is no tuple has an empty index.
+    if (result_field != 0) donation.result = index.empty() ? 0 : static_cast<int>(index.front());
+    to.push_back(donation);
   });
 }
 
@@ -212,7 +222,7 @@ inline HloModule read_hlo_module(std::string_view message) {
         detail::read_program_shape(field.bytes, module);
         break;
       case 8:
-        detail::read_donated(field.bytes, 2, module.donated);
+        detail::read_donated(field.bytes, 2, 1, module.donated);
         break;
       case 12: {
         HloSharding sharding = detail::read_sharding(field.bytes);
@@ -227,7 +237,7 @@ inline HloModule read_hlo_module(std::string_view message) {
         module.parameter_shardings.push_back(detail::read_sharding(field.bytes));
         break;
       case 18:
-        detail::read_donated(field.bytes, 1, module.donated);
+        detail::read_donated(field.bytes, 1, 0, module.donated);
         break;
       default:
         break;
