@@ -77,7 +77,7 @@ def _check(path):
             parts = [
                 _place(value.shape, inputs[i], d) if inputs else (...,) for d in range(len(devices))
             ]
-            rows.append([client.buffer_from_pyval(np.ascontiguousarray(value[part]), device)
+            rows.append([client.buffer_from_pyval(np.array(value[part]), device)
                          for part, device in zip(parts, devices, strict=True)])  # fmt: skip
         results = executable.execute_sharded(rows)
         for i, value in enumerate(expected):
