@@ -56,6 +56,8 @@ def run(path: str | None, count: int) -> bool:
     checks = _Checks()
     sharded = _shard(data, devices, checks)
     _move(data, sharded, devices, checks)
+    if data.labels is not None:
+        _classify(data, devices, checks)
     for platform in _accelerators():
         _visit(platform, data, checks)
     _measure(data, sharded, devices)
@@ -124,6 +126,26 @@ def _move(data: Input, sharded: devrt.Array, devices: list[Device], checks: _Che
 def _other_kinds(device: Device) -> list[str]:
     default = device.default_memory().kind
     return [m.kind for m in device.addressable_memories() if m.kind != default]
+
+
+def _classify(data: Input, devices: list[Device], checks: _Checks) -> None:
+    from devrt.cli import _demo_program as program
+
+    _title(f"A compiled program: a classifier that JAX exported, over {program.DEVICES} devices")
+    if len(devices) < program.DEVICES:
+        _say(f"  left out: it needs {program.DEVICES} devices, and there are {len(devices)}")
+        return
+    images, labels = data.array[-program.HELD_OUT :], data.labels
+    assert labels is not None
+    try:
+        compiled, found = program.classify(images, devices[: program.DEVICES])
+    except devrt.errors.UnimplementedError as error:  # no compiler: all else works without
+        _say(f"  left out: {error}")
+        return
+    _say(f"  images lie as {compiled.in_shardings[-1]}")
+    checks.equal("labels, as NumPy finds them", found, program.expected(images))
+    right = float(np.mean(found == labels[-program.HELD_OUT :]))
+    _say(f"  {len(found)} digits that it was not trained on: {right:.1%} right")
 
 
 def _visit(platform: str, data: Input, checks: _Checks) -> None:

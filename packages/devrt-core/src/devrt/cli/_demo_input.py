@@ -21,10 +21,11 @@ _DAMAGES = (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotIm
 
 @dataclasses.dataclass(frozen=True)
 class Input:
-    """An array of at least one dimension, and where it comes from."""
+    """An array of at least one dimension, where it comes from, and what its rows show if known."""
 
     name: str
     array: np.ndarray[Any, Any]
+    labels: np.ndarray[Any, Any] | None = None
 
 
 def load(path: str | None) -> Input:
@@ -56,8 +57,9 @@ def _digits() -> Input:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
         raise _missing("scikit-learn", "the digits data set", error) from error
-    pixels = load_digits().data.astype(np.float32)
-    return Input("scikit-learn's digits, 1797 handwritten digits of 8 by 8 pixels", pixels)
+    digits = load_digits()
+    name = "scikit-learn's digits, 1797 handwritten digits of 8 by 8 pixels"
+    return Input(name, digits.data.astype(np.float32), digits.target)
 
 
 def _npy(file: Path) -> tuple[str, np.ndarray[Any, Any]]:
