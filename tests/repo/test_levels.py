@@ -40,7 +40,6 @@ LEVELS = {
         "_compile_options",
         "_op_sharding",
         "_hlo_text",
-        "_protobuf",
         "_stablehlo",
         "_warn",
     },
