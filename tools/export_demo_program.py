@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
@@ -20,6 +21,8 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from sklearn.datasets import load_digits
 
+Weights = Sequence[jax.Array]
+
 HELD_OUT = 800  # images that training never sees: eight devices of a hundred
 HIDDEN = 64
 STEPS = 400
@@ -27,13 +30,13 @@ RATE = 0.5
 MOMENTUM = 0.9
 
 
-def logits(weights, images):
+def logits(weights: Weights, images: jax.Array) -> jax.Array:
     """Return ten scores for each image of 64 pixels from 0 to 16."""
     w1, b1, w2, b2 = weights
     return jax.nn.relu(images / 16.0 @ w1 + b1) @ w2 + b2
 
 
-def train(images, labels):
+def train(images: jax.Array, labels: jax.Array) -> list[jax.Array]:
     """Return weights after full-batch gradient descent with momentum."""
     k1, k2 = jax.random.split(jax.random.key(0))
     weights = [
@@ -43,14 +46,15 @@ def train(images, labels):
         jnp.zeros(10),
     ]
 
-    def loss(weights):
+    def loss(weights: Weights) -> jax.Array:
         scores = jax.nn.log_softmax(logits(weights, images))
         return -jnp.take_along_axis(scores, labels[:, None], 1).mean()
 
     @jax.jit
-    def step(weights, speeds):
-        speeds = [MOMENTUM * v - RATE * g for v, g in zip(speeds, jax.grad(loss)(weights))]
-        return [w + v for w, v in zip(weights, speeds)], speeds
+    def step(weights: Weights, speeds: Weights) -> tuple[list[jax.Array], list[jax.Array]]:
+        slopes = jax.grad(loss)(weights)
+        speeds = [MOMENTUM * v - RATE * g for v, g in zip(speeds, slopes, strict=True)]
+        return [w + v for w, v in zip(weights, speeds, strict=True)], speeds
 
     speeds = [jnp.zeros_like(w) for w in weights]
     for _ in range(STEPS):
@@ -64,24 +68,24 @@ def main(folder: Path) -> None:
     images, labels = digits.data.astype("f4"), digits.target
     weights = train(images[:-HELD_OUT], jnp.asarray(labels[:-HELD_OUT]))
 
-    def classify(w1, b1, w2, b2, images):
-        scores = logits((w1, b1, w2, b2), images)
+    def classify(*arguments: jax.Array) -> tuple[jax.Array, jax.Array]:
+        *weights, images = arguments
+        scores = logits(weights, images)
         return jnp.argmax(scores, axis=1).astype(jnp.int32), scores
 
     found = np.asarray(classify(*weights, images[-HELD_OUT:])[0])
-    print(f"held out: {(found == labels[-HELD_OUT:]).mean():.3f} right")
+    right = (found == labels[-HELD_OUT:]).mean()
+    sys.stdout.write(f"held out: {right:.3f} right\n")
 
     mesh = jax.make_mesh((8,), ("images",), axis_types=(AxisType.Auto,))
     whole = NamedSharding(mesh, PartitionSpec())
     rows = NamedSharding(mesh, PartitionSpec("images"))
     jitted = jax.jit(classify, in_shardings=(*[whole] * 4, rows), out_shardings=rows)
     shapes = [jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights]
-    exported = jax.export.export(jitted)(
-        *shapes, jax.ShapeDtypeStruct((HELD_OUT, 64), jnp.float32)
-    )
+    exported = jax.export.export(jitted)(*shapes, jax.ShapeDtypeStruct((HELD_OUT, 64), jnp.float32))
     folder.mkdir(exist_ok=True)
     (folder / "digits.mlirbc").write_bytes(exported.mlir_module_serialized)
-    arrays = dict(zip(("w1", "b1", "w2", "b2"), map(np.asarray, weights)))
+    arrays = dict(zip(("w1", "b1", "w2", "b2"), map(np.asarray, weights), strict=True))
     np.savez(folder / "digits.npz", **arrays)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from devrt import compilation_cache
 from devrt.compilation_cache import ExecutableCache, cache_key, from_options
-from devrt.errors import DevrtWarning
+from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import CACHE_OPTIONS
 
 KEY = cache_key("program", b"options")
@@ -89,7 +89,7 @@ def test_whatever_byte_is_damaged_it_is_a_miss_and_the_file_goes(tmp_path_factor
 def test_an_entry_under_another_name_is_damaged(cache):
     cache.put(KEY, b"machine code")
     other = cache_key("another")
-    os.rename(only_file(cache), cache.folder / f"{other}.exe")
+    os.rename(only_file(cache), cache._path(other))
     with pytest.warns(DevrtWarning, match="damaged"):
         assert cache.get(other) is None
 
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_made_costs_a_warning(tmp_path):
         cache.put(KEY, b"machine code")
     assert cache.get(KEY) is None
     assert cache.entries() == []
-    assert cache.clear() == 0
+    assert cache.clear() == (0, [])
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows: files have no owner's mode")
@@ -182,7 +182,7 @@ def test_what_is_larger_than_the_bound_is_not_put(cache):
 def test_without_a_bound_all_stay(cache):
     put_many(cache, 50)
     assert len(cache.entries()) == 50
-    assert cache.clear() == 50
+    assert cache.clear() == (50, [])
     assert cache.entries() == []
 
 
@@ -196,7 +196,7 @@ def test_what_was_compiled_quickly_is_not_kept(cache):
 
 def test_files_that_a_dead_writer_left_are_removed_in_time(cache):
     cache.put(KEY, bytes(1000))
-    dead, young = cache.folder / ".dead", cache.folder / ".young"
+    dead, young = cache.folder / ".devrt-dead", cache.folder / ".devrt-young"
     dead.write_bytes(b"half")
     young.write_bytes(b"half")
     os.utime(dead, (0, 0))
@@ -204,6 +204,36 @@ def test_files_that_a_dead_writer_left_are_removed_in_time(cache):
     cache.put(cache_key("other"), bytes(1000))
     assert not dead.exists()
     assert young.exists()
+
+
+def test_what_is_not_the_caches_own_stays(cache):
+    """The folder may be one that somebody keeps other things in."""
+    cache.put(KEY, bytes(1000))
+    others = [".netrc", "setup.exe", "a.devrtx", f"{'g' * 64}.devrtx", "0" * 64]
+    for name in others:
+        (cache.folder / name).write_bytes(bytes(5000))
+        os.utime(cache.folder / name, (0, 0))
+    for folder in (".ssh", f"{'0' * 64}.devrtx"):
+        (cache.folder / folder).mkdir()
+        os.utime(cache.folder / folder, (0, 0))
+    cache.max_bytes = 1500
+    cache.put(cache_key("other"), bytes(1000))
+    assert [entry.path for entry in cache.entries()] == [str(cache._path(cache_key("other")))]
+    assert cache.clear() == (1, [])
+    assert {path.name for path in cache.folder.iterdir()} == {
+        *others,
+        ".ssh",
+        f"{'0' * 64}.devrtx",
+    }
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows: no pipes in folders")
+def test_a_pipe_in_an_entrys_place_is_a_miss_and_no_wait(cache):
+    cache.folder.mkdir()
+    os.mkfifo(cache._path(KEY), 0o600)
+    with pytest.warns(DevrtWarning, match="no plain file"):
+        assert cache.get(KEY) is None
+    assert cache.entries() == []
 
 
 # -- many at once ---------------------------------------------------------------------------------
@@ -259,6 +289,17 @@ def test_options_turn_it_off(tmp_path, monkeypatch):
     assert from_options({"compilation_cache_dir": "/x"}).folder.as_posix() == "/x"
 
 
+def test_a_folder_is_named_as_shells_name_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert from_options({"compilation_cache_dir": "~/kept"}).folder == tmp_path / "kept"
+    monkeypatch.chdir(tmp_path)
+    relative = from_options({"compilation_cache_dir": "kept"})
+    monkeypatch.chdir("/")
+    assert relative.folder == tmp_path / "kept"
+    with pytest.raises(ConfigError, match="'gs://bucket/kept', and the cache is kept in folders"):
+        from_options({"compilation_cache_dir": "gs://bucket/kept"})
+
+
 def test_without_a_home_there_is_no_cache(monkeypatch):
     for name in ("DEVRT_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -291,7 +332,7 @@ def command(run_python, tmp_path):
 def test_the_command_shows_and_clears(command, tmp_path):
     cache = ExecutableCache(tmp_path)
     cache.put(KEY, bytes(2048), name="mlp", platform="cpu", compile_seconds=0.25)
-    (tmp_path / f"{cache_key('x')}.exe").write_bytes(b"damaged")
+    cache._path(cache_key("x")).write_bytes(b"damaged")
     shown = json.loads(command("--json").stdout)
     assert (shown["folder"], shown["enabled"]) == (str(tmp_path), True)
     names = {row["name"]: row for row in shown["entries"]}
@@ -314,3 +355,12 @@ def test_the_command_says_that_it_is_turned_off(run_python, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "turned off" in done.stdout
+
+
+def test_the_command_says_what_it_cannot_use(run_python, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for more in ((), ("--clear",)):
+        done = run_python(*("-m", "devrt", "cache", *more), DEVRT_COMPILATION_CACHE_DIR=str(file))
+        assert done.returncode == 1
+        assert f"{file} is no folder" in done.stderr

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileHashes", "cache_folder", "file_hash", "write_atomically"]
+__all__ = ["TEMPORARY", "FileHashes", "cache_folder", "file_hash", "write_atomically"]
+
+TEMPORARY = ".devrt-"
+"""What the names of files begin with that are being written."""
 
 _LARGE = 1 << 20
 _MAX_MEMO = 1 << 16
@@ -49,7 +52,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         If it cannot be written; nothing is left behind then.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

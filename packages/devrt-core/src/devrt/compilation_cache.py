@@ -27,10 +27,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from devrt._cache_files import FileHashes, cache_folder, write_atomically
+from devrt._cache_files import TEMPORARY, FileHashes, cache_folder, write_atomically
 from devrt._record import record
 from devrt._warn import warn
-from devrt.errors import DevrtWarning
+from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import CACHE_OPTIONS
 
 __all__ = [
@@ -44,9 +44,10 @@ __all__ = [
 ]
 
 _MAGIC = b"DEVRTX01"
-_SUFFIX = ".exe"
+_SUFFIX = ".devrtx"
 _DIGEST = hashlib.sha256
 _DIGEST_BYTES = 32
+_HEX = frozenset("0123456789abcdef")
 _LENGTH_BYTES = 8
 _MAX_FACTS = 1 << 16
 _KEPT = 0.8  # of the bound, after a clearing
@@ -107,8 +108,8 @@ class ExecutableCache:
         """
         path = self._path(key)
         try:
-            with path.open("rb") as file:
-                self._check_owner(file.fileno(), path)
+            with open(path, "rb", opener=_at_once) as file:
+                self._check_owner(file.fileno())
                 data = file.read()
         except FileNotFoundError:
             return None
@@ -160,20 +161,26 @@ class ExecutableCache:
         ]
         return sorted(found, key=lambda entry: (-entry.used, entry.path))
 
-    def clear(self) -> int:
-        """Remove everything that is kept; returns how many entries that were.
+    def clear(self) -> tuple[int, list[str]]:
+        """Remove everything that is kept, and nothing that is not the cache's.
 
-        Raises
-        ------
-        OSError
-            If a file cannot be removed.
+        Returns
+        -------
+        count : int
+            How many entries were removed.
+        problems : list of str
+            What could not be removed, and why.
         """
-        count = 0
+        count, problems = 0, []
         for path, _ in self._files():
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
+            try:
                 os.unlink(path)
                 count += 1
-        return count
+            except FileNotFoundError:
+                continue  # another process was faster
+            except OSError as error:
+                problems.append(f"{path} cannot be removed: {error.strerror or error}")
+        return count, problems
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
@@ -181,12 +188,14 @@ class ExecutableCache:
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
         try:
             with os.scandir(self.folder) as found:
-                entries = [entry for entry in found if entry.name.endswith(_SUFFIX)]
+                entries = [entry for entry in found if _is_ours(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
-                yield entry.path, entry.stat()
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield entry.path, status
 
     def _shrink(self) -> None:
         if self.max_bytes < 0:
@@ -199,22 +208,25 @@ class ExecutableCache:
         for path, status in files:
             if total <= self.max_bytes * _KEPT:
                 break
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(path)
             total -= status.st_size
 
     def _remove_abandoned(self) -> None:
         with os.scandir(self.folder) as found:
-            hidden = [entry for entry in found if entry.name.startswith(".")]
-        for entry in hidden:
-            with contextlib.suppress(FileNotFoundError):
+            being_written = [entry for entry in found if entry.name.startswith(TEMPORARY)]
+        for entry in being_written:
+            with contextlib.suppress(OSError):
                 if time.time() - entry.stat().st_mtime > _ABANDONED:
                     os.unlink(entry.path)
 
-    def _check_owner(self, descriptor: int, path: Path) -> None:
+    def _check_owner(self, descriptor: int) -> None:
+        opened = os.fstat(descriptor)
+        if not stat.S_ISREG(opened.st_mode):
+            raise OSError(0, "it is no plain file")
         if not hasattr(os, "geteuid"):
             return
-        for status in (os.fstat(descriptor), os.stat(self.folder)):
+        for status in (opened, os.stat(self.folder)):
             is_shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             if status.st_uid not in (os.geteuid(), _ROOT) or is_shared:
                 raise PermissionError(
@@ -230,6 +242,16 @@ class ExecutableCache:
                 "to a folder of your own, or DEVRT_ENABLE_COMPILATION_CACHE=false.",
                 DevrtWarning,
             )
+
+
+def _is_ours(name: str) -> bool:
+    key = name.removesuffix(_SUFFIX)
+    return len(key) == 2 * _DIGEST_BYTES and key != name and _HEX.issuperset(key)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; do not wait for a writer where somebody made a pipe of that name."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def cache_key(*parts: str | bytes) -> str:
@@ -256,14 +278,26 @@ def from_options(options: Mapping[str, Any]) -> ExecutableCache | None:
     ----------
     options
         The values of `devrt.records.CACHE_OPTIONS`, as `devrt.records.ClientContext` has them.
-        One that is missing has its default.
+        One that is missing has its default. A relative folder is below the working directory,
+        ``~`` is the home directory.
+
+    Raises
+    ------
+    ConfigError
+        If the folder is the address of something else.
     """
     values = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
     if not values["enable_compilation_cache"] or values["compilation_cache_max_size"] == 0:
         return None
-    named = values["compilation_cache_dir"]
+    named = values["compilation_cache_dir"] or ""
+    if "://" in named:
+        msg = (
+            f"compilation_cache_dir is {named!r}, and the cache is kept in folders only. Give the "
+            "path of one, or set enable_compilation_cache to false."
+        )
+        raise ConfigError(msg, option="compilation_cache_dir", value=named)
     try:
-        folder = Path(named) if named else usual_folder()
+        folder = Path(named).expanduser().absolute() if named else usual_folder()
     except RuntimeError:  # no home directory is known
         return None
     return ExecutableCache(
@@ -340,7 +374,7 @@ def _digest(key: str, head: bytes, executable: bytes) -> bytes:
 def _facts(path: str) -> Mapping[str, Any]:
     start = len(_MAGIC) + _DIGEST_BYTES
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             data = file.read(start + _LENGTH_BYTES + _MAX_FACTS)
         length = int.from_bytes(data[start : start + _LENGTH_BYTES], "little")
         said = json.loads(data[start + _LENGTH_BYTES :][:length])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from typing import Any
 
 from devrt.cli._tables import Output
@@ -19,7 +20,7 @@ def contents() -> dict[str, Any]:
 
     Keys: ``folder``, ``enabled``, ``max_bytes`` (-1: no bound), ``bytes``, ``entries`` (the last
     used first: path, bytes, used in seconds since the epoch, name, platform, compile_seconds; the
-    last three are null where a file is damaged).
+    last three are null where a file is damaged), ``problems``.
     """
     cache, is_enabled = _cache()
     entries = cache.entries()
@@ -29,18 +30,29 @@ def contents() -> dict[str, Any]:
         "max_bytes": cache.max_bytes,
         "bytes": sum(entry.size for entry in entries),
         "entries": [_row(entry) for entry in entries],
+        "problems": _problems(cache),
     }
 
 
 def clear() -> dict[str, Any]:
-    """Remove everything that is kept; returns ``folder`` and ``removed``, how many programs."""
+    """Remove everything that is kept.
+
+    Returns ``folder``, ``removed`` (how many programs) and ``problems`` (what could not be).
+    """
     cache, _ = _cache()
-    return {"folder": str(cache.folder), "removed": cache.clear()}
+    removed, problems = cache.clear()
+    return {
+        "folder": str(cache.folder),
+        "removed": removed,
+        "problems": _problems(cache) + problems,
+    }
 
 
 def show(report: dict[str, Any]) -> None:
     """Print what `contents` or `clear` returned."""
     out = Output()
+    for problem in report["problems"]:
+        Output(stderr=True).line(problem, "red")
     if "removed" in report:
         out.line(f"removed {_programs(report['removed'])} from {report['folder']}")
         return
@@ -60,6 +72,12 @@ def show(report: dict[str, Any]) -> None:
     state = "" if report["enabled"] else "; turned off (enable_compilation_cache)"
     count = _programs(len(report["entries"]))
     out.line(f"{count}, {_size(report['bytes'])}, {bound}{state}: {report['folder']}")
+
+
+def _problems(cache: ExecutableCache) -> list[str]:
+    folder = cache.folder
+    is_folder = folder.is_dir() or not os.path.lexists(folder)
+    return [] if is_folder else [f"{folder} is no folder, so nothing can be kept there"]
 
 
 def _cache() -> tuple[ExecutableCache, bool]:

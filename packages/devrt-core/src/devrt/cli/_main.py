@@ -172,6 +172,8 @@ def cache(as_json: bool, clear: bool) -> None:
         _print(report)
     else:
         _cache.show(report)
+    if report["problems"]:
+        click.get_current_context().exit(1)
 
 
 @main.command()

@@ -100,7 +100,7 @@ def _put(executable: LoadedExecutable, given: list[np.ndarray[Any, Any]]) -> lis
         parts = [_part(value.shape, shardings, i, d) for d in range(len(devices))]
         rows.append(
             [
-                executable.client.buffer_from_pyval(np.ascontiguousarray(value[part]), device)
+                executable.client.buffer_from_pyval(np.array(value[part], order="C"), device)
                 for part, device in zip(parts, devices, strict=True)
             ]
         )
