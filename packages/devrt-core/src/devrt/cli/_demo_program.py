@@ -48,7 +48,8 @@ def expected(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the labels that NumPy finds with the same weights."""
     w1, b1, w2, b2 = _weights()
     hidden = np.maximum(images / np.float32(16) @ w1 + b1, 0)
-    return np.argmax(hidden @ w2 + b2, axis=1).astype(np.int32)
+    labels: np.ndarray[Any, Any] = np.argmax(hidden @ w2 + b2, axis=1).astype(np.int32)
+    return labels
 
 
 def _weights() -> list[np.ndarray[Any, Any]]:
