@@ -166,7 +166,7 @@ def test_two_plugins_that_import_each_other_in_two_threads(plugins, say):
 
 
 def test_two_plugins_that_ask_for_each_other_in_two_threads(plugins, say):
-    ask = "import time; time.sleep(0.2)\nprint('inside', answer(lambda: devrt.get_backend({!r})))\n"
+    ask = "import time; time.sleep(0.2)\ntell('inside', answer(lambda: devrt.get_backend({!r})))\n"
     before(plugins, "one", ask.format("two"))
     before(plugins, "two", ask.format("one"))
     lines = say(IN_THREADS)
@@ -179,7 +179,7 @@ def test_a_plugin_that_asks_for_one_that_imports_it(plugins, say):
     before(
         plugins,
         "two",
-        "import time; time.sleep(0.4)\nprint('inside', answer(lambda: devrt.get_backend('one')))\n",
+        "import time; time.sleep(0.4)\ntell('inside', answer(lambda: devrt.get_backend('one')))\n",
     )
     lines = say(IN_THREADS)
     assert sorted(line for line in lines if not line.startswith("inside")) == ["one one", "two two"]
