@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ ONE_WAITED = "x + x on 8 floats, one device, waited for"
 EIGHT = "x + x on 64 floats over 8 devices, waited for"
 REDUCE = "sum of 64 floats over 8 devices (all-reduce), waited for"
 COMPILE = "compile x + x"
+KEPT = "x + x from the cache on disk, where the peer compiles"
 
 _ADD = """module @add {{ func.func public @main(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{
   %0 = stablehlo.add %a, %a : tensor<{n}xf32>
@@ -59,6 +61,7 @@ SPECS = [
     Spec(EIGHT, devices=8),
     Spec(REDUCE, devices=8),
     Spec(COMPILE),
+    Spec(KEPT),
     *(Spec(name) for name in _programs()),
 ]
 
@@ -66,14 +69,19 @@ SPECS = [
 def devrt_cases() -> dict[str, Factory]:
     """Return devrt's side."""
     import devrt
+    from devrt_cpu import make_cpu_client  # its clients keep nothing on disk
 
+    folder = _folder()
+    devrt.config.update("compilation_cache_dir", folder.name)
     client = devrt.devices()[0].client
+    without_cache = make_cpu_client()
     return {
         ONE: lambda: _devrt_one(client, is_waited=False),
         ONE_WAITED: lambda: _devrt_one(client, is_waited=True),
         EIGHT: lambda: _devrt_eight(client, _SHARDED_ADD),
         REDUCE: lambda: _devrt_eight(client, _REDUCE),
-        COMPILE: lambda: repeated(client.compile_and_load, _ADD.format(n=8)),
+        COMPILE: lambda: repeated(without_cache.compile_and_load, _ADD.format(n=8)),
+        KEPT: lambda: _devrt_kept(client, folder),
         **{name: partial(_devrt_program, client, path) for name, path in _programs().items()},
     }
 
@@ -84,6 +92,18 @@ def _devrt_one(client: Any, *, is_waited: bool) -> Timed:
     if is_waited:
         return repeated(lambda a: execute(a)[0].block_until_ready(), arguments)
     return repeated(execute, arguments)
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Return this process's cache on disk: its client is made with it once."""
+    return TemporaryDirectory(prefix="devrt-bench-")
+
+
+def _devrt_kept(client: Any, folder: TemporaryDirectory[str]) -> Timed:
+    client.compile_and_load(_ADD.format(n=8))
+    assert os.listdir(folder.name)
+    return repeated(client.compile_and_load, _ADD.format(n=8))
 
 
 def _devrt_eight(client: Any, program: str) -> Timed:
@@ -120,6 +140,7 @@ def jax_cases() -> dict[str, Factory]:
         EIGHT: lambda: _jax_eight(jax, lambda x: x + x),
         REDUCE: lambda: _jax_eight(jax, lambda x: x.sum()),
         COMPILE: lambda: repeated(_jax_compile(jax), _ADD.format(n=8)),
+        KEPT: lambda: repeated(_jax_compile(jax), _ADD.format(n=8)),
         **{name: partial(_jax_program, jax, path) for name, path in _programs().items()},
     }
 
