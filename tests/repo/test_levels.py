@@ -34,6 +34,7 @@ LEVELS = {
         "native",
         "topology",
         "_device_assignment",
+        "_fork",
         "_pprof",
         "_protobuf",
         "_record",

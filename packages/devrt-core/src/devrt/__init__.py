@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 
+from devrt import _fork
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -168,6 +170,8 @@ _FROM_SHARDING = {
     ),
     "make_mesh",
 }
+
+_fork.refuse_lost_imports()
 
 
 def __getattr__(name: str) -> Any:

@@ -193,7 +193,7 @@ class ClosedError(DevrtError):
 
 
 class ForkedError(DevrtError):
-    """A forked process used what only its parent can use: clients do not survive a fork."""
+    """A forked process used what stayed in its parent: clients, and imports under way there."""
 
     default_code = StatusCode.FAILED_PRECONDITION
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.errors import PluginContractError
+from devrt.errors import ForkedError, PluginContractError
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
@@ -17,6 +17,8 @@ def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
     answer: Any  # whatever the plugin returns
     try:
         answer = factory.probe()
+    except ForkedError:
+        raise  # of this process, not of the plugin
     except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything
         reason = f"its probe raised {type(error).__name__}: {error}"
         return Broken("probe", reason, usual_remedy(ref))

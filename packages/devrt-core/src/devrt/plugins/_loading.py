@@ -12,7 +12,7 @@ import pluggy
 
 from devrt import hookspecs
 from devrt._record import record
-from devrt.errors import PluginBusyError, PluginError, PluginLoadError
+from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
 from devrt.plugins._judging import contract_error
 from devrt.plugins._libraries import LibraryBackend
 from devrt.plugins._refs import PluginRef
@@ -137,6 +137,8 @@ def load_plugin(
     ------
     PluginLoadError
         If the module cannot be imported or a hook fails.
+    ForkedError
+        If a thread that stayed in this process's parent was importing what the plugin imports.
     PluginContractError
         If a hook is misspelt or returns what the contract does not allow.
     """
@@ -152,7 +154,7 @@ def load_plugin(
         if check is not None:
             check(plugin)
         return plugin
-    except PluginError:
+    except (ForkedError, PluginError):
         raise
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
         msg = (
@@ -183,6 +185,8 @@ def _import(ref: PluginRef) -> ModuleType:
         )
         remedy = f"Reinstall it with: pip install --force-reinstall {ref.distribution}"
         raise _load_error(ref, msg, remedy, missing=missing) from error
+    except ForkedError:
+        raise  # of this process, not of the plugin
     except (Exception, SystemExit) as error:  # plugin code: importing runs whatever it likes
         msg = (
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: importing "

@@ -10,6 +10,7 @@ import os
 from importlib.machinery import all_suffixes
 
 from devrt._record import record
+from devrt.errors import ForkedError
 from devrt.plugins._refs import normalized
 
 TYPE_CHECKING = False
@@ -154,6 +155,8 @@ def metadata_library() -> Any:
 def _metadata_of(dist: Any) -> Any:
     try:
         return dist.metadata or {}  # None where there is none to read
+    except ForkedError:
+        raise  # of this process, not of the distribution
     except Exception:  # noqa: BLE001  a foreign finder's distribution may fail in any way
         return {}
 

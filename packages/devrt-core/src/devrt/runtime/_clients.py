@@ -64,7 +64,7 @@ class ClientStore:
         BackendInitializationError
             If it could not be made; on every call, as a fresh exception.
         ForkedError
-            In a process forked from one that had made clients.
+            In a process forked from one that had made clients, or was importing what this needs.
         PluginBusyError
             If its factory asked for what waits for it; never kept, so a later call may succeed.
         """
@@ -166,6 +166,8 @@ class ClientStore:
         try:
             client = self._call(ref, lambda: factory.factory(context), timeout)
             problem = _problem(client)
+        except ForkedError:
+            raise  # of this process, not of the plugin
         except InvalidArgumentError:
             raise  # a value that the caller passed, not a failure of the plugin
         except PluginBusyError:
