@@ -192,7 +192,7 @@ class Array(Unsupported):
         for buffer in self._buffers:
             buffer.delete()
         if isinstance(self._buffers, NoShards):
-            self._buffers.is_deleted = True
+            self._buffers.was_deleted = True
         self._host = None
 
     def clone(self) -> Array:

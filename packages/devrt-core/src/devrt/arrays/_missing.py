@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from devrt import dtypes
-from devrt.contract import Buffer
+from devrt.contract import Buffer, Client
 from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class NoShards(tuple[Buffer, ...]):
     ----------
     dtype : numpy.dtype
         The array's element type.
-    is_deleted : bool
+    client : Client
+        The client of the devices.
+    was_deleted : bool
         Whether the array was deleted.
 
     Raises
@@ -43,18 +45,27 @@ class NoShards(tuple[Buffer, ...]):
     """
 
     dtype: np.dtype[Any]
-    is_deleted: bool
+    client: Client
+    was_deleted: bool
 
     def __new__(cls, dtype: Any, sharding: Sharding) -> NoShards:
-        _ = sharding._device_assignment[0].client  # a device that is only described has none
+        client = sharding._device_assignment[0].client  # a device that is only described has none
         made = super().__new__(cls)
+        made.client = client
         made.dtype = dtypes.to_numpy(dtypes.code_of(dtype))
-        made.is_deleted = False
+        made.was_deleted = False
         return made
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the array was deleted, or is gone with its client as those with shards are."""
+        return self.was_deleted or self.client.is_closed
 
 
 def held_elsewhere(x: Array, operation: str) -> DevrtError:
-    """Return the error that says that other processes have all of the data."""
+    """Return the error that says that other processes have all of the data, or that it is gone."""
+    if x.is_deleted():
+        return gone(x, operation)
     msg = (
         f"{operation} needs data of this array of shape {x.shape}, and this process holds none: no "
         f"device of {x.sharding} belongs to it. Do this in a process that has a shard."
@@ -64,16 +75,25 @@ def held_elsewhere(x: Array, operation: str) -> DevrtError:
 
 def gone(x: Array, operation: str) -> DevrtError:
     """Return the error that says why the data is gone, and what to do."""
-    client = x._buffers[0].device.client if x._buffers else None
-    if client is not None and client.is_closed:
+    if _is_closed(x):
         msg = (
-            f"the {client.platform} client of this array of shape {x.shape} was closed, and its "
+            f"{operation} failed: the client of this array of shape {x.shape} was closed, and its "
             "data went with it. Read what is needed with devrt.device_get before closing the "
             "client or clearing the backends, and put it again afterwards."
         )
         return ClosedError(msg, operation=operation)
     msg = (
-        f"this array of shape {x.shape} was deleted or donated, so its data is gone. "
-        "Keep a clone() if it is needed afterwards."
+        f"{operation} failed: this array of shape {x.shape} was deleted or donated, so its data is "
+        "gone. Keep a clone() if it is needed afterwards."
     )
     return DeletedError(msg, operation=operation)
+
+
+def _is_closed(x: Array) -> bool:
+    buffers = x._buffers
+    if isinstance(buffers, NoShards):
+        return not buffers.was_deleted and buffers.client.is_closed
+    try:
+        return buffers[0].device.client.is_closed
+    except DevrtError as error:  # a buffer whose data is gone may not tell its device any more
+        return isinstance(error, ClosedError)

@@ -152,7 +152,11 @@ def resolve_target(x: Array, target: Any, operation: str = "device_put") -> tupl
 
 
 def _a_device(x: Array) -> Device:
-    return x._buffers[0].device if x._buffers else next(iter(x.devices()))
+    if x._buffers:
+        return x._buffers[0].device
+    # The client's devices have the same kinds of memory; only those of this process tell them.
+    remote = next(iter(x.devices()))
+    return next(iter(remote.client.local_devices()), remote)
 
 
 def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
