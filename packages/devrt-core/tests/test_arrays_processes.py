@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import devrt
-from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 
@@ -246,3 +246,43 @@ def test_parts_are_of_the_dtype_that_was_asked_for(client):
     assert make(X.shape, one, [part], dtype=np.float32).dtype == np.float32
     with pytest.raises(InvalidArgumentError, match="dtype int8"):
         make(X.shape, one, [part], dtype=np.int8)
+
+
+def test_a_shape_is_checked_where_no_part_can_tell_it(client, elsewhere):
+    makes = [
+        lambda shape: devrt.make_array_from_single_device_arrays(shape, elsewhere, [], dtype="f4"),
+        lambda shape: devrt.make_array_from_callback(shape, elsewhere, None.__eq__, dtype="f4"),
+    ]
+    for make in makes:
+        with pytest.raises(InvalidArgumentError, match=r"\(-4,\), whose dimension 0 is negative"):
+            make((-4,))
+        for wrong in (4, (4.0,), "ab", b"ab", (None,)):
+            with pytest.raises(InvalidTypeError, match="takes a global shape, a tuple of integers"):
+                make(wrong)
+        assert make([np.int64(4), 0]).shape == (4, 0)
+
+
+def test_memory_kinds_of_other_processes_are_those_of_this_one(client, elsewhere):
+    a = devrt.device_put(devrt.device_put(X, elsewhere), "pinned_host")
+    assert a.sharding == elsewhere.with_memory_kind("pinned_host")
+    with pytest.raises(InvalidArgumentError, match=r"\(.*pinned_host.* on cpu:\d\), and 'paper'"):
+        devrt.device_put(a, "paper")
+
+
+def test_an_array_without_a_shard_here_goes_with_its_client():
+    closed = devrt_cpu.make_cpu_client(num_devices=1, node_id=0, num_nodes=2)
+    (other,) = [d for d in closed.devices() if d.process_index]
+    sharding = NamedSharding(Mesh(np.array([other], dtype=object), ("x",)), P("x"))
+    a, deleted = devrt.device_put(X, sharding), devrt.device_put(X, sharding)
+    deleted.delete()
+    assert not a.is_deleted()
+    closed.close()
+    assert a.is_deleted()
+    assert "deleted" in repr(a)
+    assert not any(a is live for live in devrt.live_arrays())
+    uses = [*TOUCHES, devrt.Array.clone, devrt.Array.copy, lambda a: devrt.device_put(a, sharding)]
+    for use in uses:
+        with pytest.raises(ClosedError, match="failed: the client of this array of shape"):
+            use(a)
+        with pytest.raises(DeletedError):
+            use(deleted)

@@ -12,11 +12,11 @@ from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards
 from devrt.arrays._placement import device_put
-from devrt.arrays._put import as_host
+from devrt.arrays._put import as_host, as_host_array
 from devrt.arrays._reshard import targets_of
 from devrt.contract import Buffer, Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Sharding
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Sharding, as_shape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
         )
         raise InvalidArgumentError(msg, sharding=sharding)
     parts = [by_device[device] for device in expected]
-    shape = _global_shape(sharding, parts[0].shape) if shape is None else tuple(shape)
+    shape = _global_shape(sharding, parts[0].shape) if shape is None else shape
     _check_parts(parts, sharding.placement(shape).shard_shape, sharding, dtype)
     buffers = tuple(part._buffers[0].clone() for part in parts)
     return Array(buffers, sharding, shape)
@@ -99,25 +99,64 @@ def make_array_from_callback(
     InvalidArgumentError
         If a part's shape or dtype is not the expected one.
     """
-    import numpy as np
-
-    plan = sharding.placement(tuple(shape))
+    name = "make_array_from_callback"
+    _check_is_sharding(sharding, name)
+    shape = as_shape(shape, name)
+    plan = sharding.placement(shape)
+    if not callable(data_callback):
+        msg = (
+            f"{name} takes a function of an index that returns that part, not {data_callback!r} "
+            f"of type {type(data_callback).__name__}. For data that is there already use "
+            "devrt.device_put."
+        )
+        raise InvalidTypeError(msg, operation=name)
     if not plan.devices:
-        return _without_parts(shape, sharding, dtype, "make_array_from_callback")
-    expected = None if dtype is None else np.dtype(dtype)
+        return _without_parts(shape, sharding, dtype, name)
+    expected = None if dtype is None else _dtype(dtype)
     made: dict[Shape, np.ndarray[Any, Any]] = {}
     for offset, index in zip(plan.offsets, plan.indices, strict=True):
         if offset not in made:
-            part = np.asarray(data_callback(index))
+            part = _made_part(data_callback(index), index)
             expected = part.dtype if expected is None else expected
             _check_part(part, plan.shard_shape, expected, f"the callback's part {index}")
             made[offset] = part
     if Config.guards_are_set:
         first = next(iter(made.values()))
-        check_transfer(
-            "host_to_device", "make_array_from_callback", first, sharding, is_explicit=False
+        check_transfer("host_to_device", name, first, sharding, is_explicit=False)
+    return Array(_put_parts(made, plan, sharding), sharding, shape)
+
+
+def _made_part(part: Any, index: tuple[slice, ...]) -> np.ndarray[Any, Any]:
+    """Return what the callback made for an index as a NumPy array."""
+    if part is None:
+        msg = (
+            f"data_callback returned None for the part {index}. Return the part itself, an array "
+            "of the shape that the index cuts out."
         )
-    return Array(_put_parts(made, plan, sharding), sharding, tuple(shape))
+        raise InvalidTypeError(msg, index=index)
+    try:
+        host = as_host_array(part)
+        dtypes.code_of(host.dtype)
+    except InvalidArgumentError as error:
+        msg = f"the callback's part {index}: {error.message}"
+        raise type(error)(msg, code=error.code, **{**error.data, "index": index}) from error
+    return host
+
+
+def _dtype(dtype: Any) -> np.dtype[Any]:
+    import numpy as np
+
+    dtypes.code_of(dtype)  # refuses what no device holds
+    return np.dtype(dtype)
+
+
+def _check_is_sharding(sharding: object, operation: str) -> None:
+    if not isinstance(sharding, Sharding):
+        msg = (
+            f"{operation} takes a sharding, not {sharding!r} of type {type(sharding).__name__}. "
+            "For one device write SingleDeviceSharding(device)."
+        )
+        raise InvalidTypeError(msg, sharding=sharding, operation=operation)
 
 
 def _put_parts(
@@ -165,10 +204,11 @@ def make_array_from_process_local_data(
     """
     from devrt.arrays._process_local import LocalBlock
 
+    name = "make_array_from_process_local_data"
+    _check_is_sharding(sharding, name)
     local = as_host(local_data)
     block = LocalBlock.of(sharding, local.shape, global_shape)
     if Config.guards_are_set:
-        name = "make_array_from_process_local_data"
         check_transfer("host_to_device", name, local, sharding, is_explicit=True)
     plan = sharding.placement(block.global_shape)
     targets = targets_of(plan.devices, sharding.memory_kind)
@@ -273,19 +313,21 @@ def _from_parts_arguments(
 ) -> tuple[Shape | None, Sharding, Sequence[Array]]:
     order = ("arrays", "sharding") if len(arguments) + len(named) == 2 else _JAX_ORDER
     given = dict(zip(order, arguments, strict=False)) | named
+    name = "make_array_from_single_device_arrays"
     fits = len(arguments) <= len(order) and {"arrays", "sharding"} <= set(given) <= set(_JAX_ORDER)
     if not fits or not isinstance(given["sharding"], Sharding):
         msg = (
-            "make_array_from_single_device_arrays takes (arrays, sharding) or "
+            f"{name} takes (arrays, sharding) or "
             f"(shape, sharding, arrays), not {sorted(given)}."
         )
         raise InvalidTypeError(msg)
     arrays = given["arrays"]
     is_list = isinstance(arrays, Sequence)
     if not is_list or not all(type(part) is Array and len(part._buffers) == 1 for part in arrays):
-        msg = "make_array_from_single_device_arrays takes a list of arrays on one device each."
+        msg = f"{name} takes a list of arrays on one device each."
         raise InvalidTypeError(msg)
-    return given.get("shape"), given["sharding"], arrays
+    shape = given.get("shape")
+    return None if shape is None else as_shape(shape, name), given["sharding"], arrays
 
 
 _JAX_ORDER = ("shape", "sharding", "arrays")
@@ -306,8 +348,8 @@ def _without_parts(shape: Shape | None, sharding: Sharding, dtype: Any, operatio
             "learn from: pass the global shape and dtype."
         )
         raise InvalidArgumentError(msg, sharding=sharding)
-    sharding.placement(tuple(shape))  # refuses shapes that do not fit
-    return Array(NoShards(dtype, sharding), sharding, tuple(shape))
+    sharding.placement(shape)  # refuses shapes that do not fit
+    return Array(NoShards(dtype, sharding), sharding, shape)
 
 
 def _check_parts(parts: Sequence[Array], shape: Shape, sharding: Sharding, dtype: Any) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from devrt.errors import InvalidArgumentError
-from devrt.sharding import Sharding
+from devrt.sharding import Sharding, as_shape
 
 __all__ = ["LocalBlock"]
 
@@ -43,7 +44,7 @@ class LocalBlock:
         InvalidArgumentError
             If no such block has the shape of the data.
         """
-        given = (None,) * len(local_shape) if global_shape is None else tuple(global_shape)
+        given = (None,) * len(local_shape) if global_shape is None else _checked(global_shape)
         if len(given) != len(local_shape):
             msg = (
                 f"process-local data of shape {local_shape} has {len(local_shape)} dimensions, "
@@ -106,6 +107,15 @@ class LocalBlock:
                     msg, shape=local_shape, global_shape=self.global_shape, dimension=d
                 )
         return dataclasses.replace(self, starts=tuple(starts))
+
+
+def _checked(given: Any) -> tuple[int | None, ...]:
+    """Return a global shape in which None stands for what is to be worked out."""
+    name = "make_array_from_process_local_data"
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return as_shape(given, name)
+    sizes = iter(as_shape([size for size in given if size is not None], name))
+    return tuple(None if size is None else next(sizes) for size in given)
 
 
 def _infer(sharding: Sharding, local_shape: Shape, dimension: int) -> int:

@@ -9,7 +9,7 @@ from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.contract import Device, HostBufferSemantics, Memory
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.sharding import Sharding, SingleDeviceSharding
 
@@ -21,6 +21,7 @@ __all__ = [
     "COPY",
     "TARGET_KINDS",
     "as_host",
+    "as_host_array",
     "put_array",
     "put_host",
     "resolve_target",
@@ -117,7 +118,34 @@ def as_host(x: Any) -> np.ndarray[Any, Any]:
         return np.frombuffer(x, np.uint8)
     narrow = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex64}
     wide = type(x) is int and not -(2**31) <= x < 2**31
-    return np.asarray(x, dtype=np.int64 if wide else narrow.get(type(x)))
+    return as_host_array(x, np.int64 if wide else narrow.get(type(x)))
+
+
+def as_host_array(x: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+    """Return what ``numpy.asarray`` makes of a value.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it makes nothing of it.
+    """
+    import numpy as np
+
+    try:
+        return np.asarray(x, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DevrtError):
+            raise
+        raise _no_array(x, error) from error
+
+
+def _no_array(x: Any, error: Exception) -> InvalidTypeError:
+    kind = type(x).__name__
+    msg = (
+        f"a value of type {kind} cannot be read as an array: {str(error).rstrip('.')}. Convert it "
+        "first, for example with numpy.asarray(x, dtype='float32')."
+    )
+    return InvalidTypeError(msg, type=kind)
 
 
 # -- device arrays ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from devrt.sharding._index_map import IndexMap, Placement, index_map
 from devrt.sharding._make_mesh import make_mesh, make_mesh_from_devices
 from devrt.sharding._mesh import Mesh, current_mesh
 from devrt.sharding._named import NamedSharding
+from devrt.sharding._shape import as_shape
 from devrt.sharding._sharding import Sharding
 from devrt.sharding._single import SingleDeviceSharding
 from devrt.sharding._spec import P, PartitionSpec
@@ -36,6 +37,7 @@ __all__ = [
     "Placement",
     "Sharding",
     "SingleDeviceSharding",
+    "as_shape",
     "check_and_canonicalize_memory_kind",
     "current_mesh",
     "index_map",

@@ -10,6 +10,7 @@ from devrt.sharding._abstract_mesh import remember
 from devrt.sharding._device_list import DeviceList
 from devrt.sharding._index_map import Index, Placement
 from devrt.sharding._partition import Shape
+from devrt.sharding._shape import as_shape
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -135,12 +136,12 @@ class Sharding:
         Raises
         ------
         InvalidArgumentError
-            If an array of this shape cannot be sharded so.
+            If it is no shape, or an array of this shape cannot be sharded so.
         """
         try:
             return self._placements[global_shape]
         except (KeyError, TypeError, AttributeError):
-            return self._find_placement(tuple(global_shape))
+            return self._find_placement(as_shape(global_shape, type(self).__name__))
 
     def _find_placement(self, shape: Shape) -> Placement:
         try:
