@@ -8,7 +8,7 @@ import pytest
 
 import devrt
 from devrt import dlpack, dtypes
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 
@@ -157,3 +157,94 @@ def test_the_module_is_loaded_when_it_is_asked_for(run_python):
     )
     done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
+
+
+class Exporter(Old):
+    """An exporter that answers, or fails, as it is told, and counts how often it exports."""
+
+    def __init__(self, array, device=(1, 0), answer=None):
+        super().__init__(array)
+        self.device, self.answer, self.exports = device, answer, 0
+
+    def __dlpack__(self, **options):
+        self.exports += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.array.__dlpack__(**options) if self.answer is None else self.answer
+
+    def __dlpack_device__(self):
+        if isinstance(self.device, Exception):
+            raise self.device
+        return self.device
+
+
+@pytest.mark.parametrize("with_device", [False, True])
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("answer", [None, 7, ("x", 0), (1,), (1.0, 0), (1, 0, 0)], ids=repr)
+def test_an_exporter_that_cannot_say_where_it_is(cpu, answer, copy, with_device):
+    source = Exporter(aligned(4), answer)
+    with pytest.raises(InvalidTypeError, match="array of type Exporter lies: its __dlpack_device__"):
+        dlpack.from_dlpack(source, cpu[0] if with_device else None, copy)
+    assert not source.exports
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("error", [BufferError, RuntimeError, ValueError, OSError])
+def test_an_exporter_that_fails(cpu, error, copy):
+    sources = [
+        Exporter(aligned(4), answer=error("not today")),
+        Exporter(aligned(4), device=error("not today")),
+    ]
+    for source in sources:
+        with pytest.raises(InvalidArgumentError, match=f"{error.__name__}: not today.*numpy") as r:
+            dlpack.from_dlpack(source, copy=copy)
+        assert type(r.value.__cause__) is error
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_an_exporter_of_no_capsule(cpu, copy):
+    with pytest.raises(InvalidTypeError, match="no unused DLPack capsule"):
+        dlpack.from_dlpack(Exporter(aligned(4), answer=5), copy=copy)
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+def test_an_array_is_exported_once(cpu, copy):
+    source = Exporter(aligned(16))
+    a = dlpack.from_dlpack(source, copy=copy)
+    assert source.exports == 1
+    assert (address(a) == source.array.ctypes.data) is (copy is not True)
+    apart = Exporter(aligned(16, start=16))
+    with pytest.raises(InvalidArgumentError, match="array of type Exporter on cpu:0 as it is"):
+        dlpack.from_dlpack(apart, copy=False)
+    assert apart.exports == 1
+    with pytest.raises(InvalidArgumentError, match=r"Exporter lies on a device \(DLPack type 3\)"):
+        dlpack.from_dlpack(Exporter(aligned(16), device=(3, 0)), copy=copy)
+
+
+def test_dtypes_that_numpy_does_not_export_are_shared(cpu):
+    x = aligned(16, dtype=np.uint16).view(ml_dtypes.bfloat16)
+    assert address(dlpack.from_dlpack(x, copy=False)) == x.ctypes.data
+
+
+@pytest.mark.parametrize("copy", ["no", 0, 1, 2.0, ()])
+def test_copy_is_a_truth_value_and_nothing_else(cpu, copy):
+    for source in (aligned(4), devrt.device_put(1.0, cpu[0])):
+        with pytest.raises(InvalidTypeError, match="copy is True, False or None"):
+            dlpack.from_dlpack(source, copy=copy)
+
+
+def test_no_dtype_is_not_supported():
+    assert not dlpack.is_supported_dtype(None)
+
+
+def test_a_deleted_array_and_a_guard_name_from_dlpack(cpu):
+    a = devrt.device_put(1.0, cpu[0])
+    with devrt.transfer_guard("disallow_explicit"):
+        for source, target in ((aligned(4), None), (a, cpu[0].memory("pinned_host"))):
+            with pytest.raises(InvalidArgumentError, match="transfer by from_dlpack"):
+                dlpack.from_dlpack(source, target)
+    a.delete()
+    for target in (None, cpu[1], "pinned_host"):
+        for copy in (None, True, False):
+            with pytest.raises(DeletedError, match="from_dlpack failed: this array of shape"):
+                dlpack.from_dlpack(a, target, copy)

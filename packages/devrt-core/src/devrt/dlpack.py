@@ -5,18 +5,21 @@ The other way needs nothing from here: an array on one device has ``__dlpack__``
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from typing import Any
 
 from devrt import dtypes
-from devrt.arrays import Array, device_put
-from devrt.arrays._put import ALIAS, COPY, put_host, resolve_target, target_kind
+from devrt.arrays import Array
+from devrt.arrays._missing import gone
+from devrt.arrays._put import ALIAS, COPY, put_array, put_host, resolve_target, target_kind
 from devrt.contract import Buffer, Device
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 
-_HOST_TYPES = (1, 3, 11)  # of DLDeviceType: the host's memory, and what two vendors page-lock of it
+_HOST = 1  # of DLDeviceType: the host's memory
 _TENSOR_AT = {"dltensor": 0, "dltensor_versioned": 32}  # bytes before the DLTensor, by capsule name
 _BYTE_OFFSET_AT = 40  # within a DLTensor
 
@@ -48,6 +51,9 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
         If ``copy`` is False and a copy is needed, or the array is on a device that the target's
         platform does not read.
     """
+    if copy is not None and not isinstance(copy, bool):
+        msg = f"copy is True, False or None, not {copy!r} of type {type(copy).__name__}."
+        raise InvalidTypeError(msg, operation="from_dlpack")
     if isinstance(external_array, Buffer):
         external_array = Array((external_array,))
     if type(external_array) is Array:
@@ -58,17 +64,36 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
             f"{type(external_array).__name__}. Use devrt.device_put for other values."
         )
         raise InvalidTypeError(msg, type=type(external_array).__name__)
-    target = _device_of(external_array) if device is None else device
-    made = put_host(external_array, target, target_kind(target), COPY if copy else ALIAS)
-    if copy is False and not _shows(made, external_array):
-        made.delete()
-        raise _needs_copy(external_array, target)
+    kind = target_kind(device, "from_dlpack")
+    try:
+        where = _where(external_array)
+        target, kind = (_device_for(where[0]), "device") if device is None else (device, kind)
+        made = _taken(external_array, where, target, kind, copy)
+    except DevrtError:
+        raise
+    except Exception as error:
+        raise _not_exported(external_array, error) from error
     made._committed = device is not None
+    return made
+
+
+def _taken(
+    external: Any, where: tuple[int, int], target: Any, kind: str, copy: bool | None
+) -> Array:
+    if copy is not False:
+        return put_host(external, target, kind, COPY if copy else ALIAS, "from_dlpack")
+    exported, address = _with_address(external, where)
+    made = put_host(exported, target, kind, ALIAS, "from_dlpack")
+    if made.size and [b.unsafe_buffer_pointer() for b in made._buffers] != [address]:
+        made.delete()
+        raise _needs_copy(external, target)
     return made
 
 
 def is_supported_dtype(dtype: Any) -> bool:
     """Return whether arrays of a dtype go through DLPack; true of all that devices hold."""
+    if dtype is None:  # float64 to NumPy, and no dtype to anybody who asks
+        return False
     try:
         dtypes.from_numpy(dtype)
     except (DevrtError, TypeError):
@@ -77,11 +102,13 @@ def is_supported_dtype(dtype: Any) -> bool:
 
 
 def _from_array(x: Array, device: Any, copy: bool | None) -> Array:
+    if x.is_deleted():
+        raise gone(x, "from_dlpack")
     if device is None:
         buffer = x._only("from_dlpack")
         return x.copy() if copy else Array((buffer.clone(),))
-    target, _ = resolve_target(x, device, "from_dlpack")
-    placed: Array = device_put(x, target, may_alias=not copy)
+    target, kind = resolve_target(x, device, "from_dlpack")
+    placed = put_array(x, target, kind, None, False, not copy, "from_dlpack")
     if copy is False and [b.unsafe_buffer_pointer() for b in placed._buffers] != [
         b.unsafe_buffer_pointer() for b in x._buffers
     ]:
@@ -89,38 +116,83 @@ def _from_array(x: Array, device: Any, copy: bool | None) -> Array:
     return placed
 
 
-def _device_of(external: Any) -> Device:
+def _where(external: Any) -> tuple[int, int]:
+    """Return the DLDeviceType and the number of the device that an exporter's array is on."""
+    answer = external.__dlpack_device__()
+    with contextlib.suppress(TypeError, ValueError):
+        device_type, number = answer
+        return operator.index(device_type), operator.index(number)
+    kind = type(external).__name__
+    msg = (
+        f"from_dlpack cannot tell where this array of type {kind} lies: its __dlpack_device__ "
+        f"returned {answer!r}, not a device type and a device number. The exporter is at fault; "
+        "pass numpy.asarray(x) instead."
+    )
+    raise InvalidTypeError(msg, type=kind, operation="from_dlpack")
+
+
+def _device_for(device_type: int) -> Device:
     """Return the device for an array: one that sees the host's memory, or the default one."""
-    device_type, _ = external.__dlpack_device__()
     runtime = default_runtime()
     device: Device = runtime.default_device()
-    if int(device_type) in _HOST_TYPES and not device.default_memory().is_host_visible:
+    if device_type == _HOST and not device.default_memory().is_host_visible:
         device = runtime.get_backend("cpu").local_devices()[0]
     return device
 
 
-def _shows(made: Array, external: Any) -> bool:
-    if not made.size:
-        return True
-    return [b.unsafe_buffer_pointer() for b in made._buffers] == [_address(external)]
+class _Exported:
+    """What was exported already: the array's capsule, for the one who takes it over."""
+
+    def __init__(self, capsule: Any, where: tuple[int, int]) -> None:
+        self._capsule = capsule
+        self._where = where
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._where
 
 
-def _address(external: Any) -> int:
-    """Return where an array's elements begin, as its capsule says; the capsule is not consumed."""
-    import ctypes
-
+def _with_address(external: Any, where: tuple[int, int]) -> tuple[Any, int]:
+    """Return an array and the address where its elements begin; it is exported at most once."""
+    interface = getattr(external, "__array_interface__", None)
+    if type(external).__module__ == "numpy" and interface is not None:
+        return external, int(interface["data"][0])
     try:
         capsule = external.__dlpack__(max_version=(1, 0))
     except TypeError:  # an exporter from before DLPack 1.0
         capsule = external.__dlpack__()
+    named_alike = type(type(external).__name__, (_Exported,), {})  # errors name the type
+    return named_alike(capsule, where), _address(capsule)
+
+
+def _address(capsule: Any) -> int:
+    """Return where an array's elements begin, as its capsule says; the capsule is not consumed."""
+    import ctypes
+
+    if type(capsule).__name__ != "PyCapsule":
+        return 0  # refused by who takes it over
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     name = name_of(capsule)
-    tensor = pointer_of(capsule, name) + _TENSOR_AT[name.decode()]
+    place = _TENSOR_AT.get((name or b"").decode())
+    if place is None:
+        return 0  # as above
+    tensor = pointer_of(capsule, name) + place
     data = ctypes.c_uint64.from_address(tensor).value
     return int(data + ctypes.c_uint64.from_address(tensor + _BYTE_OFFSET_AT).value)
+
+
+def _not_exported(external: Any, error: Exception) -> InvalidArgumentError:
+    kind = type(external).__name__
+    msg = (
+        f"from_dlpack cannot take over this array of type {kind}, because it does not export "
+        f"itself: {type(error).__name__}: {error}. Pass numpy.asarray(x) instead."
+    )
+    return InvalidArgumentError(msg, type=kind, operation="from_dlpack")
 
 
 def _needs_copy(external: Any, target: Any) -> InvalidArgumentError:

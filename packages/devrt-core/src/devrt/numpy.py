@@ -43,7 +43,8 @@ _NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
 
 def _placed(host: Any, device: Any = None) -> Array:
     if Config.guards_are_set and type(host) is not Array:
-        return put_host(host, device, target_kind(device), COPY, is_explicit=False)
+        kind = target_kind(device)
+        return put_host(host, device, kind, COPY, "devrt.numpy", is_explicit=False)
     placed: Array = device_put(host, device)
     return placed
 

@@ -57,14 +57,21 @@ def target_kind(target: Any, operation: str = "device_put") -> str:
     raise InvalidTypeError(msg, target=target)
 
 
-def put_host(x: Any, target: Any, kind: str, semantics: int, *, is_explicit: bool = True) -> Array:
+def put_host(
+    x: Any,
+    target: Any,
+    kind: str,
+    semantics: int,
+    operation: str = "device_put",
+    *,
+    is_explicit: bool = True,
+) -> Array:
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
     # Asked for before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
     if Config.guards_are_set:
-        name = "device_put" if is_explicit else "devrt.numpy"
         where = device if target is None else target
-        check_transfer("host_to_device", name, x, where, is_explicit=is_explicit)
+        check_transfer("host_to_device", operation, x, where, is_explicit=is_explicit)
     if kind == "device":
         return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
     if kind == "sharding":
@@ -75,11 +82,11 @@ def put_host(x: Any, target: Any, kind: str, semantics: int, *, is_explicit: boo
     if kind == "default":
         buffer = device.client.buffer_from_pyval(x, device, False, semantics)
         return Array((buffer,), None, None, False)
-    memory = _memory(target, device)
+    memory = _memory(target, device, operation)
     return Array((device.client.buffer_from_pyval(x, memory, False, semantics),))
 
 
-def _memory(target: Memory | str, device: Device, operation: str = "device_put") -> Memory:
+def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
     if not isinstance(target, str):
         return target
     kinds = [memory.kind for memory in device.addressable_memories()]
@@ -152,17 +159,23 @@ def _no_array(x: Any, error: Exception) -> InvalidTypeError:
 
 
 def put_array(
-    x: Array, target: Any, kind: str, src: Any, donate: bool, may_alias: bool | None
+    x: Array,
+    target: Any,
+    kind: str,
+    src: Any,
+    donate: bool,
+    may_alias: bool | None,
+    operation: str = "device_put",
 ) -> Array:
     """Put an array that is on devices already on a target; does not wait."""
     if src is not None:
         _check_source(x, src)
     if x.is_deleted():
-        raise gone(x, "device_put")
+        raise gone(x, operation)
     if kind == "kind":
-        target, kind = resolve_target(x, target)
+        target, kind = resolve_target(x, target, operation)
     if Config.guards_are_set and not _is_there(x, target, kind):
-        check_transfer("device_to_device", "device_put", x, target, is_explicit=True)
+        check_transfer("device_to_device", operation, x, target, is_explicit=True)
     placed = _moved(x, target, kind, may_alias is not False)
     if donate:
         placed = placed.clone() if placed is x else placed
@@ -170,7 +183,7 @@ def put_array(
     return placed
 
 
-def resolve_target(x: Array, target: Any, operation: str = "device_put") -> tuple[Any, str]:
+def resolve_target(x: Array, target: Any, operation: str) -> tuple[Any, str]:
     """Return where a target puts an array, and what it is; a memory kind is a sharding there."""
     kind = target_kind(target, operation)
     if kind != "kind":
