@@ -20,9 +20,9 @@ def quarters(cpu):
     return NamedSharding(Mesh(np.array(cpu[:4], dtype=object), ("x",)), P("x"))
 
 
-@pytest.mark.parametrize("shape", [8, "ab", b"ab", (8.0,), (None,), None, {8}.__iter__], ids=repr)
+@pytest.mark.parametrize("shape", [8, "ab", b"ab", (8.0,), (None,), None, len], ids=repr)
 def test_what_is_no_shape(quarters, shape):
-    with pytest.raises(InvalidTypeError, match=r"from_callback takes a global shape.* not .* of ty"):
+    with pytest.raises(InvalidTypeError, match=r"from_callback takes a global shape, a tuple"):
         devrt.make_array_from_callback(shape, quarters, X.__getitem__)
 
 
@@ -61,7 +61,7 @@ def test_what_is_no_sharding(cpu):
 
 
 def test_what_is_no_callback(quarters):
-    with pytest.raises(InvalidTypeError, match="takes a function of an index.* not 5 of type int"):
+    with pytest.raises(InvalidTypeError, match=r"takes a function of an index.* not 5 of type"):
         devrt.make_array_from_callback((8,), quarters, 5)
 
 

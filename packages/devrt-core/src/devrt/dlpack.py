@@ -51,8 +51,9 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
         If ``copy`` is False and a copy is needed, or the array is on a device that the target's
         platform does not read.
     """
-    if copy is not None and not isinstance(copy, bool):
-        msg = f"copy is True, False or None, not {copy!r} of type {type(copy).__name__}."
+    given: Any = copy  # callers are not bound by the annotation
+    if not (given is None or isinstance(given, bool)):
+        msg = f"copy is True, False or None, not {given!r} of type {type(given).__name__}."
         raise InvalidTypeError(msg, operation="from_dlpack")
     if isinstance(external_array, Buffer):
         external_array = Array((external_array,))

@@ -11,7 +11,7 @@ from devrt._config import Config
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported
 from devrt.contract import Buffer, Device
-from devrt.errors import InvalidArgumentError
+from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -176,8 +176,16 @@ class Array(Unsupported):
         buffers = self._buffers
         if len(buffers) == 1:
             buffers[0].block_until_ready()
-        elif buffers:
-            buffers[0].device.client.batched_block_until_ready(buffers)
+            return self
+        try:
+            if buffers:
+                buffers[0].device.client.batched_block_until_ready(buffers)
+                return self
+        except (ClosedError, DeletedError):
+            if not self.is_deleted():
+                raise
+        if self.is_deleted():
+            raise gone(self, "block_until_ready")
         return self
 
     def is_deleted(self) -> bool:
@@ -209,6 +217,8 @@ class Array(Unsupported):
         """Return an array with memory of its own on the same devices."""
         if not self._buffers:
             return self._another_without_shards("copy")
+        if self.is_deleted():
+            raise gone(self, "copy")
         memories = [buffer.memory for buffer in self._buffers]
         client = self._buffers[0].device.client
         buffers = client.batched_copy_to_memory(self._buffers, memories, False)

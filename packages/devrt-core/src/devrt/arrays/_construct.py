@@ -6,16 +6,26 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devrt import dtypes
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
+from devrt.arrays._construct_checks import (
+    check_are_devices,
+    check_is_callback,
+    check_is_sharding,
+    check_no_parts,
+    check_part,
+    check_parts,
+    dtype_of,
+    host_of,
+    made_part,
+    names_of,
+)
 from devrt.arrays._guards import Config, check_transfer
-from devrt.arrays._missing import NoShards
+from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._placement import device_put
-from devrt.arrays._put import as_host, as_host_array
 from devrt.arrays._reshard import targets_of
 from devrt.contract import Buffer, Device
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Sharding, as_shape
 
 if TYPE_CHECKING:
@@ -56,19 +66,24 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
     """
     dtype = named.pop("dtype", None)
     shape, sharding, arrays = _from_parts_arguments(arguments, named)
-    if not arrays and not sharding.addressable_devices:
-        return _without_parts(shape, sharding, dtype, "make_array_from_single_device_arrays")
-    by_device = {part.device: part for part in arrays}
+    name = "make_array_from_single_device_arrays"
+    try:
+        by_device = {part.device: part for part in arrays}
+    except (ClosedError, DeletedError):
+        raise next(gone(part, name) for part in arrays if part.is_deleted()) from None
     expected = sharding.device_list.addressable_device_list
+    if not expected:
+        check_no_parts(arrays, sharding)
+        return _without_parts(shape, sharding, dtype, name)
     if len(by_device) != len(arrays) or set(by_device) != set(expected):
         msg = (
-            f"{sharding} needs one array on each of {_names(expected)}, but the arrays are on "
-            f"{_names([part.device for part in arrays])}."
+            f"{sharding} needs one array on each of {names_of(expected)}, but the arrays are on "
+            f"{names_of([part.device for part in arrays])}."
         )
         raise InvalidArgumentError(msg, sharding=sharding)
     parts = [by_device[device] for device in expected]
     shape = _global_shape(sharding, parts[0].shape) if shape is None else shape
-    _check_parts(parts, sharding.placement(shape).shard_shape, sharding, dtype)
+    check_parts(parts, sharding.placement(shape).shard_shape, sharding, dtype)
     buffers = tuple(part._buffers[0].clone() for part in parts)
     return Array(buffers, sharding, shape)
 
@@ -100,63 +115,24 @@ def make_array_from_callback(
         If a part's shape or dtype is not the expected one.
     """
     name = "make_array_from_callback"
-    _check_is_sharding(sharding, name)
+    check_is_sharding(sharding, name)
     shape = as_shape(shape, name)
     plan = sharding.placement(shape)
-    if not callable(data_callback):
-        msg = (
-            f"{name} takes a function of an index that returns that part, not {data_callback!r} "
-            f"of type {type(data_callback).__name__}. For data that is there already use "
-            "devrt.device_put."
-        )
-        raise InvalidTypeError(msg, operation=name)
+    check_is_callback(data_callback, name)
     if not plan.devices:
         return _without_parts(shape, sharding, dtype, name)
-    expected = None if dtype is None else _dtype(dtype)
+    expected = None if dtype is None else dtype_of(dtype)
     made: dict[Shape, np.ndarray[Any, Any]] = {}
     for offset, index in zip(plan.offsets, plan.indices, strict=True):
         if offset not in made:
-            part = _made_part(data_callback(index), index)
+            part = made_part(data_callback(index), index)
             expected = part.dtype if expected is None else expected
-            _check_part(part, plan.shard_shape, expected, f"the callback's part {index}")
+            check_part(part, plan.shard_shape, expected, f"the callback's part {index}")
             made[offset] = part
     if Config.guards_are_set:
         first = next(iter(made.values()))
         check_transfer("host_to_device", name, first, sharding, is_explicit=False)
     return Array(_put_parts(made, plan, sharding), sharding, shape)
-
-
-def _made_part(part: Any, index: tuple[slice, ...]) -> np.ndarray[Any, Any]:
-    """Return what the callback made for an index as a NumPy array."""
-    if part is None:
-        msg = (
-            f"data_callback returned None for the part {index}. Return the part itself, an array "
-            "of the shape that the index cuts out."
-        )
-        raise InvalidTypeError(msg, index=index)
-    try:
-        host = as_host_array(part)
-        dtypes.code_of(host.dtype)
-    except InvalidArgumentError as error:
-        msg = f"the callback's part {index}: {error.message}"
-        raise type(error)(msg, code=error.code, **{**error.data, "index": index}) from error
-    return host
-
-
-def _dtype(dtype: Any) -> np.dtype[Any]:
-    import numpy as np
-
-    dtypes.code_of(dtype)  # refuses what no device holds
-    return np.dtype(dtype)
-
-
-def _check_is_sharding(sharding: object, operation: str) -> None:
-    if not isinstance(sharding, Sharding):
-        msg = (
-            f"{operation} takes a sharding, not {sharding!r} of type {type(sharding).__name__}. "
-            "For one device write SingleDeviceSharding(device)."
-        )
-        raise InvalidTypeError(msg, sharding=sharding, operation=operation)
 
 
 def _put_parts(
@@ -205,8 +181,8 @@ def make_array_from_process_local_data(
     from devrt.arrays._process_local import LocalBlock
 
     name = "make_array_from_process_local_data"
-    _check_is_sharding(sharding, name)
-    local = as_host(local_data)
+    check_is_sharding(sharding, name)
+    local = host_of(local_data, name)
     block = LocalBlock.of(sharding, local.shape, global_shape)
     if Config.guards_are_set:
         check_transfer("host_to_device", name, local, sharding, is_explicit=True)
@@ -243,6 +219,7 @@ def device_put_sharded(
     InvalidArgumentError
         If there is not one value per device, or their structures, shapes or dtypes differ.
     """
+    check_are_devices(devices, "device_put_sharded")
     if len(sharded_values) != len(devices) or not devices:
         msg = (
             "device_put_sharded needs one value per device: "
@@ -260,9 +237,9 @@ def device_put_sharded(
 
 
 def _stacked(values: Sequence[Any], sharding: NamedSharding) -> Array:
-    hosts = [as_host(value) for value in values]
+    hosts = [host_of(value, "device_put_sharded") for value in values]
     for number, host in enumerate(hosts):
-        _check_part(host, hosts[0].shape, hosts[0].dtype, f"value {number}")
+        check_part(host, hosts[0].shape, hosts[0].dtype, f"value {number}")
     shape = (len(hosts), *hosts[0].shape)
     if Config.guards_are_set:
         check_transfer("host_to_device", "device_put_sharded", hosts[0], sharding, is_explicit=True)
@@ -288,10 +265,11 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
     """
     import numpy as np
 
+    check_are_devices(devices, "device_put_replicated")
     sharding = _along_devices(devices)
 
     def put(leaf: Any) -> Any:
-        host = as_host(leaf)
+        host = host_of(leaf, "device_put_replicated")
         return device_put(np.broadcast_to(host, (len(devices), *host.shape)), sharding)
 
     return _tree.map_leaves(put, x)
@@ -316,10 +294,7 @@ def _from_parts_arguments(
     name = "make_array_from_single_device_arrays"
     fits = len(arguments) <= len(order) and {"arrays", "sharding"} <= set(given) <= set(_JAX_ORDER)
     if not fits or not isinstance(given["sharding"], Sharding):
-        msg = (
-            f"{name} takes (arrays, sharding) or "
-            f"(shape, sharding, arrays), not {sorted(given)}."
-        )
+        msg = f"{name} takes (arrays, sharding) or (shape, sharding, arrays), not {sorted(given)}."
         raise InvalidTypeError(msg)
     arrays = given["arrays"]
     is_list = isinstance(arrays, Sequence)
@@ -350,21 +325,3 @@ def _without_parts(shape: Shape | None, sharding: Sharding, dtype: Any, operatio
         raise InvalidArgumentError(msg, sharding=sharding)
     sharding.placement(shape)  # refuses shapes that do not fit
     return Array(NoShards(dtype, sharding), sharding, shape)
-
-
-def _check_parts(parts: Sequence[Array], shape: Shape, sharding: Sharding, dtype: Any) -> None:
-    expected = parts[0].dtype if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
-    for part in parts:
-        _check_part(part, shape, expected, f"the array on {part.device} for {sharding}")
-
-
-def _check_part(part: Any, shape: Shape, dtype: Any, what: str) -> None:
-    if part.shape != shape or part.dtype != dtype:
-        msg = (
-            f"{what} must have shape {shape} and dtype {dtype}, not {part.shape} and {part.dtype}."
-        )
-        raise InvalidArgumentError(msg, shape=part.shape, dtype=str(part.dtype))
-
-
-def _names(devices: Any) -> str:
-    return ", ".join(map(str, devices))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
+from devrt.arrays._missing import gone
 from devrt.arrays._placement import device_put
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def reduce_array(x: Array) -> tuple[Any, ...]:
     An array that was placed by default is placed so again; any other goes back to its sharding,
     with one transfer, and raises `InvalidArgumentError` where its devices do not exist.
     """
+    if x.is_deleted():
+        raise gone(x, "pickle")
     return _restore, (x._value("pickle"), x.sharding if x.committed else None)
 
 

@@ -10,12 +10,24 @@ from typing import TYPE_CHECKING, Any
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
 from devrt.arrays._guards import Config
+from devrt.arrays._missing import gone
 from devrt.arrays._progress import ProgressCallback, Reporter, reporting
-from devrt.arrays._put import ALIAS, COPY, TARGET_KINDS, put_array, put_host, target_kind
+from devrt.arrays._put import (
+    ALIAS,
+    COPY,
+    TARGET_KINDS,
+    as_host_array,
+    no_array,
+    not_addressable,
+    put_array,
+    put_host,
+    target_kind,
+)
 from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Buffer, Device
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidTypeError
 from devrt.runtime import default_runtime
+from devrt.sharding import is_addressable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -81,7 +93,12 @@ def device_put(
     # The common case, first.
     if kind == "device" and type(x) in HOST_LEAVES and not (progress or Config.guards_are_set):
         semantics = ALIAS if may_alias else COPY
-        return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
+        try:
+            return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
+        except DevrtError as error:
+            if (refusal := not_addressable(error, device, kind, "device_put")) is None:
+                raise
+            raise refusal from error
     if progress or not _tree.is_leaf(x):
         return _put_tree(x, device, src, donate, may_alias, progress)
     return _put_leaf(x, device, src, donate, may_alias)
@@ -89,9 +106,18 @@ def device_put(
 
 def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | None) -> Array:
     kind = TARGET_KINDS.get(type(target)) or target_kind(target)
-    if type(x) is Array:
-        return put_array(x, target, kind, src, donate, may_alias)
-    return put_host(x, target, kind, ALIAS if may_alias else COPY)
+    try:
+        if type(x) is Array:
+            return put_array(x, target, kind, src, donate, may_alias)
+        return put_host(x, target, kind, ALIAS if may_alias else COPY)
+    except DevrtError as error:
+        if (refusal := not_addressable(error, target, kind, "device_put")) is None:
+            raise
+        raise refusal from error
+    except (TypeError, ValueError) as error:
+        if type(x) in HOST_LEAVES or type(x) is Array:
+            raise
+        raise no_array(x, error) from error
 
 
 def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None) -> list[Array]:
@@ -122,8 +148,10 @@ def _put_tree(
 
     if not progress:
         is_plain = src is None and not (donate or Config.guards_are_set)
-        if is_plain and (targets is None or isinstance(targets, Device)):
-            with contextlib.suppress(InvalidArgumentError):  # raised again with the leaf's path
+        is_one = targets is None or (isinstance(targets, Device) and is_addressable(targets))
+        if is_plain and is_one:
+            # Whatever is about one leaf is raised again below, with its path.
+            with contextlib.suppress(*_tree.NAMED_BY_PATH, TypeError, ValueError):
                 return _tree.map_batch(lambda leaves: _put_batch(leaves, targets, may_alias), x)
         return _tree.map_leaves(put, x, targets)
     with reporting(progress, "device_put") as callback:
@@ -194,9 +222,7 @@ def _get_leaf(x: Any, out: Any = None) -> Any:
         return read_into(x, out)
     if type(x) is Array:
         return x._value("device_get", is_explicit=True)
-    import numpy as np
-
-    return np.asarray(x)
+    return as_host_array(x)
 
 
 def copy_to_host_async(x: Any) -> Future[Any]:
@@ -227,8 +253,18 @@ def block_until_ready(x: Any) -> Any:
     """
     if type(x) is Array:
         return x.block_until_ready()
-    _wait_for(*_tree.arrays_and_others(x))
+    arrays, others = _tree.arrays_and_others(x)
+    try:
+        _wait_for(arrays, others)
+    except (ClosedError, DeletedError):
+        _tree.map_leaves(_check_is_there, x)  # says which
+        raise
     return x
+
+
+def _check_is_there(x: Any) -> None:
+    if type(x) is Array and x.is_deleted():
+        raise gone(x, "block_until_ready")
 
 
 def wait_for(values: list[Any]) -> None:
@@ -240,7 +276,7 @@ def wait_for(values: list[Any]) -> None:
 def _wait_for(arrays: list[Array], others: list[Any]) -> None:
     buffers: list[Buffer] = []
     for array in arrays:
-        buffers += array._buffers
+        buffers += array._buffers or array.block_until_ready()._buffers
     for value in others:
         if isinstance(value, Buffer):
             buffers.append(value)

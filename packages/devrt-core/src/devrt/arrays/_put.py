@@ -11,7 +11,7 @@ from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.contract import Device, HostBufferSemantics, Memory
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
-from devrt.sharding import Sharding, SingleDeviceSharding
+from devrt.sharding import Sharding, SingleDeviceSharding, is_addressable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,8 @@ __all__ = [
     "TARGET_KINDS",
     "as_host",
     "as_host_array",
+    "no_array",
+    "not_addressable",
     "put_array",
     "put_host",
     "resolve_target",
@@ -143,16 +145,40 @@ def as_host_array(x: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     except (TypeError, ValueError) as error:
         if isinstance(error, DevrtError):
             raise
-        raise _no_array(x, error) from error
+        raise no_array(x, error) from error
 
 
-def _no_array(x: Any, error: Exception) -> InvalidTypeError:
+def no_array(x: Any, error: Exception) -> InvalidTypeError:
+    """Return the error for a value that raised when it was read as an array."""
     kind = type(x).__name__
     msg = (
         f"a value of type {kind} cannot be read as an array: {str(error).rstrip('.')}. Convert it "
         "first, for example with numpy.asarray(x, dtype='float32')."
     )
     return InvalidTypeError(msg, type=kind)
+
+
+def not_addressable(
+    error: DevrtError, target: Any, kind: str, operation: str
+) -> InvalidArgumentError | None:
+    """Return the error for a target in another process, if that is what ``error`` is about."""
+    if type(error) is not DevrtError:
+        return None
+    devices: tuple[Device, ...] = ()
+    if kind == "device":
+        devices = (target,)
+    elif kind == "memory":
+        devices = tuple(target.addressable_by_devices())
+    elif kind == "sharding":
+        devices = target._device_assignment
+    if not devices or any(map(is_addressable, devices)):
+        return None
+    msg = (
+        f"{operation} cannot place on {devices[0]}: it belongs to process "
+        f"{devices[0].process_index}, and only that process puts values there. Use one of "
+        "devrt.local_devices(), or a NamedSharding over the devices of all processes."
+    )
+    return InvalidArgumentError(msg, operation=operation, device=str(devices[0]))
 
 
 # -- device arrays ----------------------------------------------------------------------------

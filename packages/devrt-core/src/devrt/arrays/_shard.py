@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
-from devrt.arrays._missing import held_elsewhere
+from devrt.arrays._missing import gone, held_elsewhere
 from devrt.contract import Device
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
@@ -109,6 +109,8 @@ def read_into(x: Any, out: Any) -> Any:
     if type(x) is not Array:
         out[...] = source
         return out
+    if x.is_deleted():
+        raise gone(x, "device_get")
     x._check_readable("device_get", is_explicit=True)
     _check_addressable(x)
     _read_shards(x, out)

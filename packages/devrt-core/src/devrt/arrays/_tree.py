@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from devrt.arrays._array import Array
-from devrt.errors import InvalidArgumentError
+from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 
 __all__ = [
     "HOST_LEAVES",
+    "NAMED_BY_PATH",
     "NAMESPACE",
     "arrays_and_others",
     "is_leaf",
@@ -18,10 +19,14 @@ __all__ = [
     "leaves_like",
     "map_batch",
     "map_leaves",
+    "too_deep",
 ]
 
 NAMESPACE = "devrt"
 """Where classes are registered that are trees to devrt, and perhaps to nobody else."""
+
+NAMED_BY_PATH = (InvalidArgumentError, DeletedError, ClosedError)
+"""Errors that are about one leaf, and are raised again with its path."""
 
 _NONE = object()
 _LONGEST = 400  # characters of an outline in a message
@@ -53,9 +58,26 @@ def leaves(x: Any) -> list[Any]:
     """Return the leaves of a tree in a fixed order: dict keys sorted, the rest as it stands."""
     if is_leaf(x):
         return [x]
+    return _flatten(x)[0]
+
+
+def _flatten(x: Any) -> tuple[list[Any], Any]:
+    """Return the leaves of a tree and its structure."""
     import optree
 
-    return list(optree.tree_leaves(x, namespace=NAMESPACE))
+    try:
+        return optree.tree_flatten(x, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise too_deep() from error
+
+
+def too_deep() -> InvalidArgumentError:
+    """Return the error for a tree that cannot be gone through."""
+    msg = (
+        "the tree of values contains itself, or is nested more deeply than Python goes. Pass a "
+        "flatter tree, for example one list of its values."
+    )
+    return InvalidArgumentError(msg)
 
 
 def arrays_and_others(x: Any) -> tuple[list[Array], list[Any]]:
@@ -66,7 +88,10 @@ def arrays_and_others(x: Any) -> tuple[list[Array], list[Any]]:
     """
     arrays: list[Array] = []
     others: list[Any] = []
-    _collect((x,), arrays, others)
+    try:
+        _collect((x,), arrays, others)
+    except RecursionError as error:
+        raise too_deep() from error
     return arrays, others
 
 
@@ -91,17 +116,17 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
     A ``prefix``, if given, is one value for all leaves or a tree whose structure is a beginning of
     that of ``x``; the function gets its value as a second argument.
 
-    An `InvalidArgumentError` is raised again with the leaf's path in front.
+    An error of `NAMED_BY_PATH` is raised again with the leaf's path in front.
     """
     import optree
 
-    values, structure = optree.tree_flatten(x, namespace=NAMESPACE)
+    values, structure = _flatten(x)
     seconds = [_broadcast(tree, x, len(values)) for tree in prefix]
     results = []
     for position, value in enumerate(values):
         try:
             results.append(function(value, *(second[position] for second in seconds)))
-        except InvalidArgumentError as error:
+        except NAMED_BY_PATH as error:
             path = optree.treespec_accessors(structure)[position].codify("x")
             msg = f"leaf {path}: {error.message}"
             raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
@@ -112,7 +137,7 @@ def map_batch(function: Callable[[list[Any]], list[Any]], x: Any) -> Any:
     """Apply ``function`` to the list of all leaves, and return a tree of the same structure."""
     import optree
 
-    values, structure = optree.tree_flatten(x, namespace=NAMESPACE)
+    values, structure = _flatten(x)
     return optree.tree_unflatten(structure, function(values))
 
 
@@ -126,11 +151,11 @@ def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
     """
     if is_leaf(x):
         return [y]
-    import optree
 
+    structure = _flatten(x)[1]
     try:
-        parts: list[Any] = optree.tree_structure(x, namespace=NAMESPACE).flatten_up_to(y)
-    except ValueError as error:
+        parts: list[Any] = structure.flatten_up_to(y)
+    except (ValueError, RecursionError) as error:
         msg = (
             f"{name} is {_outline(y)}, which does not have the structure of the values, "
             f"{_outline(x)}. Pass a tree of writable arrays of the same structure."
@@ -146,10 +171,12 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
 
     # None is a tree without leaves to optree, and a target here.
     given: Any = prefix
-    named = optree.tree_map(_named, given, none_is_leaf=True, namespace=NAMESPACE)
-    trees: tuple[Any, Any] = (named, x)
     try:
+        named = optree.tree_map(_named, given, none_is_leaf=True, namespace=NAMESPACE)
+        trees: tuple[Any, Any] = (named, x)
         found = optree.broadcast_prefix(*trees, namespace=NAMESPACE)
+    except RecursionError as error:
+        raise too_deep() from error
     except ValueError as error:
         msg = f"the tree of targets does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error
@@ -164,7 +191,10 @@ def _outline(x: Any) -> str:
     """Return the structure of a tree with the shapes of its leaves, and no values."""
     import optree
 
-    text = repr(optree.tree_map(_Outline, x, namespace=NAMESPACE))
+    try:
+        text = repr(optree.tree_map(_Outline, x, namespace=NAMESPACE))
+    except RecursionError:
+        return f"a {type(x).__name__} without an end"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
