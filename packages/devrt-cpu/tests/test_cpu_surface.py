@@ -83,9 +83,10 @@ def test_compile_only_devices_make_meshes_and_hold_nothing(client: CpuClient) ->
         for value in (np.ones(4), devrt.device_put(np.ones(4))):
             with pytest.raises(DevrtError, match="described"):
                 devrt.device_put(value, target)
-    for make in (devrt.make_array_from_callback, devrt.make_array_from_single_device_arrays):
-        with pytest.raises(DevrtError, match="described"):
-            make((4,), sharding, [], dtype=np.float32)  # type: ignore[operator]
+    with pytest.raises(DevrtError, match="described"):
+        devrt.make_array_from_callback((4,), sharding, np.ones(4).__getitem__, dtype=np.float32)
+    with pytest.raises(DevrtError, match="described"):
+        devrt.make_array_from_single_device_arrays((4,), sharding, [], dtype=np.float32)
     with pytest.raises(InvalidTypeError, match="CompileOnlyDevice"):
         client.buffer_from_pyval(np.ones(4), described[0])  # type: ignore[arg-type]
 

@@ -192,8 +192,9 @@ def test_the_doctor_is_told_what_the_library_changes():
     assert finding.severity == "info"
     assert library in finding.message
     code = """
-import sys
+import signal, sys
 from devrt_tpu import pjrt
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # this run may have been started to outlive its shell
 library = pjrt.library_for("tpu", sys.argv[1])
 library.initialize()
 print(*library.changes.handlers)

@@ -10,7 +10,6 @@ import os
 from importlib.machinery import all_suffixes
 
 from devrt._record import record
-from devrt.errors import ForkedError
 from devrt.plugins._refs import normalized
 
 TYPE_CHECKING = False
@@ -155,9 +154,11 @@ def metadata_library() -> Any:
 def _metadata_of(dist: Any) -> Any:
     try:
         return dist.metadata or {}  # None where there is none to read
-    except ForkedError:
-        raise  # of this process, not of the distribution
-    except Exception:  # noqa: BLE001  a foreign finder's distribution may fail in any way
+    except Exception as error:  # a foreign finder's distribution may fail in any way
+        from devrt.errors import ForkedError  # a listing imports it for this alone
+
+        if isinstance(error, ForkedError):  # of this process, not of the distribution
+            raise
         return {}
 
 
