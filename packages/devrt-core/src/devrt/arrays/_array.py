@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._config import Config
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
-from devrt.arrays._operators import Unsupported
+from devrt.arrays._operators import Unsupported, namespace
 from devrt.contract import Buffer, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
@@ -275,6 +275,9 @@ class Array(Unsupported):
     def __dlpack_device__(self) -> tuple[int, int]:
         device = self._only("__dlpack_device__").__dlpack_device__()  # type: ignore[attr-defined]
         return device  # type: ignore[no-any-return]
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return namespace(api_version)
 
     def item(self, *index: int) -> Any:
         """Return one element as a Python scalar, by NumPy's rules."""

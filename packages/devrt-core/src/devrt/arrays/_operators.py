@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from devrt.errors import UnimplementedError
 
-__all__ = ["Unsupported"]
+__all__ = ["Unsupported", "namespace"]
 
 _ARITHMETIC = "add sub mul truediv floordiv mod divmod pow matmul".split()
 _BINARY = [*_ARITHMETIC, *"and or xor lshift rshift".split()]
@@ -24,6 +24,25 @@ _METHODS = """
     flatten imag mean nonzero ravel real repeat reshape round searchsorted sort squeeze std
     swapaxes take trace transpose var view
 """.split()
+
+
+def namespace(api_version: str | None) -> Any:
+    """Return `devrt.numpy`, which has what there is and says of all else what to do instead.
+
+    Raises
+    ------
+    UnimplementedError
+        If a version of the array API standard is asked for: it follows none as a whole yet.
+    """
+    if api_version is not None:
+        msg = (
+            f"devrt.numpy does not follow version {api_version!r} of the array API standard: this "
+            "release has no functions that compute. Compute on the host with numpy.asarray(x)."
+        )
+        raise UnimplementedError(msg, operation="__array_namespace__")
+    from devrt import numpy
+
+    return numpy
 
 
 def _refuse(name: str) -> NoReturn:
