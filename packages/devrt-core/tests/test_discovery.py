@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pluggy
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import devrt
@@ -333,6 +333,7 @@ def test_listing_imports_and_opens_nothing(plugins, run_python, tmp_path):
 
 
 @given(st.text("ab*.", max_size=8), st.text("ab*.", max_size=6))
+@example("a", "a*a")
 def test_names_are_like_patterns_as_fnmatch_says(name, pattern):
     assert is_like(name, pattern) == fnmatchcase(name, pattern)
 

@@ -47,6 +47,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=8), st.sampled_from(["\n", "\n\n", "\r\n", " "]))
 @example(["[[backend]]", "requires = []", "[[backend.requires]]"], "\n")
+@example(['v = "\x7f"'], "\n")
 @example(["[[backend]]", "a = true", "[[backend]]", "a = true"], "\n")
 def test_it_says_what_tomllib_says_or_nothing(lines, newline):
     text = newline.join(lines)
