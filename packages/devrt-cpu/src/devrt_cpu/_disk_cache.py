@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import weakref
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["compiled", "remember"]
 
-_options: weakref.WeakKeyDictionary[CpuClient, Mapping[str, Any]] = weakref.WeakKeyDictionary()
-_caches: weakref.WeakKeyDictionary[CpuClient, ExecutableCache | None] = weakref.WeakKeyDictionary()
+_caches: weakref.WeakKeyDictionary[CpuClient, Callable[[], ExecutableCache | None]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def remember(client: CpuClient, options: Mapping[str, Any]) -> None:
     """Keep the options that say how a client caches; they are read when it first compiles."""
-    _options[client] = options
+    _caches[client] = functools.cache(functools.partial(_opened, options))
 
 
 def compiled(
@@ -47,7 +49,7 @@ def compiled(
     """
     from devrt_cpu import _ext
 
-    cache = _cache_of(client)
+    cache = _caches[client]() if client in _caches else None
     key = None if cache is None else _key(library, code, options)
     if cache is None or key is None:
         return compile()
@@ -68,14 +70,10 @@ def compiled(
     return made
 
 
-def _cache_of(client: CpuClient) -> ExecutableCache | None:
-    if client not in _options:
-        return None
-    if client not in _caches:
-        from devrt.compilation_cache import from_options
+def _opened(options: Mapping[str, Any]) -> ExecutableCache | None:
+    from devrt.compilation_cache import from_options  # a start without compiling has no use for it
 
-        _caches[client] = from_options(_options[client])
-    return _caches[client]
+    return from_options(options)
 
 
 def _key(library: str, code: bytes, options: bytes) -> str | None:
