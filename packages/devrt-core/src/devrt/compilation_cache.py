@@ -326,6 +326,12 @@ def hash_of_library(path: str) -> str:
     OSError
         If it cannot be read.
     """
+    status = os.stat(path)
+    return _hash_of(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+@functools.lru_cache(maxsize=64)
+def _hash_of(path: str, *_state: int) -> str:
     try:
         folder: Path | None = cache_folder() / "hashes"
     except RuntimeError:
