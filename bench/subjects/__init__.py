@@ -22,6 +22,7 @@ SUBJECTS = {
     "trees": "bench.subjects.trees",
     "numpy": "bench.subjects.to_numpy",
     "call": "bench.subjects.call",
+    "run": "bench.subjects.run",
     "pjrt": "bench.subjects.pjrt",
 }
 ALIASES = {"import": "start"}

@@ -14,7 +14,7 @@ import numpy as np
 from bench.case import Factory, Spec, Timed, repeated
 from bench.subjects._data import sharding
 
-__all__ = ["SPECS", "devrt_cases", "jax_cases"]
+__all__ = ["SPECS", "devrt_cases", "exported_programs", "jax_cases", "shapes_of", "values_of"]
 
 ONE = "x + x on 8 floats, one device, not waited for"
 ONE_WAITED = "x + x on 8 floats, one device, waited for"
@@ -47,12 +47,16 @@ _REDUCE = _OVER_EIGHT.format(
 )
 
 
-def _programs() -> dict[str, Path]:
-    """Return exported programs at their larger sizes, where this machine has them."""
+def exported_programs() -> list[Path]:
+    """Return exported programs at their larger sizes, where ``STABLEHLO_CASES`` has them."""
     folder = Path(os.environ.get("STABLEHLO_CASES") or "/nonexistent")
     found = sorted((folder / "programs" / "bench").glob("*.mlir"))
     apart = {"linalg", "gspmd_mlp", "shard_map_dp"}  # custom calls; several devices
-    return {f"program {p.stem}, waited for": p for p in found if p.stem not in apart}
+    return [path for path in found if path.stem not in apart]
+
+
+def _programs() -> dict[str, Path]:
+    return {f"program {path.stem}, waited for": path for path in exported_programs()}
 
 
 SPECS = [
@@ -117,12 +121,12 @@ def _devrt_eight(client: Any, program: str) -> Timed:
 
 def _devrt_program(client: Any, path: Path) -> Timed:
     executable = client.compile_and_load(path.read_bytes())
-    arguments = [client.buffer_from_pyval(_values(*spec)) for spec in executable.parameters]
+    arguments = [client.buffer_from_pyval(values_of(*spec)) for spec in executable.parameters]
     execute = executable.execute
     return repeated(lambda a: [b.block_until_ready() for b in execute(a)], arguments)
 
 
-def _values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def values_of(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return arguments that no program minds: small numbers, the same on every side."""
     random = np.random.default_rng(0)
     if np.dtype(dtype).kind in "iub":
@@ -173,7 +177,7 @@ def _jax_compile(jax: Any) -> Callable[[str], Any]:
 
 def _jax_program(jax: Any, path: Path) -> Timed:
     executable = _jax_compile(jax)(path.read_text())
-    arguments = [jax.device_put(_values(*spec)) for spec in _shapes(path)]
+    arguments = [jax.device_put(values_of(*spec)) for spec in shapes_of(path)]
     execute = executable.execute_sharded
 
     def call(values: list[Any]) -> None:
@@ -183,7 +187,7 @@ def _jax_program(jax: Any, path: Path) -> Timed:
     return repeated(call, arguments)
 
 
-def _shapes(path: Path) -> list[tuple[tuple[int, ...], Any]]:
+def shapes_of(path: Path) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of each argument of `@main`, as the text has them."""
     import re
 
