@@ -211,6 +211,27 @@ def test_unknown_custom_calls_are_refused_by_name(client):
         client.compile_and_load(text)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%0 = stablehlo.bitcast_convert %a : (tensor<64xi1>) -> tensor<i64>",
+        '%0 = "stablehlo.bitcast_convert"(%b) : (tensor<i64>) -> tensor<64xi1>',
+        "%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf6E3M2FN>",
+    ],
+)
+def test_what_the_compiler_aborts_on_is_refused_with_its_line(client, line):
+    with pytest.raises(UnimplementedError, match="line 2: the compiler"):
+        client.compile_and_load(f"module {{\n{line}\n}}")
+
+
+def test_comparisons_near_a_bitcast_are_not_refused(client):
+    program = """func.func public @main(%a: tensor<8xf32>) -> (tensor<8xi32>, tensor<8xi1>) {
+      %0 = stablehlo.bitcast_convert %a : (tensor<8xf32>) -> tensor<8xi32>
+      %1 = stablehlo.compare LT, %0, %0 : (tensor<8xi32>, tensor<8xi32>) -> tensor<8xi1>
+      return %0, %1 : tensor<8xi32>, tensor<8xi1> }"""
+    assert client.compile_and_load(program).outputs[1][1] == np.bool_
+
+
 def test_a_program_runs_on_the_device_it_was_compiled_for(client):
     second = client.local_devices()[1]
     executable = client.compile_and_load(ADD, [second])

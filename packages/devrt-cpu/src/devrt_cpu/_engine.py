@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._compile_options import CompileOptions
 from devrt._stablehlo import is_bytecode, module_facts
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt_cpu import _custom_calls, _disk_cache, _linalg
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _refused
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -76,6 +76,7 @@ def compile_and_load(
     from devrt_cpu import _ext
 
     code = _to_code(program)
+    _refused.check(code)
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
     library = find_library()
     with _quiet(), _custom_calls.explained():
