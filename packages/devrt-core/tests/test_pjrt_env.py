@@ -252,8 +252,9 @@ def test_an_entry_without_a_name_is_told_with_every_selection_error(plugins, mon
     )
     assert [ref.platform for ref in runtime.plugins.refs()] == ["off", UNNAMED, "bad"]
     words = r"Beside that, entry 1 of PJRT_NAMES_AND_LIBRARY_PATHS, '/lib/x\.so'"
-    with pytest.raises(UnknownPlatformError, match=words) as caught:
+    with pytest.raises(UnknownPlatformError, match=words.removeprefix("Beside that, ")) as caught:
         runtime.get_backend("none")
+    assert str(caught.value).count("entry 1 of") == 1
     assert caught.value.known == ("bad", "off")
     with pytest.raises(BackendUnavailableError, match=words):
         runtime.get_backend("off")

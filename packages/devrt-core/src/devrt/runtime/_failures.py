@@ -78,9 +78,10 @@ def not_served(
 
 def noted(error: SelectionError, notes: Sequence[str]) -> SelectionError:
     """Return an error that tells as well what is wrong with how plugins were named."""
-    if not notes:
+    untold = [note for note in notes if note not in error.message]
+    if not untold:
         return error
-    message = error.message + "".join(f"\n  Beside that, {note}." for note in notes)
+    message = error.message + "".join(f"\n  Beside that, {note}." for note in untold)
     return type(error)(message, code=error.code, **error.data)
 
 
