@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import devrt
-from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.programs import load_program
 from devrt.sharding import Mesh, NamedSharding, P
 
@@ -116,3 +116,17 @@ def test_too_few_devices_and_meshes_that_do_not_fit_are_refused():
     line = Mesh(np.array(devrt.devices("cpu")[:4]), ("x",))
     with pytest.raises(InvalidArgumentError, match="cannot say"):
         load_program(code, mesh=line)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("folder/a.mlir", InvalidArgumentError, r"pass Path\('folder/a.mlir'\)\.read_bytes\(\)"),
+        (Path("a.mlirbc"), InvalidTypeError, r"pass Path\('a.mlirbc'\)\.read_bytes\(\)"),
+        (3, InvalidTypeError, "not of type int"),
+        ([1, 2], InvalidTypeError, "not of type list"),
+    ],
+)
+def test_a_program_is_not_named_by_its_file(given, error, words):
+    with pytest.raises(error, match=words):
+        load_program(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from devrt._stablehlo import module_facts
 from devrt.arrays import Array, device_put
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs._shardings import mesh_of, named_sharding
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
@@ -49,16 +50,36 @@ def load_program(
 
     Raises
     ------
+    InvalidTypeError
+        If the program is neither text nor bytes.
     InvalidArgumentError
         If the program, an option, a device or the mesh does not fit.
     """
-    code = program.encode() if isinstance(program, str) else bytes(program)
+    code = _code(program)
     if mesh is not None and devices is None:
         devices = list(mesh.device_list)
     if client is None:
         client = devices[0].client if devices else _default_client()
     executable = client.compile_and_load(code, devices, **options)
     return ArrayProgram(executable, mesh or _declared_mesh(code, executable))
+
+
+def _code(program: Any) -> bytes:
+    is_name = isinstance(program, str) and program.endswith((".mlir", ".mlirbc"))
+    if is_name or isinstance(program, os.PathLike):
+        file = f"Path({str(program)!r})"
+        msg = f"a program is given itself, not as its file: pass {file}.read_bytes()."
+        error = InvalidArgumentError if is_name else InvalidTypeError
+        raise error(msg, operation="load_program")
+    if isinstance(program, str):
+        return program.encode()
+    if not isinstance(program, bytes | bytearray | memoryview):
+        msg = (
+            "a program is StableHLO, as text (str) or as bytecode (bytes), not of type "
+            f"{type(program).__name__}."
+        )
+        raise InvalidTypeError(msg, operation="load_program")
+    return bytes(program)
 
 
 def _default_client() -> Client:
