@@ -15,6 +15,7 @@ SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/
 help:
 	@echo "make demo      discover the backends, shard a data set over a mesh, check it bit for bit"
 	@echo "make test      the test-suite (a few minutes)"
+	@echo "make plugins   real PJRT plugins, to compile for TPUs and GPUs (340 MB; make test does it)"
 	@echo "make test-all  the test-suite on every Python, wheels, native sanitizers (long)"
 	@echo "make lint types stubs rules native   the other checks that CI runs"
 	@echo "make bench     devrt beside its peers, as a table"
