@@ -20,7 +20,7 @@ def devrt(*arguments):
 
 @pytest.mark.parametrize(
     ("name", "devices"),
-    [("mlp.mlir", None), ("mlp.mlirbc", 1), ("gspmd_mlp.mlir", 4), ("gspmd_mlp.mlirbc", 4)],
+    [("mlp.mlir", None), ("mlp.mlirbc", 1), ("gspmd_mlp.mlir", 4), ("gspmd_mlp.mlirbc", None)],
 )
 def test_a_program_is_run_on_a_file(tmp_path, name, devices):
     path = PROGRAMS / name
@@ -36,7 +36,7 @@ def test_a_program_is_run_on_a_file(tmp_path, name, devices):
 def test_a_wrong_number_of_inputs_is_told():
     run = devrt("run", PROGRAMS / "mlp.mlir")
     assert run.returncode == 1
-    assert "takes 7 arguments, and no file of inputs has 0" in run.stderr
+    assert "takes 7 arguments, and there is no --inputs" in run.stderr
 
 
 def test_a_program_is_described():
@@ -44,5 +44,27 @@ def test_a_program_is_described():
     assert (run.returncode, run.stderr) == (0, "")
     report = json.loads(run.stdout)
     assert report["devices"] == 4
-    assert report["parameters"][0] == "float32[4,16] of 2x1 parts"
+    assert report["parameters"][0] == "float32[8,16] in 2x1 parts"
     assert report["communicates"] is True
+
+
+def test_another_number_of_devices_than_the_program_s_is_refused():
+    run = devrt("inspect", PROGRAMS / "gspmd_mlp.mlirbc", "--devices", 8)
+    assert run.returncode == 1
+    assert "gspmd_mlp.mlirbc is for 4 devices, not 8: leave --devices away." in run.stderr
+
+
+def test_a_compiler_s_error_names_the_file(tmp_path):
+    path = tmp_path / "wrong.mlir"
+    path.write_text("func.func @main() {\n  stablehlo.nonsense\n}")
+    run = devrt("inspect", path)
+    assert run.returncode == 1
+    assert f"{path}:2:3: error: " in run.stderr
+
+
+def test_results_that_cannot_be_written_name_the_file(tmp_path):
+    path = tmp_path / "nowhere" / "out.npz"
+    inputs = PROGRAMS / "mlp.npz"
+    run = devrt("run", PROGRAMS / "mlp.mlir", "--inputs", inputs, "--outputs", path)
+    assert run.returncode == 1
+    assert f"the results cannot be written to {str(path)!r}: No such file" in run.stderr

@@ -145,6 +145,7 @@ def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
     report = json.loads(done.stdout)
     assert report["bytes"] == output.stat().st_size
     assert report["device_kind"] == "TPU v5 lite"
+    assert (report["num_replicas"], report["num_partitions"]) == (1, 1)
     assert report["memory"]["argument_size_in_bytes"] > 0
     assert report["cost"]["flops"] > 0
     done = subprocess.run(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from devrt.cli._files import naming, read, read_program, write_whole
 from devrt.cli._tables import Output, human_bytes
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt.runtime import default_runtime, make_pjrt_topology
@@ -34,7 +32,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     if text.startswith("@"):
-        return _read(text[1:]).decode()
+        return _text(text[1:])
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -42,6 +40,14 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return numbers if "," in text else numbers[0]
+
+
+def _text(path: str) -> str:
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        msg = f"{path!r} is no text in UTF-8."
+        raise InvalidArgumentError(msg, path=path) from error
 
 
 def compile_file(
@@ -70,17 +76,19 @@ def compile_file(
     Returns
     -------
     dict
-        Keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``output``, ``bytes``,
-        ``fingerprint``, ``memory`` and ``cost``; a figure that the plugin does not tell is None.
+        Keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``num_replicas``,
+        ``num_partitions``, ``output``, ``bytes``, ``fingerprint``, ``memory`` and ``cost``; a
+        figure that the plugin does not tell is None.
     """
-    program = _read(path)
+    program = read_program(path)
     described = _topology(topology, platform, dict(topology_options or {}))
     if not hasattr(described, "compile"):
         msg = f"platform {described.platform!r} describes devices, and compiles nothing for them."
         raise UnimplementedError(msg, operation="compile", platform=described.platform)
-    executable = described.compile(program, **dict(options or {}))
+    with naming(path):
+        executable = described.compile(program, **dict(options or {}))
     data = executable.serialize()
-    _write(output, data)
+    write_whole(output, "the executable", lambda file: file.write(data))
     devices = described._make_compile_only_devices()
     memory = _asked(executable.memory_analysis)
     cost = _asked(executable.cost_analysis)
@@ -90,31 +98,14 @@ def compile_file(
         "topology": topology,
         "devices": len(devices),
         "device_kind": devices[0].device_kind,
+        "num_replicas": _asked(lambda: executable.num_replicas),
+        "num_partitions": _asked(lambda: executable.num_partitions),
         "output": output,
         "bytes": len(data),
         "fingerprint": None if fingerprint is None else fingerprint.hex(),
         "memory": None if memory is None else dataclasses.asdict(memory),
         "cost": None if cost is None else {k: v for k, v in cost.items() if "{" not in k},
     }
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        msg = f"{path!r} cannot be read: {error.strerror}."
-        raise InvalidArgumentError(msg, path=path) from error
-
-
-def _write(path: str, data: bytes) -> None:
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(data)
-        os.replace(file.name, path)
-    except OSError as error:
-        msg = f"the executable cannot be written to {path!r}: {error.strerror}."
-        raise InvalidArgumentError(msg, path=path) from error
 
 
 def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
@@ -159,6 +150,10 @@ def show(report: Mapping[str, Any]) -> None:
     out = Output()
     what = f"{report['devices']} x {report['device_kind']} ({report['platform']})"
     out.line(f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}")
+    replicas, partitions = report["num_replicas"], report["num_partitions"]
+    if replicas and partitions:
+        count = replicas * partitions
+        out.line(f"  runs on: {count} ({replicas} replicas of {partitions} partitions)")
     for name, value in (report["memory"] or {}).items():
         if value:
             label = name.removesuffix("_in_bytes").removesuffix("_size").replace("_", " ")

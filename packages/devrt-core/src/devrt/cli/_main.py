@@ -266,13 +266,29 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
 
 @main.command(name="compile")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
-@click.option("--topology", required=True, help="The devices' topology, as its platform names it.")
+@click.option(
+    "--topology",
+    required=True,
+    help="The devices' topology, as its platform names it: v5e:4x4, h100:8.",
+)
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The executable."
 )
 @click.option("--platform", help="Who describes the topology; else the first that knows it.")
-@click.option("--topology-option", "topology_options", multiple=True, metavar="NAME=VALUE")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="The compiler's.")
+@click.option(
+    "--topology-option",
+    "topology_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the topology; @FILE as the value is what a file holds.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A compile option, such as num_partitions=4.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compile_program(
     program: str,
@@ -285,7 +301,8 @@ def compile_program(
 ) -> None:
     """Compile a StableHLO program for devices that need not be here.
 
-    Prints what the executable takes of a device's memory, and what running it costs.
+    Prints what the executable takes of a device's memory, and what running it costs. What is
+    written is loaded by deserialize_executable of a client of that platform.
     """
     from devrt.cli import _compile
 
@@ -306,12 +323,25 @@ def compile_program(
 @main.command()
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.option(
-    "--inputs", type=click.Path(exists=True, dir_okay=False), help="An .npz of arguments."
+    "--inputs",
+    type=click.Path(exists=True, dir_okay=False),
+    help="An .npz of arguments in0, in1, ...; others in it are not read.",
 )
-@click.option("--outputs", type=click.Path(dir_okay=False), help="The .npz to write results to.")
-@click.option("--devices", type=click.IntRange(min=1, max=1024), help="Devices to run it on.")
+@click.option(
+    "--outputs",
+    type=click.Path(dir_okay=False),
+    help="The .npz to write out0, out1, ... to; bfloat16 and its like as raw bits.",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1, max=1024),
+    help="Devices to run it on, where the program does not say.",
+)
 def run(program: str, inputs: str | None, outputs: str | None, devices: int | None) -> None:
-    """Run an exported StableHLO program, text or bytecode."""
+    """Run an exported StableHLO program, text or bytecode, on the default platform.
+
+    A program that holds shardings runs on as many devices as it says.
+    """
     from devrt.cli import _run
 
     for line in _run.run(program, inputs, outputs, devices):
@@ -320,7 +350,11 @@ def run(program: str, inputs: str | None, outputs: str | None, devices: int | No
 
 @main.command()
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
-@click.option("--devices", type=click.IntRange(min=1, max=1024), help="Devices to compile it for.")
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1, max=1024),
+    help="Devices to compile it for, where the program does not say.",
+)
 def inspect(program: str, devices: int | None) -> None:
     """Compile a program and show what it takes and gives, as JSON."""
     from devrt.cli import _run

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import InvalidArgumentError
+from devrt._stablehlo import module_facts
+from devrt.cli._files import naming, read_arguments, read_program, write_whole
+from devrt.errors import ConfigError, InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,23 +30,21 @@ def run(program: str, inputs: str | None, outputs: str | None, devices: int | No
         Where ``out0``, ``out1``, ... are written; None writes nothing. Types that NumPy does not
         know are stored as their raw bits.
     devices
-        How many devices it runs on; None as the program says.
+        How many devices it runs on where the program does not say; None for one.
     """
     import numpy as np
 
     executable = _compile(program, devices)
-    given = _read(inputs)
+    given = [] if inputs is None else read_arguments(inputs)
     if len(given) != len(executable.parameters):
-        msg = (
-            f"{program} takes {len(executable.parameters)} arguments, and "
-            f"{inputs or 'no file of inputs'} has {len(given)}."
-        )
+        source = "there is no --inputs" if inputs is None else f"{inputs} has {len(given)}"
+        msg = f"{program} takes {len(executable.parameters)} arguments, and {source}."
         raise InvalidArgumentError(msg, operation="run")
     results = executable.execute_sharded(_put(executable, given))
     made = _gather(executable, results)
     if outputs is not None:
         stored = {f"out{i}": _storable(array) for i, array in enumerate(made)}
-        np.savez(outputs, **stored)  # type: ignore[arg-type]
+        write_whole(outputs, "the results", lambda file: np.savez(file, **stored))  # type: ignore[arg-type]
     return [f"out{i} {_describe(array.shape, array.dtype)}" for i, array in enumerate(made)]
 
 
@@ -71,22 +69,36 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
 def _compile(program: str, devices: int | None) -> LoadedExecutable:
     import devrt
 
-    if devices is not None:
-        devrt.config.update("num_cpu_devices", devices)
+    code = read_program(program)
+    count = _count(program, code, devices)
+    if count is not None:
+        _want(count, is_asked=devices is not None)
     client = devrt.devices()[0].client
-    chosen = None if devices is None else client.local_devices()[:devices]
-    return client.compile_and_load(Path(program).read_bytes(), chosen)
+    chosen = None if count is None else client.local_devices()[:count]
+    with naming(program):
+        return client.compile_and_load(code, chosen)
 
 
-def _read(path: str | None) -> list[np.ndarray[Any, Any]]:
-    import numpy as np
+def _want(count: int, is_asked: bool) -> None:
+    import devrt
 
-    if path is None:
-        return []
-    with np.load(path) as stored:
-        names = [name for name in stored.files if re.fullmatch(r"in\d+", name)]
-        ordered = sorted(names, key=lambda name: int(name[2:])) or stored.files
-        return [stored[name] for name in ordered]
+    try:
+        devrt.config.update("num_cpu_devices", count)
+    except ConfigError:  # other platforms have the devices that they have
+        if is_asked:
+            raise
+
+
+def _count(program: str, code: bytes, devices: int | None) -> int | None:
+    """Return the number of devices: as the program says, else as was asked for."""
+    facts = module_facts(code)
+    said = (facts.num_replicas or 1) * (facts.num_partitions or 1)
+    if said == 1:
+        return devices
+    if devices not in (None, said):
+        msg = f"{program} is for {said} devices, not {devices}: leave --devices away."
+        raise InvalidArgumentError(msg, operation="compile", devices=devices)
+    return said
 
 
 def _put(executable: LoadedExecutable, given: list[np.ndarray[Any, Any]]) -> list[list[Any]]:
@@ -159,9 +171,11 @@ def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
 
 
 def _lines(specs: Any, shardings: list[OpSharding]) -> list[str]:
+    """Return the whole arrays, as ``run`` takes and gives them, and how each is divided."""
     lines = []
     for i, (shape, dtype) in enumerate(specs):
-        counts = shardings[i].partitions if shardings else ()
-        divided = f" of {'x'.join(map(str, counts))} parts" if any(n > 1 for n in counts) else ""
-        lines.append(_describe(shape, dtype) + divided)
+        counts = (shardings[i].partitions if shardings else ()) or (1,) * len(shape)
+        whole = tuple(n * count for n, count in zip(shape, counts, strict=True))
+        divided = f" in {'x'.join(map(str, counts))} parts" if whole != tuple(shape) else ""
+        lines.append(_describe(whole, dtype) + divided)
     return lines
