@@ -278,14 +278,17 @@ def test_list_in_a_program_of_its_own_survives_a_broken_plugin(plugins, run_pyth
     assert "SystemExit" not in result.stdout
 
 
-def test_demo_end_to_end(run_python, tmp_path):
+def test_demo_end_to_end(plugins, run_python, tmp_path):
     pytest.importorskip("devrt_cpu")
+    plugins.add("one", make="raise RuntimeError('its card is gone')", priority=900)
     np = pytest.importorskip("numpy")
     np.save(tmp_path / "rows.npy", np.arange(70, dtype=np.float32).reshape(10, 7))
     result = run_python(
-        "-m", "devrt", "demo", "--devices", "4", "--input", str(tmp_path / "rows.npy")
+        *("-m", "devrt", "demo", "--devices", "4", "--input", str(tmp_path / "rows.npy")),
+        path=[plugins.path],
     )
     assert result.returncode == 0, result.stderr
+    assert "left out: platform 'one' could not be initialised" in result.stdout
     assert "shape (10, 7), float32" in result.stdout
     assert "padded with 2" in result.stdout
     assert "DIFFERENT" not in result.stdout

@@ -149,7 +149,11 @@ def _classify(data: Input, devices: list[Device], checks: _Checks) -> None:
 
 
 def _visit(platform: str, data: Input, checks: _Checks) -> None:
-    device = devrt.local_devices(backend=platform)[0]
+    try:
+        device = devrt.local_devices(backend=platform)[0]
+    except devrt.errors.BackendInitializationError as error:  # the host's part stands all the same
+        _say(f"  left out: {error}")
+        return
     there = devrt.device_put(data.array, device).block_until_ready()
     checks.equal(f"to {device} and back", devrt.device_get(there), data.array)
 
