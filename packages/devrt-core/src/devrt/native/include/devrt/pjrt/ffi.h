@@ -228,8 +228,10 @@ typedef struct XLA_FFI_Stream_Get_Args {
   void* stream;
 } XLA_FFI_Stream_Get_Args;
 
-/* What a handler says of itself when it is registered: the version that it was written for, which
- * the plugin compares with those it takes. 0.1 has no `state_type_id`. */
+/* What a handler says of itself when it is registered: the version that it speaks, which the plugin
+ * compares with those it takes. Plugins older than this header drop a handler that answers with
+ * XLA_FFI_VERSION_MINOR, and only the program that calls it is refused: answer with the version of
+ * the frame's `api` where the handler uses nothing younger. 0.1 has no `state_type_id`. */
 typedef struct XLA_FFI_Metadata {
   size_t struct_size;
   XLA_FFI_Api_Version api_version;
