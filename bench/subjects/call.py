@@ -198,7 +198,7 @@ def shapes_of(path: Path) -> list[tuple[tuple[int, ...], Any]]:
     main = re.search(r"@main\((.*?)\) ->", path.read_text(), re.DOTALL)
     assert main is not None
     found = []
-    for text in re.findall(r"%arg\d+: tensor<([^>]*)>", main.group(1)):
+    for text in re.findall(r"%arg\d+: tensor<((?:[^<>]|<[^<>]*>)*)>", main.group(1)):
         dims, dtype = re.fullmatch(r"((?:\d+x)*)(.+)", text).groups()  # type: ignore[union-attr]
         shape = tuple(map(int, dims.split("x")[:-1]))
         if dtype in special:
