@@ -313,50 +313,6 @@ class TestDlpack:
             xla_cpu.buffer_from_dlpack([1, 2])
 
 
-class TestTransfers:
-    def test_a_buffer_fills_piece_by_piece(self, xla_cpu):
-        array = np.arange(1000, dtype=np.float32)
-        with xla_cpu.create_buffers_for_async_host_to_device([((1000,), "float32")]) as sent:
-            buffer = sent.retrieve_buffer(0)
-            assert not buffer.is_ready()
-            assert sent.buffer_size(0) >= 4000
-            sent.transfer_data(0, array[:500], 0, is_last=False).wait("transfer")
-            sent.transfer_data(0, array[500:].tobytes(), 2000).wait("transfer")
-            assert np.asarray(buffer).tolist() == array.tolist()
-
-    def test_a_failed_transfer_poisons_its_buffer(self, xla_cpu):
-        from devrt.errors import DevrtError
-
-        with xla_cpu.create_buffers_for_async_host_to_device([((4,), "int32")]) as sent:
-            buffer = sent.retrieve_buffer(0)
-            sent.set_buffer_error(0, 13, "the disk burned")
-            with pytest.raises(DevrtError, match="the disk burned"):
-                buffer.block_until_ready()
-
-    def test_misuse_is_refused_before_the_plugin_sees_it(self, xla_cpu):
-        sent = xla_cpu.create_buffers_for_async_host_to_device([((4,), "int32")])
-        assert len(sent) == 1
-        for use in (
-            lambda: sent.retrieve_buffer(1),
-            lambda: sent.transfer_data(0, b"x" * 17),
-            lambda: sent.transfer_data(0, b"x", -1),
-            lambda: sent.transfer_data(0, b"x", 16),
-        ):
-            with pytest.raises(InvalidArgumentError):
-                use()
-        buffer = sent.retrieve_buffer(0)
-        with pytest.raises(InvalidArgumentError, match="retrieved already"):
-            sent.retrieve_buffer(0)
-        sent.transfer_data(0, bytes(16))
-        with pytest.raises(InvalidArgumentError, match="sent already"):
-            sent.transfer_data(0, bytes(16))
-        buffer.block_until_ready()
-        sent.close()
-        sent.close()
-        with pytest.raises(InvalidArgumentError, match="was closed"):
-            sent.retrieve_buffer(0)
-
-
 @pytest.mark.parametrize("semantics", range(4))
 @pytest.mark.parametrize("offset", [0, 4, 64])
 @pytest.mark.parametrize("step", [1, 2, -1])

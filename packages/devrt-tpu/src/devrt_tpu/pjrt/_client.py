@@ -240,7 +240,7 @@ class PjrtClient(Lifetime, Client):
         from devrt.layout import PjRtLayout
         from devrt_tpu.pjrt._layout import default_layout
 
-        return PjRtLayout(default_layout(self, dtype, tuple(shape)))
+        return PjRtLayout(default_layout(self, dtype, shape))
 
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers that are neither deleted nor collected, oldest first."""

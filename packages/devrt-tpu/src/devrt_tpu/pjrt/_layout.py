@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import UnimplementedError
 from devrt.layout import Layout
 from devrt_tpu.pjrt._api import text_of
+from devrt_tpu.pjrt._checks import dims_of
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import type_code
 
@@ -40,9 +42,10 @@ def layout_of(buffer: PjrtBuffer) -> Layout:
         return Layout(order, tiles)
 
 
-def default_layout(client: PjrtClient, dtype: Any, shape: tuple[int, ...]) -> Layout:
+def default_layout(client: PjrtClient, dtype: Any, shape: Sequence[int]) -> Layout:
     """Return the layout that a client gives arrays of a dtype and shape."""
     api = client._api
+    shape = dims_of(shape, "get_default_layout")
     function = "PJRT_Layouts_PJRT_Client_GetDefaultLayout"
     call = _extension(api, function)
     dims = ffi.new("int64_t[]", list(shape))

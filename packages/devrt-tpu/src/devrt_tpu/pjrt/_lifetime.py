@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._memory_report import Site
     from devrt_tpu.pjrt._run import Runner
     from devrt_tpu.pjrt._store import Store
+    from devrt_tpu.pjrt._transfer import TransferManager
 
 __all__ = ["Lifetime"]
 
@@ -54,6 +55,7 @@ class Lifetime:
         self._results: list[Any] = []  # structures to use again, which is faster than new ones
         self._rooms: list[tuple[Any, Any]] = []  # and memory that buffers are read into
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
+        self._managers: weakref.WeakSet[TransferManager] = weakref.WeakSet()
 
     def close(self) -> None:
         """Wait for the calls in flight and give all memory back. Idempotent.
@@ -76,8 +78,8 @@ class Lifetime:
         self._closed = True
         if status != lib.DEVRT_OK:
             return
-        for runner in list(self._runners):
-            runner.destroy()
+        for owned in [*self._managers, *self._runners]:  # data that never comes fails, first
+            owned.destroy()
         while self._live:
             handle, _ = self._live.popitem()
             lib.devrt_release(handle)

@@ -33,11 +33,13 @@ class Spec:
         The NumPy dtype.
     size, nbytes : int
         Elements, and bytes in host memory.
+    bits : int
+        Bits of an element on a device.
     is_packed : bool
         Whether an element takes less than a byte on a device.
     """
 
-    __slots__ = ("code", "dtype", "is_packed", "nbytes", "shape", "size")
+    __slots__ = ("bits", "code", "dtype", "is_packed", "nbytes", "shape", "size")
 
     def __init__(self, code: int, shape: tuple[int, ...]) -> None:
         self.code = code
@@ -45,7 +47,13 @@ class Spec:
         self.dtype = dtypes.to_numpy(code)
         self.size = math.prod(shape)
         self.nbytes = self.size * self.dtype.itemsize
-        self.is_packed = _BITS[code] < 8
+        self.bits = _BITS[code]
+        self.is_packed = self.bits < 8
+
+    @property
+    def device_bytes(self) -> int:
+        """Bytes of the elements where they lie dense, those below a byte side by side."""
+        return -(-self.size * self.bits // 8) if self.is_packed else self.nbytes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spec):

@@ -7,26 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from devrt.errors import InvalidArgumentError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._buffer import PjrtBuffer
+from devrt_tpu.pjrt._checks import dims_of, encoded, number_of
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._native import ffi, lib
-from devrt_tpu.pjrt._spec import spec_of, type_code
+from devrt_tpu.pjrt._spec import Spec, spec_of, type_code
 
 if TYPE_CHECKING:
+    from devrt_tpu.pjrt._api import Api
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._place import Place
 
 __all__ = ["TransferManager"]
 
 _PREFIX = "PJRT_AsyncHostToDeviceTransferManager"
+_MAKE = "create_buffers_for_async_host_to_device"
+_RAW = ("uint8", "int8")
 
 
 class TransferManager:
     """Some buffers on one memory, and the sending of their data.
 
     `PjrtClient.create_buffers_for_async_host_to_device` makes one. A buffer can be taken, and
-    passed to a program, before its data has come; it is ready when the last piece is there.
+    passed to a program, before its data has come; it is ready when the last piece is there. One
+    whose data never comes fails when the manager, or the client, is closed.
 
     Parameters
     ----------
@@ -41,19 +46,18 @@ class TransferManager:
     def __init__(
         self, client: PjrtClient, specs: Sequence[tuple[tuple[int, ...], Any]], place: Place
     ) -> None:
+        self._pointer: Any = None
         api = client._api
         self._client, self._place = client, place
-        self._specs = [
-            spec_of(type_code(api, dtype), tuple(int(n) for n in shape)) for shape, dtype in specs
-        ]
+        self._specs = _specs_of(api, specs)
         self._is_retrieved = [False] * len(self._specs)
-        self._is_sent = [False] * len(self._specs)
+        self._pieces = [_Pieces(spec.device_bytes) for spec in self._specs]
         dims = [ffi.new("int64_t[]", list(spec.shape)) for spec in self._specs]
         described = ffi.new("PJRT_ShapeSpec[]", len(self._specs))
         for slot, spec, sizes in zip(described, self._specs, dims, strict=True):
             slot.struct_size = ffi.offsetof("PJRT_ShapeSpec", "element_type") + 4
             slot.dims, slot.num_dims, slot.element_type = sizes, len(spec.shape), spec.code
-        with client._using("create_buffers_for_async_host_to_device"):
+        with client._using(_MAKE):
             args = api.call(
                 "PJRT_Client_CreateBuffersForAsyncHostToDevice",
                 client=client._pointer,
@@ -61,7 +65,8 @@ class TransferManager:
                 num_shape_specs=len(self._specs),
                 memory=place.memory._pointer,
             )
-        self._pointer: Any = args.transfer_manager
+            self._pointer = args.transfer_manager
+            client._managers.add(self)
 
     def __len__(self) -> int:
         return len(self._specs)
@@ -73,7 +78,8 @@ class TransferManager:
 
     def retrieve_buffer(self, index: int) -> PjrtBuffer:
         """Return a buffer, once; its data may not have come yet."""
-        if self._is_retrieved[self._check(index)]:
+        index = self._check(index)
+        if self._is_retrieved[index]:
             msg = f"buffer {index} of this transfer was retrieved already. Keep it."
             raise InvalidArgumentError(msg, operation="retrieve_buffer")
         args = self._call("RetrieveBuffer", index)
@@ -92,7 +98,8 @@ class TransferManager:
         index
             The buffer.
         data
-            Contiguous bytes or array; kept alive until they are sent.
+            Contiguous bytes, or an array of the buffer's dtype; kept alive until they are sent.
+            Elements below a byte are packed here, the first in the lowest bits; bytes must be.
         offset
             Where they go, in bytes.
         is_last
@@ -102,56 +109,78 @@ class TransferManager:
         -------
         Event
             Ready when the data is not needed any more.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the piece does not fit; or is the last one, and a part of the buffer was not sent.
+        InvalidTypeError
+            If the data is neither bytes nor of the buffer's dtype.
         """
-        spec = self._specs[self._check(index)]
-        source = np.ascontiguousarray(np.asarray(data)) if not isinstance(data, bytes) else data
-        size = len(source) if isinstance(source, bytes) else source.nbytes
-        if self._is_sent[index]:
-            msg = f"the last piece of buffer {index} was sent already."
+        index = self._check(index)
+        offset = number_of(offset, "offset", "transfer_data")
+        spec, pieces = self._specs[index], self._pieces[index]
+        source = _bytes_of(spec, data)
+        problem = pieces.problem(offset, source.nbytes, is_last=bool(is_last))
+        if problem:
+            msg = f"transfer_data failed: buffer {index}, {spec}, {problem}."
             raise InvalidArgumentError(msg, operation="transfer_data")
-        if offset < 0 or offset + size > spec.nbytes:
-            msg = (
-                f"{size} bytes at offset {offset} do not fit buffer {index}, {spec} of "
-                f"{spec.nbytes} bytes."
+        pieces.add(offset, source.nbytes, is_last=bool(is_last))  # before another thread's last one
+        try:
+            args = self._call(
+                "TransferData",
+                index,
+                data=ffi.cast("void *", source.__array_interface__["data"][0]),
+                offset=offset,
+                transfer_size=source.nbytes,
+                is_last_transfer=bool(is_last),
             )
-            raise InvalidArgumentError(msg, operation="transfer_data")
-        address = (
-            ffi.from_buffer(source)
-            if isinstance(source, bytes)
-            else ffi.cast("void *", source.__array_interface__["data"][0])
-        )
-        args = self._call(
-            "TransferData",
-            index,
-            data=address,
-            offset=offset,
-            transfer_size=size,
-            is_last_transfer=is_last,
-        )
-        self._is_sent[index] = is_last
-        return Event(self._client, args.done_with_h2d_transfer, keeps=(source, address))
+        except DevrtError:
+            pieces.take_back(offset, source.nbytes)
+            raise
+        return Event(self._client, args.done_with_h2d_transfer, keeps=source)
 
     def set_buffer_error(self, index: int, code: int, message: str) -> None:
-        """Fail a buffer: whoever waits for it gets this error."""
-        text = message.encode()
+        """Fail a buffer: whoever waits for it gets this error.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the code is that of no error, or the buffer is complete or has failed.
+        """
+        index = self._check(index)
+        number = number_of(code, "code", "set_buffer_error")
+        if not number or number not in StatusCode._value2member_map_:
+            msg = f"set_buffer_error failed: {code!r} is the code of no error (StatusCode, from 1)."
+            raise InvalidArgumentError(msg, operation="set_buffer_error")
+        if self._pieces[index].is_done:
+            msg = f"set_buffer_error failed: buffer {index} was completed, or failed, already."
+            raise InvalidArgumentError(msg, operation="set_buffer_error")
+        text = encoded(message, "message", "set_buffer_error")
         held = ffi.new("char[]", text)
         self._call(
             "SetBufferError",
-            self._check(index),
-            error_code=int(code),
+            index,
+            error_code=number,
             error_message=held,
             error_message_size=len(text),
         )
-        self._is_sent[index] = True
+        self._pieces[index].is_done = True
 
     def close(self) -> None:
         """Give the manager back; buffers that were retrieved stay. Idempotent."""
+        if self._pointer is None or lib.devrt_core_enter(self._client._core) != lib.DEVRT_OK:
+            return
+        try:
+            self.destroy()
+        finally:
+            lib.devrt_core_leave(self._client._core)
+
+    def destroy(self) -> None:
+        """Give the manager back; for the client that closes, and for `close`."""
         pointer, self._pointer = self._pointer, None
-        if pointer is not None and lib.devrt_core_enter(self._client._core) == lib.DEVRT_OK:
-            try:
-                self._client._api.call(f"{_PREFIX}_Destroy", transfer_manager=pointer)
-            finally:
-                lib.devrt_core_leave(self._client._core)
+        if pointer is not None:
+            self._client._api.call(f"{_PREFIX}_Destroy", transfer_manager=pointer)
 
     def __enter__(self) -> TransferManager:
         return self
@@ -163,14 +192,17 @@ class TransferManager:
         if getattr(self, "_pointer", None) is not None:
             self.close()
 
-    def _check(self, index: int) -> int:
+    def _check(self, index: Any) -> int:
         if self._pointer is None:
+            if self._client.is_closed:
+                raise self._client._error(lib.DEVRT_CLOSED, "transfer", None)
             msg = "this transfer was closed."
             raise InvalidArgumentError(msg, operation="transfer")
-        if not 0 <= index < len(self._specs):
+        number = number_of(index, "index", "transfer")
+        if not 0 <= number < len(self._specs):
             msg = f"there is no buffer {index}: this transfer has {len(self._specs)}."
             raise InvalidArgumentError(msg, operation="transfer")
-        return index
+        return number
 
     def _call(self, function: str, index: int, **fields: Any) -> Any:
         with self._client._using(function):
@@ -180,3 +212,84 @@ class TransferManager:
                 buffer_index=index,
                 **fields,
             )
+
+
+class _Pieces:
+    """Which bytes of a buffer were sent: memory that nobody wrote must not count as data.
+
+    Parameters
+    ----------
+    size
+        Bytes of the buffer.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.is_done = False
+        self._size = size
+        self._sent: list[tuple[int, int]] = []
+
+    def problem(self, start: int, count: int, *, is_last: bool) -> str:
+        """Return why a piece cannot be sent, in a clause; empty if it can."""
+        if self.is_done:
+            return "has got its last piece, or an error, already"
+        if start < 0 or start + count > self._size:
+            return f"has {self._size} bytes, and {count} at offset {start} do not fit"
+        gap = _gap_in([*self._sent, (start, start + count)], self._size) if is_last else None
+        if gap is None:
+            return ""
+        return f"would be complete without bytes {gap[0]} to {gap[1]}, which were never sent"
+
+    def add(self, start: int, count: int, *, is_last: bool) -> None:
+        """Note a piece that is sent."""
+        self.is_done = is_last
+        self._sent.append((start, start + count))
+
+    def take_back(self, start: int, count: int) -> None:
+        """Forget a piece that was refused."""
+        self.is_done = False
+        self._sent.remove((start, start + count))
+
+
+def _gap_in(pieces: list[tuple[int, int]], size: int) -> tuple[int, int] | None:
+    reached = 0
+    for start, end in sorted(pieces):
+        if start > reached:
+            return reached, start
+        reached = max(reached, end)
+    return (reached, size) if reached < size else None
+
+
+def _specs_of(api: Api, specs: Any) -> list[Spec]:
+    try:
+        pairs = [(shape, dtype) for shape, dtype in specs]
+    except (TypeError, ValueError) as error:
+        msg = f"{_MAKE} failed: specs are pairs of a shape and a dtype, not {specs!r:.60}."
+        raise InvalidTypeError(msg, operation=_MAKE) from error
+    return [spec_of(type_code(api, dtype), dims_of(shape, _MAKE)) for shape, dtype in pairs]
+
+
+def _bytes_of(spec: Spec, data: Any) -> np.ndarray[Any, Any]:
+    """Return data as the plugin takes it: contiguous, elements below a byte packed."""
+    try:
+        array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
+    except (TypeError, ValueError, BufferError) as error:
+        msg = f"transfer_data failed: a value of type {type(data).__name__} is no array: {error}."
+        raise InvalidTypeError(msg, operation="transfer_data") from error
+    if array.dtype != spec.dtype and array.dtype.name not in _RAW:
+        msg = (
+            f"transfer_data failed: data for {spec} must be bytes, or an array of "
+            f"{spec.dtype.name}, and is of {array.dtype}."
+        )
+        raise InvalidTypeError(msg, operation="transfer_data")
+    dense = np.ascontiguousarray(array)
+    return _packed(dense, spec) if spec.is_packed and array.dtype == spec.dtype else dense
+
+
+def _packed(array: np.ndarray[Any, Any], spec: Spec) -> np.ndarray[Any, Any]:
+    """Return elements below a byte side by side, the first in the lowest bits."""
+    per_byte = 8 // spec.bits
+    raw = array.reshape(-1).view(np.uint8) & ((1 << spec.bits) - 1)
+    rows = np.zeros(-(-raw.size // per_byte) * per_byte, np.uint8)
+    rows[: raw.size] = raw
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(spec.bits)
+    return np.bitwise_or.reduce(rows.reshape(-1, per_byte) << shifts, axis=1)

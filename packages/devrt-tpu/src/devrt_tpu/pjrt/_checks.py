@@ -1,0 +1,90 @@
+"""Arguments that a plugin would not survive, or that Python would refuse without a reason."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = ["dims_of", "encoded", "number_of", "seconds_of"]
+
+_MOST_BYTES = 1 << 62
+
+
+def number_of(value: Any, what: str, operation: str) -> int:
+    """Return an index or an offset as an int.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none.
+    """
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        msg = f"{operation} failed: {what} must be an int, and is {value!r:.60}."
+        raise InvalidTypeError(msg, operation=operation) from error
+
+
+def dims_of(shape: Any, operation: str) -> tuple[int, ...]:
+    """Return the dimensions of an array that a device can be asked for.
+
+    Raises
+    ------
+    InvalidTypeError
+        If they are no ints.
+    InvalidArgumentError
+        If one is negative, or all together are more than any device has.
+    """
+    try:
+        dims = tuple(operator.index(size) for size in shape)
+    except TypeError as error:
+        msg = f"{operation} failed: a shape is a tuple of ints, not {shape!r:.60}."
+        raise InvalidTypeError(msg, operation=operation) from error
+    # A size of 0 hides an overflow from the product, and not from the plugin.
+    if min(dims, default=0) < 0 or math.prod(max(1, size) for size in dims) > _MOST_BYTES >> 4:
+        msg = f"{operation} failed: no array can have shape {dims}."
+        raise InvalidArgumentError(msg, operation=operation)
+    return dims
+
+
+def encoded(text: Any, what: str, operation: str) -> bytes:
+    """Return a text as a plugin takes it.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is no text, or has half a character.
+    """
+    try:
+        if isinstance(text, str):
+            return text.encode()
+        why = f"is of type {type(text).__name__}"
+    except UnicodeEncodeError as error:
+        why = f"cannot be written as UTF-8 ({error.reason})"
+    raise InvalidTypeError(f"{operation} failed: {what} must be text, and {why}.")
+
+
+def seconds_of(timeout: Any, operation: str) -> float | None:
+    """Return a time limit; None where there is none, which infinity stands for too.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is no number.
+    InvalidArgumentError
+        If it is not a number of seconds.
+    """
+    if timeout is None:
+        return None
+    try:
+        seconds = float(timeout)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"{operation} failed: timeout must be a number of seconds, and is {timeout!r:.60}."
+        raise InvalidTypeError(msg, operation=operation) from error
+    if math.isnan(seconds):
+        msg = f"{operation} failed: timeout must be a number of seconds, and is {timeout!r}."
+        raise InvalidArgumentError(msg, operation=operation)
+    return None if math.isinf(seconds) and seconds > 0 else seconds
