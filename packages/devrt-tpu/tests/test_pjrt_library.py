@@ -1,11 +1,13 @@
 """Opening plugins: what is refused and how, versions, names and capsules."""
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from devrt.errors import InvalidArgumentError, PluginError, PluginLoadError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, PluginLoadError
 from devrt_tpu import pjrt
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule
@@ -47,6 +49,46 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
         pjrt.library_for("broken", str(tmp_path / "none.so"))
 
 
+@pytest.mark.parametrize("share", [0.0001, 0.01, 0.3, 0.6, 0.9])
+def test_a_library_that_was_cut_short_is_refused(tmp_path, fake, share):
+    whole = Path(fake).read_bytes()
+    file = tmp_path / "plugin.so"
+    file.write_bytes(whole[: int(len(whole) * share)])
+    code = f"""
+from devrt.errors import PluginLoadError
+from devrt_tpu import pjrt
+try: pjrt.library_for("cut", {str(file)!r})
+except PluginLoadError as error: print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    # Where only what describes sections is missing, the loader says so itself, or does not mind.
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "refused\n" or share > 0.8
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "plugin.so")
+    with pytest.raises(PluginLoadError, match="it is no regular file"):
+        pjrt.library_for("broken", str(tmp_path / "plugin.so"))
+
+
+def test_a_path_with_a_zero_byte_is_refused():
+    with pytest.raises(PluginLoadError, match="no file can have this name"):
+        pjrt.library_for("broken", "a\0b")
+
+
+@pytest.mark.parametrize("name", [None, 3, [], b"x"])
+def test_a_platform_is_text(fake, name):
+    for use in (
+        lambda: pjrt.library_for(name, fake),
+        lambda: pjrt.pjrt_plugin_loaded(name),
+        lambda: pjrt.pjrt_plugin_initialized(name),
+        lambda: pjrt.loaded_library(name),
+    ):
+        with pytest.raises(InvalidTypeError, match="plugin's name"):
+            use()
+
+
 def test_a_program_is_no_library():
     machine = os.uname().machine
     if machine != "x86_64":
@@ -67,8 +109,6 @@ def test_a_library_without_the_function_is_refused():
 
 
 def test_a_missing_dependency_is_named(tmp_path, compiler):
-    import subprocess
-
     needed, user = tmp_path / "libdevrt_needed.so", tmp_path / "plugin.so"
     source = tmp_path / "a.c"
     source.write_text("int a(void) { return 1; }\nint b(void) { return a(); }\n")

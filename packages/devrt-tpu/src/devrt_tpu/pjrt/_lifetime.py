@@ -78,8 +78,10 @@ class Lifetime:
         self._closed = True
         if status != lib.DEVRT_OK:
             return
-        for owned in [*self._managers, *self._runners]:  # data that never comes fails, first
-            owned.destroy()
+        for manager in list(self._managers):  # before all else, so that what waits for data fails
+            manager.destroy()
+        for runner in list(self._runners):
+            runner.destroy()
         while self._live:
             handle, _ = self._live.popitem()
             lib.devrt_release(handle)

@@ -6,7 +6,7 @@ import os
 import threading
 from typing import Any
 
-from devrt.errors import InvalidArgumentError, PluginError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError
 from devrt_tpu.pjrt._capsule import is_capsule, unwrap
 from devrt_tpu.pjrt._library import Library, open_library
 from devrt_tpu.pjrt._native import ffi
@@ -39,6 +39,7 @@ def library_for(name: str, library: Any) -> Library:
     library
         Its path, or a capsule named ``pjrt_c_api``.
     """
+    _check(name)
     with _lock:
         known = _by_name.get(name)
         if known is not None and _is_same(known, library):
@@ -48,6 +49,12 @@ def library_for(name: str, library: Any) -> Library:
         if name:
             _by_name.setdefault(name, kept)
         return kept
+
+
+def _check(name: Any) -> None:
+    if not isinstance(name, str):
+        msg = f"a plugin's name is text, and this is of type {type(name).__name__}."
+        raise InvalidTypeError(msg)
 
 
 def _address_of(library: Library) -> int:
@@ -106,12 +113,13 @@ def add_library(name: str, library: Any) -> Library:
 
 def pjrt_plugin_loaded(plugin_name: str) -> bool:
     """Return whether a plugin of that name is open."""
+    _check(plugin_name)
     return plugin_name in _by_name
 
 
 def pjrt_plugin_initialized(plugin_name: str) -> bool:
     """Return whether a plugin of that name is open and initialised."""
-    return plugin_name in _by_name and _by_name[plugin_name].is_initialized
+    return pjrt_plugin_loaded(plugin_name) and _by_name[plugin_name].is_initialized
 
 
 def initialize_pjrt_plugin(plugin_name: str) -> None:
@@ -127,7 +135,7 @@ def loaded_library(plugin_name: str) -> Library:
     InvalidArgumentError
         If there is none; the message lists those that there are.
     """
-    if plugin_name not in _by_name:
+    if not pjrt_plugin_loaded(plugin_name):
         known = ", ".join(sorted(_by_name)) or "none"
         msg = f"no PJRT plugin {plugin_name!r} is loaded; loaded: {known}. Load it first."
         raise InvalidArgumentError(msg, plugin=plugin_name)

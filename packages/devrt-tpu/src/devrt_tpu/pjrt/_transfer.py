@@ -292,4 +292,7 @@ def _packed(array: np.ndarray[Any, Any], spec: Spec) -> np.ndarray[Any, Any]:
     rows = np.zeros(-(-raw.size // per_byte) * per_byte, np.uint8)
     rows[: raw.size] = raw
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(spec.bits)
-    return np.bitwise_or.reduce(rows.reshape(-1, per_byte) << shifts, axis=1)
+    packed: np.ndarray[Any, Any] = np.bitwise_or.reduce(
+        rows.reshape(-1, per_byte) << shifts, axis=1
+    )
+    return packed
