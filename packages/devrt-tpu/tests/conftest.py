@@ -158,3 +158,35 @@ def cuda(find_file):
     if found is None:
         pytest.skip("jax-cuda13-pjrt is not installed")
     return found
+
+
+BESIDE_A_CLIENT = """
+import gc, os, random, sys, threading
+import numpy as np
+from devrt.errors import DevrtError
+from devrt_tpu import pjrt
+ADD = os.environ["PROGRAM"]
+client = pjrt.make_client(
+    pjrt.library_for("attacked", os.environ["LIBRARY"]), "attacked", {"cpu_device_count": 4})
+X = np.arange(8, dtype=np.float32)
+"""
+
+
+@pytest.fixture
+def attack(xla_cpu_library, add_text):
+    """Return a function that runs code beside a client in a child, and returns its last line."""
+
+    def run(code, timeout=300):
+        env = {**os.environ, "LIBRARY": xla_cpu_library, "PROGRAM": add_text}
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", BESIDE_A_CLIENT + textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=timeout,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout.strip().splitlines()[-1]
+
+    return run

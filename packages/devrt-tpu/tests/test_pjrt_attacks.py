@@ -1,44 +1,8 @@
 """Wrong arguments by the thousand, many threads, long runs: typed errors and a living process."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
 from devrt_tpu import pjrt
-
-HEAD = """
-import gc, os, random, sys, threading
-import numpy as np
-from devrt.errors import DevrtError
-from devrt_tpu import pjrt
-ADD = os.environ["PROGRAM"]
-client = pjrt.make_client(
-    pjrt.library_for("attacked", os.environ["LIBRARY"]), "attacked", {"cpu_device_count": 4})
-X = np.arange(8, dtype=np.float32)
-"""
-
-
-@pytest.fixture
-def attack(xla_cpu_library, add_text):
-    """Return a function that runs code beside a client in a child, and returns its last line."""
-
-    def run(code, timeout=300):
-        env = {**os.environ, "LIBRARY": xla_cpu_library, "PROGRAM": add_text}
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", HEAD + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=timeout,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout.strip().splitlines()[-1]
-
-    return run
 
 
 def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
-from devrt.errors import DevrtError, UnimplementedError, from_status
+from devrt.errors import DevrtError, ForkedError, UnimplementedError, from_status
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import since
 
@@ -41,6 +42,11 @@ class Api:
         A ``PJRT_Api*``, which is never freed.
     name
         What errors call the plugin.
+
+    Attributes
+    ----------
+    pid : int or None
+        The process that has initialised the plugin.
     """
 
     def __init__(self, table: Any, name: str) -> None:
@@ -49,9 +55,30 @@ class Api:
         self.major = int(table.pjrt_api_version.major_version)
         self.minor = int(table.pjrt_api_version.minor_version)
         self.size = int(table.struct_size)
+        self.pid: int | None = None
         self._known: dict[
             str, tuple[Any, Any, int]
         ] = {}  # by function: it, its arguments, their size
+
+    def is_lost(self) -> bool:
+        """Return whether this process was forked from the one that initialised the plugin."""
+        return self.pid is not None and self.pid != os.getpid()
+
+    def check_process(self, operation: str) -> None:
+        """Refuse the child of a fork: the plugin's threads, and who held its locks, stayed behind.
+
+        Raises
+        ------
+        ForkedError
+            If `is_lost`.
+        """
+        if self.is_lost():
+            msg = (
+                f"{operation} failed: the PJRT plugin {self.name} was initialised by process "
+                f"{self.pid}, which forked this one, and its threads stayed there. Start processes "
+                "with the spawn method, or fork before the plugin is first used."
+            )
+            raise ForkedError(msg, operation=operation, plugin=self.name)
 
     def has(self, function: str) -> bool:
         """Return whether the plugin has a function; its table may end before it."""
@@ -75,9 +102,13 @@ class Api:
         ------
         UnimplementedError
             If the plugin does not have the function.
+        ForkedError
+            If the process was forked since the plugin was initialised.
         DevrtError
             Whatever error the plugin returned.
         """
+        if self.pid is not None:
+            self.check_process(function)
         known = self._known.get(function)
         if known is None:
             if not self.has(function):
@@ -96,6 +127,7 @@ class Api:
 
     def call_with(self, function: str, args: Any) -> Any:
         """Call a function with arguments that are made already; see `call`."""
+        self.check_process(function)
         if not self.has(function):
             raise self.missing(function)
         error = getattr(self.table, function)(args)
@@ -105,6 +137,7 @@ class Api:
 
     def describe_with(self, describe: Any, pointer: Any) -> Any:
         """Return a ``devrt_description`` that a function of the native half fills in."""
+        self.check_process("describe")
         row = ffi.new("devrt_description *")
         status = describe(self.table, pointer, row)
         if status == lib.DEVRT_OK:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_tpu.pjrt import _fetch
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._memory_report import NOTED_BYTES, note_site, traceback_of, with_report
 from devrt_tpu.pjrt._native import ffi, lib
 
@@ -29,7 +30,7 @@ _release = lib.devrt_release
 _NEW_RESULT = ffi.typeof("devrt_result *")
 
 
-class PjrtBuffer(Buffer):
+class PjrtBuffer(Handle, Buffer):
     """One allocation on one memory of a PJRT client, made by the client's methods."""
 
     __slots__ = ("_client", "_device", "_handle", "_memory", "_spec")

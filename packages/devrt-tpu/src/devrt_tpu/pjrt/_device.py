@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Buffer, Device, Memory
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._values import read_values
 
@@ -49,7 +50,7 @@ class Description:
         self.attributes: Mapping[str, Any] = MappingProxyType(values)
 
 
-class PjrtMemory(Memory):
+class PjrtMemory(Handle, Memory):
     """One address space of a client's devices."""
 
     def __init__(self, client: PjrtClient, pointer: Any) -> None:
@@ -97,7 +98,7 @@ class PjrtMemory(Memory):
         return self._text
 
 
-class PjrtDevice(Device):
+class PjrtDevice(Handle, Device):
     """One device of a PJRT client."""
 
     def __init__(self, client: PjrtClient, pointer: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeadlineExceededError
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ __all__ = ["Event"]
 _SLICE = 100
 
 
-class Event:
+class Event(Handle):
     """A plugin's event, taken over.
 
     Parameters

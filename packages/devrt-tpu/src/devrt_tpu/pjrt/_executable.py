@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.contract import Buffer, Device, LoadedExecutable
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._hlo import HloFacts, read_module
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._run import Runner
@@ -60,7 +61,7 @@ host_alias_size_in_bytes, host_temp_size_in_bytes : int
     total_size_in_bytes: int
 
 
-class Executable:
+class Executable(Handle):
     """A compiled program that is bound to no device.
 
     Parameters
@@ -79,6 +80,8 @@ class Executable:
         destroy = api.table.PJRT_Executable_Destroy
 
         def drop(pointer: Any) -> None:
+            if api.is_lost():
+                return
             error = destroy(api.new("PJRT_Executable_Destroy_Args", executable=pointer))
             if error:
                 api.take(error, "PJRT_Executable_Destroy")
@@ -209,7 +212,7 @@ class Executable:
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"
 
 
-class PjrtLoadedExecutable(LoadedExecutable):
+class PjrtLoadedExecutable(Handle, LoadedExecutable):
     """A compiled program on devices of one client; `PjrtClient.compile_and_load` makes one."""
 
     def __init__(self, client: PjrtClient, pointer: Any, options: CompileOptions | None) -> None:

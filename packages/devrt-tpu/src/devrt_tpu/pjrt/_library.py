@@ -13,6 +13,7 @@ from devrt_tpu.pjrt import _capsule, _gpu_tools
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._changes import Changes, Snapshot
 from devrt_tpu.pjrt._environment import is_tpu, prepare
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._log import captured, new_log
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
@@ -26,7 +27,7 @@ _TPU_TOPOLOGY = 16  # the number of an extension
 _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
 
 
-class Library:
+class Library(Handle):
     """A plugin: its function table, and whether it is initialised.
 
     Parameters
@@ -95,11 +96,13 @@ class Library:
         PluginLoadError
             If the plugin failed. It must not be called again: some plugins would end the process.
         """
+        self.api.check_process("PJRT_Plugin_Initialize")
         with self._lock:
             if self._is_initialized:
                 return
             if self._failure is not None:
                 raise self._failure.fresh()
+            self.api.pid = os.getpid()
             prepare(self.name, self.path)
             before = Snapshot()
             try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.errors import ClosedError, DevrtError, ForkedError, InternalError, OutOfMemoryError
 from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["Lifetime"]
 _CLOSE_SECONDS = 60.0
 
 
-class Lifetime:
+class Lifetime(Handle):
     """What a client owns beside what its plugin tells of it.
 
     Parameters

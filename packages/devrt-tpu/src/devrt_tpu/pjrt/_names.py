@@ -51,6 +51,15 @@ def library_for(name: str, library: Any) -> Library:
         return kept
 
 
+def _renew_lock() -> None:
+    """Give the child of a fork a lock that no thread of its parent holds."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def _check(name: Any) -> None:
     if not isinstance(name, str):
         msg = f"a plugin's name is text, and this is of type {type(name).__name__}."

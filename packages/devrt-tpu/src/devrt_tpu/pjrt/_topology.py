@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Device, Topology
-from devrt.errors import InvalidArgumentError
+from devrt.errors import ClosedError, ForkedError, InvalidArgumentError
 from devrt.topology import CompileOnlyDevice
 from devrt_tpu.pjrt import _gpu_topology, _tpu_topology
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._device import Description
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
@@ -88,7 +90,7 @@ def deserialize_topology(library: Library, platform: str, data: bytes) -> PjrtTo
     return PjrtTopology(library, platform, args.topology)
 
 
-class PjrtTopology(Topology):
+class PjrtTopology(Handle, Topology):
     """Devices as a plugin describes them.
 
     Parameters
@@ -105,21 +107,28 @@ class PjrtTopology(Topology):
 
     def __init__(self, library: Library, platform: str, pointer: Any, owner: Any = None) -> None:
         self._library, self._platform, self._owner = library, platform, owner
+        self._described: list[Description] | None = None
         api = self._api = library.api
         destroy = api.table.PJRT_TopologyDescription_Destroy
 
         def drop(pointer: Any) -> None:
+            if api.is_lost():
+                return
             error = destroy(api.new("PJRT_TopologyDescription_Destroy_Args", topology=pointer))
             if error:
                 api.take(error, "PJRT_TopologyDescription_Destroy")
 
         self._pointer = pointer if owner is not None else ffi.gc(pointer, drop)
         if not platform:
-            args = self._ask("PlatformName")
-            self._platform = text_of(args.platform_name, args.platform_name_size)
+            with self._using("PlatformName") as args:
+                self._platform = text_of(args.platform_name, args.platform_name_size)
 
-    def _ask(self, function: str) -> Any:
-        return self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)
+    @contextmanager
+    def _using(self, function: str) -> Iterator[Any]:
+        """Ask the plugin, and keep what it answers: a client's topology goes with its client."""
+        owner = self._owner
+        with owner._using(function) if owner is not None else nullcontext():
+            yield self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)
 
     @property
     def platform(self) -> str:
@@ -129,31 +138,35 @@ class PjrtTopology(Topology):
     @property
     def platform_version(self) -> str:
         """The runtime that would drive the devices."""
-        args = self._ask("PlatformVersion")
-        return text_of(args.platform_version, args.platform_version_size).strip()
+        with self._using("PlatformVersion") as args:
+            return text_of(args.platform_version, args.platform_version_size).strip()
 
     def get_attributes(self) -> Mapping[str, Any]:
         """Return what the plugin says of the topology beyond its devices."""
-        args = self._ask("Attributes")
-        return read_values(args.attributes, args.num_attributes)
+        with self._using("Attributes") as args:
+            return read_values(args.attributes, args.num_attributes)
 
     def fingerprint(self) -> int:
         """Return a number that is equal for equal topologies."""
-        return int(self._ask("Fingerprint").fingerprint)
+        with self._using("Fingerprint") as args:
+            return int(args.fingerprint)
 
     def serialize(self) -> bytes:
         """Return bytes from which `deserialize_topology` rebuilds it."""
-        args = self._ask("Serialize")
-        try:
-            return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
-        finally:
-            args.serialized_topology_deleter(args.serialized_topology)
+        with self._using("Serialize") as args:
+            try:
+                return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+            finally:
+                args.serialized_topology_deleter(args.serialized_topology)
 
     def descriptions(self) -> list[Description]:
         """Return what the plugin says of each device, ordered by id."""
-        args = self._ask("GetDeviceDescriptions")
-        found = [Description(self._api, args.descriptions[i]) for i in range(args.num_descriptions)]
-        return sorted(found, key=lambda about: about.id)
+        if self._described is None:
+            with self._using("GetDeviceDescriptions") as args:
+                rows = [args.descriptions[i] for i in range(args.num_descriptions)]
+                found = [Description(self._api, row) for row in rows]
+            self._described = sorted(found, key=lambda about: about.id)
+        return list(self._described)
 
     def _make_compile_only_devices(self) -> list[Device]:
         return [
@@ -188,7 +201,12 @@ class PjrtTopology(Topology):
         """
         from devrt_tpu.pjrt._compile import compile_ahead
 
-        return compile_ahead(self._library, self._pointer, program, options)
+        with self._owner._using("compile") if self._owner is not None else nullcontext():
+            return compile_ahead(self._library, self._pointer, program, options)
 
     def __repr__(self) -> str:
-        return f"PjrtTopology({self._platform!r}, {len(self.descriptions())} devices)"
+        try:
+            count = str(len(self.descriptions()))
+        except (ClosedError, ForkedError):
+            count = "unknown"
+        return f"PjrtTopology({self._platform!r}, {count} devices)"

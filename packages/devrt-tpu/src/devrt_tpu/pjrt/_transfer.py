@@ -11,6 +11,7 @@ from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, Sta
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._checks import dims_of, encoded, number_of
 from devrt_tpu.pjrt._event import Event
+from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import Spec, spec_of, type_code
 
@@ -26,7 +27,7 @@ _MAKE = "create_buffers_for_async_host_to_device"
 _RAW = ("uint8", "int8")
 
 
-class TransferManager:
+class TransferManager(Handle):
     """Some buffers on one memory, and the sending of their data.
 
     `PjrtClient.create_buffers_for_async_host_to_device` makes one. A buffer can be taken, and
