@@ -340,3 +340,48 @@ def test_a_large_copy_goes_with_its_buffer(xla_cpu):
     gc.collect()
     xla_cpu.live_buffers()  # looks what has been given back
     assert len(xla_cpu._kept) == before
+
+
+@pytest.mark.parametrize("change", [lambda a: a[::-1], lambda a: a[::2, ::-3], lambda a: a.T[::-1]])
+@pytest.mark.parametrize("copy", [None, True])
+def test_a_tensor_with_negative_strides_is_copied(xla_cpu, change, copy):
+    array = change(np.arange(60, dtype=np.int32).reshape(6, 10))
+    np.testing.assert_array_equal(np.asarray(xla_cpu.buffer_from_dlpack(array, copy=copy)), array)
+
+
+@pytest.mark.parametrize("count", [16, 1 << 19])
+def test_a_program_never_writes_to_read_only_memory(xla_cpu, add_text, count):
+    text = add_text.replace("8xf32", f"{count}xf32").replace(
+        f"%a: tensor<{count}xf32>", f"%a: tensor<{count}xf32> {{tf.aliasing_output = 0 : i32}}"
+    )
+    add = xla_cpu.compile_and_load(text)
+    other = xla_cpu.buffer_from_pyval(np.ones(count, np.float32))
+    room = np.zeros(4 * count + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    source = room[start : start + 4 * count].view(np.float32)
+    for is_writable in (False, True):
+        source[:] = 1
+        lent = source.view()
+        lent.flags.writeable = is_writable
+        buffer = xla_cpu.buffer_from_pyval(lent, None, False, 3)
+        (result,) = add.execute([buffer, other])
+        assert np.asarray(result)[0] == 2
+        assert source[0] == (2 if is_writable else 1)
+
+
+@pytest.mark.parametrize("semantics", [-1, 4, 1.0, 2.5, "2", None, [], 1 << 70, np.array([1, 2])])
+@pytest.mark.parametrize("count", [8, 1 << 19])
+def test_semantics_that_are_none_are_refused(xla_cpu, semantics, count):
+    with pytest.raises(InvalidArgumentError, match="host_buffer_semantics"):
+        xla_cpu.buffer_from_pyval(np.zeros(count, np.float32), None, False, semantics)
+
+
+@pytest.mark.parametrize("target", [3, "cpu", [], {}, object(), np.zeros(3)])
+def test_a_target_that_is_none_is_refused(xla_cpu, target):
+    for use in (
+        lambda: xla_cpu.buffer_from_pyval([1], target),
+        lambda: xla_cpu.buffer_from_pyval([1]).copy_to_memory(target),
+        lambda: xla_cpu.buffer_from_dlpack(np.zeros(3), target),
+    ):
+        with pytest.raises(InvalidArgumentError, match="is no device and no memory of"):
+            use()

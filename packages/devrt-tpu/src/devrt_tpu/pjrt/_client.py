@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PjrtClient"]
 
+_TARGETS = (PjrtDevice, PjrtMemory, type(None))
+
 
 class PjrtClient(Lifetime, Client):
     """A live connection to a platform through a PJRT plugin; `make_client` makes one."""
@@ -164,11 +166,14 @@ class PjrtClient(Lifetime, Client):
 
         Zero-copy semantics are the plugin's to use: most alias memory on a 64-byte boundary.
         """
-        place = self._places.get(device) or self._place(device, "buffer_from_pyval")
+        try:
+            place = self._places[device]
+        except (KeyError, TypeError):  # a target that was not seen yet, or is none
+            place = self._place(device, "buffer_from_pyval")
         return self._putter.put(argument, place, 0 if force_copy else host_buffer_semantics)
 
     def _place(self, target: Any, operation: str) -> Place:
-        place = self._places.get(target)
+        place = self._places.get(target) if isinstance(target, _TARGETS) else None
         if place is None:
             place = self._places[target] = self._resolve(target, operation)
         return place

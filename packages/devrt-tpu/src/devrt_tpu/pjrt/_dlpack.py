@@ -184,10 +184,14 @@ def _as_numpy(taken: _Taken, shape: tuple[int, ...], code: int) -> np.ndarray[An
         steps[at] = steps[at + 1] * shape[at + 1]
     if tensor.strides != ffi.NULL:
         steps = [int(tensor.strides[at]) for at in range(len(shape))]
-    last = sum((n - 1) * abs(step) for n, step in zip(shape, steps, strict=True)) + 1
-    data = ffi.buffer(ffi.cast("char *", _address(taken)), last * dtype.itemsize)
+    # Strides may be negative: the first element is not where the memory begins then.
+    reach = [(n - 1) * step for n, step in zip(shape, steps, strict=True)]
+    first = sum(step for step in reach if step < 0)
+    count = sum(map(abs, reach)) + 1
+    begin = _address(taken) + first * dtype.itemsize
+    data = ffi.buffer(ffi.cast("char *", begin), count * dtype.itemsize)
     strides = tuple(step * dtype.itemsize for step in steps)
-    return np.ndarray(shape, dtype, np.frombuffer(data, np.uint8), 0, strides)
+    return np.ndarray(shape, dtype, np.frombuffer(data, np.uint8), -first * dtype.itemsize, strides)
 
 
 def _view(

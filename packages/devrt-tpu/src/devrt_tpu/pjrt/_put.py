@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt import dtypes
+from devrt.contract import HostBufferSemantics
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._buffer import PjrtBuffer
@@ -23,6 +24,7 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 _from_buffer = ffi.from_buffer
 _put_dense = lib.devrt_put_dense
 _ndarray = np.ndarray
+_DURING_CALL = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 _SEMANTICS = range(4)
 _ZERO_COPY, _MUTABLE_ZERO_COPY = 2, 3
 _LARGE = 1 << 20
@@ -49,6 +51,8 @@ class Putter:
 
     def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""
+        if semantics is not _DURING_CALL:  # the rest of it takes time
+            semantics = _check_semantics(semantics)
         array = value if type(value) is _ndarray else self._as_array(value)
         code = self._codes.get(array.dtype)
         if code is None:
@@ -87,7 +91,7 @@ class Putter:
         NumPy asks the system for huge pages; the plugin's own copy takes several times as long,
         most of it for the pages of fresh memory.
         """
-        if not self._aliases or place.memory_pointer or semantics not in _SEMANTICS:
+        if not self._aliases or place.memory_pointer:
             return False
         is_aligned = array.__array_interface__["data"][0] % _ALIGNMENT == 0
         return semantics < _ZERO_COPY or not (is_aligned and array.flags.c_contiguous)
@@ -97,9 +101,8 @@ class Putter:
     ) -> PjrtBuffer:
         """Put a source that the plugin may look at, or alias, after the call."""
         client = self._client
-        if semantics not in _SEMANTICS:
-            msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r}."
-            raise InvalidArgumentError(msg, operation="buffer_from_pyval")
+        if semantics == _MUTABLE_ZERO_COPY and not array.flags.writeable:
+            semantics = _ZERO_COPY  # a program that takes the buffer over would write to it
         if not array.flags.c_contiguous:
             return self._put_strided(array, code, place)
         result = ffi.new(_NEW_RESULT)
@@ -170,6 +173,13 @@ class Putter:
             self._codes[array.dtype] = code
             return array, code
         return array.astype(native), code
+
+
+def _check_semantics(semantics: Any) -> int:
+    if isinstance(semantics, int) and semantics in _SEMANTICS:
+        return int(semantics)
+    msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r:.60}."
+    raise InvalidArgumentError(msg, operation="buffer_from_pyval")
 
 
 def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
