@@ -4,6 +4,7 @@ import pytest
 
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt_tpu import pjrt
+from devrt_tpu.pjrt._values import NamedValues
 
 
 @pytest.mark.parametrize(
@@ -33,4 +34,85 @@ def test_client_options_of_a_wrong_type_would_end_the_process(xla_cpu_library, o
     with pytest.raises(InvalidArgumentError, match="would end the process"):
         pjrt.make_client(library, "options", options)
     with pytest.raises(InvalidTypeError, match="must be"):
-        pjrt.make_client(library, "options", {"anything": object()})
+        NamedValues({"anything": object()})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"cpu_device_cout": 4}, "has no option 'cpu_device_cout'; it has: cpu_device_count"),
+        ({"cpu_device_count": 0}, "from 1 to 1024"),
+        ({"cpu_device_count": -1}, "from 1 to 1024"),
+        ({"cpu_device_count": 1 << 40}, "from 1 to 1024"),
+        ({"": 1}, "has no option ''"),
+        ({3: 4}, "has no option 3"),
+        (5, "a dictionary"),
+        (["ab", "c"], "a dictionary"),
+    ],
+)
+def test_client_options_that_the_plugin_would_ignore_are_refused(xla_cpu_library, options, said):
+    library = pjrt.library_for("options", xla_cpu_library)
+    with pytest.raises(InvalidArgumentError, match=said):
+        pjrt.make_client(library, "options", options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{3: 1}, {b"x": 1}, {"half \udc80": 1}, {"x": "half \udc80"}, {"x": None}, {"x": b""}],
+)
+def test_names_and_values_are_text_that_can_be_written(options):
+    with pytest.raises(InvalidTypeError):
+        NamedValues(options)
+
+
+@pytest.mark.parametrize("program", ["half \udc80 func", None, 3, ["func"]])
+def test_a_program_that_is_no_text_is_refused(xla_cpu, program):
+    with pytest.raises(InvalidTypeError):
+        xla_cpu.compile_and_load(program)
+
+
+@pytest.mark.parametrize("devices", [3, object(), "ab", [None], []])
+def test_devices_that_are_none_are_refused(xla_cpu, add_text, devices):
+    with pytest.raises(InvalidArgumentError, match="compile failed"):
+        xla_cpu.compile_and_load(add_text, devices)
+
+
+@pytest.mark.parametrize("arguments", [None, 3, "ab", object(), {0: 1}, [3], [None, None]])
+def test_arguments_that_are_no_buffers_are_refused(xla_cpu, add_text, arguments):
+    devices = xla_cpu.local_devices()[:2]
+    portable = xla_cpu.compile_and_load(add_text, compile_portable_executable=True)
+    for run in (
+        xla_cpu.compile_and_load(add_text).execute,
+        portable.execute,
+        xla_cpu.compile_and_load(add_text, devices).execute_sharded,
+        lambda made: xla_cpu.compile_and_load(add_text, devices).execute_sharded([made, made]),
+    ):
+        with pytest.raises(InvalidArgumentError, match="execute"):
+            run(arguments)
+
+
+@pytest.mark.parametrize("timeout", ["x", float("nan"), object(), [1]])
+def test_a_timeout_is_a_number_of_seconds(xla_cpu, timeout):
+    buffer = xla_cpu.buffer_from_pyval([1.0])
+    with xla_cpu.create_buffers_for_async_host_to_device([((1,), "int8")]) as sent:
+        event = sent.transfer_data(0, b"x")
+        for wait in (buffer.block_until_ready, lambda timeout: event.wait("transfer", timeout)):
+            with pytest.raises(InvalidArgumentError, match="a number of seconds"):
+                wait(timeout)
+            wait(float("inf"))
+            wait(-1)
+
+
+def test_an_executable_is_loaded_from_any_bytes(xla_cpu, add):
+    data = add.serialize()
+    for given in (bytearray(data), memoryview(data), memoryview(data + data)[: len(data)]):
+        assert xla_cpu.deserialize_executable(given).name == "add"
+    with pytest.raises(DevrtError):
+        xla_cpu.deserialize_executable(memoryview(data)[::2])
+
+
+@pytest.mark.parametrize("name", [None, 3, b"x", "half \udc80"])
+def test_a_topologys_name_is_text(xla_cpu_library, name):
+    library = pjrt.library_for("options", xla_cpu_library)
+    with pytest.raises(InvalidTypeError, match="its name"):
+        pjrt.make_topology(library, "options", name)

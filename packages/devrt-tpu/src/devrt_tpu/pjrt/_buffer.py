@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_tpu.pjrt import _fetch
+from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._memory_report import NOTED_BYTES, note_site, traceback_of, with_report
 from devrt_tpu.pjrt._native import ffi, lib
@@ -135,6 +136,7 @@ class PjrtBuffer(Handle, Buffer):
     def _wait(self, operation: str, timeout: float | None = None) -> None:
         client = self._client
         result = ffi.new(_NEW_RESULT)
+        timeout = seconds_of(timeout, operation)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE

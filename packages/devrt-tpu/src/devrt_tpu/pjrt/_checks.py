@@ -8,7 +8,7 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["dims_of", "encoded", "number_of", "seconds_of"]
+__all__ = ["dims_of", "encoded", "number_of", "options_of", "seconds_of"]
 
 _MOST_BYTES = 1 << 62
 
@@ -65,6 +65,21 @@ def encoded(text: Any, what: str, operation: str) -> bytes:
     except UnicodeEncodeError as error:
         why = f"cannot be written as UTF-8 ({error.reason})"
     raise InvalidTypeError(f"{operation} failed: {what} must be text, and {why}.")
+
+
+def options_of(options: Any) -> dict[str, Any]:
+    """Return options as a dictionary of their own.
+
+    Raises
+    ------
+    InvalidTypeError
+        If they are none.
+    """
+    try:
+        return dict(options or {})
+    except (TypeError, ValueError) as error:
+        msg = f"options are a dictionary by name, not {options!r:.60}."
+        raise InvalidTypeError(msg) from error
 
 
 def seconds_of(timeout: Any, operation: str) -> float | None:

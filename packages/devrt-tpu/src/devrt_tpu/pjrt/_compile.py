@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._compile_options import CompileOptions
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
+from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
@@ -43,7 +44,7 @@ class Program:
 
     def __init__(self, source: Any) -> None:
         if isinstance(source, str):
-            source = source.encode()
+            source = encoded(source, "a program", "compile")
         if not isinstance(source, bytes | bytearray | memoryview):
             msg = (
                 "a program is StableHLO, as text (str) or as bytecode (bytes), and this is of type "
@@ -144,7 +145,11 @@ def compile_and_load(
 
 
 def _check_devices(client: PjrtClient, devices: Sequence[Any]) -> list[PjrtDevice]:
-    chosen = list(devices)
+    try:
+        chosen = list(devices)
+    except TypeError as error:
+        msg = f"compile failed: devices are a list of devices, not {devices!r:.60}."
+        raise InvalidTypeError(msg, operation="compile") from error
     for device in chosen:
         if not isinstance(device, PjrtDevice) or device.client is not client:
             msg = f"compile failed: {device!r} is no device of {client!r}."
@@ -248,6 +253,7 @@ def deserialize(
         msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
         raise InvalidTypeError(msg, operation="deserialize_executable")
     api = client._api
+    data = bytes(data)
     held = ffi.from_buffer(data)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

@@ -18,6 +18,7 @@ from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, UnimplementedError
 from devrt_tpu.pjrt import _capsule
 from devrt_tpu.pjrt._callbacks import answer_error
+from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._hlo import TO_BUFFER_TYPE
 from devrt_tpu.pjrt._native import ffi, lib
 
@@ -131,7 +132,7 @@ def register_custom_call(
 
 
 def _register(api: Api, register: Any, platform: str, name: str, address: int) -> None:
-    text, where = name.encode(), platform.encode()
+    text, where = encoded(name, "its name", "register_custom_call"), platform.encode()
     kept = ffi.new("char[]", text), ffi.new("char[]", where)
     args = api.new(
         "PJRT_FFI_Register_Handler_Args",

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeadlineExceededError
+from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 
@@ -64,6 +65,7 @@ class Event(Handle):
             The event's own error.
         """
         error = ffi.new("PJRT_Error **")
+        timeout = seconds_of(timeout, operation)
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE if end is None else max(0, int((end - time.monotonic()) * 1000))

@@ -16,6 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError
+from devrt_tpu.pjrt._options import GPU_TOPOLOGY_OPTIONS, check_names
 
 __all__ = ["GPUS", "expand", "target_config"]
 
@@ -40,7 +41,10 @@ _COMMON = {
     "device_address_bits": 64,
 }
 
-_DIVISORS = ("threads_per_block_limit", "threads_per_warp", "core_count", "fpus_per_core")
+_DIVISORS = (
+    *("threads_per_block_limit", "threads_per_warp", "core_count", "fpus_per_core"),
+    "block_dim_limit_x",
+)
 """The compiler divides by these: without them it ends the process."""
 
 
@@ -62,8 +66,8 @@ if TYPE_CHECKING:
     GPUS: tuple[str, ...]
 
 
-def expand(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the options that the plugin takes, checked.
+def expand(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that the plugin takes in place of a name, checked.
 
     Parameters
     ----------
@@ -77,6 +81,7 @@ def expand(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     InvalidArgumentError
         Saying what is accepted.
     """
+    check_names(options, GPU_TOPOLOGY_OPTIONS, "a topology of GPUs")
     made = dict(options)
     if name:
         gpu, shape = _parse(name)
@@ -91,7 +96,7 @@ def expand(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         raise InvalidArgumentError(msg, option="target_config")
     _check_shape(str(made.get("topology", "")))
     _check_config(str(made["target_config"]))
-    return "", made
+    return made
 
 
 def _parse(name: str) -> tuple[str, str]:
@@ -123,7 +128,7 @@ def _check_shape(shape: str) -> None:
 
 def _check_config(text: str) -> None:
     for field in _DIVISORS:
-        found = re.search(rf"\b{field}\s*:\s*([0-9]+)", text)
+        found = re.search(rf"^[^#]*\b{field}\s*:\s*([0-9]+)", text, re.MULTILINE)
         if found is None or not int(found.group(1)):
             msg = (
                 f"the target_config of a GPU must have {field} above 0: the compiler ends the "

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from devrt.errors import DevrtError, InvalidArgumentError
+from devrt_tpu.pjrt._checks import options_of
 from devrt_tpu.pjrt._client import PjrtClient
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import lib
-from devrt_tpu.pjrt._options import CLIENT_OPTIONS
+from devrt_tpu.pjrt._options import CLIENT_OPTIONS, check_client
 from devrt_tpu.pjrt._store import Store, keep_store
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
@@ -40,9 +41,10 @@ def make_client(
     DevrtError
         If the plugin cannot make a client.
     """
-    given = dict(options or {})
+    given = options_of(options)
     cluster = given.pop("distributed_client", None)
     check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
+    check_client(given, library.path, library.version)
     if library.is_tpu:
         _refuse_nodes(given)
     values = NamedValues(given)

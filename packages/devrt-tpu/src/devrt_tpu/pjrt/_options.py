@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
-__all__ = ["CLIENT_OPTIONS", "TOPOLOGY_OPTIONS"]
+from devrt.errors import InvalidArgumentError
+
+__all__ = [
+    "CLIENT_OPTIONS",
+    "GPU_TOPOLOGY_OPTIONS",
+    "TOPOLOGY_OPTIONS",
+    "check_client",
+    "check_names",
+]
 
 Types = Mapping[str, type | tuple[type, ...]]
 
@@ -48,3 +58,53 @@ TOPOLOGY_OPTIONS: Types = MappingProxyType(
     }
 )
 """Of topologies."""
+
+GPU_TOPOLOGY_OPTIONS = ("topology", "target_config")
+"""The plugin for GPUs takes these, and any other in silence."""
+
+_HOST_PLUGIN, _HOST_VERSION = "xla_cpu_pjrt.so", (0, 81)
+_MOST_DEVICES = 1024
+
+
+def check_client(options: Mapping[str, Any], path: str, version: tuple[int, int]) -> None:
+    """Refuse options that XLA's plugin for the host ignores or does not come back from.
+
+    Parameters
+    ----------
+    options
+        What the caller gave.
+    path
+        The plugin's file.
+    version
+        Its version; what later ones take is theirs to check.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Saying which options there are, or how many devices.
+    """
+    if os.path.basename(path) != _HOST_PLUGIN or version > _HOST_VERSION:
+        return
+    check_names(options, ("cpu_device_count",), f"the PJRT plugin {path!r} of version 0.81")
+    count = options.get("cpu_device_count", 1)
+    if not 1 <= count <= _MOST_DEVICES:
+        msg = f"option 'cpu_device_count' must be from 1 to {_MOST_DEVICES}, and is {count}."
+        raise InvalidArgumentError(msg, option="cpu_device_count")
+
+
+def check_names(options: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    """Refuse an option that a plugin would ignore.
+
+    Parameters
+    ----------
+    options
+        What the caller gave.
+    known
+        The names that there are.
+    what
+        Whose options they are, for the message.
+    """
+    for name in options:
+        if name not in known:
+            msg = f"{what} has no option {name!r}; it has: {', '.join(known)}."
+            raise InvalidArgumentError(msg, option=name)

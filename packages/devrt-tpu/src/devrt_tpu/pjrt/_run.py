@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import (
     DeletedError,
     DevrtError,
     InvalidArgumentError,
+    InvalidTypeError,
     UnimplementedError,
     UnraisableErrorWarning,
 )
@@ -28,6 +29,7 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 _NEW_HANDLES = ffi.typeof("uintptr_t[]")
 _execute_one = lib.devrt_execute_one
 _NULL = ffi.NULL
+
 
 Output = tuple[Spec, "PjrtMemory", type[PjrtBuffer]]
 
@@ -122,6 +124,8 @@ class Runner:
 
     def execute(self, arguments: Sequence[Any], device: Any = None) -> list[Any]:
         """Run on one device; see `PjrtLoadedExecutable.execute`."""
+        if arguments.__class__ is not tuple:  # nobody else can take a buffer out of this one
+            arguments = tuple(_listed(arguments, "execute", "arguments"))
         if not self._is_plain or device is not None:
             return self._execute_chosen(arguments, device)
         here, parameters = self._one, self._parameters
@@ -178,9 +182,9 @@ class Runner:
                 "execute_sharded with one buffer on each for every parameter."
             )
             raise InvalidArgumentError(msg, operation="execute")
-        here = self._devices[0]
+        here: Any = self._devices[0]
         if self._is_portable:
-            here = device or (arguments[0]._device if arguments else here)
+            here = device or (getattr(arguments[0], "_device", None) if arguments else here)
             if not getattr(here, "is_addressable", False) or here.client is not self._client:
                 msg = f"execute failed: {here!r} is no device of {self._client!r} in this process."
                 raise InvalidArgumentError(msg, operation="execute")
@@ -204,6 +208,7 @@ class Runner:
         if self._is_portable:
             msg = f"execute_sharded failed: {self._name} is portable, and runs on one device."
             raise InvalidArgumentError(msg, operation="execute_sharded")
+        arguments = _listed(arguments, "execute_sharded", "arguments")
         if self._parameters is not None and len(arguments) != len(self._parameters):
             self._refuse_count(len(arguments))
         ordered = [self._by_device(at, shards) for at, shards in enumerate(arguments)]
@@ -215,6 +220,7 @@ class Runner:
 
     def _by_device(self, at: int, shards: Sequence[Any]) -> Sequence[Any]:
         devices = self._devices
+        shards = _listed(shards, "execute_sharded", f"argument {at}")
         if len(shards) == len(devices):
             for shard, device in zip(shards, devices, strict=True):
                 if shard.__class__ is not PjrtBuffer or shard._device is not device:
@@ -367,3 +373,12 @@ class Runner:
                 warnings.warn(str(error), UnraisableErrorWarning, stacklevel=2)
             finally:
                 lib.devrt_core_leave(core)
+
+
+def _listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...]:
+    if isinstance(values, list | tuple):
+        return values
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
+        return list(values)
+    msg = f"{operation} failed: {what} must be a list of buffers, not {values!r:.60}."
+    raise InvalidTypeError(msg, operation=operation)

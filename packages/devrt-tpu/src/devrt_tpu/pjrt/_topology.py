@@ -11,6 +11,7 @@ from devrt.errors import ClosedError, ForkedError, InvalidArgumentError
 from devrt.topology import CompileOnlyDevice
 from devrt_tpu.pjrt import _gpu_topology, _tpu_topology
 from devrt_tpu.pjrt._api import text_of
+from devrt_tpu.pjrt._checks import encoded, options_of
 from devrt_tpu.pjrt._device import Description
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._log import captured
@@ -49,13 +50,14 @@ def make_topology(
     UnimplementedError
         If the plugin describes no devices.
     """
-    given = dict(options or {})
+    given = options_of(options)
+    text = encoded(name, "its name", "make_topology")
     check_types(given, TOPOLOGY_OPTIONS, f"a topology of platform {platform!r}")
     if library.is_tpu or platform == "tpu":
         _tpu_topology.check(name, given)
     elif library.is_gpu or "target_config" in given:
-        name, given = _gpu_topology.expand(name, given)
-    text = name.encode()
+        given = _gpu_topology.expand(name, given)
+        text = b""
     held, values = ffi.new("char[]", text), NamedValues(given)
     library.initialize()
     with captured(library):

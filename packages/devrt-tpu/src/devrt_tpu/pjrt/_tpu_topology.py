@@ -43,7 +43,8 @@ def check(name: str, options: Mapping[str, Any]) -> None:
         values = options.get(option)
         least = 1 if option == "chips_per_host_bounds" else 0
         if values is not None and (
-            not 1 <= len(values) <= 4 or any(int(v) < least or int(v) > 4096 for v in values)
+            not 1 <= len(values) <= 4
+            or any(not isinstance(v, int) or v < least or v > 4096 for v in values)
         ):
             msg = f"topology option {option} must be 1 to 4 ints from {least}, not {values!r}."
             raise InvalidArgumentError(msg, option=option)

@@ -7,6 +7,7 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_tpu.pjrt._api import _args, text_of
+from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._native import ffi, lib
 
 __all__ = ["NamedValues", "check_types", "read_values"]
@@ -59,13 +60,14 @@ class NamedValues:
         _, size = _args("PJRT_NamedValue")
         for slot, (name, value) in zip(self.array, options.items(), strict=True):
             slot.struct_size = size
-            slot.name, slot.name_size = self._characters(name), len(name.encode())
+            slot.name, slot.name_size = self._characters(name, "an option's name")
             self._set(slot, name, value)
 
-    def _characters(self, text: str) -> Any:
-        made = ffi.new("char[]", text.encode())
+    def _characters(self, text: Any, what: str) -> tuple[Any, int]:
+        data = encoded(text, what, "reading options")
+        made = ffi.new("char[]", data)
         self._kept.append(made)
-        return made
+        return made, len(data)
 
     def _set(self, slot: Any, name: str, value: Any) -> None:
         slot.value_size = 1
@@ -77,8 +79,8 @@ class NamedValues:
             elif isinstance(value, float):
                 slot.type, slot.float_value = lib.PJRT_NamedValue_kFloat, value
             elif isinstance(value, str):
-                slot.type, slot.string_value = lib.PJRT_NamedValue_kString, self._characters(value)
-                slot.value_size = len(value.encode())
+                slot.type = lib.PJRT_NamedValue_kString
+                slot.string_value, slot.value_size = self._characters(value, f"option {name!r}")
             elif isinstance(value, Sequence) and not isinstance(value, bytes):
                 numbers = ffi.new("int64_t[]", [_number(item) for item in value])
                 self._kept.append(numbers)
