@@ -181,3 +181,20 @@ for act in (lambda: pjrt.make_client(library, "cuda"),
     assert lines[0].endswith("True")
     assert "InvalidArgumentError" in lines[2:]
     assert "made" not in lines[1:3]
+
+
+def test_two_processes_describe_topologies_at_once(libtpu):
+    code = (
+        "import sys; from devrt.runtime import make_pjrt_topology\n"
+        "print(make_pjrt_topology('tpu', 'v5e:2x2'), flush=True); sys.stdin.read()"
+    )
+    env = {name: value for name, value in os.environ.items() if "TPU" not in name}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=-1, text=True, env=env
+        )
+        for _ in range(2)
+    ]
+    said = [process.stdout.readline() for process in started]  # both are inside now
+    errors = [process.communicate("", timeout=60)[1] for process in started]
+    assert said == ["PjrtTopology('tpu', 4 devices)\n"] * 2, errors

@@ -20,9 +20,11 @@ WITHOUT_CHIPS: Mapping[str, str] = MappingProxyType(
         "TPU_WORKER_ID": "0",
         "TPU_ACCELERATOR_TYPE": "v5litepod-4",
         "TPU_LOG_DIR": "disabled",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     }
 )
-"""Set where there is no chip: the library asks the cloud for metadata otherwise, for minutes."""
+"""Set where there is no chip: the library asks the cloud for metadata otherwise, for minutes, and
+lets one process at a time have chips that are not there."""
 
 
 def is_tpu(name: str, path: str) -> bool:
