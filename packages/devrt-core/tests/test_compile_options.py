@@ -2,6 +2,7 @@
 
 import struct
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from devrt._compile_options import CompileOptions
 from devrt._device_assignment import DeviceAssignment
 from devrt._op_sharding import OpSharding
-from devrt._protobuf import fields
+from devrt._protobuf import bool_field, fields, int_field, packed
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 
@@ -120,3 +121,25 @@ def test_tiles_of_partitions():
     assert not by_columns.is_replicated
     assert OpSharding().is_replicated
     assert OpSharding(3, (1, 1, 4), (0, 1, 2, 3), True).is_replicated
+
+
+@st.composite
+def iotas(draw):
+    dims = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    return dims, draw(st.permutations(range(len(dims))))
+
+
+@given(iotas())
+def test_devices_that_an_iota_stands_for(iota):
+    dims, order = iota
+    data = int_field(1, 3) + packed(3, dims) + packed(9, dims) + packed(10, order)
+    wanted = np.arange(np.prod(dims)).reshape(dims).transpose(order).flatten()
+    assert OpSharding.parse(data).devices == tuple(wanted)
+
+
+def test_a_sharding_with_its_devices_is_read():
+    data = int_field(1, 3) + packed(3, [2, 1, 2]) + packed(4, [0, 2, 1, 3]) + bool_field(6, True)
+    assert OpSharding.parse(data) == OpSharding(3, (2, 1, 2), (0, 2, 1, 3), True)
+    assert OpSharding.parse(b"") == OpSharding()
+    with pytest.raises(InvalidArgumentError):
+        OpSharding.parse(b"\x0a\xff")

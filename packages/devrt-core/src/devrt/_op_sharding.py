@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+
+from devrt._protobuf import fields, ints
 
 __all__ = ["OpSharding"]
 
@@ -34,6 +37,27 @@ class OpSharding:
     devices: tuple[int, ...] = ()
     replicate_on_last_tile_dim: bool = False
 
+    @classmethod
+    def parse(cls, data: bytes) -> OpSharding:
+        """Read a serialised ``OpSharding``.
+
+        Fields: 1 type, 3 tile dimensions, 4 devices, 6 replicate_on_last_tile_dim, 9 and 10 the
+        dimensions and the permutation of an iota that stands for the devices.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the bytes are no such message.
+        """
+        found: dict[int, list[int]] = {}
+        for number, value in fields(data):
+            found.setdefault(number, []).extend(ints(value))
+        devices = found.get(4, [])
+        if 9 in found:
+            devices = _transposed(found[9], found.get(10, []))
+        is_copied = bool(found.get(6, [0])[-1])
+        return cls(found.get(1, [0])[-1], tuple(found.get(3, [])), tuple(devices), is_copied)
+
     @property
     def is_replicated(self) -> bool:
         """Whether every partition has the whole tensor."""
@@ -61,3 +85,12 @@ class OpSharding:
             index.append(place)
         index.reverse()
         return tuple(index[: len(self.partitions)])
+
+
+def _transposed(dims: list[int], order: list[int]) -> list[int]:
+    """Return ``arange(prod(dims)).reshape(dims).transpose(order)``, flat."""
+    strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
+    found = [0]
+    for axis in order if len(order) == len(dims) else range(len(dims)):
+        found = [start + step * strides[axis] for start in found for step in range(dims[axis])]
+    return found

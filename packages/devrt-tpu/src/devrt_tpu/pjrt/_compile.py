@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._stablehlo import is_bytecode, module_facts
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._library import Library
 
 __all__ = ["Program", "compile_ahead", "compile_and_load", "deserialize"]
-
-_BYTECODE = b"ML\xefR"
-_COUNT = re.compile(rb"mhlo\.num_(replicas|partitions)\s*=\s*(\d+)\s*:\s*i32")
 
 
 class Program:
@@ -52,7 +49,7 @@ class Program:
             )
             raise InvalidTypeError(msg, operation="compile")
         self.code = bytes(source)
-        self.is_bytecode = self.code.startswith(_BYTECODE)
+        self.is_bytecode = is_bytecode(self.code)
         if not self.is_bytecode and (b"func" not in self.code or b"\0" in self.code):
             msg = (
                 "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
@@ -65,10 +62,12 @@ class Program:
         return b"sdy" in self.code if self.is_bytecode else b"sdy." in self.code
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of replicas and partitions that its text names."""
-        if self.is_bytecode:
-            return {}
-        return {f"num_{what.decode()}": int(n) for what, n in _COUNT.findall(self.code)}
+        """Return the numbers of replicas and partitions that it names."""
+        facts = module_facts(self.code)
+        return {
+            "num_replicas": facts.num_replicas or 1,
+            "num_partitions": facts.num_partitions or 1,
+        }
 
     def options(self, options: Mapping[str, Any], count: int | None) -> CompileOptions:
         """Return complete options: what the caller left open comes from the program.
@@ -94,7 +93,7 @@ class Program:
         return made
 
     def _counts_for(self, made: CompileOptions, count: int | None) -> dict[str, int]:
-        """Return the replicas and partitions: as given, as the text says, or as devices are."""
+        """Return the replicas and partitions: as given, as the program says, or as devices are."""
         assigned = made.assignment()
         if assigned is not None:
             said = assigned.replica_count(), assigned.computation_count()
@@ -181,7 +180,11 @@ def _size(options: CompileOptions) -> int:
 
 
 def compile_ahead(
-    library: Library, topology: Any, source: str | bytes, options: Mapping[str, Any]
+    library: Library,
+    topology: Any,
+    num_devices: int,
+    source: str | bytes,
+    options: Mapping[str, Any],
 ) -> Executable:
     """Compile a program for devices that need not be there.
 
@@ -191,6 +194,8 @@ def compile_ahead(
         The plugin.
     topology
         A ``PJRT_TopologyDescription*`` of it.
+    num_devices
+        How many devices it has: some plugins compile for more, and say nothing.
     source
         StableHLO as text or bytecode.
     options
@@ -198,6 +203,13 @@ def compile_ahead(
     """
     program = Program(source)
     made = _with_flags(library, program.options(options, None))
+    if _size(made) > num_devices:
+        msg = (
+            f"compile failed: the program needs {_size(made)} devices ({made.num_replicas} "
+            f"replica(s) of {made.num_partitions} partition(s)), and the topology has "
+            f"{num_devices}. Name a larger topology."
+        )
+        raise InvalidArgumentError(msg, operation="compile")
     data = made.serialize()
     pointer, _kept = program.pointer(library.api)
     args = _compile(library, "PJRT_Compile", pointer, data, topology=topology)

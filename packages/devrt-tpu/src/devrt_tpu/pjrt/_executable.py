@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from devrt._hlo_text import hlo_text
+from devrt._op_sharding import OpSharding
 from devrt.contract import Buffer, Device, LoadedExecutable
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
 from devrt_tpu.pjrt._handle import Handle
-from devrt_tpu.pjrt._hlo import HloFacts, read_module
+from devrt_tpu.pjrt._hlo import HloFacts, custom_calls, read_module
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._run import Runner
 from devrt_tpu.pjrt._spec import Spec, spec_of
@@ -208,6 +210,11 @@ class Executable(Handle):
             return None
         return read_module(data, with_config=form == "hlo_with_config")
 
+    def custom_calls(self) -> list[str]:
+        """Return the targets of the custom calls that the optimised program makes."""
+        form, data = self.optimized_program()
+        return custom_calls(data, with_config=form == "hlo_with_config")
+
     def __repr__(self) -> str:
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"
 
@@ -296,6 +303,62 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def output_specs(self) -> list[Spec]:
         """Return dtype and shape of each result on each device."""
         return self.executable.output_specs()
+
+    @property
+    def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+        specs = self.parameter_specs()
+        if specs is None:
+            raise self._unimplemented("parameters")
+        return [(spec.shape, spec.dtype) for spec in specs]
+
+    @property
+    def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each output, of one device's shard."""
+        return [(spec.shape, spec.dtype) for spec in self.output_specs()]
+
+    @property
+    def num_replicas(self) -> int:
+        """Number of replicas."""
+        return self.executable.num_replicas
+
+    @property
+    def donated_parameters(self) -> list[int]:
+        """Indices of the parameters whose buffers a call deletes."""
+        return list(self._facts("donated_parameters").donated)
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its devices may wait for each other."""
+        return len(self._devices) > 1 and self._facts("is_collective").may_communicate
+
+    @property
+    def custom_calls(self) -> list[str]:
+        """The targets of the custom calls that the optimised program makes."""
+        return self.executable.custom_calls()
+
+    def get_parameter_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each parameter; empty with one partition."""
+        facts = self._facts("get_parameter_shardings")
+        return [OpSharding.parse(data) for data in facts.parameter_shardings]
+
+    def get_output_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each output; empty with one partition."""
+        facts = self._facts("get_output_shardings")
+        return [OpSharding.parse(data) for data in facts.result_shardings]
+
+    def get_hlo_text(self) -> str:
+        """Return the compiler's own program as text in HLO's notation, for people to read."""
+        form, data = self.optimized_program()
+        if form != "hlo_with_config":
+            raise self._unimplemented("get_hlo_text")
+        return hlo_text(data)
+
+    def _facts(self, operation: str) -> HloFacts:
+        facts = self.executable.facts
+        if facts is None:
+            raise self._unimplemented(operation)
+        return facts
 
     def delete(self) -> None:
         """Unload the program once no execution in flight uses it. Idempotent."""

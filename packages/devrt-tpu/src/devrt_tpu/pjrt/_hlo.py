@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from devrt._protobuf import fields, ints
 from devrt_tpu.pjrt._spec import Spec, spec_of
 
-__all__ = ["TO_BUFFER_TYPE", "HloFacts", "Parameter", "read_module"]
+__all__ = ["TO_BUFFER_TYPE", "HloFacts", "Parameter", "custom_calls", "read_module"]
 
 TO_BUFFER_TYPE = {
     **{number: number for number in range(1, 13)},
@@ -129,6 +129,26 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
     return HloFacts(
         parameters, results, tuple(sorted(set(donated))), tuple(given), tuple(made), may
     )
+
+
+def custom_calls(data: bytes, *, with_config: bool) -> list[str]:
+    """Return the targets of a serialised module's custom calls, each once."""
+    module = _halves(data)[0] if with_config else memoryview(data)
+    found = {
+        _text(instruction, 28)
+        for computation in _messages(module, 3)
+        for instruction in _messages(computation, 2)
+        if _text(instruction, 2) == "custom-call"
+    }
+    return sorted(found)
+
+
+def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    return (v for n, v in fields(data) if n == wanted and not isinstance(v, int))
+
+
+def _text(data: memoryview, wanted: int) -> str:
+    return next((bytes(v).decode(errors="replace") for v in _messages(data, wanted)), "")
 
 
 def _halves(data: bytes) -> tuple[memoryview, memoryview | None]:

@@ -204,7 +204,8 @@ class PjrtTopology(Handle, Topology):
         from devrt_tpu.pjrt._compile import compile_ahead
 
         with self._owner._using("compile") if self._owner is not None else nullcontext():
-            return compile_ahead(self._library, self._pointer, program, options)
+            count = len(self.descriptions())
+            return compile_ahead(self._library, self._pointer, count, program, options)
 
     def __repr__(self) -> str:
         try:
