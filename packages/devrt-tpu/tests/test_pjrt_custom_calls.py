@@ -327,6 +327,30 @@ print("end", flush=True)
     assert said == ["end"]
 
 
+def test_what_a_function_holds_ends_with_the_interpreter(xla_cpu_library, name):
+    pytest.importorskip("devrt_cpu")  # whose module tells of objects that outlive it
+    said = child(
+        xla_cpu_library,
+        program(name),
+        f"""
+import os, devrt
+class Held:
+    def __del__(self, write=os.write): write(1, b"gone")
+held, cpu = Held(), devrt.get_backend("cpu")
+client.register_custom_call({name!r}, lambda a, held=held: a if cpu else held)
+client.compile_and_load(sys.argv[2]).execute([X])
+del held
+""",
+    )
+    assert said == ["gone"]
+
+
+@pytest.mark.parametrize("address", [0, 3, 4095, -1, 1 << 64])
+def test_an_address_that_can_hold_no_function_is_refused(xla_cpu, name, address):
+    with pytest.raises(errors.InvalidArgumentError, match="address"):
+        xla_cpu.register_custom_call(name, address)
+
+
 def test_there_is_an_end_of_names(xla_cpu_library, name):
     said = child(
         xla_cpu_library,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from typing import Any
 
 from devrt.errors import StatusCode
 from devrt_tpu.pjrt._native import ffi, lib
 
-__all__ = ["answer_error", "answer_value", "code_of"]
+__all__ = ["after_the_last", "answer_error", "answer_value", "code_of"]
 
 _SHUT_MS = 2000
 
@@ -50,8 +51,18 @@ _KINDS: tuple[tuple[type[BaseException], StatusCode], ...] = (
 )
 
 
+_last: list[Callable[[], Any]] = []
+
+
+def after_the_last(call: Callable[[], Any]) -> None:
+    """Call something when the interpreter exits and no plugin can call into it any more."""
+    _last.append(call)
+
+
 def _shut() -> None:
     lib.devrt_gate_shut(_SHUT_MS)
+    for call in _last:
+        call()
 
 
 atexit.register(_shut)

@@ -17,7 +17,7 @@ import numpy as np
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, UnimplementedError
 from devrt_tpu.pjrt import _capsule
-from devrt_tpu.pjrt._callbacks import answer_error
+from devrt_tpu.pjrt._callbacks import after_the_last, answer_error
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._hlo import TO_BUFFER_TYPE
 from devrt_tpu.pjrt._native import ffi, lib
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["DeviceCall", "RawBuffer", "register_custom_call"]
 
 _FFI_EXTENSION = 5
+_FIRST_PAGE = 4096  # nothing lies below
 _BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
@@ -87,6 +88,8 @@ _lock = threading.Lock()
 _handlers: list[_Handler] = []
 _known: dict[tuple[int, str, str], int | str] = {}
 """The slot of every function of Python that was registered, and "native" for the others."""
+
+after_the_last(_handlers.clear)  # what they hold, such as a module's globals, must end before
 
 
 def register_custom_call(
@@ -186,7 +189,7 @@ def _address_of(function: Any) -> int | None:
             f"ctypes or cffi; not of type {type(function).__name__}."
         )
         raise InvalidTypeError(msg, operation="register_custom_call")
-    if not address or not 0 < address < 1 << 64:
+    if address is None or not _FIRST_PAGE <= address < 1 << 64:
         msg = f"a custom call's address must be that of a function, not {function!r}."
         raise InvalidArgumentError(msg, operation="register_custom_call")
     return address
