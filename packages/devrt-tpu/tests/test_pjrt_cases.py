@@ -48,7 +48,7 @@ def compile_any(client, name, program):
     try:
         return client.compile_and_load(program)
     except InvalidArgumentError as error:
-        if "The plugin reads StableHLO up to" not in error.message:
+        if "The compiler reads StableHLO up to" not in error.message:
             raise
     return client.compile_and_load((FOLDER / f"{name}.mlir").read_text())
 

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import is_bytecode, module_facts
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _refused
@@ -83,7 +84,11 @@ def compile_and_load(
         _linalg.provide(library, code)
         given = chosen.serialize()
         compile_ = functools.partial(_ext._compile, client, library, code, "mlir", given)
-        return _disk_cache.compiled(client, library, code, given, compile_)
+        try:
+            return _disk_cache.compiled(client, library, code, given, compile_)
+        except InvalidArgumentError as error:
+            message = explain_refusal(error.message, code)
+            raise InvalidArgumentError(message, code=error.code, **error.data) from error
 
 
 def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import is_bytecode, module_facts
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
@@ -133,12 +134,10 @@ def compile_and_load(
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(client, chosen, made))
-    api = client._api
     data = _with_flags(client._library, made).serialize()
-    pointer, _kept = program.pointer(api)
     with client._using("compile"):
         args = _compile(
-            client._library, "PJRT_Client_Compile", pointer, data, client=client._pointer
+            client._library, "PJRT_Client_Compile", program, data, client=client._pointer
         )
         return PjrtLoadedExecutable(client, args.executable, made)
 
@@ -211,8 +210,7 @@ def compile_ahead(
         )
         raise InvalidArgumentError(msg, operation="compile")
     data = made.serialize()
-    pointer, _kept = program.pointer(library.api)
-    args = _compile(library, "PJRT_Compile", pointer, data, topology=topology)
+    args = _compile(library, "PJRT_Compile", program, data, topology=topology)
     return Executable(library.api, args.executable)
 
 
@@ -222,13 +220,16 @@ def _with_flags(library: Library, options: CompileOptions) -> CompileOptions:
     return options.replace(env_option_overrides={**flags, **given}) if flags else options
 
 
-def _compile(library: Library, function: str, program: Any, options: bytes, **target: Any) -> Any:
+def _compile(
+    library: Library, function: str, program: Program, options: bytes, **target: Any
+) -> Any:
+    pointer, _kept = program.pointer(library.api)
     text = ffi.from_buffer(options)
     try:
         with captured(library):
             return library.api.call(
                 function,
-                program=program,
+                program=pointer,
                 compile_options=text,
                 compile_options_size=len(options),
                 **target,
@@ -240,21 +241,8 @@ def _compile(library: Library, function: str, program: Any, options: bytes, **ta
         if error.code is not StatusCode.UNKNOWN:
             raise
         # What the parser and the verifier find has no code of its own.
-        message = error.message + _about_version(library, error.message)
+        message = explain_refusal(error.message, program.code)
         raise InvalidArgumentError(message, code=error.code, **error.data) from error
-
-
-def _about_version(library: Library, message: str) -> str:
-    """Return what to do where a program is of a later StableHLO than the plugin reads."""
-    if "Failed to parse using StableHLO" not in message:
-        return ""
-    read = library.attributes().get("stablehlo_current_version")
-    latest = ".".join(map(str, read)) if isinstance(read, tuple) else "an earlier version"
-    return (
-        f"\nThe plugin reads StableHLO up to {latest}, and the program's bytecode says above which "
-        "one it was written with. Export it for the earlier version, give it as text, or use a "
-        "later plugin."
-    )
 
 
 def deserialize(
