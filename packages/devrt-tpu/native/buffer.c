@@ -61,6 +61,18 @@ uintptr_t devrt_adopt(devrt_core* core, PJRT_Buffer* buffer) {
   return (uintptr_t)first;
 }
 
+uintptr_t devrt_adopt_promised(devrt_core* core, PJRT_Buffer* buffer) {
+  handle* made = (handle*)devrt_adopt(core, buffer);
+  if (made != NULL) made->storage->is_promised = 1;
+  return (uintptr_t)made;
+}
+
+uintptr_t devrt_adopt_copy(devrt_core* core, PJRT_Buffer* buffer, uintptr_t source) {
+  handle* made = (handle*)devrt_adopt(core, buffer);
+  if (made != NULL) made->storage->is_promised = ((handle*)source)->storage->is_promised;
+  return (uintptr_t)made;
+}
+
 uintptr_t devrt_clone(uintptr_t of) {
   handle* source = (handle*)of;
   return (uintptr_t)make_handle(source->storage, 0);
@@ -303,7 +315,7 @@ static devrt_watch* watch_of(storage* of, PJRT_Error** error) {
 }
 
 /* An error of `result` is the caller's if `kept` is 0, and the storage's otherwise. */
-static int wait_for(storage* of, int timeout_ms, devrt_result* result) {
+int wait_for(storage* of, int timeout_ms, devrt_result* result) {
   result->error = NULL;
   result->kept = 0;
   if (atomic_load_explicit(&of->is_ready, memory_order_acquire)) return DEVRT_OK;

@@ -7,18 +7,27 @@
  * is let through, and those that are inside are waited for. */
 static atomic_int is_shut;
 static atomic_long inside;
+static _Thread_local int depth; /* of such calls on this thread */
 
 int gate_enter(void) {
   atomic_fetch_add(&inside, 1);
-  if (!atomic_load(&is_shut)) return 1;
+  if (!atomic_load(&is_shut)) {
+    ++depth;
+    return 1;
+  }
   atomic_fetch_sub(&inside, 1);
   return 0;
 }
 
+int gate_is_inside(void) { return depth > 0; }
+
 /* The calls that were inside when the process forked are not inside its child. */
 void gate_reset(void) { atomic_store(&inside, 0); }
 
-void gate_leave(void) { atomic_fetch_sub(&inside, 1); }
+void gate_leave(void) {
+  --depth;
+  atomic_fetch_sub(&inside, 1);
+}
 
 int devrt_gate_shut(int timeout_ms) {
   const struct timespec pause = {.tv_nsec = 1000000L};

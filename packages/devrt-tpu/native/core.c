@@ -1,4 +1,5 @@
 /* A client, who uses it, and when it is destroyed. */
+#include <signal.h>
 #include <time.h>
 
 #include "internal.h"
@@ -32,6 +33,7 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   atomic_init(&box->shares, 1);
   pthread_mutex_init(&box->lock, NULL);
   core->outbox = box;
+  pthread_mutex_init(&core->turn, NULL);
   core->api = api;
   core->client = client;
   core->forks = atomic_load(&forks);
@@ -45,7 +47,73 @@ void core_share(devrt_core* core) {
   atomic_fetch_add(&core->shares, 1);
 }
 
+static void drop_running(devrt_core* core) {
+  for (size_t i = 0; i < core->num_running; ++i) devrt_watch_release(core->running[i]);
+  free(core->running);
+  core->running = NULL;
+  core->num_running = 0;
+}
+
+static int64_t now_ms(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return (int64_t)at.tv_sec * 1000 + at.tv_nsec / 1000000 + 1;
+}
+
+/* Whether some devices of a program wait for another one of it that has failed: they do for ever,
+ * and so do the next program and the client's end. */
+int devrt_core_is_stuck(devrt_core* core, int grace_ms) {
+  if (core_is_forked(core) || atomic_load(&core->is_stuck)) return !core_is_forked(core);
+  if (pthread_mutex_trylock(&core->turn) != 0) return 0;
+  size_t failed = 0, waiting = 0;
+  for (size_t i = 0; i < core->num_running; ++i) {
+    PJRT_Error* error;
+    const int status = devrt_watch_wait(core->running[i], 0, &error);
+    failed += status == DEVRT_FAILED;
+    waiting += status == DEVRT_WAITING;
+  }
+  if (failed == 0 || waiting == 0) {
+    core->failed_at = 0;
+  } else if (core->failed_at == 0) {
+    core->failed_at = now_ms();
+  }
+  if (core->failed_at != 0 && now_ms() - core->failed_at >= grace_ms) {
+    atomic_store(&core->is_stuck, 1);
+  }
+  pthread_mutex_unlock(&core->turn);
+  return atomic_load(&core->is_stuck);
+}
+
+int turn_wait(devrt_core* core, int timeout_ms) {
+  for (size_t i = 0; i < core->num_running; ++i) {
+    PJRT_Error* error; /* the watch's, and the results have it too */
+    if (devrt_watch_wait(core->running[i], timeout_ms, &error) == DEVRT_WAITING) {
+      return DEVRT_WAITING;
+    }
+  }
+  drop_running(core);
+  return DEVRT_OK;
+}
+
+/* Takes the events over. */
+void turn_take(devrt_core* core, PJRT_Event** events, size_t count) {
+  core->running = calloc(count, sizeof(*core->running));
+  for (size_t i = 0; i < count; ++i) {
+    PJRT_Error* error = NULL;
+    devrt_watch* watch = NULL;
+    if (core->running == NULL) {
+      destroy_event(core->api, events[i]);
+    } else if (events[i] != NULL) {
+      watch = devrt_watch_make(core->api, events[i], NULL, 0, &error);
+    }
+    destroy_error(core->api, error);
+    if (watch != NULL) core->running[core->num_running++] = watch;
+  }
+}
+
 static void destroy_client(devrt_core* core) {
+  drop_running(core);
+  if (atomic_load(&core->is_stuck)) return; /* it would wait for its threads for ever */
   PJRT_Client_Destroy_Args args = {
       .struct_size = DEVRT_SIZE(PJRT_Client_Destroy_Args, client),
       .client = core->client,
@@ -56,12 +124,34 @@ static void destroy_client(devrt_core* core) {
 static void drop_owner(devrt_core* core) {
   if (atomic_fetch_sub(&core->owners, 1) != 1) return;
   outbox_release(core->outbox);
+  pthread_mutex_destroy(&core->turn);
   free(core);
+}
+
+static void* destroy_and_drop(void* core) {
+  destroy_client(core);
+  drop_owner(core);
+  return NULL;
+}
+
+/* A client waits for its threads to end: one of them, which calls Python, must not destroy it. */
+static int destroy_elsewhere(devrt_core* core) {
+  pthread_t thread;
+  sigset_t all, former;
+  sigfillset(&all); /* signals are for the program's own threads */
+  pthread_sigmask(SIG_SETMASK, &all, &former);
+  const int failed = pthread_create(&thread, NULL, destroy_and_drop, core);
+  pthread_sigmask(SIG_SETMASK, &former, NULL);
+  if (!failed) pthread_detach(thread);
+  return !failed;
 }
 
 void core_release(devrt_core* core) {
   if (core_is_forked(core)) return; /* the child of a fork must not touch its parent's client */
-  if (atomic_fetch_sub(&core->shares, 1) == 1) destroy_client(core);
+  if (atomic_fetch_sub(&core->shares, 1) == 1) {
+    if (gate_is_inside() && destroy_elsewhere(core)) return;
+    destroy_client(core);
+  }
   drop_owner(core);
 }
 

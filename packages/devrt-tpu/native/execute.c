@@ -50,7 +50,8 @@ static void mark_donated(devrt_core* core, const devrt_execution* run, const uin
 }
 
 static PJRT_Error* call(devrt_core* core, const devrt_execution* run, PJRT_ExecuteOptions* options,
-                        PJRT_Buffer* const* const* arguments, PJRT_Buffer** const* outputs) {
+                        PJRT_Buffer* const* const* arguments, PJRT_Buffer** const* outputs,
+                        PJRT_Event** events) {
   PJRT_LoadedExecutable_Execute_Args args = {
       .struct_size = DEVRT_SIZE(PJRT_LoadedExecutable_Execute_Args, execute_device),
       .executable = run->executable,
@@ -59,6 +60,7 @@ static PJRT_Error* call(devrt_core* core, const devrt_execution* run, PJRT_Execu
       .num_devices = run->num_devices,
       .num_args = run->num_args,
       .output_lists = outputs,
+      .device_complete_events = events,
   };
   if (run->devices == NULL) return core->api->PJRT_LoadedExecutable_Execute(&args);
   if (!run->one_by_one) {
@@ -76,6 +78,31 @@ static PJRT_Error* call(devrt_core* core, const devrt_execution* run, PJRT_Execu
   return error;
 }
 
+/* Looks whether the arguments are there without an error. One that is not leaves the other devices
+ * waiting in a collective for ever, and the client with them. */
+static int find_missing(const devrt_execution* run, const uintptr_t* arguments,
+                        devrt_result* result) {
+  for (size_t i = 0; i < run->num_devices * run->num_args; ++i) {
+    storage* of = ((handle*)arguments[i])->storage;
+    devrt_result found;
+    const int status = wait_for(of, 0, &found);
+    if (status == DEVRT_OK) continue;
+    if (found.error != NULL && !found.kept) destroy_error(of->core->api, found.error);
+    result->index = i;
+    return status == DEVRT_WAITING && of->is_promised ? DEVRT_PROMISED : DEVRT_WAITING;
+  }
+  return DEVRT_OK;
+}
+
+/* Whether the results depend on data that the program has yet to send. */
+static int is_promised(const devrt_execution* run, const uintptr_t* arguments) {
+  for (size_t i = 0; i < run->num_devices * run->num_args; ++i) {
+    const storage* of = ((handle*)arguments[i])->storage;
+    if (of->is_promised && !atomic_load(&of->is_ready)) return 1;
+  }
+  return 0;
+}
+
 static void destroy_outputs(devrt_core* core, PJRT_Buffer** made, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (made[i] == NULL) continue;
@@ -87,10 +114,11 @@ static void destroy_outputs(devrt_core* core, PJRT_Buffer** made, size_t count) 
   }
 }
 
-static int adopt_outputs(devrt_core* core, PJRT_Buffer** made, size_t count, uintptr_t* outputs) {
+static int adopt_outputs(devrt_core* core, PJRT_Buffer** made, size_t count, int promised,
+                         uintptr_t* outputs) {
   int status = DEVRT_OK;
   for (size_t i = 0; i < count; ++i) {
-    outputs[i] = devrt_adopt(core, made[i]);
+    outputs[i] = (promised ? devrt_adopt_promised : devrt_adopt)(core, made[i]);
     if (outputs[i] == 0) status = DEVRT_NO_MEMORY;
   }
   return status;
@@ -102,6 +130,7 @@ typedef struct lists {
   PJRT_Buffer* const** by_device;
   PJRT_Buffer*** made_by_device;
   int64_t* shared;
+  PJRT_Event** events; /* null: nobody asks when it ends */
 } lists;
 
 static int run_pinned(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
@@ -120,12 +149,33 @@ static int run_pinned(devrt_core* core, const devrt_execution* run, const uintpt
       .num_non_donatable_input_indices = find_shared(run, arguments, of->shared),
   };
   const size_t count = run->num_devices * run->num_outputs;
-  result->error =
-      call(core, run, &options, of->by_device, (PJRT_Buffer * * const*)of->made_by_device);
+  const int promised = is_promised(run, arguments);
+  result->error = call(core, run, &options, of->by_device,
+                       (PJRT_Buffer * * const*)of->made_by_device, of->events);
   if (run->num_donated > 0) mark_donated(core, run, arguments);
-  if (result->error == NULL) return adopt_outputs(core, of->made, count, outputs);
+  if (result->error == NULL) return adopt_outputs(core, of->made, count, promised, outputs);
   if (run->one_by_one) destroy_outputs(core, of->made, count);
   return DEVRT_FAILED;
+}
+
+/* One after the other: of several at once each may have some of the threads that the plugin has for
+ * all devices, and none of them all that it needs. */
+static int run_in_turn(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
+                       uintptr_t* outputs, lists* of, devrt_result* result) {
+  enum { kSlice = 100 };
+  int status = find_missing(run, arguments, result);
+  if (status != DEVRT_OK) return status;
+  if (gate_is_inside()) return run_pinned(core, run, arguments, outputs, of, result);
+  pthread_mutex_lock(&core->turn);
+  status = turn_wait(core, kSlice);
+  if (status == DEVRT_OK) {
+    status = run_pinned(core, run, arguments, outputs, of, result);
+    if (status == DEVRT_OK) turn_take(core, of->events, run->num_devices);
+  } else {
+    result->index = run->num_devices * run->num_args; /* none of them */
+  }
+  pthread_mutex_unlock(&core->turn);
+  return status;
 }
 
 int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
@@ -134,7 +184,7 @@ int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t*
   if (status != DEVRT_OK) return status;
   const size_t num_in = run->num_devices * run->num_args;
   const size_t num_out = run->num_devices * run->num_outputs;
-  const size_t words = num_in + num_out + 2 * run->num_devices + run->num_donated;
+  const size_t words = num_in + num_out + 3 * run->num_devices + run->num_donated;
   void* on_stack[kOnStack];
   void** room = words <= kOnStack ? on_stack : malloc(words * sizeof(void*));
   if (room == NULL) {
@@ -151,7 +201,13 @@ int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t*
   };
   const size_t pinned = pin_all(core, arguments, num_in, &status);
   result->index = pinned;
-  if (status == DEVRT_OK) status = run_pinned(core, run, arguments, outputs, &of, result);
+  if (run->needs_arrived && !gate_is_inside()) {
+    of.events = (PJRT_Event**)(room + num_in + num_out + 2 * run->num_devices + run->num_donated);
+  }
+  if (status == DEVRT_OK) {
+    status =
+        (run->needs_arrived ? run_in_turn : run_pinned)(core, run, arguments, outputs, &of, result);
+  }
   unpin_all(arguments, pinned);
   if (room != on_stack) free(room);
   devrt_core_leave(core);

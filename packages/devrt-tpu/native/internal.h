@@ -27,6 +27,11 @@ struct devrt_core {
   atomic_int is_closed;
   int forks; /* how often the process had forked when the client was made */
   struct outbox* outbox;
+  pthread_mutex_t turn;  /* of programs whose devices wait for each other, and of what follows */
+  devrt_watch** running; /* one for each device of the last such program */
+  size_t num_running;
+  int64_t failed_at; /* milliseconds; when it was first seen that one has failed; 0: none has */
+  atomic_int is_stuck;
 };
 
 /* Tokens of sources that are not needed any more. It has shares of its own, as the callbacks that
@@ -49,6 +54,7 @@ typedef struct storage {
   atomic_long views;   /* exported views */
   atomic_int is_gone;  /* donated, or its memory was given back */
   atomic_int is_ready; /* ready without an error */
+  int is_promised;     /* its data depends on what the program has yet to send */
   _Atomic(devrt_watch*) watch;
 } storage;
 
@@ -71,9 +77,17 @@ void destroy_error(const PJRT_Api* api, PJRT_Error* error);
  */
 int gate_enter(void);
 void gate_leave(void);
+int gate_is_inside(void);
 void gate_reset(void);
 void devrt_python_ask(devrt_question* question, devrt_answer* answer);
 void devrt_python_call(int slot, XLA_FFI_CallFrame* frame, uintptr_t stream, devrt_answer* answer);
+
+/* Returns DEVRT_OK, DEVRT_WAITING, or DEVRT_FAILED with an error. */
+int wait_for(storage* of, int timeout_ms, devrt_result* result);
+
+/* Waits for the program that has the turn; the lock is held. */
+int turn_wait(devrt_core* core, int timeout_ms);
+void turn_take(devrt_core* core, PJRT_Event** events, size_t count);
 
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);

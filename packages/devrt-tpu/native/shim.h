@@ -22,6 +22,7 @@ enum {
   DEVRT_WAITING = 5,
   DEVRT_NO_MEMORY = 6,
   DEVRT_STALE = 7,
+  DEVRT_PROMISED = 8,
 };
 
 typedef struct devrt_core devrt_core;
@@ -55,7 +56,8 @@ typedef struct devrt_execution {
   PJRT_Device** devices; /* null: the executable's own */
   const int64_t* donated;
   size_t num_donated;
-  int one_by_one; /* a single-device call for each device */
+  int one_by_one;    /* a single-device call for each device */
+  int needs_arrived; /* all arguments must be there: their devices wait for each other */
   int launch_id;
 } devrt_execution;
 
@@ -128,6 +130,7 @@ void devrt_core_drop(devrt_core* core);
 int devrt_core_enter(devrt_core* core);
 void devrt_core_leave(devrt_core* core);
 int devrt_core_close(devrt_core* core, int timeout_ms);
+int devrt_core_is_stuck(devrt_core* core, int grace_ms);
 size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t room);
 int devrt_was_forked(void);
 
@@ -139,6 +142,8 @@ void devrt_watch_release(devrt_watch* watch);
 
 /* buffer.c */
 uintptr_t devrt_adopt(devrt_core* core, PJRT_Buffer* buffer);
+uintptr_t devrt_adopt_promised(devrt_core* core, PJRT_Buffer* buffer);
+uintptr_t devrt_adopt_copy(devrt_core* core, PJRT_Buffer* buffer, uintptr_t source);
 int devrt_put(devrt_core* core, PJRT_Client_BufferFromHostBuffer_Args* args, int64_t token,
               devrt_result* result);
 int devrt_put_dense(devrt_core* core, const void* data, int type, const int64_t* dims,

@@ -147,6 +147,7 @@ class PjrtBuffer(Handle, Buffer):
                 return
             if status != lib.DEVRT_WAITING:
                 self._fail(status, operation, result)
+            client._refuse_if_stuck(operation)
             if deadline is not None and time.monotonic() >= deadline:
                 msg = f"{self!r} was not ready within {timeout:g} s. Wait longer, or delete it."
                 raise DeadlineExceededError(msg, operation=operation, device=str(self._device))

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["dims_of", "encoded", "number_of", "options_of", "seconds_of"]
+__all__ = ["dims_of", "encoded", "listed", "number_of", "options_of", "seconds_of"]
 
 _MOST_BYTES = 1 << 62
+
+
+def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...]:
+    """Return what somebody gave as a list of buffers.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none.
+    """
+    if isinstance(values, list | tuple):
+        return values
+    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
+        return list(values)
+    msg = f"{operation} failed: {what} must be a list of buffers, not {values!r:.60}."
+    raise InvalidTypeError(msg, operation=operation)
 
 
 def number_of(value: Any, what: str, operation: str) -> int:

@@ -374,6 +374,7 @@ _clients: weakref.WeakSet[PjrtClient] = weakref.WeakSet()
 def _keep_what_is_lent() -> None:
     """Let sources that plugins alias outlive the interpreter: their threads may still read them."""
     for client in list(_clients):
+        lib.devrt_core_is_stuck(client._core, 0)  # which is not destroyed then
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(client._kept))
 
 

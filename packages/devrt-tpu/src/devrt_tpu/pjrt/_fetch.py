@@ -156,5 +156,5 @@ def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
             args = client._api.call(
                 "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=place.device._pointer
             )
-        handle = lib.devrt_adopt(client._core, args.dst_buffer)
+        handle = lib.devrt_adopt_copy(client._core, args.dst_buffer, buffer._handle)
     return type(buffer)(client, handle, buffer._spec, place.memory, place.device)

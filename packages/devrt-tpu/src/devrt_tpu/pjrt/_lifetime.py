@@ -8,7 +8,14 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import ClosedError, DevrtError, ForkedError, InternalError, OutOfMemoryError
+from devrt.errors import (
+    ClosedError,
+    DeviceLostError,
+    DevrtError,
+    ForkedError,
+    InternalError,
+    OutOfMemoryError,
+)
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Lifetime"]
 
 _CLOSE_SECONDS = 60.0
+_STUCK_MS = 1000
 
 
 class Lifetime(Handle):
@@ -101,6 +109,16 @@ class Lifetime(Handle):
 
     def _using(self, operation: str) -> _Use:
         return _Use(self, operation)
+
+    def _refuse_if_stuck(self, operation: str) -> None:
+        """Look whether a program that failed on one device keeps others waiting for ever."""
+        if lib.devrt_core_is_stuck(self._core, _STUCK_MS):
+            msg = (
+                f"{operation} failed: a program of {self!r} has failed on one device, and the "
+                "others wait for it in a collective. Nothing more will come of them: see that "
+                "device's result for the cause, close the client and make another one."
+            )
+            raise DeviceLostError(msg, operation=operation, platform=self._platform)
 
     def _keep(self, value: Any) -> int:
         """Keep a value alive until its token is finished."""

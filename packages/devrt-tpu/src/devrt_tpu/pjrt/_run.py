@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import (
     DeletedError,
     DevrtError,
     InvalidArgumentError,
-    InvalidTypeError,
+    StatusCode,
     UnimplementedError,
     UnraisableErrorWarning,
 )
 from devrt_tpu.pjrt._buffer import PjrtBuffer, TransposedBuffer
+from devrt_tpu.pjrt._checks import listed
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import Spec
 
@@ -83,6 +84,10 @@ class Runner:
         self._one_by_one = (
             client.plugin_platform == "cpu" and facts is not None and not facts.may_communicate
         )
+        # The others wait for a device whose argument has failed for ever, and the client with them.
+        self._needs_arrived = (
+            client.plugin_platform == "cpu" and len(devices) > 1 and not self._one_by_one
+        )
         self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         client._runners.add(self)
@@ -125,7 +130,7 @@ class Runner:
     def execute(self, arguments: Sequence[Any], device: Any = None) -> list[Any]:
         """Run on one device; see `PjrtLoadedExecutable.execute`."""
         if arguments.__class__ is not tuple:  # nobody else can take a buffer out of this one
-            arguments = tuple(_listed(arguments, "execute", "arguments"))
+            arguments = tuple(listed(arguments, "execute", "arguments"))
         if not self._is_plain or device is not None:
             return self._execute_chosen(arguments, device)
         here, parameters = self._one, self._parameters
@@ -208,7 +213,7 @@ class Runner:
         if self._is_portable:
             msg = f"execute_sharded failed: {self._name} is portable, and runs on one device."
             raise InvalidArgumentError(msg, operation="execute_sharded")
-        arguments = _listed(arguments, "execute_sharded", "arguments")
+        arguments = listed(arguments, "execute_sharded", "arguments")
         if self._parameters is not None and len(arguments) != len(self._parameters):
             self._refuse_count(len(arguments))
         ordered = [self._by_device(at, shards) for at, shards in enumerate(arguments)]
@@ -220,7 +225,7 @@ class Runner:
 
     def _by_device(self, at: int, shards: Sequence[Any]) -> Sequence[Any]:
         devices = self._devices
-        shards = _listed(shards, "execute_sharded", f"argument {at}")
+        shards = listed(shards, "execute_sharded", f"argument {at}")
         if len(shards) == len(devices):
             for shard, device in zip(shards, devices, strict=True):
                 if shard.__class__ is not PjrtBuffer or shard._device is not device:
@@ -253,13 +258,19 @@ class Runner:
         run.executable = self._pointer
         run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
         run.devices, run.one_by_one = chosen, one_by_one
+        run.needs_arrived = self._needs_arrived
         run.donated, run.num_donated = self._donated_array, len(self._donated)
         handles = [buffer._handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_execute(client._core, run, handles, made, result)
-        if status:
-            self._fail(status, result, [b for buffers in by_device for b in buffers])
+        while status := lib.devrt_execute(client._core, run, handles, made, result):
+            given = [b for buffers in by_device for b in buffers]
+            if status != lib.DEVRT_WAITING:
+                self._fail(status, result, given)
+            if result.index < len(given):
+                given[result.index]._wait("execute_sharded")  # or raises the argument's own error
+            else:  # it is another program's turn
+                client._refuse_if_stuck("execute_sharded")
         return [
             [
                 kind(client, made[row * count + at], spec, memory, device)
@@ -322,14 +333,15 @@ class Runner:
         raise InvalidArgumentError(msg, operation="execute")
 
     def _fail(self, status: int, result: Any, buffers: Sequence[Any]) -> NoReturn:
-        if status == lib.DEVRT_DELETED:
+        if status in (lib.DEVRT_DELETED, lib.DEVRT_PROMISED):
             at = int(result.index)
-            per_device = max(1, len(buffers) // max(1, len(self._devices)))
-            msg = (
-                f"execute failed: argument {at % per_device} of {self._name}, {buffers[at]!r}, "
-                "was deleted or donated. Put it again."
-            )
-            raise DeletedError(msg, operation="execute", argument=at % per_device)
+            number = at % max(1, len(buffers) // max(1, len(self._devices)))
+            head = f"execute failed: argument {number} of {self._name}, {buffers[at]!r},"
+            facts: dict[str, Any] = {"operation": "execute", "argument": number}
+            if status == lib.DEVRT_DELETED:
+                raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
+            msg = f"{head} has not come, and its devices wait for each other. Send its data first."
+            raise DevrtError(msg, code=StatusCode.FAILED_PRECONDITION, **facts)
         raise self._client._error(status, "execute", result, program=self._executable.name)
 
     def _refuse_deleted(self) -> NoReturn:
@@ -373,12 +385,3 @@ class Runner:
                 warnings.warn(str(error), UnraisableErrorWarning, stacklevel=2)
             finally:
                 lib.devrt_core_leave(core)
-
-
-def _listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...]:
-    if isinstance(values, list | tuple):
-        return values
-    if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
-        return list(values)
-    msg = f"{operation} failed: {what} must be a list of buffers, not {values!r:.60}."
-    raise InvalidTypeError(msg, operation=operation)

@@ -85,7 +85,7 @@ class TransferManager(Handle):
             raise InvalidArgumentError(msg, operation="retrieve_buffer")
         args = self._call("RetrieveBuffer", index)
         self._is_retrieved[index] = True
-        handle = lib.devrt_adopt(self._client._core, args.buffer_out)
+        handle = lib.devrt_adopt_promised(self._client._core, args.buffer_out)
         place = self._place
         return PjrtBuffer(self._client, handle, self._specs[index], place.memory, place.device)
 
