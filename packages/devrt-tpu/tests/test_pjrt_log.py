@@ -41,6 +41,18 @@ print(pickle.loads(pickle.dumps(error)).log == error.log)
     assert done.stderr == OTHERS
 
 
+def test_lines_of_a_library_that_is_opened_are_kept(child):
+    code = "for line in library().log: print(line)"
+    done = child(code, FAKE_LOG="open")
+    assert done.stdout.splitlines() == [
+        "WARNING fake.cc:1] opened",
+        "ERROR fake.cc:2] asked for the table",
+    ]
+    assert done.stderr == "not a log line\n"
+    done = child("print(raised(library).log[1])", FAKE_LOG="open", FAKE_NO_TABLE=1)
+    assert done.stdout == "ERROR fake.cc:2] asked for the table\n", done.stderr
+
+
 def test_logging_gets_the_lines(child):
     done = child(
         """

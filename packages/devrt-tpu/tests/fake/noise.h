@@ -4,11 +4,12 @@
  * FAKE_LOG=long    and as many characters as FAKE_LENGTH has, without a line's end
  * FAKE_LOG=abort   the same, and the process ends
  * FAKE_LOG=child   a child process goes on writing after the call
+ * FAKE_LOG=open    a line when the library is opened, and one when its table is asked for
  * FAKE_LOG=change  also changes a signal's handler and the environment (when it is initialised)
  */
 static void make_noise(void) {
   const char* how = getenv("FAKE_LOG");
-  if (how == NULL) return;
+  if (how == NULL || strcmp(how, "open") == 0) return;
   fprintf(stderr, "WARNING: All log messages before absl::InitializeLog() is called are lost\n");
   fprintf(stderr, "I0000 00:00:1795281390.672389   17938 fake.cc:31] looking for devices\n");
   fprintf(stderr, "somebody else's line\n");
@@ -25,6 +26,15 @@ static void make_noise(void) {
     if (write(2, late, sizeof(late) - 1) < 0) _exit(1);
     _exit(0);
   }
+}
+
+static void log_if_opening(const char* line) {
+  const char* how = getenv("FAKE_LOG");
+  if (how != NULL && strcmp(how, "open") == 0) fputs(line, stderr);
+}
+
+__attribute__((constructor)) static void log_opening(void) {
+  log_if_opening("W0000 00:00:1795281390.672389   17938 fake.cc:1] opened\nnot a log line\n");
 }
 
 static void change_process(void) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import deque
 from typing import Any
 
 from devrt.errors import DevrtError, PluginLoadError
@@ -14,7 +15,7 @@ from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._changes import Changes, Snapshot
 from devrt_tpu.pjrt._environment import is_tpu, prepare
 from devrt_tpu.pjrt._handle import Handle
-from devrt_tpu.pjrt._log import captured, new_log
+from devrt_tpu.pjrt._log import LogLine, Opening, captured, new_log
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_tpu.pjrt._values import read_values
@@ -38,23 +39,28 @@ class Library(Handle):
         A ``PJRT_Api*``.
     path
         The library's file; empty where the table came in a capsule.
+    log
+        What it logged while it was opened.
 
     Attributes
     ----------
     log : deque of LogLine
-        The last lines that the plugin logged while it was initialised, made clients and compiled.
+        The last lines that the plugin logged while it was opened and initialised, made clients and
+        compiled.
     changes : Changes
         What initialising it has changed in the process.
     """
 
-    def __init__(self, name: str, table: Any, path: str = "") -> None:
+    def __init__(
+        self, name: str, table: Any, path: str = "", log: deque[LogLine] | None = None
+    ) -> None:
         self.name = name
         self.path = path
         _check_version(table, self.label)
         self.api = Api(table, self.label)
         self._lock = threading.Lock()
         self._is_initialized = False
-        self.log = new_log()
+        self.log = new_log() if log is None else log
         self.changes = Changes()
         self._failure: DevrtError | None = None
 
@@ -193,7 +199,10 @@ def open_library(name: str, library: str | os.PathLike[str] | object) -> Library
         )
         raise PluginLoadError(msg, phase="open", plugin=name)
     path = os.path.abspath(os.fspath(library))
-    return Library(name, _open(name, path), path)
+    opening = Opening(name, new_log())
+    with captured(opening):
+        table = _open(name, path)
+    return Library(name, table, path, opening.log)
 
 
 def _open(name: str, path: str) -> Any:

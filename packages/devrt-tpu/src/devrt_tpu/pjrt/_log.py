@@ -20,7 +20,7 @@ from devrt_tpu.pjrt._native import ffi, lib
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._library import Library
 
-__all__ = ["LogLine", "captured", "new_log"]
+__all__ = ["LogLine", "Opening", "captured", "new_log"]
 
 _LEVELS = {"I": logging.INFO, "W": logging.WARNING, "E": logging.ERROR, "F": logging.CRITICAL}
 _ABSL = re.compile(r"([IWEF])\d{4} \S+\s+\d+ (\S+:\d+)\] ?(.*)")
@@ -49,8 +49,15 @@ def new_log() -> deque[LogLine]:
     return deque(maxlen=_MOST_LINES)
 
 
+class Opening(NamedTuple):
+    """A library that is being opened: there is nothing else of it yet."""
+
+    name: str
+    log: deque[LogLine]
+
+
 @contextmanager
-def captured(library: Library) -> Iterator[None]:
+def captured(library: Library | Opening) -> Iterator[None]:
     """Keep what the plugin logs meanwhile: in its log, in logger ``devrt_tpu.plugin``, in errors.
 
     At level DEBUG of that logger nothing is kept, and lines appear as they are written. Of
