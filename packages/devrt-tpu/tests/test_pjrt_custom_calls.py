@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -109,7 +110,7 @@ def test_empty_arrays(xla_cpu, name):
         (NotImplementedError("later"), errors.UnimplementedError, "later"),
         (errors.DeviceLostError("gone"), errors.DevrtError, "DeviceLostError: gone"),
         (ZeroDivisionError("zero"), errors.InternalError, "zero"),
-        (KeyboardInterrupt("stop"), errors.InternalError, "stop"),
+        (SystemExit("stop"), errors.InternalError, "stop"),
     ],
 )
 def test_what_a_function_raises_is_the_results_error(xla_cpu, name, raised, kind, said):
@@ -121,6 +122,28 @@ def test_what_a_function_raises_is_the_results_error(xla_cpu, name, raised, kind
         run(xla_cpu, program(name), X)
     assert name in caught.value.message
     assert os.path.basename(__file__) in caught.value.message
+
+
+def test_an_interrupt_reaches_the_program(xla_cpu, name):
+    def call(a):
+        if threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        return a
+
+    xla_cpu.register_custom_call(name, call)
+    executable, value = xla_cpu.compile_and_load(program(name)), xla_cpu.buffer_from_pyval(X)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        executable.execute([value])
+    assert isinstance(caught.value.__cause__, errors.DevrtError)
+    xla_cpu.register_custom_call(name, lambda a: a + 1)
+    assert np.asarray(executable.execute([value])[0])[0] == 1
+
+
+@pytest.mark.parametrize("address", [3, 4096, (1 << 47) - 1, (1 << 64) - 1, id(X)])
+def test_an_address_without_code_is_refused(xla_cpu, name, address):
+    for function in (address, ctypes.c_void_p(address), ffi.cast("void *", address)):
+        with pytest.raises(errors.InvalidArgumentError, match="must be that of a function"):
+            xla_cpu.register_custom_call(name, function)
 
 
 @pytest.mark.parametrize("made", [X[:3], X.astype("f8"), (X, X), None, [], "text"])

@@ -13,6 +13,7 @@ from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
+from devrt_tpu.pjrt._functions import problem_of
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
@@ -56,6 +57,10 @@ class Program:
                 "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
                 f"it begins with {self.code[:16]!r}. Export it again."
             )
+            raise InvalidArgumentError(msg, operation="compile")
+        problem = "" if self.is_bytecode else problem_of(self.code)
+        if problem:
+            msg = f"compile failed: {problem}, and compilers end the process on that."
             raise InvalidArgumentError(msg, operation="compile")
 
     def has_shardy(self) -> bool:

@@ -20,6 +20,7 @@ from devrt_tpu.pjrt import _capsule
 from devrt_tpu.pjrt._callbacks import after_the_last, answer_error
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._hlo import TO_BUFFER_TYPE
+from devrt_tpu.pjrt._lifetime import INTERRUPTS
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["DeviceCall", "RawBuffer", "register_custom_call"]
 
 _FFI_EXTENSION = 5
-_FIRST_PAGE = 4096  # nothing lies below
 _BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
@@ -174,9 +174,9 @@ def _take_slot(handler: _Handler) -> int:
 def _address_of(function: Any) -> int | None:
     """Return the address of native code; None for a function of Python."""
     if _capsule.is_capsule(function):
-        return _capsule.any_pointer(function)
+        return _checked(_capsule.any_pointer(function), function)
     if isinstance(function, ffi.CData):
-        return int(ffi.cast("uintptr_t", function))
+        return _checked(int(ffi.cast("uintptr_t", function)), function)
     if isinstance(function, int) and not isinstance(function, bool):
         address: int | None = function
     elif isinstance(function, (_FUNCTION, ctypes.c_void_p)):
@@ -189,10 +189,28 @@ def _address_of(function: Any) -> int | None:
             f"ctypes or cffi; not of type {type(function).__name__}."
         )
         raise InvalidTypeError(msg, operation="register_custom_call")
-    if address is None or not _FIRST_PAGE <= address < 1 << 64:
+    return _checked(address, function)
+
+
+def _checked(address: int | None, function: Any) -> int:
+    """Return an address where there is code: the plugin calls it at once."""
+    if not address or not 0 < address < 1 << 64 or not _is_code(address):
         msg = f"a custom call's address must be that of a function, not {function!r}."
         raise InvalidArgumentError(msg, operation="register_custom_call")
     return address
+
+
+def _is_code(address: int) -> bool:
+    try:
+        with open("/proc/self/maps", "rb") as file:
+            for line in file:
+                bounds, rights, _ = line.split(b" ", 2)
+                start, end = (int(bound, 16) for bound in bounds.split(b"-"))
+                if start <= address < end:
+                    return b"x" in rights
+    except OSError:
+        return True  # nobody can tell
+    return False
 
 
 # -- what the plugin calls ------------------------------------------------------------------------
@@ -206,7 +224,13 @@ def devrt_python_call(slot: int, frame: Any, stream: int, answer: Any) -> None:
         _call(handler, frame, stream)
         answer.code = 0
     except BaseException as error:  # noqa: BLE001  nothing may be raised into the plugin
+        if isinstance(error, KeyboardInterrupt) and _is_main():
+            INTERRUPTS.append(error)  # it was meant for the program that waits for this
         answer_error(answer, error, f"custom call {handler.name!r}{_place(error)} raised ")
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _call(handler: _Handler, frame: Any, stream: int) -> None:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._store import Store
     from devrt_tpu.pjrt._transfer import TransferManager
 
-__all__ = ["Lifetime"]
+__all__ = ["INTERRUPTS", "Lifetime"]
+
+INTERRUPTS: list[KeyboardInterrupt] = []
+"""What broke off a function of Python that a program called on the main thread."""
 
 _CLOSE_SECONDS = 60.0
 _STUCK_MS = 1000

@@ -15,6 +15,7 @@ from devrt.errors import (
 )
 from devrt_tpu.pjrt._buffer import PjrtBuffer, TransposedBuffer
 from devrt_tpu.pjrt._checks import listed
+from devrt_tpu.pjrt._lifetime import INTERRUPTS
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import Spec
 
@@ -342,7 +343,10 @@ class Runner:
                 raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
             msg = f"{head} has not come, and its devices wait for each other. Send its data first."
             raise DevrtError(msg, code=StatusCode.FAILED_PRECONDITION, **facts)
-        raise self._client._error(status, "execute", result, program=self._executable.name)
+        error = self._client._error(status, "execute", result, program=self._executable.name)
+        if INTERRUPTS:
+            raise INTERRUPTS.pop() from error
+        raise error
 
     def _refuse_deleted(self) -> NoReturn:
         if self._client.is_closed:
