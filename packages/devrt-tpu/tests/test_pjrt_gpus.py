@@ -143,3 +143,16 @@ def test_a_topology_of_gpus_that_cannot_be(cuda, tmp_path):
     done = devrt("compile", str(PROGRAMS / "mlp.mlir"), "--topology", "h100:0x1", "-o", output)
     assert done.returncode == 1
     assert "PARTITIONSxHOSTSxDEVICES" in done.stderr
+
+
+def test_a_clients_options_reach_the_plugin_under_its_names(cuda):
+    code = f"""
+from devrt.errors import DevrtError
+from devrt_tpu import pjrt
+library = pjrt.library_for("cuda", {cuda!r})
+for given in ({{"allowed_devices": {{0}}, "num_nodes": 1, "node_id": 0}}, {{"nobody_knows": 1}}):
+    try: pjrt.make_client(library, "cuda", given)
+    except DevrtError as error: print("nexpected option" in error.message)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\nTrue\n", done.stderr

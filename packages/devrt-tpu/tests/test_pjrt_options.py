@@ -3,7 +3,9 @@
 import pytest
 
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.topology import get_topology_for_devices
 from devrt_tpu import pjrt
+from devrt_tpu.pjrt._options import gpu_options
 from devrt_tpu.pjrt._values import NamedValues
 
 
@@ -116,3 +118,18 @@ def test_a_topologys_name_is_text(xla_cpu_library, name):
     library = pjrt.library_for("options", xla_cpu_library)
     with pytest.raises(InvalidTypeError, match="its name"):
         pjrt.make_topology(library, "options", name)
+
+
+def test_options_of_a_gpu_client_have_the_plugins_names():
+    assert gpu_options({"allowed_devices": {2, 0}, "mock": True, "node_id": 1}) == {
+        "visible_devices": [0, 2],
+        "enable_mock_nccl": True,
+        "node_id": 1,
+    }
+    assert gpu_options({"allowed_devices": [3]}) == {"visible_devices": [3]}
+
+
+def test_the_topology_of_all_devices_is_the_clients_own(xla_cpu):
+    devices = xla_cpu.devices()
+    assert isinstance(get_topology_for_devices(devices), pjrt.PjrtTopology)
+    assert len(get_topology_for_devices(devices[:2])._make_compile_only_devices()) == 2

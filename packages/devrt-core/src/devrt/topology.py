@@ -237,6 +237,9 @@ def get_topology_for_devices(devices: Sequence[Device]) -> Topology:
         names = ", ".join(sorted({device.platform for device in devices}))
         msg = f"the devices of a topology must belong to one client; these are of {names}."
         raise InvalidArgumentError(msg)
+    # A PJRT plugin's own description is what programs are compiled against.
+    if client.runtime_type == "pjrt" and list(devices) == client.devices():
+        return client.topology()
     return DeviceTopology(
         client.platform, client.platform_version, [_described(device) for device in devices]
     )

@@ -42,7 +42,6 @@ from devrt.errors import (
     BackendInitializationError,
     DeadlineExceededError,
     DistributedError,
-    UnimplementedError,
 )
 from devrt.layout import Layout, PjRtLayout
 from devrt.runtime import default_runtime
@@ -252,21 +251,22 @@ def make_gpu_client(
         Hardware numbers of the GPUs to use; all when omitted.
     mock, mock_gpu_topology
         Use a simulated client, of this topology.
-    distributed_client, node_id, num_nodes
-        For several processes, which this release does not have.
+    distributed_client
+        The connection to the cluster's key-value store, through which the processes find each
+        other.
+    node_id, num_nodes
+        Which of how many processes this is.
 
     Raises
     ------
     SelectionError
         If the platform cannot be had on this machine, with every cause.
     """
-    distributed = {
-        "distributed_client": distributed_client,
-        "node_id": node_id or None,
-        "num_nodes": None if num_nodes == 1 else num_nodes,
-    }
-    _refuse_distributed("make_gpu_client", distributed)
+    is_alone = distributed_client is None and num_nodes == 1
     options = {
+        "distributed_client": distributed_client,
+        "node_id": node_id if not is_alone or node_id else None,
+        "num_nodes": None if is_alone else num_nodes,
         "allowed_devices": allowed_devices,
         "mock": mock,
         "mock_gpu_topology": mock_gpu_topology,
@@ -311,13 +311,3 @@ def make_tpu_client(
 def make_tfrt_tpu_c_api_device_topology(topology_name: str | None = None, **kwargs: Any) -> Any:
     """Describe devices of the platform in the function's name; see `make_pjrt_tpu_topology`."""
     return runtime.make_pjrt_tpu_topology(topology_name or "", **kwargs)
-
-
-def _refuse_distributed(function: str, given: dict[str, Any]) -> None:
-    names = [name for name, value in given.items() if value is not None]
-    if names:
-        msg = (
-            f"{function}: {', '.join(names)} need the distributed runtime, which this release "
-            "of devrt does not have yet. Leave them out for a client of one process."
-        )
-        raise UnimplementedError(msg, operation=function, arguments=tuple(names))

@@ -11,7 +11,7 @@ from devrt_tpu.pjrt._client import PjrtClient
 from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import lib
-from devrt_tpu.pjrt._options import CLIENT_OPTIONS, check_client
+from devrt_tpu.pjrt._options import CLIENT_OPTIONS, check_client, gpu_options
 from devrt_tpu.pjrt._store import Store, keep_store
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
@@ -43,6 +43,8 @@ def make_client(
     """
     given = options_of(options)
     cluster = given.pop("distributed_client", None)
+    if library.is_gpu:
+        given = gpu_options(given)
     check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
     check_client(given, library.path, library.version)
     if library.is_tpu:

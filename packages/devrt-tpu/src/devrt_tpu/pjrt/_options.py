@@ -15,6 +15,7 @@ __all__ = [
     "TOPOLOGY_OPTIONS",
     "check_client",
     "check_names",
+    "gpu_options",
 ]
 
 Types = Mapping[str, type | tuple[type, ...]]
@@ -58,6 +59,18 @@ TOPOLOGY_OPTIONS: Types = MappingProxyType(
     }
 )
 """Of topologies."""
+
+_GPU_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
+
+
+def gpu_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `devrt.xla_client.make_gpu_client` as XLA's plugin for GPUs has them."""
+    renamed = {_GPU_NAMES.get(name, name): value for name, value in options.items()}
+    chosen = renamed.get("visible_devices")
+    if isinstance(chosen, set | frozenset):
+        renamed["visible_devices"] = sorted(chosen, key=lambda number: (str(type(number)), number))
+    return renamed
+
 
 GPU_TOPOLOGY_OPTIONS = ("topology", "target_config")
 """The plugin for GPUs takes these, and any other in silence."""
