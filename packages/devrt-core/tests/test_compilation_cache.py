@@ -364,3 +364,17 @@ def test_the_command_says_what_it_cannot_use(run_python, tmp_path):
         done = run_python(*("-m", "devrt", "cache", *more), DEVRT_COMPILATION_CACHE_DIR=str(file))
         assert done.returncode == 1
         assert f"{file} is no folder" in done.stderr
+
+
+def test_where_warnings_are_errors_nothing_is_raised(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    cache = ExecutableCache(tmp_path / "file" / "below")
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: said.append(args.exc_value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.get("0" * 64) is None
+        cache.put("0" * 64, b"code")
+    (error,) = said
+    assert isinstance(error, DevrtWarning)
+    assert "Not a directory" in str(error)

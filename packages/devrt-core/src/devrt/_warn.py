@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["warn"]
+__all__ = ["report_unraised", "warn"]
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -16,6 +16,21 @@ def warn(message: str, category: type[Warning]) -> None:
         frame = frame.f_back
         depth += 1
     warnings.warn(message, category, stacklevel=depth)
+
+
+def report_unraised(error: BaseException) -> None:
+    """Hand an error that must not end what is being done to `sys.unraisablehook`."""
+    _Raiser(error)
+
+
+class _Raiser:
+    """Raises an error where nobody can catch it: the hook takes nothing that is made by hand."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error.with_traceback(None)
+
+    def __del__(self) -> None:
+        raise self.error
 
 
 def _is_ours(module: str) -> bool:

@@ -29,7 +29,7 @@ from typing import Any
 
 from devrt._cache_files import TEMPORARY, FileHashes, cache_folder, write_atomically
 from devrt._record import record
-from devrt._warn import warn
+from devrt._warn import report_unraised, warn
 from devrt.errors import ConfigError, DevrtWarning
 from devrt.records import CACHE_OPTIONS
 
@@ -236,12 +236,16 @@ class ExecutableCache:
     def _complain(self, problem: str) -> None:
         with self._lock:
             was, self._complained = self._complained, True
-        if not was:
+        if was:
+            return
+        try:
             warn(
                 f"compiled programs are not all kept: {problem}. Set DEVRT_COMPILATION_CACHE_DIR "
                 "to a folder of your own, or DEVRT_ENABLE_COMPILATION_CACHE=false.",
                 DevrtWarning,
             )
+        except DevrtWarning as raised:  # where warnings are errors; the program runs all the same
+            report_unraised(raised)
 
 
 def _is_ours(name: str) -> bool:
