@@ -11,12 +11,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ModuleFacts", "is_bytecode", "module_facts"]
+__all__ = ["ModuleFacts", "for_older_readers", "is_bytecode", "module_facts", "operations"]
 
 _MAGIC = b"ML\xefR"
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
+_SAYS_HOW_MANY, _SAYS_REGISTERED = 4, 5  # versions of the format, of the names of operations
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
 _TEXT_MESH = re.compile(rb"sdy\.mesh\s+@\S+\s*=\s*<\[([^\]]*)\]")
+_TEXT_ASIDE = re.compile(rb'//[^\n]*|"[^"\n]*"(\()?')  # with a parenthesis: an operation
+_TEXT_OPERATION = re.compile(rb"(?:^|[\s=\"(])((?:stablehlo|chlo)\.[a-z_0-9]+)", re.M)
+_STRUCTURE = {f"stablehlo.{name}" for name in ("call", "func", "return")}
+_VERSION = re.compile(r"_v\d+$")
 _TEXT_AXIS = re.compile(rb'"([^"]+)"\s*=\s*(\d+)')
 
 
@@ -42,6 +47,30 @@ def is_bytecode(code: bytes) -> bool:
     return code.startswith(_MAGIC)
 
 
+def for_older_readers(code: bytes, refusal: str) -> bytes | None:
+    """Return bytecode with an operation under the name that a refusing compiler knows.
+
+    Exporters write versions of StableHLO that are months old, and a compiler may be older still.
+    ``composite_v2``, what jax writes for ``top_k`` or ``arcsin``, is ``composite_v1`` with regions
+    that may be there: without any, which the compiler checks, both are encoded alike.
+
+    Parameters
+    ----------
+    code
+        The module.
+    refusal
+        What the compiler said of it.
+
+    Returns
+    -------
+    bytes or None
+        None where nothing can be done.
+    """
+    if "vhlo.composite_v2" not in refusal or not is_bytecode(code):
+        return None
+    return code.replace(b"\0composite_v2\0", b"\0composite_v1\0")
+
+
 def module_facts(code: bytes) -> ModuleFacts:
     """Return what a module, text or bytecode, says of the devices it is for.
 
@@ -53,6 +82,25 @@ def module_facts(code: bytes) -> ModuleFacts:
         return _bytecode_facts(_Bytecode(code))
     except (IndexError, KeyError, ValueError, RecursionError):
         return ModuleFacts()
+
+
+def operations(code: bytes) -> tuple[str, ...]:
+    """Return the operations that a module, text or bytecode, is written in, sorted.
+
+    Calls, functions and what else gives a module its structure are left out. Those of portable
+    bytecode have the names of StableHLO, without their versions; what cannot be read has none.
+    """
+    if not is_bytecode(code):
+        written = _TEXT_ASIDE.sub(lambda aside: aside.group() if aside.group(1) else b"", code)
+        names = [name.decode() for name in _TEXT_OPERATION.findall(written)]
+    else:
+        try:
+            found = _Bytecode(code).operations()
+        except (IndexError, KeyError, ValueError):
+            return ()
+        plain = [_VERSION.sub("", name.replace("vhlo.", "stablehlo.")) for name in found]
+        names = [name for name in plain if name.startswith(("stablehlo.", "chlo."))]
+    return tuple(sorted(set(names) - _STRUCTURE))
 
 
 def _text_facts(code: bytes) -> ModuleFacts:
@@ -116,6 +164,8 @@ class _Bytecode:
     def __init__(self, code: bytes) -> None:
         sections = dict(_sections(code))
         self._strings = _strings(sections[_STRINGS])
+        self._version = _Reader(code, len(_MAGIC)).number()
+        self._sections = sections
         self.attributes = self._read_attributes(sections)
 
     def _read_attributes(self, sections: dict[int, bytes]) -> list[tuple[str, bytes]]:
@@ -139,6 +189,21 @@ class _Bytecode:
             names.append(self._strings[entry >> 1])
             if entry & 1:
                 reader.take(reader.number())
+        return names
+
+    def operations(self) -> list[str]:
+        """Return the names of the operations, with their dialects'."""
+        reader = _Reader(self._sections[_DIALECTS])
+        dialects = self._dialects(reader)
+        names = []
+        if self._version >= _SAYS_HOW_MANY:
+            reader.number()  # how many there are
+        while reader.at < len(reader.data):
+            dialect = dialects[reader.number()]
+            for _ in range(reader.number()):
+                entry = reader.number()
+                name = entry >> 1 if self._version >= _SAYS_REGISTERED else entry
+                names.append(f"{dialect}.{self._strings[name]}")
         return names
 
     def builtin(self, number: int, depth: int) -> Any:

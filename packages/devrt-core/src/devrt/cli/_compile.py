@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from devrt.cli._files import naming, read, read_program, write_whole
+from devrt.cli._files import naming, read, read_program, writing
 from devrt.cli._tables import Output, human_bytes
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt.runtime import default_runtime, make_pjrt_topology
@@ -88,7 +88,8 @@ def compile_file(
     with naming(path):
         executable = described.compile(program, **dict(options or {}))
     data = executable.serialize()
-    write_whole(output, "the executable", lambda file: file.write(data))
+    with writing(output) as file:
+        file.write(data)
     devices = described._make_compile_only_devices()
     memory = _asked(executable.memory_analysis)
     cost = _asked(executable.cost_analysis)

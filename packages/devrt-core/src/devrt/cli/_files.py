@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
+import stat
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from devrt.errors import DevrtError, InvalidArgumentError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["naming", "read", "read_arguments", "read_program", "write_whole"]
+__all__ = ["naming", "read", "read_arguments", "read_program", "writing"]
 
 _PLACE = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
 
@@ -28,8 +29,7 @@ def read(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        msg = f"{path!r} cannot be read: {error.strerror}."
-        raise InvalidArgumentError(msg, path=path) from error
+        raise _unreadable(path, error.strerror or error) from error
 
 
 def read_program(path: str) -> bytes:
@@ -64,70 +64,76 @@ def naming(path: str) -> Iterator[None]:
         raise type(error)(message, code=error.code, **error.data) from error
 
 
-def read_arguments(path: str) -> list[np.ndarray[Any, Any]]:
-    """Return the arrays ``in0``, ``in1``, ... of an ``.npz`` file, else all in the file's order."""
+def read_arguments(path: str | None) -> list[np.ndarray[Any, Any]]:
+    """Return the arrays of an ``.npz`` file: ``in0``, ``in1``, ..., or all in the file's order.
+
+    Results (``out0``, ...) may lie beside arguments that are named, and nothing else.
+    """
     import numpy as np
 
+    if path is None:
+        return []
     try:
-        with open(path, "rb") as file:  # NumPy leaves its own open where it fails
+        with open(path, "rb") as file:
             stored = np.load(file)
             if not isinstance(stored, np.lib.npyio.NpzFile):
-                msg = f"{path!r} holds one array, no names: arguments are read from an .npz file."
-                raise InvalidArgumentError(msg, path=path)
-            return [stored[name] for name in _ordered(stored.files, path)]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, DevrtError):
+                raise _unreadable(path, "it holds one array; write an .npz file with numpy.savez")
+            return [stored[name] for name in _in_order(path, stored.files)]
+    except OSError as error:
+        raise _unreadable(path, error.strerror or error) from error
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InvalidArgumentError):
             raise
         why = "" if isinstance(error, ValueError) else f" ({error})"  # NumPy advises pickle
-        msg = (
-            f"{path!r} cannot be read as an .npz file of plain arrays{why}. "
-            "Write it with numpy.savez(path, in0=..., in1=...)."
-        )
-        raise InvalidArgumentError(msg, path=path) from error
+        raise _unreadable(path, f"it is no .npz file of numbers{why}") from error
 
 
-def _ordered(names: list[str], path: str) -> list[str]:
-    numbers = sorted(int(name[2:]) for name in names if re.fullmatch(r"in(0|[1-9]\d*)", name))
+def _in_order(path: str, names: list[str]) -> list[str]:
+    numbers = sorted(int(name[2:]) for name in names if re.fullmatch(r"in\d+", name))
     if not numbers:
         return names
-    missing = next((n for n in range(len(numbers)) if n not in numbers), None)
-    if missing is not None:
-        msg = f"{path!r} has in{numbers[-1]} and no in{missing}: arguments are numbered from 0 on."
-        raise InvalidArgumentError(msg, path=path)
-    return [f"in{n}" for n in numbers]
+    others = [name for name in names if not re.fullmatch(r"(in|out)\d+", name)]
+    if numbers != list(range(len(numbers))) or others:
+        why = f"arguments are named in0, in1, ... without a gap, and it has {', '.join(names)}"
+        raise _unreadable(path, why)
+    return [f"in{number}" for number in numbers]
 
 
-def write_whole(path: str, what: str, save: Callable[[IO[bytes]], object]) -> None:
-    """Write a file whole or not at all; what is no plain file, such as a device, in place.
-
-    Parameters
-    ----------
-    path
-        The file.
-    what
-        What it is, for the error.
-    save
-        Writes to an open file.
-    """
-    target = os.path.realpath(path)
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[IO[bytes]]:
+    """Write a file whole or not at all; that it cannot be is said before anything is done."""
     try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb") as file:
-                save(file)
-            return
-        _replace(target, save)
+        with _opened(path) as file:
+            yield file
     except OSError as error:
-        msg = f"{what} cannot be written to {path!r}: {error.strerror}."
+        msg = f"{path!r} cannot be written: {error.strerror or error}."
         raise InvalidArgumentError(msg, path=path) from error
 
 
-def _replace(target: str, save: Callable[[IO[bytes]], object]) -> None:
-    temporary = f"{target}.{secrets.token_hex(4)}"
-    try:
-        with open(temporary, "xb") as file:  # with the permissions that the user's umask leaves
-            save(file)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        with open(path, "wb") as device:  # a pipe, a terminal: nothing to put in its place
+            yield device
+        return
+    beside = os.path.dirname(os.path.realpath(path))
+    with tempfile.NamedTemporaryFile(dir=beside, delete=False) as file:
+        try:
+            yield file
+            file.close()
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, os.path.realpath(path))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _unreadable(path: str, why: object) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{path!r} cannot be read: {why}.", path=path)

@@ -356,7 +356,13 @@ def run(program: str, inputs: str | None, outputs: str | None, devices: int | No
     help="Devices to compile it for, where the program does not say.",
 )
 def inspect(program: str, devices: int | None) -> None:
-    """Compile a program and show what it takes and gives, as JSON."""
+    """Show what a program takes and gives, and which installed backends take it, as JSON.
+
+    The exit status is 0 if one does, else 1.
+    """
     from devrt.cli import _run
 
-    click.echo(json.dumps(_run.inspect(program, devices), indent=2))
+    report = _run.inspect(program, devices)
+    _print(report)
+    if not any(backend["takes"] for backend in report["backends"]):
+        click.get_current_context().exit(1)

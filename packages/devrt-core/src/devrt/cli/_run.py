@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from devrt._stablehlo import module_facts
-from devrt.cli._files import naming, read_arguments, read_program, write_whole
-from devrt.errors import ConfigError, InvalidArgumentError
+from devrt._stablehlo import module_facts, operations
+from devrt.cli import _report
+from devrt.cli._files import naming, read_arguments, read_program, writing
+from devrt.errors import ConfigError, DevrtError, DevrtWarning, InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,23 +37,69 @@ def run(program: str, inputs: str | None, outputs: str | None, devices: int | No
     """
     import numpy as np
 
-    executable = _compile(program, devices)
-    given = [] if inputs is None else read_arguments(inputs)
+    given = read_arguments(inputs)
+    with contextlib.ExitStack() as stack:
+        file = None if outputs is None else stack.enter_context(writing(outputs))
+        code = read_program(program)
+        executable = _compile(program, code, None, _count(program, code, devices))
+        made = _called(executable, program, given, inputs)
+        if file is not None:
+            stored = {f"out{i}": _storable(array) for i, array in enumerate(made)}
+            np.savez(file, **stored)  # type: ignore[arg-type]
+    return [f"out{i} {_describe(array.shape, array.dtype)}" for i, array in enumerate(made)]
+
+
+def _called(
+    executable: LoadedExecutable, program: str, given: list[Any], inputs: str | None
+) -> list[np.ndarray[Any, Any]]:
     if len(given) != len(executable.parameters):
         source = "there is no --inputs" if inputs is None else f"{inputs} has {len(given)}"
         msg = f"{program} takes {len(executable.parameters)} arguments, and {source}."
         raise InvalidArgumentError(msg, operation="run")
-    results = executable.execute_sharded(_put(executable, given))
-    made = _gather(executable, results)
-    if outputs is not None:
-        stored = {f"out{i}": _storable(array) for i, array in enumerate(made)}
-        write_whole(outputs, "the results", lambda file: np.savez(file, **stored))  # type: ignore[arg-type]
-    return [f"out{i} {_describe(array.shape, array.dtype)}" for i, array in enumerate(made)]
+    return _gather(executable, executable.execute_sharded(_put(executable, given)))
 
 
 def inspect(program: str, devices: int | None) -> dict[str, Any]:
-    """Return what a compiled program takes and gives, and how it is divided."""
-    executable: Any = _compile(program, devices)
+    """Return what a program takes and gives, how it is divided, and who can take it.
+
+    Keys: ``ops`` (the operations it is written in), ``backends`` (every installed one: platform,
+    distribution, version, whether it takes the program, and the reason where it does not), and as
+    the first that takes it compiled it: ``program``, ``platform``, ``devices``, ``parameters``,
+    ``outputs``, ``donated``, ``communicates``, ``custom_calls``, ``flops``. Those are missing where
+    none does.
+    """
+    code = read_program(program)
+    count = _count(program, code, devices)
+    executable = None
+    asked: set[str] = set()
+    rows = []
+    for backend in _report.backends()["backends"]:
+        row = {name: backend[name] for name in ("platform", "distribution", "version")}
+        reason = _excluded(backend, asked)
+        if not reason:
+            asked.add(backend["platform"])
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DevrtWarning)  # as of an experimental platform
+                    made = _compile(program, code, backend["platform"], count)
+                executable = executable or made
+            except DevrtError as error:
+                reason = error.message
+        rows.append(row | {"takes": not reason, "reason": reason or "it compiles"})
+    described = {} if executable is None else _described(executable)
+    return described | {"ops": list(operations(code)), "backends": rows}
+
+
+def _excluded(backend: dict[str, Any], asked: set[str]) -> str:
+    """Return why a backend cannot be asked; empty where it can."""
+    if backend["state"] not in ("chosen", "eligible"):
+        return str(backend["reason"] or backend["state"])
+    if backend["platform"] in asked:
+        return "another backend of its platform comes before it"
+    return ""
+
+
+def _described(executable: Any) -> dict[str, Any]:
     parameters = executable.get_parameter_shardings()
     results = executable.get_output_shardings()
     return {
@@ -60,33 +109,32 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
         "parameters": _lines(executable.parameters, parameters),
         "outputs": _lines(executable.outputs, results),
         "donated": list(executable.donated_parameters),
-        "communicates": executable.is_collective,
+        "communicates": executable.is_collective and len(executable.local_devices()) > 1,
         "custom_calls": list(executable.custom_calls),
         "flops": executable.cost_analysis().get("flops"),
     }
 
 
-def _compile(program: str, devices: int | None) -> LoadedExecutable:
+def _compile(
+    program: str, code: bytes, platform: str | None, count: int | None
+) -> LoadedExecutable:
     import devrt
 
-    code = read_program(program)
-    count = _count(program, code, devices)
     if count is not None:
-        _want(count, is_asked=devices is not None)
-    client = devrt.devices()[0].client
+        _want(count)
+    client = devrt.devices(platform)[0].client
     chosen = None if count is None else client.local_devices()[:count]
     with naming(program):
         return client.compile_and_load(code, chosen)
 
 
-def _want(count: int, is_asked: bool) -> None:
+def _want(count: int) -> None:
+    """Ask for so many devices where a platform makes as many as it is asked for."""
     import devrt
 
-    try:
-        devrt.config.update("num_cpu_devices", count)
-    except ConfigError:  # other platforms have the devices that they have
-        if is_asked:
-            raise
+    if devrt.config.read("num_cpu_devices") != count:
+        with contextlib.suppress(ConfigError):  # such a client is there: it has what it has
+            devrt.config.update("num_cpu_devices", count)
 
 
 def _count(program: str, code: bytes, devices: int | None) -> int | None:
@@ -120,8 +168,8 @@ def _put(executable: LoadedExecutable, given: list[np.ndarray[Any, Any]]) -> lis
 
 
 def _in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return stored raw bits in their own dtype; anything else stays as it is."""
-    is_raw = array.dtype != dtype and array.dtype.kind in "uV"
+    """Return stored raw bits of a type that NumPy does not know; anything else stays as it is."""
+    is_raw = dtype.isbuiltin != 1 and array.dtype.kind in "uV"
     return array.view(dtype) if is_raw and array.dtype.itemsize == dtype.itemsize else array
 
 
