@@ -17,6 +17,7 @@ from devrt_tpu.pjrt._functions import problem_of
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
+from devrt_tpu.pjrt._seal import unseal
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
@@ -258,7 +259,7 @@ def deserialize(
         msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
         raise InvalidTypeError(msg, operation="deserialize_executable")
     api = client._api
-    data = bytes(data)
+    data = unseal(bytes(data), "deserialize_executable")
     held = ffi.from_buffer(data)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

@@ -18,6 +18,7 @@ from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._hlo import HloFacts, custom_calls, read_module
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._run import Runner
+from devrt_tpu.pjrt._seal import seal
 from devrt_tpu.pjrt._spec import Spec, spec_of
 from devrt_tpu.pjrt._values import read_values
 
@@ -187,7 +188,7 @@ class Executable(Handle):
         """Return the executable as bytes, which a client of the same plugin loads."""
         args = self._ask("Serialize")
         try:
-            return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+            return seal(bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)))
         finally:
             args.serialized_executable_deleter(args.serialized_executable)
 

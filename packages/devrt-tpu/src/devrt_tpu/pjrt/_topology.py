@@ -17,6 +17,7 @@ from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
+from devrt_tpu.pjrt._seal import seal, unseal
 from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def deserialize_topology(library: Library, platform: str, data: bytes) -> PjrtTo
         msg = f"a topology is rebuilt from bytes, not from {data!r:.40}."
         raise InvalidArgumentError(msg, operation="deserialize_topology")
     library.initialize()
+    data = unseal(data, "deserialize_topology")
     held = ffi.from_buffer(data)
     args = library.api.call(
         "PJRT_TopologyDescription_Deserialize",
@@ -157,7 +159,7 @@ class PjrtTopology(Handle, Topology):
         """Return bytes from which `deserialize_topology` rebuilds it."""
         with self._using("Serialize") as args:
             try:
-                return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+                return seal(bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)))
             finally:
                 args.serialized_topology_deleter(args.serialized_topology)
 

@@ -1,0 +1,52 @@
+"""A digest behind what a plugin has serialised: of damaged machine code the process would die.
+
+It is one more field of the message, of a number that nobody uses, so that other runtimes still read
+the message: they pass over fields that they do not know. What is no message is left as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from devrt._protobuf import bytes_field, fields
+from devrt.errors import InvalidArgumentError
+
+__all__ = ["seal", "unseal"]
+
+_NUMBER = 0x0DE5_2017
+_MAGIC = b"devrt seal 1 "
+
+
+def _trailer(data: bytes) -> bytes:
+    return bytes_field(_NUMBER, _MAGIC + hashlib.sha256(data).digest())
+
+
+_BYTES = len(_trailer(b""))
+_HEAD = _trailer(b"")[: -hashlib.sha256().digest_size]
+
+
+def seal(data: bytes) -> bytes:
+    """Return serialised bytes with their digest; those that are no protobuf message without one."""
+    try:
+        for _ in fields(data):
+            pass
+    except InvalidArgumentError:
+        return data
+    return data + _trailer(data)
+
+
+def unseal(data: bytes, operation: str) -> bytes:
+    """Return what was sealed; bytes without a digest, as other runtimes write them, as they are.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it was changed since.
+    """
+    if not data[-_BYTES:].startswith(_HEAD):
+        return data
+    whole = data[:-_BYTES]
+    if data[-_BYTES:] != _trailer(whole):
+        msg = f"{operation} failed: the bytes were damaged since they were written. Make them anew."
+        raise InvalidArgumentError(msg, operation=operation)
+    return whole
