@@ -272,7 +272,7 @@ class TestRefusals:
     def test_bytes_that_are_no_executable(self, xla_cpu, add):
         data = xla_cpu.serialize_executable(add)
         for bad in (data[: len(data) // 2], b"x" * 100, data[1:]):
-            with pytest.raises(Exception, match="DeserializeAndLoad|damaged") as caught:
+            with pytest.raises(Exception, match=r"DeserializeAndLoad|damaged") as caught:
                 xla_cpu.deserialize_executable(bad)
             assert hasattr(caught.value, "code")
         for bad in (b"", None, "text"):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from devrt.errors import BackendUnavailableError
-from devrt.records import Available, ClientContext, ClientFactory, Unavailable
+from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
 
 VERSION = importlib.metadata.version("devrt-tpu")
@@ -42,6 +42,7 @@ def test_one_platform_is_registered_as_jax_registers_it():
         fail_quietly=True,
         factory=plugin.make_tpu_client,
         probe=plugin.probe,
+        options=CACHE_OPTIONS,
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.hookspecs import hookimpl
 from devrt.records import (
+    CACHE_OPTIONS,
     Available,
     ClientContext,
     ClientFactory,
@@ -21,6 +22,7 @@ from devrt.records import (
 )
 
 if TYPE_CHECKING:
+    from devrt.compilation_cache import ExecutableCache
     from devrt.contract import Client, Topology
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 _TPU = "tpu"
+_CACHE_NAMES = tuple(spec.name for spec in CACHE_OPTIONS)
 
 
 @hookimpl
@@ -48,7 +51,12 @@ def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
     return [
         ClientFactory(
-            platform=_TPU, priority=300, fail_quietly=True, factory=make_tpu_client, probe=probe
+            platform=_TPU,
+            priority=300,
+            fail_quietly=True,
+            factory=make_tpu_client,
+            probe=probe,
+            options=CACHE_OPTIONS,
         )
     ]
 
@@ -134,7 +142,19 @@ def make_client(
     """Make a client of any PJRT library; see `devrt.records.PjrtLoader`."""
     from devrt_tpu import pjrt
 
-    return pjrt.make_client(pjrt.library_for(platform, library), platform, options)
+    cache = {name: context.options[name] for name in _CACHE_NAMES if name in context.options}
+    return pjrt.make_client(
+        pjrt.library_for(platform, library),
+        platform,
+        options,
+        (lambda: _open_cache(cache)) if cache else None,
+    )
+
+
+def _open_cache(options: Mapping[str, Any]) -> ExecutableCache | None:
+    from devrt.compilation_cache import from_options  # a start without compiling has no use for it
+
+    return from_options(options)
 
 
 def make_topology(
@@ -182,7 +202,8 @@ def make_tpu_client(context: ClientContext) -> Client:
     BackendUnavailableError
         If there is no library for TPUs.
     """
-    return make_client(_tpu_library(), _TPU, dict(context.options), context)
+    own = {name: v for name, v in context.options.items() if name not in _CACHE_NAMES}
+    return make_client(_tpu_library(), _TPU, own, context)
 
 
 def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:

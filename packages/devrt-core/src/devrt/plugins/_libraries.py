@@ -10,6 +10,7 @@ from devrt._record import record
 from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
 from devrt.plugins._refs import FROM_ENVIRONMENT, PluginRef
 from devrt.records import (
+    CACHE_OPTIONS,
     ClientContext,
     ClientFactory,
     PjrtLoader,
@@ -24,6 +25,9 @@ REGISTERED_PRIORITY = 400
 """The priority of a library that a person named, in the environment or by a call."""
 
 ADOPTED_PRIORITY = 100
+
+_SHARED_OPTIONS = frozenset(spec.name for spec in CACHE_OPTIONS)
+"""The client's own, not the library's: the loader finds them in the context."""
 
 OptionsSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
@@ -62,7 +66,8 @@ class LibraryBackend:
             return loader if isinstance(loader, Unavailable) else loader.check(self.library)
 
         def make(context: ClientContext) -> Any:
-            options = {**self._options(), **context.options}
+            own = {name: v for name, v in context.options.items() if name not in _SHARED_OPTIONS}
+            options = {**self._options(), **own}
             return self._loader(find).make_client(self.library, self.platform, options, context)
 
         return ClientFactory(
@@ -72,6 +77,7 @@ class LibraryBackend:
             aliases=self.aliases,
             priority=self.priority,
             fail_quietly=self.fail_quietly,
+            options=CACHE_OPTIONS,
         )
 
     def topology_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> TopologyFactory:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.layout import PjRtLayout
+    from devrt_tpu.pjrt._disk_cache import CacheSource
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
     from devrt_tpu.pjrt._store import Store
     from devrt_tpu.pjrt._topology import PjrtTopology
@@ -50,10 +51,12 @@ class PjrtClient(Lifetime, Client):
         pointer: Any,
         options: Mapping[str, Any] | None = None,
         store: Store | None = None,
+        cache: CacheSource | None = None,
     ) -> None:
         self._library = library
         super().__init__(library.api, platform, pointer, store)
         self.options = MappingProxyType(dict(options or {}))
+        self._cache = cache
         self._executables: weakref.WeakValueDictionary[int, PjrtLoadedExecutable] = (
             weakref.WeakValueDictionary()
         )

@@ -141,11 +141,19 @@ def compile_and_load(
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(client, chosen, made))
     data = _with_flags(client._library, made).serialize()
-    with client._using("compile"):
-        args = _compile(
-            client._library, "PJRT_Client_Compile", program, data, client=client._pointer
-        )
-        return PjrtLoadedExecutable(client, args.executable, made)
+
+    def compile() -> PjrtLoadedExecutable:
+        with client._using("compile"):
+            args = _compile(
+                client._library, "PJRT_Client_Compile", program, data, client=client._pointer
+            )
+            return PjrtLoadedExecutable(client, args.executable, made)
+
+    if client._cache is None:
+        return compile()
+    from devrt_tpu.pjrt._disk_cache import compiled
+
+    return compiled(client, program.code, data, lambda known: _load(client, known, made), compile)
 
 
 def _check_devices(client: PjrtClient, devices: Sequence[Any]) -> list[PjrtDevice]:
@@ -258,21 +266,27 @@ def deserialize(
     if not isinstance(data, bytes | bytearray | memoryview) or not len(data):
         msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
         raise InvalidTypeError(msg, operation="deserialize_executable")
+    made = CompileOptions.of(options) if options else None
+    over = b"" if made is None else made.serialize()
+    return _load(client, bytes(data), made, over)
+
+
+def _load(
+    client: PjrtClient, data: bytes, made: CompileOptions | None, over: bytes = b""
+) -> PjrtLoadedExecutable:
+    """Load an executable; ``over`` takes the place of the options that it was compiled with."""
     api = client._api
-    data = unseal(bytes(data), "deserialize_executable")
-    held = ffi.from_buffer(data)
+    data = unseal(data, "deserialize_executable")
+    held, text = ffi.from_buffer(data), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",
         client=client._pointer,
         serialized_executable=ffi.cast("char *", held),
         serialized_executable_size=len(data),
     )
-    made = CompileOptions.of(options) if options else None
-    if made is not None:
-        text = made.serialize()
-        over = ffi.from_buffer(text)
-        args.overridden_serialized_compile_options = ffi.cast("char *", over)
-        args.overridden_serialized_compile_options_size = len(text)
+    if over:
+        args.overridden_serialized_compile_options = ffi.cast("char *", text)
+        args.overridden_serialized_compile_options_size = len(over)
     with client._using("deserialize_executable"):
         api.call_with("PJRT_Executable_DeserializeAndLoad", args)
         return PjrtLoadedExecutable(client, args.loaded_executable, made)

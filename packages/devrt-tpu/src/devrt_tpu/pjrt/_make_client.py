@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DevrtError, InvalidArgumentError
 from devrt_tpu.pjrt._checks import options_of
@@ -15,11 +16,17 @@ from devrt_tpu.pjrt._options import CLIENT_OPTIONS, check_client, gpu_options
 from devrt_tpu.pjrt._store import Store, keep_store
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
+if TYPE_CHECKING:
+    from devrt_tpu.pjrt._disk_cache import CacheSource
+
 __all__ = ["make_client"]
 
 
 def make_client(
-    library: Library, platform: str, options: Mapping[str, Any] | None = None
+    library: Library,
+    platform: str,
+    options: Mapping[str, Any] | None = None,
+    cache: CacheSource | None = None,
 ) -> PjrtClient:
     """Make a client of a plugin, initialising the plugin if need be.
 
@@ -33,6 +40,9 @@ def make_client(
         The plugin's own options: strings, ints, lists of ints, floats or bools; and
         ``distributed_client``, the connection to a cluster's key-value store (see
         `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
+    cache
+        Opens the folder of compiled programs (`devrt.compilation_cache`); None keeps none. Asked
+        once, when the client first compiles.
 
     Raises
     ------
@@ -60,7 +70,8 @@ def make_client(
     try:
         with captured(library):
             library.api.call_with("PJRT_Client_Create", args)
-        return PjrtClient(library, platform, args.client, given, store)
+        once = None if cache is None else functools.cache(cache)
+        return PjrtClient(library, platform, args.client, given, store, once)
     except DevrtError:
         if store is not None:
             store.close()
