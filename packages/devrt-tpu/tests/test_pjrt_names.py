@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+from devrt_tpu import pjrt
+
 USE = """
 import sys
 import numpy as np
@@ -78,3 +82,29 @@ except DevrtError as error:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.splitlines() == ["tpu 4", "8", "InvalidArgumentError"]
+
+
+def test_every_public_name_is_there_and_loaded_when_it_is_asked_for():
+    assert sorted(pjrt._MODULES) == pjrt.__all__ == sorted(pjrt.__all__)
+    for name in pjrt.__all__:
+        assert getattr(pjrt, name).__module__ == pjrt._MODULES[name]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = pjrt.nothing
+    assert set(pjrt.__all__) <= set(dir(pjrt))
+
+
+def test_a_start_loads_only_what_it_needs(xla_cpu_library):
+    code = f"""
+import sys, numpy
+before = set(sys.modules)
+from devrt_tpu import pjrt
+client = pjrt.make_client(pjrt.library_for("lean", {xla_cpu_library!r}), "lean")
+client.buffer_from_pyval([1.5]).block_until_ready()
+loaded = set(sys.modules) - before
+for name in ("tomllib", "hashlib", "importlib.resources", "tempfile", "json"):
+    assert name in before or name not in loaded, name
+for name in ("_custom_call", "_compile", "_topology", "_dlpack", "_store"):
+    assert f"devrt_tpu.pjrt.{{name}}" not in loaded, name
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -140,7 +140,7 @@ def test_the_loader_takes_any_library():
 def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
     from devrt_tpu.pjrt import _environment
 
-    monkeypatch.setattr(_environment, "has_chips", lambda: False)
+    monkeypatch.setattr(_machine, "has_chips", lambda: False)
     monkeypatch.setenv("TPU_WORKER_ID", "3")
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
     for name in _environment.WITHOUT_CHIPS:
@@ -151,7 +151,7 @@ def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
     made = _environment.prepare("tpu", "libtpu.so")
     assert made["TPU_SKIP_MDS_QUERY"] == "1"
     assert "TPU_WORKER_ID" not in made
-    monkeypatch.setattr(_environment, "has_chips", lambda: True)
+    monkeypatch.setattr(_machine, "has_chips", lambda: True)
     assert _environment.prepare("tpu", "libtpu.so") == {}
 
 

@@ -6,7 +6,6 @@ Source: the ELF header's fields (``elf.h``).
 from __future__ import annotations
 
 import os
-import platform
 import stat
 from typing import BinaryIO, Literal
 
@@ -49,10 +48,10 @@ def _problem_in(file: BinaryIO, size: int) -> str:
     order: Literal["big", "little"] = "big" if head[5] == 2 else "little"
     kind = int.from_bytes(head[16:18], order)
     machine = int.from_bytes(head[18:20], order)
-    wanted = _MACHINES.get(platform.machine())
+    wanted = _MACHINES.get(os.uname().machine)
     if wanted is not None and machine != wanted:
         other = _NAMES.get(machine, f"number {machine}")
-        return f"it is for another processor ({other}), and this one is {platform.machine()}"
+        return f"it is for another processor ({other}), and this one is {os.uname().machine}"
     if kind != _SHARED:
         return "it is a program or an object file, no shared library"
     return "it is cut short" if head[4] == _64_BIT and _is_cut(file, head, size, order) else ""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from devrt._record import record
 from devrt_tpu.pjrt._native import ffi, lib
 
 __all__ = ["Changes", "Snapshot"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Changes:
     """What is different since a plugin was initialised.
 
@@ -24,7 +24,7 @@ class Changes:
         Signals whose handlers it has replaced, or that it has set to be ignored.
     """
 
-    environment: Mapping[str, str] = dataclasses.field(default_factory=lambda: MappingProxyType({}))
+    environment: Mapping[str, str] = MappingProxyType({})
     handlers: tuple[str, ...] = ()
 
 

@@ -7,8 +7,6 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from devrt_tpu._machine import has_chips
-
 __all__ = ["WITHOUT_CHIPS", "is_tpu", "prepare"]
 
 _log = logging.getLogger("devrt_tpu")
@@ -37,7 +35,11 @@ def prepare(name: str, path: str) -> dict[str, str]:
 
     What the user has set stays. Every variable that is set is told to logger ``devrt_tpu``.
     """
-    if not is_tpu(name, path) or has_chips():
+    if not is_tpu(name, path):
+        return {}
+    from devrt_tpu._machine import has_chips
+
+    if has_chips():
         return {}
     missing = {key: value for key, value in WITHOUT_CHIPS.items() if key not in os.environ}
     for key, value in missing.items():

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +48,9 @@ _DIVISORS = (
 
 @functools.cache
 def _tables() -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    import tomllib  # only who describes GPUs has a use for these two
+    from importlib.resources import files
+
     document = tomllib.loads(files("devrt_tpu").joinpath("data/gpus.toml").read_text())
     by_name = {name: gpu for gpu in document["gpu"] for name in gpu["names"]}
     return by_name, {row["capability"]: row for row in document["architecture"]}

@@ -13,7 +13,6 @@ from devrt_tpu.pjrt._library import Library
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import lib
 from devrt_tpu.pjrt._options import CLIENT_OPTIONS, check_client, gpu_options
-from devrt_tpu.pjrt._store import Store, keep_store
 from devrt_tpu.pjrt._values import NamedValues, check_types
 
 if TYPE_CHECKING:
@@ -63,8 +62,11 @@ def make_client(
     args = library.api.new(
         "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
     )
-    store = None if cluster is None else Store(cluster)
-    if store is not None:
+    store = None
+    if cluster is not None:
+        from devrt_tpu.pjrt._store import Store, keep_store
+
+        store = Store(cluster)
         lib.devrt_set_store(args, keep_store(store))
     library.initialize()
     try:

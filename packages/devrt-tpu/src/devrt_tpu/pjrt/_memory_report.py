@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from devrt._pprof import Profile, Sample, write_profile
 from devrt.contract import Frame, Traceback
 from devrt.errors import DevrtError, OutOfMemoryError
 
@@ -115,6 +114,8 @@ def _described(buffer: PjrtBuffer) -> str:
 
 def heap_profile(client: PjrtClient) -> bytes:
     """Return the live buffers by place, device, memory, shape and dtype, for pprof."""
+    from devrt._pprof import Profile, Sample, write_profile
+
     count: Counter[Any] = Counter()
     space: Counter[Any] = Counter()
     for buffer in client.live_buffers():
