@@ -72,7 +72,7 @@ int devrt_core_is_stuck(devrt_core* core, int grace_ms) {
     failed += status == DEVRT_FAILED;
     waiting += status == DEVRT_WAITING;
   }
-  if (failed == 0 || waiting == 0) {
+  if (failed == 0 || waiting == 0 || !core->is_collective) {
     core->failed_at = 0;
   } else if (core->failed_at == 0) {
     core->failed_at = now_ms();
@@ -96,7 +96,10 @@ int turn_wait(devrt_core* core, int timeout_ms) {
 }
 
 /* Takes the events over. */
-void turn_take(devrt_core* core, PJRT_Event** events, size_t count) {
+void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run) {
+  const size_t count = run->num_devices;
+  core->failed_at = 0;
+  core->is_collective = run->is_collective;
   core->running = calloc(count, sizeof(*core->running));
   for (size_t i = 0; i < count; ++i) {
     PJRT_Error* error = NULL;

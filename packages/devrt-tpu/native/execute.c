@@ -170,7 +170,7 @@ static int run_in_turn(devrt_core* core, const devrt_execution* run, const uintp
   status = turn_wait(core, kSlice);
   if (status == DEVRT_OK) {
     status = run_pinned(core, run, arguments, outputs, of, result);
-    if (status == DEVRT_OK) turn_take(core, of->events, run->num_devices);
+    if (status == DEVRT_OK) turn_take(core, of->events, run);
   } else {
     result->index = run->num_devices * run->num_args; /* none of them */
   }

@@ -30,6 +30,7 @@ struct devrt_core {
   pthread_mutex_t turn;  /* of programs whose devices wait for each other, and of what follows */
   devrt_watch** running; /* one for each device of the last such program */
   size_t num_running;
+  int is_collective;
   int64_t failed_at; /* milliseconds; when it was first seen that one has failed; 0: none has */
   atomic_int is_stuck;
 };
@@ -87,7 +88,7 @@ int wait_for(storage* of, int timeout_ms, devrt_result* result);
 
 /* Waits for the program that has the turn; the lock is held. */
 int turn_wait(devrt_core* core, int timeout_ms);
-void turn_take(devrt_core* core, PJRT_Event** events, size_t count);
+void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run);
 
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);

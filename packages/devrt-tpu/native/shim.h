@@ -57,7 +57,8 @@ typedef struct devrt_execution {
   const int64_t* donated;
   size_t num_donated;
   int one_by_one;    /* a single-device call for each device */
-  int needs_arrived; /* all arguments must be there: their devices wait for each other */
+  int needs_arrived; /* all arguments must be there: their devices may wait for each other */
+  int is_collective; /* they do for certain */
   int launch_id;
 } devrt_execution;
 

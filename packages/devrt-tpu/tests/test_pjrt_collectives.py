@@ -98,6 +98,8 @@ print("end")
 @pytest.mark.parametrize("end", ["client.close()", "del client", "pass"])
 def test_a_call_that_fails_on_one_device_is_told_on_all(run, end):
     said = run(f"""
+from devrt_tpu.pjrt import _lifetime
+_lifetime._STUCK_MS = 500
 turns = []
 def once(a):
     turns.append(1)
@@ -114,6 +116,27 @@ said.append(raised(reduce.execute_sharded, [spread])[0])
 print(*said)
 """)
     assert said == " ".join(["DeviceLostError"] * 3 + ["InvalidArgumentError", "DeviceLostError"])
+
+
+def test_slow_devices_without_a_collective_are_not_given_up(run):
+    said = run("""
+from devrt_tpu.pjrt import _lifetime
+_lifetime._STUCK_MS = 200
+turns = []
+def slow(a):
+    turns.append(1)
+    if len(turns) == 1: raise ValueError("the first")
+    time.sleep(1)
+    return a
+client.register_custom_call("slow", slow)
+text = ADD.replace(
+    "stablehlo.add %a, %b :",
+    "stablehlo.custom_call @slow(%a) {api_version = 4 : i32} : (tensor<8xf32>) ->")
+shards = client.compile_and_load(text, devices).execute_sharded([spread, spread])[0]
+said = sorted(raised(shard.block_until_ready)[0] for shard in shards)
+print(*said, all_of(reduce.execute_sharded([spread])[0])[0])
+""")
+    assert said == "InvalidArgumentError nothing nothing nothing 28.0"
 
 
 def test_a_client_that_is_collected_inside_a_call_of_its_own(run):

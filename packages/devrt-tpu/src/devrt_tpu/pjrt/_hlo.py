@@ -40,6 +40,9 @@ _COLLECTIVES = (
     b"all-to-all",
     b"reduce-scatter",
     b"collective-",
+)
+_PERHAPS = (
+    *_COLLECTIVES,
     b"custom-call",
     b"partition-id",
     b"replica-id",
@@ -83,8 +86,8 @@ class HloFacts:
         Numbers of the parameters whose memory the program may take over.
     parameter_shardings, result_shardings : tuple of bytes
         Serialised ``OpSharding`` messages; empty where there is one partition.
-    may_communicate : bool
-        Whether devices may wait for each other.
+    may_communicate, is_collective : bool
+        Whether devices may wait for each other, and whether they certainly do.
     """
 
     parameters: tuple[Parameter, ...]
@@ -93,6 +96,7 @@ class HloFacts:
     parameter_shardings: tuple[bytes, ...]
     result_shardings: tuple[bytes, ...]
     may_communicate: bool
+    is_collective: bool
 
 
 def read_module(data: bytes, *, with_config: bool) -> HloFacts:
@@ -125,9 +129,14 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
     if config is not None:
         # The module's own signature has default layouts; the configuration has those in force.
         parameters, results = _laid_out(config) or (parameters, results)
-    may = any(word in data for word in _COLLECTIVES)
     return HloFacts(
-        parameters, results, tuple(sorted(set(donated))), tuple(given), tuple(made), may
+        parameters,
+        results,
+        tuple(sorted(set(donated))),
+        tuple(given),
+        tuple(made),
+        may_communicate=any(word in data for word in _PERHAPS),
+        is_collective=any(word in data for word in _COLLECTIVES),
     )
 
 

@@ -32,7 +32,7 @@ INTERRUPTS: list[KeyboardInterrupt] = []
 """What broke off a function of Python that a program called on the main thread."""
 
 _CLOSE_SECONDS = 60.0
-_STUCK_MS = 1000
+_STUCK_MS = 10_000
 
 
 class Lifetime(Handle):

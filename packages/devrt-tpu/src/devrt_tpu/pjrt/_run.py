@@ -89,6 +89,7 @@ class Runner:
         self._needs_arrived = (
             client.plugin_platform == "cpu" and len(devices) > 1 and not self._one_by_one
         )
+        self._is_collective = facts is not None and facts.is_collective
         self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         client._runners.add(self)
@@ -259,7 +260,7 @@ class Runner:
         run.executable = self._pointer
         run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
         run.devices, run.one_by_one = chosen, one_by_one
-        run.needs_arrived = self._needs_arrived
+        run.needs_arrived, run.is_collective = self._needs_arrived, self._is_collective
         run.donated, run.num_donated = self._donated_array, len(self._donated)
         handles = [buffer._handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
