@@ -1,4 +1,5 @@
 // Handlers of custom calls: what they read of a frame, what they answer, and LAPACK behind them.
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,6 +15,57 @@ struct XLA_FFI_Error {
   XLA_FFI_Error_Code code;
   std::string message;
 };
+
+// What a plugin of 64 bits lays out; tests/test_cpu_ffi_abi.py compares all with XLA's own header.
+static_assert(offsetof(XLA_FFI_CallFrame, extension_start) == 8);
+static_assert(offsetof(XLA_FFI_CallFrame, api) == 16);
+static_assert(offsetof(XLA_FFI_CallFrame, ctx) == 24);
+static_assert(offsetof(XLA_FFI_CallFrame, stage) == 32);
+static_assert(offsetof(XLA_FFI_CallFrame, args) == 40);
+static_assert(offsetof(XLA_FFI_CallFrame, rets) == 80);
+static_assert(offsetof(XLA_FFI_CallFrame, attrs) == 120);
+static_assert(offsetof(XLA_FFI_CallFrame, future) == 168);
+static_assert(sizeof(XLA_FFI_CallFrame) == 176);
+static_assert(offsetof(XLA_FFI_Args, size) == 16);
+static_assert(offsetof(XLA_FFI_Args, types) == 24);
+static_assert(offsetof(XLA_FFI_Args, args) == 32);
+static_assert(sizeof(XLA_FFI_Args) == 40);
+static_assert(offsetof(XLA_FFI_Rets, size) == 16);
+static_assert(offsetof(XLA_FFI_Rets, types) == 24);
+static_assert(offsetof(XLA_FFI_Rets, rets) == 32);
+static_assert(sizeof(XLA_FFI_Rets) == 40);
+static_assert(offsetof(XLA_FFI_Attrs, size) == 16);
+static_assert(offsetof(XLA_FFI_Attrs, types) == 24);
+static_assert(offsetof(XLA_FFI_Attrs, names) == 32);
+static_assert(offsetof(XLA_FFI_Attrs, attrs) == 40);
+static_assert(sizeof(XLA_FFI_Attrs) == 48);
+static_assert(offsetof(XLA_FFI_Buffer, dtype) == 16);
+static_assert(offsetof(XLA_FFI_Buffer, data) == 24);
+static_assert(offsetof(XLA_FFI_Buffer, rank) == 32);
+static_assert(offsetof(XLA_FFI_Buffer, dims) == 40);
+static_assert(sizeof(XLA_FFI_Buffer) == 48);
+static_assert(offsetof(XLA_FFI_Scalar, dtype) == 0);
+static_assert(offsetof(XLA_FFI_Scalar, value) == 8);
+static_assert(sizeof(XLA_FFI_Scalar) == 16);
+static_assert(offsetof(XLA_FFI_Array, dtype) == 0);
+static_assert(offsetof(XLA_FFI_Array, size) == 8);
+static_assert(offsetof(XLA_FFI_Array, data) == 16);
+static_assert(sizeof(XLA_FFI_Array) == 24);
+static_assert(offsetof(XLA_FFI_ByteSpan, ptr) == 0);
+static_assert(offsetof(XLA_FFI_ByteSpan, len) == 8);
+static_assert(sizeof(XLA_FFI_ByteSpan) == 16);
+static_assert(offsetof(XLA_FFI_Metadata, api_version) == 8);
+static_assert(offsetof(XLA_FFI_Metadata, traits) == 32);
+static_assert(sizeof(XLA_FFI_Metadata) == 48);
+static_assert(offsetof(XLA_FFI_Metadata_Extension, metadata) == 24);
+static_assert(sizeof(XLA_FFI_Metadata_Extension) == 32);
+static_assert(offsetof(XLA_FFI_Error_Create_Args, message) == 16);
+static_assert(offsetof(XLA_FFI_Error_Create_Args, errc) == 24);
+static_assert(sizeof(XLA_FFI_Error_Create_Args) == 32);
+static_assert(offsetof(XLA_FFI_Api, api_version) == 16);
+static_assert(offsetof(XLA_FFI_Api, XLA_FFI_Error_Create) == 48);
+static_assert(offsetof(XLA_FFI_Api, XLA_FFI_Stream_Get) == 80);
+static_assert(sizeof(XLA_FFI_Api) == 192);
 
 namespace {
 
