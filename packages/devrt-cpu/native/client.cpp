@@ -110,6 +110,22 @@ Ref<Storage> Memory::allocate(std::size_t bytes) const {
   }
 }
 
+BudgetShare Memory::reserve(std::size_t bytes) const {
+  const std::shared_ptr<ByteBudget>& budget = client().budget();
+  if (!budget || bytes == 0) return {};
+  for (bool is_last = false; !budget->take(bytes); is_last = true) {
+    if (!is_last && client().wait_for_room(bytes)) continue;
+    throw StatusError(describe_no_room(
+        *this, bytes,
+        Status(StatusCode::kResourceExhausted, "execute failed: there is no room for " +
+                                                   std::to_string(bytes) + " bytes of outputs.")
+            .during("execute")));
+  }
+  BudgetShare taken(budget, bytes);
+  client().trim_to_limit();
+  return taken;
+}
+
 Device::Device(Client& client, int id, int local_id, int process_index,
                std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved)
     : client_(client),

@@ -139,6 +139,9 @@ class DEVRT_CPU_API Memory {
   /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room, even after the
   /// copies in flight are done.
   Ref<Storage> allocate(std::size_t bytes) const;
+  /// Takes room for memory that somebody else will allocate; throws as `allocate` does. Empty where
+  /// the client has no limit.
+  BudgetShare reserve(std::size_t bytes) const;
   /// Returns what the allocator tells about itself.
   std::vector<AllocatorFact> facts() const { return source_->facts(); }
   /// Gives back what is held and not in use.

@@ -9,12 +9,16 @@ namespace devrt::cpu {
 
 namespace {
 
-/// Waits, when the process exits, for what engines still run: their libraries are taken apart next.
+/// Returns a guard that was made with the first engine, or now.
+const ForkGuard& process() noexcept {
+  static const ForkGuard guard;
+  return guard;
+}
+
+/// Has `finish_engines` called when the process exits: libraries are taken apart next.
 void finish_before_exit() {
-  static const ForkGuard fork;
-  [[maybe_unused]] static const int registered = std::atexit([] {
-    if (!fork.is_child()) pjrt::InFlight::of_process().wait();
-  });
+  (void)process();
+  [[maybe_unused]] static const int registered = std::atexit(&finish_engines);
 }
 
 Ref<pjrt::Client> make_client(const std::string& library, std::size_t num_devices) {
@@ -38,6 +42,10 @@ ExternalOwner share_for_engine(Ref<Storage> storage) {
 }
 
 }  // namespace
+
+void finish_engines() noexcept {
+  if (!process().is_child()) pjrt::InFlight::of_process().finish();
+}
 
 Engine::Engine(const std::string& library, std::size_t num_devices)
     : client_(make_client(library, num_devices)) {}

@@ -66,7 +66,7 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   static Ref<Executable> adopt(Client& client, std::shared_ptr<Engine> engine,
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
-             std::int64_t stream, std::span<ReadyEvent> ended) const;
+             std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

@@ -45,14 +45,15 @@ class Donations {
   Donations& operator=(const Donations&) = delete;
   ~Donations() {
     for (Claim& claim : claims_) {
-      if (claim.contents.storage) claim.buffer->put_back(std::move(claim.contents));
+      if (!claim.contents.storage || is_taken(claim)) continue;
+      claim.buffer->put_back(std::move(claim.contents));
     }
   }
 
   /// Deletes a buffer that is the argument `i` of a shard. Returns whether an output may take its
   /// memory, which nobody else can see then.
   bool claim(Shard& shard, std::size_t i, Buffer& buffer) {
-    claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take()});
+    claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take(), &shard, i});
     Buffer::Contents& contents = claims_.back().contents;
     if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
     if (!(*shard.views)[i]->is_view()) return contents.storage->is_sole_share();
@@ -76,7 +77,16 @@ class Donations {
   struct Claim {
     Ref<Buffer> buffer;
     Buffer::Contents contents;
+    const Shard* shard = nullptr;
+    std::size_t index = 0;
   };
+
+  /// Returns whether the engine has it, as it has what it was given before another shard failed.
+  static bool is_taken(const Claim& claim) noexcept {
+    const Ref<pjrt::Buffer>& view = (*claim.shard->views)[claim.index];
+    return view && !view->is_view() && view->is_deleted();
+  }
+
   Engine& engine_;
   std::vector<Claim> claims_;
 };
@@ -109,8 +119,25 @@ std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
   return kept;
 }
 
+/// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
+/// would wait for ever for one whose arguments failed.
+void await_arguments(std::span<const std::span<Buffer* const>> arguments,
+                     const std::string& program) {
+  for (const std::span<Buffer* const> shard : arguments) {
+    for (std::size_t i = 0; i < shard.size(); ++i) {
+      const Status status = shard[i]->ready().wait();
+      if (status.ok()) continue;
+      throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
+                                                  " of program '" + program +
+                                                  "' could not be made: " + status.message())
+                            .during("execute"));
+    }
+  }
+}
+
 /// Says which program the engine could not start, and why.
-StatusError describe_failure(const Status& status, const std::string& program) {
+StatusError describe_failure(const Status& said, const std::string& program) {
+  const Status status = pjrt::with_known_code(said);
   if (!status.operation().empty()) return StatusError(status);  // devrt's own words
   return StatusError(Status(status.code(),
                             "execute failed: the compiler's runtime did not start "
@@ -124,18 +151,29 @@ StatusError describe_failure(const Status& status, const std::string& program) {
 void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
                          std::span<Ref<Buffer>> results, std::int64_t stream,
                          std::span<ReadyEvent> ended) const {
-  try {
-    start(arguments, results, stream, ended);
-  } catch (const StatusError& error) {
-    throw describe_failure(error.status(), signature_->name);
+  for (bool is_last = false;; is_last = true) {
+    bool has_begun = false;
+    try {
+      return start(arguments, results, stream, ended, has_begun);
+    } catch (const StatusError& error) {
+      const bool is_room = error.status().code() == StatusCode::kResourceExhausted;
+      if (is_last || has_begun || !is_room) {
+        throw describe_failure(error.status(), signature_->name);
+      }
+    }
+    engine_->client().in_flight().wait();  // what was deleted meanwhile makes room
   }
 }
 
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
                        std::span<Ref<Buffer>> results, std::int64_t stream,
-                       std::span<ReadyEvent> ended) const {
+                       std::span<ReadyEvent> ended, bool& has_begun) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
+  const bool is_together = signature_->is_collective && arguments.size() > 1;
+  if (is_together) await_arguments(arguments, signature_->name);
+  SmallArray<pjrt::InFlight::Place, 1> places(arguments.size());
+  if (!is_short()) engine_->client().in_flight().enter(loaded->devices(), places.span());
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], num_outputs);
@@ -146,15 +184,27 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   if (signature_->has_donation) {
     kept = claim_donated(*signature_, arguments, shards.span(), donations);
   }
+  const auto targets = [&](std::size_t i) -> OutputTargets {
+    return {*engine_,
+            signature_->outputs,
+            output_memories(i),
+            results.subspan(i * num_outputs, num_outputs),
+            shards[i].views->span(),
+            kept,
+            loaded->devices()[i]};
+  };
+  SmallArray<BudgetShare, 1> rooms(arguments.size());
+  for (std::size_t i = 0; client_->budget() && num_outputs && i < shards.size(); ++i) {
+    rooms[i] = output_memories(i).front()->reserve(bytes_of_outputs(targets(i)));
+  }
+  has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    ReadyEvent event = take_outputs(
-        shards[i].outputs->span(), std::move(done),
-        {*engine_, signature_->outputs, output_memories(i),
-         results.subspan(i * num_outputs, num_outputs), shards[i].views->span(), kept});
+    ReadyEvent event = take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
+                                    std::move(places[i]), std::move(rooms[i]));
     if (!ended.empty()) ended[i] = event;
     turn.begun(i, std::move(event));
   };
-  if (signature_->is_collective && shards.size() > 1) {
+  if (is_together) {
     std::vector<pjrt::ShardCall> calls;
     for (Shard& shard : shards) calls.push_back(shard.call(kept));
     std::vector<pjrt::Event> events = loaded->execute_all(calls);

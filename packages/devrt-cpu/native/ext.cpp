@@ -1,4 +1,5 @@
 // The module devrt_cpu._ext: a thin front of the CPU client.
+#include "engine.hpp"
 #include "graveyard.hpp"
 #include "python.hpp"
 
@@ -23,6 +24,7 @@ NB_MODULE(_ext, module) {
     expect_finalization();
     close_graveyard();
   }));
+  (void)Py_AtExit(&finish_engines);  // once no thread can call from Python, and before C's handlers
 }
 
 #pragma pop_macro("PyInit__ext")

@@ -9,8 +9,10 @@ namespace {
 
 /// Keeps memory for a storage that shows it, and counts it as in use where nobody else does.
 struct Adopted {
-  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size) noexcept
-      : buffer(std::move(from)),
+  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size,
+          BudgetShare taken) noexcept
+      : room(std::move(taken)),
+        buffer(std::move(from)),
         stats(std::move(counted)),
         // Given memory is still counted by the allocator that it came from.
         bytes(buffer->memory() == pjrt::Buffer::Memory::kOwn ? static_cast<std::int64_t>(size)
@@ -23,13 +25,17 @@ struct Adopted {
     if (bytes) stats->record_deallocate(bytes);
   }
 
+  BudgetShare room;  // given back after the memory
   Ref<pjrt::Buffer> buffer;
   std::shared_ptr<MemoryStats> stats;
   std::int64_t bytes;
 };
 
-ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes) {
-  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes),
+ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes,
+                  BudgetShare& room) {
+  const bool is_own = buffer->memory() == pjrt::Buffer::Memory::kOwn;
+  BudgetShare taken = is_own ? room.split(bytes) : BudgetShare();
+  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes, std::move(taken)),
           [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
 }
 
@@ -61,13 +67,14 @@ struct Output {
 using Outputs = SmallArray<Output, kFew>;
 
 /// Makes storages: they show the engine's memory, or have room for a copy in devrt's layout.
-void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool is_ready) {
+void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool is_ready,
+                   BudgetShare& room) {
   const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t bytes = targets.tensors[i].bytes;
     if (targets.tensors[i].is_plain) {
       outputs[i].storage =
-          adopt(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes), &find);
+          adopt(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes, room), &find);
     } else {
       outputs[i].storage = targets.memories[i]->allocate(bytes);
       targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
@@ -112,8 +119,9 @@ class Countdown {
 /// A call in flight: keeps what it writes, and says when that is ready.
 class Pending {
  public:
-  Pending(std::span<Output> outputs, const OutputTargets& targets)
+  Pending(std::span<Output> outputs, const OutputTargets& targets, pjrt::InFlight::Place place)
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
+        place_(place ? std::move(place) : client_->in_flight().take(targets.device)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors[i];
@@ -121,16 +129,13 @@ class Pending {
                         tensor.dims.size(),
                         tensor.is_plain});
     }
-    client_->in_flight().begin();
   }
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
-  ~Pending() { client_->in_flight().end(); }
 
   ReadyEvent event() const { return countdown_->event(); }
 
   /// Called once, in a thread of the engine or of the caller.
-  void finish(const Status& status) noexcept {
+  void finish(const Status& said) noexcept {
+    const Status status = pjrt::with_known_code(said);
     for (Part& part : parts_) {
       try {
         finish_part(part, status);
@@ -168,14 +173,25 @@ class Pending {
   }
 
   const Ref<pjrt::Client> client_;
+  const pjrt::InFlight::Place place_;  // left after all else
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
 };
 
 }  // namespace
 
+std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept {
+  std::size_t bytes = 0;
+  for (const pjrt::Tensor& tensor : targets.tensors) {
+    const bool is_own = memory_of(tensor, targets) == pjrt::Buffer::Memory::kOwn;
+    if (tensor.is_plain && is_own) bytes += tensor.bytes;
+  }
+  return bytes;
+}
+
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                        const OutputTargets& targets) {
+                        const OutputTargets& targets, pjrt::InFlight::Place place,
+                        BudgetShare room) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].engine =
@@ -183,14 +199,14 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
-  make_storages(outputs.span(), targets, is_ready);
+  make_storages(outputs.span(), targets, is_ready, room);
   if (is_ready) {
     const Status status = done.wait();
     ReadyEvent ready = ReadyEvent::already(status);
     make_buffers(outputs.span(), targets, ready);
     return ready;
   }
-  auto pending = std::make_unique<Pending>(outputs.span(), targets);
+  auto pending = std::make_unique<Pending>(outputs.span(), targets, std::move(place));
   ReadyEvent ready = pending->event();
   make_buffers(outputs.span(), targets, ready);
   for (Output& output : outputs) output = {};  // a share more would forbid donation

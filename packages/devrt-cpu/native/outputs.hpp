@@ -19,11 +19,16 @@ struct OutputTargets {
   std::span<Ref<Buffer>> results;
   std::span<const Ref<pjrt::Buffer>> arguments;
   std::span<const std::int64_t> kept;  ///< donated parameters whose memory was not taken
+  std::size_t device = 0;              ///< the engine's number of the device
 };
 
+/// Returns how many bytes of the engine's own a call's outputs will take.
+std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept;
+
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns
-/// the event of all of them.
+/// the event of all of them. `place` is the call's, or empty; `room` is for `bytes_of_outputs`.
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                        const OutputTargets& targets);
+                        const OutputTargets& targets, pjrt::InFlight::Place place,
+                        BudgetShare room);
 
 }  // namespace devrt::cpu

@@ -99,6 +99,33 @@ def test_a_process_may_end_with_work_in_flight(end):
     run(PRELUDE + end)
 
 
+def test_a_process_may_end_during_the_first_product_of_matrices():
+    """Then the compiler's runtime makes what it takes apart at exit, before all that is older."""
+    loop = """func.func @main(%a: tensor<200x200xf32>) -> tensor<200x200xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %many = stablehlo.constant dense<300> : tensor<i32>
+      %w:2 = stablehlo.while(%i = %zero, %m = %a) : tensor<i32>, tensor<200x200xf32>
+        cond {
+          %p = stablehlo.compare LT, %i, %many : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %p : tensor<i1>
+        } do {
+          %j = stablehlo.add %i, %one : tensor<i32>
+          %n = stablehlo.dot %m, %m
+            : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+          stablehlo.return %j, %n : tensor<i32>, tensor<200x200xf32>
+        }
+      return %w#1 : tensor<200x200xf32> }"""
+    for _ in range(3):  # two of three die without a wait
+        run(
+            "import sys, numpy as np, devrt_cpu\n"
+            "client = devrt_cpu.make_cpu_client(num_devices=8)\n"
+            f"loop = client.compile_and_load({loop!r})\n"
+            "x = client.buffer_from_pyval(np.eye(200, dtype=np.float32))\n"
+            "results = [loop.execute([x]) for _ in range(6)]\n"
+        )
+
+
 def test_a_process_may_end_while_daemon_threads_call():
     run(
         PRELUDE

@@ -1,7 +1,7 @@
 // A PJRT plugin of one page, whose programs do what their text says: for paths that a real compiler
 // does not take when asked. "double" adds its argument to itself, in the caller; "later" does so in
 // another thread; "donate" too, in its argument's memory; "fail" fails the call, "poison" its
-// event.
+// event; "second" donates on every device, and fails the call on all but the first.
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -92,7 +92,7 @@ std::string field(int number, const std::string& bytes) {
 std::string module_of(const std::string& kind) {
   const std::string shape = std::string("\x10\x0b", 2) + field(3, "\x08");
   std::string module = field(1, kind) + field(4, field(1, shape) + field(2, shape));
-  if (kind == "donate") module += field(8, field(1, ""));
+  if (kind == "donate" || kind == "second") module += field(8, field(1, ""));
   return field(1, module);
 }
 
@@ -112,10 +112,14 @@ void wait_for(const std::shared_ptr<Moment>& moment) {
 
 PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string& kind = args->executable->kind;
-  if (kind == "fail") return error(PJRT_Error_Code_INTERNAL, "the fake fails");
+  const bool is_first = !args->execute_device || args->execute_device->id == 0;
+  if (kind == "fail" || (kind == "second" && !is_first)) {
+    return error(PJRT_Error_Code_INTERNAL, "the fake fails");
+  }
   std::lock_guard lock(blocks);
   PJRT_Buffer* argument = args->argument_lists[0][0];
-  const bool in_place = kind == "donate" && args->options->num_non_donatable_input_indices == 0 &&
+  const bool donates = kind == "donate" || kind == "second";
+  const bool in_place = donates && args->options->num_non_donatable_input_indices == 0 &&
                         (argument->block->is_own || argument->block->released);
   const std::shared_ptr<Moment> filled = argument->filled;
   std::shared_ptr<Block> in = argument->block;
@@ -270,7 +274,8 @@ PJRT_Api make_table() {
   };
   api.PJRT_LoadedExecutable_AddressableDevices = [](auto* a) -> PJRT_Error* {
     a->addressable_devices = a->executable->client->pointers.data();
-    a->num_addressable_devices = 1;
+    a->num_addressable_devices =
+        a->executable->kind == "second" ? a->executable->client->pointers.size() : 1;
     return nullptr;
   };
   api.PJRT_LoadedExecutable_Destroy = [](auto* a) -> PJRT_Error* {

@@ -1,6 +1,7 @@
 // The engine behind a client, with a plugin that does as it is told.
 #include <dlfcn.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -22,7 +23,7 @@ Ref<Executable> compile(cpu::Client& client, const char* kind) {
   return Executable::compile(client, kFake, {kind, "mlir", ""});
 }
 
-Ref<cpu::Buffer> put(cpu::Client& client, float value) {
+Ref<cpu::Buffer> put(cpu::Client& client, float value, std::size_t device = 0) {
   float data[8];
   std::fill_n(data, 8, value);
   const std::int64_t shape = 8;
@@ -31,7 +32,7 @@ Ref<cpu::Buffer> put(cpu::Client& client, float value) {
   const cpu::HostArray array{
       {reinterpret_cast<const std::byte*>(data), {&shape, 1}, {&stride, 1}, 4, 1},
       ElementType::kFloat32};
-  return client.put(client.local_devices()[0]->default_memory(), array, none, {});
+  return client.put(client.local_devices()[device]->default_memory(), array, none, {});
 }
 
 Ref<cpu::Buffer> call(const Executable& executable, cpu::Buffer& argument) {
@@ -155,6 +156,44 @@ TEST_CASE(engine_failures_keep_arguments_and_poison_results) {
   CHECK(bad->ready().wait().code() == StatusCode::kDataLoss);
   const Status wrong = harness::status_of([&] { (void)compile(*client, "wrong"); });
   CHECK(wrong.code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE(engine_gives_back_what_was_not_taken_before_a_shard_failed) {
+  const auto client = cpu::Client::make({.num_devices = 2});
+  const Ref<Executable> second = compile(*client, "second");
+  const Ref<cpu::Buffer> arguments[] = {put(*client, 1, 0), put(*client, 2, 1)};
+  cpu::Buffer* buffers[] = {arguments[0].get(), arguments[1].get()};
+  const std::span<cpu::Buffer* const> rows[] = {{&buffers[0], 1}, {&buffers[1], 1}};
+  (void)second->check(rows, "execute_sharded");
+  Ref<cpu::Buffer> results[2];
+  const Status failed = harness::status_of([&] { second->execute(rows, results); });
+  CHECK(failed.message().ends_with("the fake fails"));
+  CHECK(arguments[0]->is_deleted());  // the first shard writes there
+  CHECK(!arguments[1]->is_deleted() && first(*arguments[1]) == 2);
+}
+
+TEST_CASE(in_flight_has_a_bound_on_each_device_and_an_end) {
+  using pjrt::InFlight;
+  InFlight of(2);
+  const std::size_t both[] = {0, 1};
+  std::vector<InFlight::Place> first(InFlight::kMost);
+  for (InFlight::Place& place : first) of.enter({both, 1}, {&place, 1});
+  InFlight::Place other;
+  of.enter({both + 1, 1}, {&other, 1});  // another device has room
+  std::atomic<bool> is_in{false};
+  std::jthread late([&] {
+    InFlight::Place places[2];
+    of.enter(both, places);
+    is_in = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(!is_in);
+  first.pop_back();
+  late.join();
+  CHECK(is_in);
+  first.clear();
+  other = {};
+  of.wait();
 }
 
 TEST_CASE(engine_close_waits_for_what_is_in_flight) {

@@ -91,6 +91,36 @@ class ByteBudget {
   std::atomic<std::size_t> used_{0};
 };
 
+/// Bytes of a budget that somebody took, given back at its end. May be empty.
+class BudgetShare {
+ public:
+  BudgetShare() noexcept = default;
+  /// Holds bytes that were taken already.
+  BudgetShare(std::shared_ptr<ByteBudget> budget, std::size_t bytes) noexcept
+      : budget_(std::move(budget)), bytes_(bytes) {}
+  BudgetShare(BudgetShare&& other) noexcept
+      : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  BudgetShare& operator=(BudgetShare&& other) noexcept {
+    std::swap(budget_, other.budget_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~BudgetShare() {
+    if (budget_) budget_->give(bytes_);
+  }
+
+  /// Returns a share of some of the bytes, or of as many as there are.
+  BudgetShare split(std::size_t bytes) noexcept {
+    bytes = std::min(bytes, bytes_);
+    bytes_ -= bytes;
+    return {budget_, bytes};
+  }
+
+ private:
+  std::shared_ptr<ByteBudget> budget_;
+  std::size_t bytes_ = 0;
+};
+
 /// Counts the bytes held from the system, whether in use or kept for reuse, and into a parent.
 class ReservedBytes {
  public:

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -72,8 +74,14 @@ class Api {
   Status call(Args& args) const {
     if (!(table_.*Function)) [[unlikely]]
       return missing();
-    PJRT_Error* error = (table_.*Function)(&args);
-    return error ? take(error) : Status();
+    try {
+      PJRT_Error* error = (table_.*Function)(&args);
+      return error ? take(error) : Status();
+    } catch (const std::bad_alloc&) {
+      return {StatusCode::kResourceExhausted, "the plugin ran out of memory"};
+    } catch (const std::exception& thrown) {  // no plugin should, and some do
+      return {StatusCode::kInternal, thrown.what()};
+    }
   }
 
   /// Calls a function and throws its error.

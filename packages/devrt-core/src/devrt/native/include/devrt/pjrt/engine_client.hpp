@@ -2,10 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,47 +18,11 @@
 #include "devrt/fork_guard.hpp"
 #include "devrt/pjrt/engine_api.hpp"
 #include "devrt/pjrt/engine_event.hpp"
+#include "devrt/pjrt/engine_in_flight.hpp"
 
 namespace devrt::pjrt {
 
 class Client;
-
-/// Counts the work that engines have not finished, of one client and of the process.
-class InFlight {
- public:
-  explicit InFlight(InFlight* parent = &of_process()) noexcept : parent_(parent) {}
-
-  /// Returns the count of all clients together. Never destroyed: work may end while the process
-  /// exits.
-  static InFlight& of_process() {
-    static auto* const all = new InFlight(nullptr);
-    return *all;
-  }
-
-  void begin() {
-    if (parent_) parent_->begin();
-    std::lock_guard lock(mutex_);
-    ++count_;
-  }
-  void end() {
-    {
-      std::lock_guard lock(mutex_);
-      if (--count_ == 0) idle_.notify_all();
-    }
-    if (parent_) parent_->end();
-  }
-  /// Waits until nothing is in flight.
-  void wait() {
-    std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return count_ == 0; });
-  }
-
- private:
-  InFlight* const parent_;
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  std::size_t count_ = 0;
-};
 
 /// An integer option of a client.
 struct Option {
@@ -103,7 +65,7 @@ class Client final : public RefCounted<Client> {
   const std::shared_ptr<const Api>& shared_api() const noexcept { return api_; }
   PJRT_Client* get() const noexcept { return client_; }
   bool is_forked() const noexcept { return fork_.is_child(); }
-  InFlight& in_flight() noexcept { return in_flight_; }
+  InFlight& in_flight() noexcept { return *in_flight_; }
   std::span<PJRT_Device* const> devices() const noexcept { return devices_; }
 
   /// Returns the index of a device of this process, or the number of devices if it is none.
@@ -140,6 +102,7 @@ class Client final : public RefCounted<Client> {
     api_->check<&PJRT_Api::PJRT_Client_AddressableDevices>(args);
     devices_.assign(args.addressable_devices,
                     args.addressable_devices + args.num_addressable_devices);
+    in_flight_ = std::make_unique<InFlight>(devices_.size());
   }
 
   static void destroy(const Api& api, PJRT_Client* client) noexcept {
@@ -151,7 +114,7 @@ class Client final : public RefCounted<Client> {
   const std::shared_ptr<const Api> api_;
   PJRT_Client* const client_;
   std::vector<PJRT_Device*> devices_;
-  InFlight in_flight_;
+  std::unique_ptr<InFlight> in_flight_;
   std::atomic<bool> is_stuck_{false};
   ForkGuard fork_;
 };

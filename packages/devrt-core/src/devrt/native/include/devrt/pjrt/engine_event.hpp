@@ -70,6 +70,14 @@ class Event {
   PJRT_Event* event_ = nullptr;
 };
 
+/// Returns an error with the code for what it says: XLA calls a lack of memory for what a program
+/// needs on its way an internal error.
+inline Status with_known_code(const Status& status) {
+  const bool is_memory = status.code() == StatusCode::kInternal &&
+                         status.message().find("Out of memory") != std::string::npos;
+  return is_memory ? Status(StatusCode::kResourceExhausted, status.message()) : status;
+}
+
 /// Gives the event up, and calls `then` with its outcome once: inline if it is ready, else in a
 /// thread of the plugin.
 inline void when_ready(Event event, UniqueFunction<void(Status)> then) {
