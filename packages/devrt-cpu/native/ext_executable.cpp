@@ -37,11 +37,13 @@ class Items {
   Items(nb::handle sequence, const char* operation, const char* what) {
     list_ = nb::steal(PySequence_Fast(sequence.ptr(), ""));
     if (!list_.is_valid()) {
+      if (PyIter_Check(sequence.ptr()) || !PyErr_ExceptionMatches(PyExc_TypeError)) {
+        throw nb::python_error();  // the caller's own
+      }
       PyErr_Clear();
-      const nb::str kind(sequence.type().attr("__qualname__"));
-      throw nb::type_error((std::string(operation) + " failed: " + what +
-                            " must be a sequence, not of type " + kind.c_str() + ".")
-                               .c_str());
+      raise_type(std::string(operation) + " failed: " + what + " must be a sequence, not of type " +
+                     kind_of(sequence) + ".",
+                 operation);
     }
     is_tuple_ = PyTuple_Check(list_.ptr());
     size_ = static_cast<std::size_t>(PyObject_Size(list_.ptr()));
@@ -66,11 +68,9 @@ class Items {
 Buffer* to_buffer(nb::handle item, const char* operation) {
   if (item.type().is(types.buffer)) [[likely]]
     return nb::inst_ptr<BufferHandle>(item)->state.get();
-  const nb::str kind(item.type().attr("__qualname__"));
-  throw nb::type_error((std::string(operation) +
-                        " failed: an argument must be a CpuBuffer, not of type " + kind.c_str() +
-                        ". Make one with client.buffer_from_pyval.")
-                           .c_str());
+  raise_type(std::string(operation) + " failed: an argument must be a CpuBuffer, not of type " +
+                 kind_of(item) + ". Make one with client.buffer_from_pyval.",
+             operation);
 }
 
 /// Calls the program: with the GIL where that takes no time, without it elsewhere.

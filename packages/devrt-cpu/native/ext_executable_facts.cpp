@@ -127,9 +127,18 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
   cls.def(
          "serialize",
          [](const ExecutableHandle& e) {
-           return to_bytes(e.state->loaded("serialize")->serialize());
+           static PyObject* function = nullptr;
+           return call_python(module_attribute(function, "devrt_cpu._serialized", "sealed"),
+                              to_bytes(e.state->loaded("serialize")->serialize()));
          },
+         nb::sig("def serialize(self) -> bytes"),
          "Return the compiled program, for `deserialize_executable` on a machine of this kind.")
+      .def(
+          "_serialize",
+          [](const ExecutableHandle& e) {
+            return to_bytes(e.state->loaded("serialize")->serialize());
+          },
+          "Return the compiler's own serialised form, which nothing guards against damage.")
       .def(
           "optimized_program",
           [](const ExecutableHandle& e) {

@@ -179,6 +179,56 @@ def test_broken_serialised_programs_are_refused(client, cut):
         client.deserialize_executable(b"\xff" * cut)
 
 
+def test_changed_serialised_programs_are_refused_and_end_nothing(client):
+    """The compiler's runtime reads them without a check: most changes end the process."""
+    data = client.compile_and_load(ADD).serialize()
+    random = np.random.default_rng(0)
+    for _ in range(1000):
+        changed = bytearray(data)
+        for at in random.integers(0, len(data), random.integers(1, 4)):
+            changed[at] ^= int(random.integers(1, 256))
+        if changed != data:
+            with pytest.raises(InvalidArgumentError, match="cannot be loaded here"):
+                client.deserialize_executable(bytes(changed))
+
+
+@pytest.mark.parametrize(("part", "match"), [("_compiler", "version"), ("_machine", "processor")])
+def test_foreign_serialised_programs_are_refused(client, monkeypatch, part, match):
+    from devrt_cpu import _serialized
+
+    data = client.compile_and_load(ADD).serialize()
+    monkeypatch.setattr(_serialized, part, lambda: b"x" * 32)
+    with pytest.raises(InvalidArgumentError, match=match):
+        client.deserialize_executable(data)
+    with pytest.raises(InvalidArgumentError, match="no executable that devrt-cpu"):
+        client.deserialize_executable(client.compile_and_load(ADD)._serialize())
+    with pytest.raises(InvalidTypeError, match="of type int"):
+        client.deserialize_executable(7)
+
+
+def test_bytecode_that_is_newer_than_the_compiler_runs(client):
+    code = (Path(__file__).parent / "programs" / "top_k.mlirbc").read_bytes()
+    assert b"composite_v2" in code
+    x = client.buffer_from_pyval(np.array([3, 1, 4, 1, 5, 9], np.float32))
+    values, places = client.compile_and_load(code).execute([x])
+    assert np.asarray(values).tolist() == [9, 5, 4]
+    assert np.asarray(places).tolist() == [5, 4, 2]
+
+
+def test_devices_that_are_none_of_the_client_s_are_refused(client):
+    with pytest.raises(InvalidArgumentError, match="another client's"):
+        client.compile_and_load(ADD, make_cpu_client().devices())
+    for wrong in (7, [0], [None], "cpu", client.devices()[0]):
+        with pytest.raises(InvalidTypeError, match="devices must"):
+            client.compile_and_load(ADD, wrong)
+
+
+def test_what_the_plugin_throws_is_an_error_of_devrt(client):
+    huge = "tensor<9999999999x9999999999x99xf32>"
+    with pytest.raises(InvalidArgumentError, match="overflow"):
+        client.compile_and_load(f"func.func @main(%a: {huge}) -> {huge} {{ return %a : {huge} }}")
+
+
 def test_a_wrong_program_names_line_and_column(client):
     with pytest.raises(InvalidArgumentError, match=r":3:\d+: error: custom op 'nothing'"):
         client.compile_and_load("module {\n  func.func @main() {\n    nothing\n  }\n}")

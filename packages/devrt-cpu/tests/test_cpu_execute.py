@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
@@ -276,7 +276,7 @@ def test_arguments_that_do_not_fit_are_refused(client, make, message):
 @pytest.mark.parametrize("wrong", [3, None, [3], ["x"], [None]])
 def test_what_is_no_list_of_buffers_is_refused(client, wrong):
     executable = client.compile_and_load(DOUBLE)
-    with pytest.raises(TypeError, match="execute failed"):
+    with pytest.raises(InvalidTypeError, match="execute failed"):
         executable.execute(wrong)
 
 

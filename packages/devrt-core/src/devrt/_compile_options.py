@@ -226,7 +226,7 @@ def _assignment(rows: Any) -> DeviceAssignment:
 
 def _override(name: Any, value: Any) -> bytes:
     """Return an ``OptionOverrideProto``: 1 string, 2 bool, 3 int64, 4 double."""
-    if not isinstance(name, str) or not name or name.startswith("-"):
+    if not isinstance(name, str) or not name or name.startswith("-") or not _is_unicode(name):
         raise _invalid("env_option_overrides", name, "names without dashes")
     if isinstance(value, bool):
         return int_field(2, int(value))
@@ -234,13 +234,18 @@ def _override(name: Any, value: Any) -> bytes:
         return int_field(3, value)
     if isinstance(value, float):
         return double_field(4, value)
-    if isinstance(value, str):
+    if isinstance(value, str) and _is_unicode(value):
         return bytes_field(1, value.encode())
     msg = (
         f"the flag {name!r} of env_option_overrides must be a string, a bool, an int or a float, "
         f"and is {value!r}."
     )
     raise InvalidTypeError(msg, option=name)
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded: it has no half of a surrogate pair."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _invalid(name: str, value: Any, wanted: str) -> InvalidArgumentError:

@@ -63,7 +63,7 @@ def compiled(
     made = compile()
     seconds = time.perf_counter() - began
     try:
-        serialized = made.serialize()
+        serialized = made._serialize()
     except DevrtError:  # not every program can be written down, and it runs all the same
         return made
     cache.put(key, serialized, name=made.name, platform="cpu", compile_seconds=seconds)

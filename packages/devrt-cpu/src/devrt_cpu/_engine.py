@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
 from devrt._refused_programs import explain as explain_refusal
-from devrt._stablehlo import is_bytecode, module_facts
+from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _refused
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _refused, _serialized
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -83,12 +84,21 @@ def compile_and_load(
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
         given = chosen.serialize()
-        compile_ = functools.partial(_ext._compile, client, library, code, "mlir", given)
-        try:
-            return _disk_cache.compiled(client, library, code, given, compile_)
-        except InvalidArgumentError as error:
+        compile_ = functools.partial(_compiled, client, library, code, given)
+        return _disk_cache.compiled(client, library, code, given, compile_)
+
+
+def _compiled(client: CpuClient, library: str, code: bytes, options: bytes) -> CpuLoadedExecutable:
+    from devrt_cpu import _ext
+
+    try:
+        return _ext._compile(client, library, code, "mlir", options)
+    except InvalidArgumentError as error:
+        older = for_older_readers(code, error.message)
+        if older is None:
             message = explain_refusal(error.message, code)
             raise InvalidArgumentError(message, code=error.code, **error.data) from error
+    return _ext._compile(client, library, older, "mlir", options)
 
 
 def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:
@@ -113,7 +123,8 @@ def deserialize_executable(
     Raises
     ------
     InvalidArgumentError
-        If the bytes are no such executable, or one of another plugin or kind of machine.
+        If the bytes are no such executable, are damaged, or come from another version of the
+        compiler or another kind of machine.
     """
     from devrt_cpu import _ext
 
@@ -122,7 +133,7 @@ def deserialize_executable(
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
     library = find_library()
-    code = bytes(serialized)
+    code = _serialized.opened(_to_bytes(serialized))
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
         return _ext._deserialize(client, library, code, overridden)
@@ -156,8 +167,15 @@ def find_library() -> str:
     raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
 
 
+def _to_bytes(serialized: object) -> bytes:
+    if isinstance(serialized, bytes | bytearray | memoryview):
+        return bytes(serialized)
+    msg = f"a serialised executable is bytes, not of type {type(serialized).__name__}."
+    raise InvalidTypeError(msg, operation="deserialize_executable")
+
+
 def _to_code(program: object) -> bytes:
-    code = program.encode() if isinstance(program, str) else program
+    code = program.encode(errors="replace") if isinstance(program, str) else program
     if not isinstance(code, bytes | bytearray | memoryview):
         msg = f"a program is a str or bytes, not of type {type(program).__name__}."
         raise InvalidTypeError(msg, operation="compile_and_load")
@@ -184,7 +202,7 @@ def _complete(
     options: CompileOptions,
 ) -> CompileOptions:
     """Fill in what was left to the program, the devices or the client."""
-    ids = None if devices is None else [device.id for device in devices]
+    ids = None if devices is None else _ids(client, devices)
     replicas, partitions = _counts(code, options, None if ids is None else len(ids))
     local = client.local_devices()
     assigned = options.assignment()
@@ -215,6 +233,24 @@ def _complete(
 def _own_flags(code: bytes) -> dict[str, bool]:
     is_small = 0 < len(code) <= (_SMALL_BYTECODE if is_bytecode(code) else _SMALL_TEXT)
     return _FLAGS | _FLAGS_OF_SMALL if is_small else _FLAGS
+
+
+def _ids(client: CpuClient, devices: object) -> list[int]:
+    if not isinstance(devices, Iterable):
+        msg = f"devices must be a sequence of devices, not of type {type(devices).__name__}."
+        raise InvalidTypeError(msg, operation="compile_and_load")
+    given = list(devices)
+    for device in given:
+        if not isinstance(device, Device):
+            msg = (
+                "devices must hold devices, such as those of client.local_devices(), not one of "
+                f"type {type(device).__name__}."
+            )
+            raise InvalidTypeError(msg, operation="compile_and_load")
+        if device.client is not client:
+            msg = f"{device} is another client's. Use devices of client.local_devices()."
+            raise InvalidArgumentError(msg, operation="compile_and_load")
+    return [device.id for device in given]
 
 
 def _flat(assignment: DeviceAssignment) -> list[int]:

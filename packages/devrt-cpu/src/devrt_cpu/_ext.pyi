@@ -467,6 +467,11 @@ class CpuLoadedExecutable:
         Return the compiled program, for `deserialize_executable` on a machine of this kind.
         """
 
+    def _serialize(self) -> bytes:
+        """
+        Return the compiler's own serialised form, which nothing guards against damage.
+        """
+
     def optimized_program(self) -> bytes:
         """
         Return the compiler's own program, a serialised HloModuleProtoWithConfig.

@@ -1,0 +1,75 @@
+"""Serialised executables: the compiler's own bytes, sealed.
+
+What the compiler gives holds machine code and tables that it reads back without a check: a changed
+byte, or code for another processor, ends the process. So a digest of all, and what the code was
+made by and for, go before it and are looked at first. A seal finds damage; it does not make bytes
+of somebody who means harm safe to load.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+
+from devrt.errors import InvalidArgumentError
+
+__all__ = ["opened", "sealed"]
+
+_MAGIC = b"DEVRTCPU\x01"
+_DIGEST = hashlib.sha256
+_BYTES = 32
+_HEAD = len(_MAGIC) + 3 * _BYTES
+
+
+def sealed(executable: bytes) -> bytes:
+    """Return a compiler's serialised executable with what tells damage and other machines apart."""
+    head = _MAGIC + _compiler() + _machine()
+    return head + _digest(head, executable) + executable
+
+
+def opened(serialized: bytes) -> bytes:
+    """Return what was sealed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is cut, damaged or something else, or was made by another version of the compiler or
+        on another kind of processor.
+    """
+    if not serialized.startswith(_MAGIC):
+        raise _refused("they are no executable that devrt-cpu serialised")
+    head, executable = serialized[: _HEAD - _BYTES], serialized[_HEAD:]
+    if serialized[_HEAD - _BYTES : _HEAD] != _digest(head, executable):
+        raise _refused("they are damaged or cut off")
+    compiler, machine = head[len(_MAGIC) : -_BYTES], head[-_BYTES:]
+    if compiler != _compiler():
+        raise _refused("another version of the compiler made them")
+    if machine != _machine():
+        raise _refused("they were compiled on another kind of processor")
+    return executable
+
+
+def _refused(why: str) -> InvalidArgumentError:
+    msg = f"deserialize_executable failed: these bytes cannot be loaded here: {why}. Compile again."
+    return InvalidArgumentError(msg, operation="deserialize_executable")
+
+
+def _digest(head: bytes, executable: bytes) -> bytes:
+    digest = _DIGEST(head)
+    digest.update(executable)
+    return digest.digest()
+
+
+@functools.cache
+def _compiler() -> bytes:
+    from devrt.compilation_cache import hash_of_library
+    from devrt_cpu._engine import find_library
+
+    return _DIGEST(hash_of_library(find_library()).encode()).digest()
+
+
+@functools.cache
+def _machine() -> bytes:
+    from devrt.compilation_cache import host_cpu
+
+    return _DIGEST(host_cpu().encode()).digest()
