@@ -11,6 +11,7 @@ import nox
 
 ROOT = Path(__file__).parent
 STUB_TEST = "packages/devrt-cpu/tests/test_cpu_stub.py"
+FUZZ = "packages/devrt-cpu/tests/peer/fuzz_programs.py"
 INTEROP = (
     "packages/devrt-cpu/tests/test_cpu_interop.py",
     "packages/devrt-core/tests/test_layout.py",
@@ -95,6 +96,19 @@ def interop(session: nox.Session) -> None:
     _install(session)
     session.install("torch==2.13.0", "jax>=0.7", "pyarrow>=17")
     session.run("python", "-m", "pytest", *(session.posargs or INTEROP))
+
+
+@nox.session(name="fuzz-programs", python=PYTHONS[0])
+def fuzz_programs(session: nox.Session) -> None:
+    """Run random programs under jax and under devrt on one compiler, and compare the results.
+
+    ``nox -s fuzz-programs -- --seeds 0:5000`` says which; see the script for more.
+    """
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.install("jax==0.10.2")
+    given = session.posargs or ["--seeds", "0:1000"]
+    session.run("python", FUZZ, *given)
 
 
 @nox.session(python=PYTHONS[0])

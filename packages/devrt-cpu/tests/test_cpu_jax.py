@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "peer"))
+import fuzz_programs
+
 pytestmark = pytest.mark.heavy
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
 PYTHON = os.environ.get("PEER_PYTHON")
+if PYTHON is None:
+    pytest.skip("needs PEER_PYTHON, a Python that has jax", allow_module_level=True)
 COUNT = os.environ.get("PEER_PROGRAMS", "20")
 SEED = os.environ.get("PEER_SEED", "0")
 
 
-def export(kind, folder, count, plugin=None):
-    """Have jax write programs, arguments and results; on a PJRT plugin, or on its own CPU."""
-    if PYTHON is None:
-        pytest.skip("needs PEER_PYTHON, a Python that has jax")
+def export(folder, count):
+    """Have jax write programs of linear algebra, arguments and results."""
     script = Path(__file__).parent / "peer" / "jax_programs.py"
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    if plugin:
-        environment |= {
-            "JAX_PLATFORMS": "xlacpu",
-            "PJRT_NAMES_AND_LIBRARY_PATHS": f"xlacpu:{plugin}",
-        }
     subprocess.run(
-        [PYTHON, "-W", "ignore", str(script), kind, str(folder), SEED, str(count)],
+        [PYTHON, "-W", "ignore", str(script), str(folder), SEED, str(count)],
         check=True,
         env=environment,
         timeout=500,
@@ -76,16 +75,18 @@ def check(client, path, tolerances):
 
 
 def test_linear_algebra(client, tmp_path):
-    programs = export("linalg", tmp_path, 2)
+    programs = export(tmp_path, 2)
     assert len(programs) > 100
     for path in programs:
         check(client, path, {4: 2e-3, 8: 1e-9})
 
 
-def test_random_programs_on_the_same_plugin(client, tmp_path):
-    from devrt_cpu import _engine
+@pytest.mark.parametrize("on", ["the same plugin", "jax's own CPU"])
+def test_random_programs(tmp_path, on):
+    from devrt_cpu import _engine, make_cpu_client
 
-    programs = export("random", tmp_path, COUNT, plugin=_engine.find_library())
-    assert len(programs) == int(COUNT)
-    for path in programs:
-        check(client, path, {1: 0, 2: 0, 4: 1e-6, 8: 1e-14})
+    plugin = _engine.find_library() if on == "the same plugin" else None
+    client = make_cpu_client(num_devices=fuzz_programs.DEVICES)
+    first = int(SEED)
+    for path in fuzz_programs.made(tmp_path, first, first + int(COUNT), PYTHON, plugin):
+        assert fuzz_programs.check(client, path, exact=plugin is not None) == [], path.name

@@ -235,7 +235,7 @@ def _own_flags(code: bytes) -> dict[str, bool]:
     return _FLAGS | _FLAGS_OF_SMALL if is_small else _FLAGS
 
 
-def _ids(client: CpuClient, devices: object) -> list[int]:
+def _ids(client: object, devices: object) -> list[int]:
     if not isinstance(devices, Iterable):
         msg = f"devices must be a sequence of devices, not of type {type(devices).__name__}."
         raise InvalidTypeError(msg, operation="compile_and_load")

@@ -1,7 +1,7 @@
-"""Exports programs from jax, with arguments and jax's own results: run by a Python that has jax.
+"""Exports linear algebra from jax, with arguments and jax's own results: run where jax is.
 
-``python jax_programs.py linalg|random FOLDER SEED COUNT`` writes ``NAME.mlirbc`` and ``NAME.npz``
-(``in0``..., ``out0``...; bfloat16 as its bits) for each program.
+``python jax_programs.py FOLDER SEED COUNT`` writes ``NAME.mlirbc`` and ``NAME.npz`` (``in0``...,
+``out0``...) for each program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 from jax import export, lax
 
@@ -101,60 +100,6 @@ def triangular(a: Any, b: Any) -> Any:
     )
 
 
-DTYPES = ["float32", "float64", "bfloat16", "float16", "int8", "int32", "int64", "uint8", "bool"]
-
-
-def randoms(random: np.random.Generator, count: int) -> Iterator[Case]:
-    """Yield programs of random operations on random shapes and dtypes, some with donation."""
-    for turn in range(count):
-        arguments = [argument(random) for _ in range(random.integers(1, 5))]
-        donated = tuple(i for i in range(len(arguments)) if random.random() < 0.3)
-        steps = random.integers(0, 1 << 30, random.integers(2, 12)).tolist()
-
-        def function(*values: Any, steps: list[int] = steps) -> list[Any]:
-            pool = [jnp.asarray(v) for v in values]
-            for step in steps:
-                pool.append(apply(np.random.default_rng(step), pool))
-            return [pool[-1], pool[-2], *pool[: len(values)][:1]]
-
-        yield f"random_{turn}", function, arguments, donated
-
-
-def argument(random: np.random.Generator) -> np.ndarray:
-    dtype = np.dtype(getattr(ml_dtypes, name := str(random.choice(DTYPES)), name))
-    shape = tuple(int(x) for x in random.integers(1, 7, random.integers(0, 4)))
-    if dtype.kind in "iub":
-        return random.integers(0, 2 if dtype.kind == "b" else 9, shape).astype(dtype)
-    return (random.standard_normal(shape) * 2).astype(dtype)
-
-
-def apply(random: np.random.Generator, pool: list[Any]) -> Any:
-    """Return an operation on values of the pool, as the generator decides."""
-    x = pool[random.integers(len(pool))]
-    y = pool[random.integers(len(pool))]
-    kind = random.integers(12)
-    if kind == 0:
-        return -x if x.dtype != bool else ~x
-    if kind == 1:
-        return jnp.tanh(x.astype(jnp.float32))
-    if kind in (2, 3, 4):
-        x, y = jnp.broadcast_arrays(jnp.ravel(x)[:1], y)
-        return [jnp.add, jnp.multiply, jnp.maximum][kind - 2](x, y.astype(x.dtype))
-    if kind == 5:
-        return jnp.sum(x, axis=int(random.integers(x.ndim)) if x.ndim else None)
-    if kind == 6:
-        return jnp.transpose(x)
-    if kind == 7:
-        return jnp.sort(jnp.ravel(x))
-    if kind == 8:
-        return jnp.cumsum(jnp.ravel(x))
-    if kind == 9:
-        return jnp.outer(jnp.ravel(x), jnp.ravel(x))[:8, :8]
-    if kind == 10:
-        return jnp.where(x == x, x, jnp.zeros_like(x))[..., None]
-    return jnp.concatenate([jnp.ravel(x), jnp.ravel(y).astype(x.dtype)])[:64]
-
-
 def write(folder: Path, case: Case) -> None:
     name, function, arguments, donated = case
     jitted = jax.jit(function, donate_argnums=donated, keep_unused=True)
@@ -176,10 +121,9 @@ def bits(value: np.ndarray) -> np.ndarray:
     return value.view(np.uint16) if value.dtype.name == "bfloat16" else value
 
 
-def main(kind: str, folder: str, seed: str, count: str) -> None:
+def main(folder: str, seed: str, count: str) -> None:
     random = np.random.default_rng(int(seed))
-    cases = {"linalg": linalg, "random": randoms}[kind](random, int(count))
-    for case in cases:
+    for case in linalg(random, int(count)):
         write(Path(folder), case)
 
 
