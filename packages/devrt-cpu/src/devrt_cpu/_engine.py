@@ -75,8 +75,6 @@ def compile_and_load(
     InvalidArgumentError
         If the program does not parse, with line and column, or an option or device does not fit.
     """
-    from devrt_cpu import _ext
-
     code = _to_code(program)
     _refused.check(code)
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
