@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import DevrtError
+from devrt._kept_programs import load_or_compile
 
 if TYPE_CHECKING:
     from devrt.compilation_cache import ExecutableCache
@@ -47,27 +46,18 @@ def compiled(
     compile
         Compiles it.
     """
-    from devrt_cpu import _ext
-
     cache = _caches[client]() if client in _caches else None
     key = None if cache is None else _key(library, code, options)
     if cache is None or key is None:
         return compile()
-    known = cache.get(key)
-    if known is not None:
-        try:
-            return _ext._deserialize(client, library, known, options)
-        except DevrtError:
-            cache.discard(key)  # whatever it holds against it, compiling says better
-    began = time.perf_counter()
-    made = compile()
-    seconds = time.perf_counter() - began
-    try:
-        serialized = made._serialize()
-    except DevrtError:  # not every program can be written down, and it runs all the same
-        return made
-    cache.put(key, serialized, name=made.name, platform="cpu", compile_seconds=seconds)
-    return made
+    load = functools.partial(_load, client, library, options)
+    return load_or_compile(cache, key, "cpu", load, compile, lambda made: made._serialize())
+
+
+def _load(client: CpuClient, library: str, options: bytes, known: bytes) -> CpuLoadedExecutable:
+    from devrt_cpu import _ext
+
+    return _ext._deserialize(client, library, known, options)
 
 
 def _opened(options: Mapping[str, Any]) -> ExecutableCache | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from devrt._kept_programs import load_or_compile
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
@@ -50,21 +50,9 @@ def compiled(
     key = None if cache is None else _key(client, code, options)
     if cache is None or key is None:
         return compile()
-    known = cache.get(key)
-    if known is not None:
-        try:
-            return load(known)
-        except DevrtError:
-            cache.discard(key)  # whatever the plugin holds against it, compiling says better
-    began = time.perf_counter()
-    made = compile()
-    seconds = time.perf_counter() - began
-    try:
-        serialized = made.serialize()
-    except DevrtError:  # not every program can be written down, and it runs all the same
-        return made
-    cache.put(key, serialized, name=made.name, platform=client.platform, compile_seconds=seconds)
-    return made
+    return load_or_compile(
+        cache, key, client.platform, load, compile, lambda made: made.serialize()
+    )
 
 
 def _key(client: PjrtClient, code: bytes, options: bytes) -> str | None:
