@@ -22,7 +22,7 @@ def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...
     InvalidTypeError
         If it is none.
     """
-    if isinstance(values, list | tuple):
+    if isinstance(values, (list, tuple)):
         return values
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
         return list(values)

@@ -131,8 +131,9 @@ class Runner:
 
     def execute(self, arguments: Sequence[Any], device: Any = None) -> list[Any]:
         """Run on one device; see `PjrtLoadedExecutable.execute`."""
-        if arguments.__class__ is not tuple:  # nobody else can take a buffer out of this one
-            arguments = tuple(listed(arguments, "execute", "arguments"))
+        if arguments.__class__ is not list:
+            arguments = listed(arguments, "execute", "arguments")
+        arguments = tuple(arguments)  # nobody else can take a buffer out of this one meanwhile
         if not self._is_plain or device is not None:
             return self._execute_chosen(arguments, device)
         here, parameters = self._one, self._parameters
