@@ -24,6 +24,8 @@ EXECUTE = "execute a sum of 8 floats"
 FETCH = "execute a sum of 8 floats and fetch it"
 EIGHT = "execute a sum on 8 devices, waited for"
 CLIENT = "make and close a client"
+IMPORT = "a fresh process: import"
+LOAD = "a fresh process: import, open and initialise the plugin"
 START = "a fresh process: import, load, make a client, put 8 floats"
 LIBRARY = "DEVRT_BENCH_PJRT_LIBRARY"
 
@@ -35,6 +37,8 @@ SPECS = [
     Spec(FETCH, _BOTH),
     Spec(EIGHT, ("jaxpjrt",)),
     Spec(CLIENT, ("pypjrt",)),  # jaxlib's clients cannot be closed: they pile up until collected
+    Spec(IMPORT, _BOTH),
+    Spec(LOAD, ("pypjrt",)),  # JAX does both when it makes the client
     Spec(START, _BOTH),
 ]
 
@@ -69,6 +73,14 @@ def _fresh(code: str) -> Timed:
     return repeated(lambda _: subprocess.run(command, check=True, stderr=-3), None)
 
 
+DEVRT_LOAD = """
+from devrt_tpu import pjrt
+pjrt.library_for("bench", {path!r}).initialize()
+"""
+PYPJRT_LOAD = """
+import pypjrt
+pypjrt.Plugin({path!r}).initialize()
+"""
 DEVRT_START = """
 import numpy as np
 from devrt_tpu import pjrt
@@ -112,6 +124,8 @@ def devrt_cases() -> dict[str, Factory]:
         FETCH: lambda: repeated(lambda x: np.asarray(add.execute([x, x])[0]), here),
         EIGHT: lambda: repeated(on_eight, None),
         CLIENT: lambda: repeated(lambda _: pjrt.make_client(library, "bench").close(), None),
+        IMPORT: lambda: _fresh("from devrt_tpu import pjrt; pjrt.make_client"),
+        LOAD: lambda: _fresh(DEVRT_LOAD.format(path=_library())),
         START: lambda: _fresh(DEVRT_START.format(path=_library())),
     }
 
@@ -141,6 +155,7 @@ def jax_cases() -> dict[str, Factory]:
         EXECUTE: lambda: repeated(lambda x: add(x, x), here),
         FETCH: lambda: repeated(lambda x: np.asarray(add(x, x)), here),
         EIGHT: lambda: repeated(lambda x: add(x, x).block_until_ready(), spread),
+        IMPORT: lambda: _fresh("import jax"),
         START: lambda: _fresh(JAX_START),
     }
 
@@ -183,5 +198,7 @@ def pypjrt_cases() -> dict[str, Factory]:
         EXECUTE: lambda: repeated(drop, here),
         FETCH: lambda: repeated(fetch, here),
         CLIENT: lambda: repeated(lambda _: pypjrt.Client.create(plugin).close(), None),
+        IMPORT: lambda: _fresh("import pypjrt"),
+        LOAD: lambda: _fresh(PYPJRT_LOAD.format(path=_library())),
         START: lambda: _fresh(PYPJRT_START.format(path=_library())),
     }

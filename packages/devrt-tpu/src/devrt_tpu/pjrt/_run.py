@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import (
+    DeadlineExceededError,
     DeletedError,
     DevrtError,
     InvalidArgumentError,
@@ -31,6 +32,8 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 _NEW_HANDLES = ffi.typeof("uintptr_t[]")
 _execute_one = lib.devrt_execute_one
 _NULL = ffi.NULL
+_PATIENCE = 1.0
+"""Seconds for an argument that depends on data to be sent, perhaps by another thread."""
 
 
 Output = tuple[Spec, "PjrtMemory", type[PjrtBuffer]]
@@ -101,7 +104,7 @@ class Runner:
             if not parameter.is_dense and parameter.spec is not None and parameter.spec.size > 1:
                 order = ",".join(map(str, parameter.minor_to_major))
                 msg = (
-                    f"{self._name} takes argument {at} in layout {{{order}}}, and buffers are "
+                    f"{self._label} takes argument {at} in layout {{{order}}}, and buffers are "
                     "row-major. Compile it without a layout of its own for its arguments."
                 )
                 raise UnimplementedError(msg, operation="compile", argument=at)
@@ -186,7 +189,7 @@ class Runner:
         """Run where there is something to choose or to take over."""
         if len(self._devices) != 1 and not self._is_portable:
             msg = (
-                f"execute failed: {self._name} runs on {len(self._devices)} devices. Call "
+                f"execute failed: {self._label} runs on {len(self._devices)} devices. Call "
                 "execute_sharded with one buffer on each for every parameter."
             )
             raise InvalidArgumentError(msg, operation="execute")
@@ -198,7 +201,7 @@ class Runner:
                 raise InvalidArgumentError(msg, operation="execute")
         elif device is not None and device is not here:
             msg = (
-                f"execute failed: {self._name} was compiled for {here}, not for {device}. "
+                f"execute failed: {self._label} was compiled for {here}, not for {device}. "
                 "Compile it with compile_portable_executable=True."
             )
             raise InvalidArgumentError(msg, operation="execute")
@@ -214,7 +217,7 @@ class Runner:
         """Run on all devices; see `PjrtLoadedExecutable.execute_sharded`."""
         devices = self._devices
         if self._is_portable:
-            msg = f"execute_sharded failed: {self._name} is portable, and runs on one device."
+            msg = f"execute_sharded failed: {self._label} is portable, and runs on one device."
             raise InvalidArgumentError(msg, operation="execute_sharded")
         arguments = listed(arguments, "execute_sharded", "arguments")
         if self._parameters is not None and len(arguments) != len(self._parameters):
@@ -239,7 +242,7 @@ class Runner:
         if len(shards) != len(devices) or found.keys() != set(devices):
             names = ", ".join(map(str, devices))
             msg = (
-                f"execute_sharded failed: argument {at} of {self._name} needs one buffer on each "
+                f"execute_sharded failed: argument {at} of {self._label} needs one buffer on each "
                 f"of {names}, and has {list(shards)!r}."
             )
             raise InvalidArgumentError(msg, operation="execute_sharded", argument=at)
@@ -268,10 +271,10 @@ class Runner:
         result = ffi.new(_NEW_RESULT)
         while status := lib.devrt_execute(client._core, run, handles, made, result):
             given = [b for buffers in by_device for b in buffers]
-            if status != lib.DEVRT_WAITING:
+            if status not in (lib.DEVRT_WAITING, lib.DEVRT_PROMISED):
                 self._fail(status, result, given)
             if result.index < len(given):
-                given[result.index]._wait("execute_sharded")  # or raises the argument's own error
+                self._await(given, status, result)
             else:  # it is another program's turn
                 client._refuse_if_stuck("execute_sharded")
         return [
@@ -281,6 +284,14 @@ class Runner:
             ]
             for row, device in enumerate(devices)
         ]
+
+    def _await(self, given: Sequence[Any], status: int, result: Any) -> None:
+        """Wait for an argument, or raise its own error; not for data that may never be sent."""
+        owes = status == lib.DEVRT_PROMISED and any(m.owes_data() for m in self._client._managers)
+        try:
+            given[result.index]._wait("execute_sharded", _PATIENCE if owes else None)
+        except DeadlineExceededError:
+            self._fail(status, result, given)
 
     # -- checks -------------------------------------------------------------------------------
 
@@ -303,12 +314,12 @@ class Runner:
     def _refuse(self, arguments: Sequence[Any], device: PjrtDevice | None) -> NoReturn:
         assert device is not None
         self._check([(argument,) for argument in arguments], [device])
-        msg = f"execute failed: the arguments of {self._name} were refused, and then were not."
+        msg = f"execute failed: the arguments of {self._label} were refused, and then were not."
         raise DevrtError(msg, operation="execute")
 
     def _refuse_one(self, at: int, buffer: Any, device: PjrtDevice) -> NoReturn:
         facts: dict[str, Any] = {"operation": "execute", "argument": at, "device": str(device)}
-        head = f"execute failed: argument {at} of {self._name}"
+        head = f"execute failed: argument {at} of {self._label}"
         if not isinstance(buffer, PjrtBuffer):
             msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
             raise InvalidArgumentError(msg, **facts)
@@ -332,14 +343,14 @@ class Runner:
 
     def _refuse_count(self, count: int) -> NoReturn:
         wanted = len(self._parameters or ())
-        msg = f"execute failed: {self._name} takes {wanted} argument(s), and got {count}."
+        msg = f"execute failed: {self._label} takes {wanted} argument(s), and got {count}."
         raise InvalidArgumentError(msg, operation="execute")
 
     def _fail(self, status: int, result: Any, buffers: Sequence[Any]) -> NoReturn:
         if status in (lib.DEVRT_DELETED, lib.DEVRT_PROMISED):
             at = int(result.index)
             number = at % max(1, len(buffers) // max(1, len(self._devices)))
-            head = f"execute failed: argument {number} of {self._name}, {buffers[at]!r},"
+            head = f"execute failed: argument {number} of {self._label}, {buffers[at]!r},"
             facts: dict[str, Any] = {"operation": "execute", "argument": number}
             if status == lib.DEVRT_DELETED:
                 raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
@@ -353,12 +364,8 @@ class Runner:
     def _refuse_deleted(self) -> NoReturn:
         if self._client.is_closed:
             raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
-        msg = f"execute failed: {self._name} was deleted. Compile it again."
+        msg = f"execute failed: {self._label} was deleted. Compile it again."
         raise DeletedError(msg, operation="execute")
-
-    @property
-    def _name(self) -> str:
-        return self._label
 
     # -- the end ------------------------------------------------------------------------------
 

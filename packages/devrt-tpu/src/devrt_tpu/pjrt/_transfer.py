@@ -168,6 +168,10 @@ class TransferManager(Handle):
         )
         self._pieces[index].is_done = True
 
+    def owes_data(self) -> bool:
+        """Return whether some of the buffers are neither complete nor failed."""
+        return self._pointer is not None and not all(pieces.is_done for pieces in self._pieces)
+
     def close(self) -> None:
         """Give the manager back; buffers that were retrieved stay. Idempotent."""
         if self._pointer is None or lib.devrt_core_enter(self._client._core) != lib.DEVRT_OK:
