@@ -13,6 +13,8 @@ from devrt_tpu.pjrt._since import since
 __all__ = ["Api", "text_of"]
 
 _POINTER_BYTES = 8
+_CHARACTERS, _DESCRIPTION = ffi.typeof("char *"), ffi.typeof("devrt_description *")
+_cast, _unpack, _getpid = ffi.cast, ffi.unpack, os.getpid
 
 
 @functools.cache
@@ -30,7 +32,7 @@ def _end_of(function: str) -> int:
 
 def text_of(data: Any, size: int) -> str:
     """Return a plugin's characters as text; bytes that are no UTF-8 are replaced."""
-    return bytes(ffi.buffer(data, size)).decode(errors="replace") if size else ""
+    return _unpack(_cast(_CHARACTERS, data), size).decode(errors="replace") if size else ""
 
 
 class Api:
@@ -107,7 +109,7 @@ class Api:
         DevrtError
             Whatever error the plugin returned.
         """
-        if self.pid is not None:
+        if self.pid != _getpid():
             self.check_process(function)
         known = self._known.get(function)
         if known is None:
@@ -137,8 +139,9 @@ class Api:
 
     def describe_with(self, describe: Any, pointer: Any) -> Any:
         """Return a ``devrt_description`` that a function of the native half fills in."""
-        self.check_process("describe")
-        row = ffi.new("devrt_description *")
+        if self.pid != _getpid():
+            self.check_process("describe")
+        row = ffi.new(_DESCRIPTION)
         status = describe(self.table, pointer, row)
         if status == lib.DEVRT_OK:
             return row
