@@ -201,7 +201,7 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
   make_storages(outputs.span(), targets, is_ready, room);
   if (is_ready) {
-    const Status status = done.wait();
+    const Status status = pjrt::with_known_code(done.wait());
     ReadyEvent ready = ReadyEvent::already(status);
     make_buffers(outputs.span(), targets, ready);
     return ready;

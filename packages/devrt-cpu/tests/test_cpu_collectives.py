@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, OutOfMemoryError
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -138,6 +138,32 @@ def test_hundreds_may_be_in_flight():
         capture_output=True, text=True, timeout=100, check=False, env=dict(os.environ),
     )  # fmt: skip
     assert (run.returncode, run.stdout.strip()) == (0, "{2.0}"), run.stderr[-500:]
+
+
+def test_too_little_memory_within_a_program_is_said_as_such(client):
+    huge = 4_000_000  # squared, and four bytes each: more than any address space has
+    sort = client.compile_and_load(
+        f"""func.func @main(%a: tensor<{huge}xf32>) -> tensor<f32> {{
+          %z = stablehlo.constant dense<0.0> : tensor<f32>
+          %0 = stablehlo.dot_general %a, %a, contracting_dims = [] x []
+            : (tensor<{huge}xf32>, tensor<{huge}xf32>) -> tensor<{huge}x{huge}xf32>
+          %1 = "stablehlo.sort"(%0) ({{
+            ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+              %p = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+              stablehlo.return %p : tensor<i1>
+          }}) {{dimension = 1 : i64}} : (tensor<{huge}x{huge}xf32>) -> tensor<{huge}x{huge}xf32>
+          %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [0, 1]
+            : (tensor<{huge}x{huge}xf32>, tensor<f32>) -> tensor<f32>
+          return %2 : tensor<f32> }}"""
+    )
+    x = client.buffer_from_pyval(np.zeros(huge, np.float32))
+
+    def run():
+        sort.execute([x])[0].block_until_ready()
+
+    with pytest.raises(OutOfMemoryError, match="Out of memory allocating"):
+        run()
+    assert not x.is_deleted()
 
 
 def test_a_limit_of_memory_holds_for_results_too():

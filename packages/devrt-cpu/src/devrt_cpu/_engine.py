@@ -200,6 +200,12 @@ def _complete(
     options: CompileOptions,
 ) -> CompileOptions:
     """Fill in what was left to the program, the devices or the client."""
+    if options.compile_portable_executable:
+        msg = (
+            "compile_portable_executable is for programs without devices, and those of the cpu "
+            "platform are bound to some. Leave it out."
+        )
+        raise InvalidArgumentError(msg, operation="compile_and_load")
     ids = None if devices is None else _ids(client, devices)
     replicas, partitions = _counts(code, options, None if ids is None else len(ids))
     local = client.local_devices()
