@@ -61,11 +61,11 @@ class InFlight {
     parent_->begin(devices.size());
     {
       std::unique_lock lock(mutex_);
+      count_ += devices.size();  // already: who waits for the end waits for those without room too
       room_.wait(lock, [&] {
         return std::ranges::all_of(devices, [&](std::size_t d) { return on_[d] < kMost; });
       });
       for (const std::size_t device : devices) ++on_[device];
-      count_ += devices.size();
     }
     for (std::size_t i = 0; i < devices.size(); ++i) places[i] = Place(*this, devices[i]);
   }
