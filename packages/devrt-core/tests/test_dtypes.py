@@ -104,6 +104,7 @@ def test_byte_order_is_ignored(dtype):
         np.longdouble,
         np.clongdouble,
         "no such dtype",
+        "half \udc80",
         np.dtypes.StringDType(),
     ],
     ids=str,

@@ -71,6 +71,78 @@ def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
     assert int(said) > 900
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_anything_in_any_place_is_a_typed_error(attack, seed):
+    said = attack(
+        """
+        dice = random.Random(SEED)
+        client.close()
+        library = pjrt.loaded_library("attacked")
+        client = pjrt.make_client(library, "attacked", {"cpu_device_count": 2})
+        devices, topology = client.devices(), client.topology()
+        add, wide = client.compile_and_load(ADD), client.compile_and_load(ADD, devices)
+        data = add.serialize()
+        put = client.buffer_from_pyval
+        junk = [None, 3, -1, 1 << 70, 2.5, float("nan"), "x", "half " + chr(0xDC80), b"x", [],
+                {}, (), object(), [None], np.zeros(3), type, client, devices[0], True,
+                range(3), iter([1])]
+        def any_(): return dice.choice(junk)
+        def deleted(): buffer = put(X); buffer.delete(); return buffer
+        def some(): return dice.choice([lambda: put(X), deleted, lambda: put(X[:5]), any_,
+                                        lambda: put(X.astype("f8"), devices[1])])()
+        def flipped():
+            made = bytearray(data)
+            made[dice.randrange(len(made))] ^= 1 << dice.randrange(8)
+            return bytes(made[: dice.choice([len(made), dice.randrange(len(made))])])
+        sent = []
+        def send(shape=(8,), dtype="float32"):
+            sent[:] = [client.create_buffers_for_async_host_to_device([(shape, dtype)])]
+            return sent[0]
+        names = ["num_partitions", "num_replicas", "device_assignment", "env_option_overrides",
+                 "use_spmd_partitioning", "use_shardy_partitioner", "compile_portable_executable",
+                 "parameter_is_tupled_arguments", "nope"]
+        def option(): return {dice.choice(names): any_()}
+        uses = [
+            lambda: add.execute([some(), some()]), lambda: add.execute(any_()),
+            lambda: add.execute([some(), some()], any_()),
+            lambda: wide.execute_sharded([[some(), some()], any_()]),
+            lambda: wide.execute_sharded(any_()), lambda: put(any_()), lambda: put(X, any_()),
+            lambda: put(X, None, False, any_()), lambda: client.buffer_from_dlpack(any_()),
+            lambda: client.buffer_from_dlpack(X, any_()), lambda: client.compile_and_load(any_()),
+            lambda: client.compile_and_load(ADD, any_()),
+            lambda: client.compile_and_load(ADD, **option()),
+            lambda: client.deserialize_executable(any_()),
+            lambda: client.deserialize_executable(flipped()),
+            lambda: client.deserialize_executable(data, **option()),
+            lambda: client.create_buffers_for_async_host_to_device(any_()),
+            lambda: send(any_(), any_()), lambda: send((dice.choice([-1, 1 << 40]), 1 << 40)),
+            lambda: send().transfer_data(any_(), any_()),
+            lambda: send().transfer_data(0, any_(), any_(), is_last=False),
+            lambda: send().set_buffer_error(0, any_(), any_()),
+            lambda: send().retrieve_buffer(any_()),
+            lambda: client.get_default_layout(any_(), any_()),
+            lambda: client.device_from_local_hardware_id(any_()),
+            lambda: devices[0].memory(any_()), lambda: put(X).copy_to_memory(any_()),
+            lambda: put(X).block_until_ready(any_()),
+            lambda: client.register_custom_call(any_(), any_(), kind=any_()),
+            lambda: pjrt.make_client(library, "attacked", {"cpu_device_count": any_()}).close(),
+            lambda: pjrt.make_client(library, "attacked", any_()).close(),
+            lambda: pjrt.make_topology(library, "attacked", any_(), any_()),
+            lambda: pjrt.deserialize_topology(library, "attacked", any_()),
+            lambda: pjrt.library_for(any_(), any_()), lambda: topology.compile(any_(), **option()),
+        ]
+        count = 0
+        for turn in range(1000):
+            try: uses[turn % len(uses)]()
+            except (DevrtError, BufferError): count += 1
+        assert np.asarray(add.execute([put(X), put(X)])[0])[7] == 14
+        client.close()
+        print(count)
+        """.replace("SEED", str(seed))
+    )
+    assert int(said) > 800  # some values are valid where they stand
+
+
 def test_eight_threads_at_once(attack):
     said = attack(
         """

@@ -1,5 +1,6 @@
 """Options of compilations and of clients reach the plugin, or are refused before it."""
 
+import numpy as np
 import pytest
 
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
@@ -133,3 +134,16 @@ def test_the_topology_of_all_devices_is_the_clients_own(xla_cpu):
     devices = xla_cpu.devices()
     assert isinstance(get_topology_for_devices(devices), pjrt.PjrtTopology)
     assert len(get_topology_for_devices(devices[:2])._make_compile_only_devices()) == 2
+
+
+def test_what_was_settled_by_compiling_is_not_asked_for_again(xla_cpu, add):
+    with pytest.raises(InvalidArgumentError, match="settled when it is compiled"):
+        xla_cpu.deserialize_executable(add.serialize(), parameter_is_tupled_arguments=True)
+
+
+@pytest.mark.parametrize("given", [None, "nope", 99, np.zeros(3), [], object()])
+def test_what_is_looked_up_may_be_anything(xla_cpu, given):
+    with pytest.raises(InvalidArgumentError, match="it has"):
+        xla_cpu.devices()[0].memory(given)
+    with pytest.raises(InvalidArgumentError, match="it has"):
+        xla_cpu.device_from_local_hardware_id(given)

@@ -136,7 +136,7 @@ def from_numpy(dtype: Any) -> ElementType:
 
     try:
         resolved = to_numpy(_BY_NAME[dtype].code) if _is_name(dtype) else np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):  # the latter for half a character
         raise InvalidTypeError(_unknown(repr(dtype)), dtype=str(dtype)) from None
     element = _BY_NAME.get(resolved.name)
     if element is None or resolved.newbyteorder("=") != to_numpy(element.code):

@@ -149,7 +149,7 @@ class PjrtClient(Lifetime, Client):
 
     def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
         """Return the device that the plugin knows by a hardware number."""
-        for device in self._local:
+        for device in self._local if isinstance(local_hardware_id, int) else ():
             if device.local_hardware_id == local_hardware_id:
                 return device
         known = ", ".join(str(device.local_hardware_id) for device in self._local)

@@ -267,6 +267,12 @@ def deserialize(
         msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
         raise InvalidTypeError(msg, operation="deserialize_executable")
     made = CompileOptions.of(options) if options else None
+    if made is not None and made.parameter_is_tupled_arguments:
+        msg = (
+            "deserialize_executable failed: whether a program takes its arguments in a tuple is "
+            "settled when it is compiled. Leave parameter_is_tupled_arguments out."
+        )
+        raise InvalidArgumentError(msg, operation="deserialize_executable")
     over = b"" if made is None else made.serialize()
     return _load(client, bytes(data), made, over)
 

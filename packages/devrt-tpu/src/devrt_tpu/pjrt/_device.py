@@ -149,7 +149,7 @@ class PjrtDevice(Handle, Device):
 
     def memory(self, kind: str) -> Memory:
         """Return the memory of a kind; the error lists those that there are."""
-        for memory in self._memories:
+        for memory in self._memories if isinstance(kind, str) else ():
             if memory.kind == kind:
                 return memory
         known = ", ".join(repr(memory.kind) for memory in self._memories) or "none"
