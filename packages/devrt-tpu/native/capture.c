@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -38,6 +39,16 @@ static void write_all(int file, const char* data, size_t size) {
   }
 }
 
+/* Keeps the reader from what it holds; not for ever, as the thread that dies may hold the lock. */
+static int lock_soon(capture* of) {
+  const struct timespec pause = {.tv_nsec = 1000000};
+  for (int i = 0; i < 100; ++i) {
+    if (pthread_mutex_trylock(&of->lock) == 0) return 1;
+    nanosleep(&pause, NULL);
+  }
+  return 0;
+}
+
 /* Puts everything on the terminal, and lets the signal do what it did before. */
 static void on_fatal(int number) {
   const int kept = errno;
@@ -45,12 +56,16 @@ static void on_fatal(int number) {
   if (dying != NULL) {
     char rest[512];
     ssize_t count;
+    const int is_mine = lock_soon(dying);
     write_all(dying->terminal, dying->text, dying->size);
     write_all(dying->terminal, dying->line, dying->used);
     while ((count = read(dying->source, rest, sizeof(rest))) > 0) {
       write_all(dying->terminal, rest, (size_t)count);
     }
     dup2(dying->terminal, STDERR_FILENO);
+    dying->size = dying->used = 0;
+    dying->is_ended = 1;
+    if (is_mine) pthread_mutex_unlock(&dying->lock);
   }
   for (int i = 0; i < kSignals; ++i) {
     if (kFatal[i] == number) sigaction(number, &before[i], NULL);
