@@ -64,7 +64,7 @@ def close(got, wanted):
     return np.allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mlp", "attention_bf16", "control_flow"])
+@pytest.mark.parametrize("name", ["mlp", "attention_bf16", "control_flow", "top_k"])
 def test_exported_programs_give_what_they_gave(xla_cpu, name):
     program, arguments, wanted = load(name)
     executable = xla_cpu.compile_and_load(program)

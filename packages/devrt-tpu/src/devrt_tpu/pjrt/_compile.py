@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
 from devrt._refused_programs import explain as explain_refusal
-from devrt._stablehlo import is_bytecode, module_facts
+from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
@@ -254,6 +254,9 @@ def _compile(
             raise told from error
         if error.code is not StatusCode.UNKNOWN:
             raise
+        older = for_older_readers(program.code, error.message)
+        if older is not None and older != program.code:
+            return _compile(library, function, Program(older), options, **target)
         # What the parser and the verifier find has no code of its own.
         message = explain_refusal(error.message, program.code)
         raise InvalidArgumentError(message, code=error.code, **error.data) from error
