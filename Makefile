@@ -24,7 +24,7 @@ setup: $(STAMP)
 
 $(STAMP): $(SOURCES)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing devrt and its tools into $(VENV) (once; about a minute)"
+	@echo "installing devrt and its tools into $(VENV) (once; a few minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
