@@ -67,3 +67,8 @@ def test_large_programs_are_left_to_the_compiler():
     large = chain(2, 2, [("add", 0)] * 200).encode()
     assert FLAG not in _engine._own_flags(large)
     assert FLAG not in _engine._own_flags(b"")  # a serialised executable's options: no program
+
+
+def test_programs_that_add_up_keep_the_order_of_the_compiler_s_choice():
+    reduced = chain(2, 2, [("add", 0)]) + "// stablehlo.reduce"
+    assert FLAG not in _engine._own_flags(reduced.encode())

@@ -34,9 +34,11 @@ _LIBRARY = "xla_cpu_pjrt.so"
 _FLAGS = {"xla_cpu_enable_fast_min_max": False}
 
 # Its newer emitter of loops sets MLIR up anew for each of them: half of the time that a small
-# program takes to compile. What the older one writes runs as fast there, and gives the same bits.
+# program takes to compile. What the older one writes runs as fast there and gives the same bits,
+# but where it adds up in another order.
 _FLAGS_OF_SMALL = {"xla_cpu_use_fusion_emitters": False}
 _SMALL_TEXT, _SMALL_BYTECODE = 4096, 1536  # bytes
+_ADDING_UP = (b"reduce", b"dot", b"convolution", b"scatter", b"composite")
 
 
 def compile_and_load(
@@ -236,7 +238,9 @@ def _complete(
 
 def _own_flags(code: bytes) -> dict[str, bool]:
     is_small = 0 < len(code) <= (_SMALL_BYTECODE if is_bytecode(code) else _SMALL_TEXT)
-    return _FLAGS | _FLAGS_OF_SMALL if is_small else _FLAGS
+    if is_small and not any(name in code for name in _ADDING_UP):
+        return _FLAGS | _FLAGS_OF_SMALL
+    return _FLAGS
 
 
 def _ids(client: object, devices: object) -> list[int]:
