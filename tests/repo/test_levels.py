@@ -44,6 +44,7 @@ LEVELS = {
         "_hlo_text",
         "_refused_programs",
         "_stablehlo",
+        "_stablehlo_functions",
         "_warn",
     },
     1: {"doctor", "plugins", "runtime"},

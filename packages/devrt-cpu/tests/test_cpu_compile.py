@@ -274,6 +274,15 @@ def test_what_the_compiler_aborts_on_is_refused_with_its_line(client, line):
         client.compile_and_load(f"module {{\n{line}\n}}")
 
 
+@pytest.mark.parametrize(
+    ("body", "problem"), [("", "has no body"), ("{ func.call @f() : () -> ()\n return }", "itself")]
+)
+def test_functions_that_the_compiler_does_not_survive_are_refused(client, body, problem):
+    call = "func.func public @main() { func.call @f() : () -> ()\n return }"
+    with pytest.raises(InvalidArgumentError, match=f"function @f .*{problem}"):
+        client.compile_and_load(f"module {{\n{call}\nfunc.func private @f() {body}\n}}")
+
+
 def test_comparisons_near_a_bitcast_are_not_refused(client):
     program = """func.func public @main(%a: tensor<8xf32>) -> (tensor<8xi32>, tensor<8xi1>) {
       %0 = stablehlo.bitcast_convert %a : (tensor<8xf32>) -> tensor<8xi32>

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from devrt._stablehlo_functions import problem_of
 from devrt.errors import InvalidArgumentError
-from devrt_tpu.pjrt._functions import problem_of
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.mlir"))
 ANY = "(%a: tensor<8xf32>) -> tensor<8xf32>"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from devrt._stablehlo import is_bytecode
-from devrt.errors import UnimplementedError
+from devrt._stablehlo_functions import problem_of
+from devrt.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["check"]
 
@@ -20,9 +21,15 @@ def check(code: bytes) -> None:
     ------
     UnimplementedError
         If it has such a line; the message has its number.
+    InvalidArgumentError
+        If a function has no body, or calls itself.
     """
     if is_bytecode(code):  # not known without the types of each operation
         return
+    problem = problem_of(code)
+    if problem:
+        msg = f"compile_and_load failed: {problem}, and the compiler ends the process on that."
+        raise InvalidArgumentError(msg, operation="compile_and_load")
     for pattern, what in (
         (_NO_TYPE, "the 6-bit floating-point types"),
         (_BITCAST, "bitcast_convert of booleans"),

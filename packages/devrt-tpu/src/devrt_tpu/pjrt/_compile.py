@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from devrt._compile_options import CompileOptions
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt._stablehlo_functions import problem_of
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
-from devrt_tpu.pjrt._functions import problem_of
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
