@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,8 +89,9 @@ std::vector<nb::object> to_items(nb::handle sequence, const char* name, const ch
 
 void bind_errors() {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
-    // What ends a daemon thread is caught as well, and is no exception that could be thrown again.
-    if (!thrown) park_if_ended();
+    // nanobind catches what ends a daemon thread as well, where no frame of this module that the
+    // SDK's ended_threads.cpp could stop at lies in between. It is no exception to throw again.
+    while (!thrown) pause();
     try {
       std::rethrow_exception(thrown);
     } catch (const StatusError& error) {

@@ -1,11 +1,5 @@
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "devrt/fork_guard.hpp"
@@ -93,31 +87,6 @@ DrainScope::~DrainScope() {
 
 namespace {
 
-/// The thread that ends the interpreter; no thread before that.
-std::thread::id finalizer;
-std::terminate_handler former_terminate = nullptr;
-
-/// Returns whether the interpreter is going; needs no GIL. The stable ABI has no name for it.
-bool is_finalizing() noexcept {
-  using Query = int (*)();
-  static const auto query = [] {
-    void* found = dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
-    return reinterpret_cast<Query>(found ? found : dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
-  }();
-  return query && query() != 0 && std::this_thread::get_id() != finalizer;
-}
-
-[[noreturn]] void park() noexcept {
-  for (;;) pause();
-}
-
-/// Called where pthread_exit, by which the interpreter ends daemon threads, meets a noexcept frame.
-[[noreturn]] void park_or_terminate() {
-  if (is_finalizing()) park();
-  if (former_terminate) former_terminate();
-  std::abort();
-}
-
 /// Returns whether another thread has a Python frame.
 bool have_other_threads() {
   for (nb::handle id : nb::module_::import_("sys").attr("_current_frames")()) {
@@ -131,20 +100,11 @@ bool have_other_threads() {
 GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) { active_ = true; }
 
 GilRelease::~GilRelease() {
-  if (is_finalizing()) [[unlikely]]
-    park();
   PyEval_RestoreThread(state_);
   active_ = false;
 }
 
-void park_if_ended() noexcept {
-  if (is_finalizing()) park();
-}
-
 void expect_finalization() {
-  finalizer = std::this_thread::get_id();
-  (void)is_finalizing();  // looks the name up
-  if (!former_terminate) former_terminate = std::set_terminate(&park_or_terminate);
   // What a daemon thread has is never freed: that is no leak to report.
   if (have_other_threads()) nb::set_leak_warnings(false);
 }

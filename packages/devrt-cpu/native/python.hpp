@@ -66,10 +66,8 @@ inline Types types;
 
 /// Releases the GIL while it lives.
 ///
-/// Once the interpreter goes, a daemon thread that asks for the GIL again is ended by unwinding its
-/// stack, which C++ frames do not survive. Such a thread sleeps here instead, until the process is
-/// gone. It may be waiting for the GIL already: then unwinding stops at this destructor, which is
-/// noexcept, and the thread sleeps in the handler that `expect_finalization` sets.
+/// A daemon thread that asks for the GIL again once the interpreter goes never returns from here:
+/// the SDK's ended_threads.cpp lets it sleep.
 class GilRelease {
  public:
   GilRelease() noexcept;
@@ -88,29 +86,17 @@ class GilRelease {
 /// Prepares for the interpreter's end; called by the thread that ends it, with the GIL.
 void expect_finalization();
 
-/// Sleeps for ever if the interpreter is going, which ended the calling thread then; called where
-/// the unwinding that ends it was caught as an exception that is none.
-void park_if_ended() noexcept;
-
-/// Calls a Python function, which may give the GIL away; throws its error.
-///
-/// The unwinding that ends a daemon thread stops at the noexcept frame, as in `GilRelease`: further
-/// out it would let go of Python objects without the GIL.
+/// Calls a Python function; throws its error.
 template <class... Arguments>
 nb::object call_python(nb::handle function, const Arguments&... arguments) {
-  const auto call = [&]() noexcept {
-    return PyObject_CallFunctionObjArgs(function.ptr(), arguments.ptr()..., nullptr);
-  };
-  nb::object result = nb::steal(call());
+  nb::object result =
+      nb::steal(PyObject_CallFunctionObjArgs(function.ptr(), arguments.ptr()..., nullptr));
   if (!result.is_valid()) throw nb::python_error();
   return result;
 }
 /// The same with a tuple of arguments and a dict of those by name.
 inline nb::object apply_python(nb::handle function, nb::handle arguments, nb::handle named) {
-  const auto call = [&]() noexcept {
-    return PyObject_Call(function.ptr(), arguments.ptr(), named.ptr());
-  };
-  nb::object result = nb::steal(call());
+  nb::object result = nb::steal(PyObject_Call(function.ptr(), arguments.ptr(), named.ptr()));
   if (!result.is_valid()) throw nb::python_error();
   return result;
 }

@@ -57,3 +57,42 @@ def test_a_process_ends_while_daemon_threads_call_back_into_python(call: str) ->
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+_HOLDING = """
+import threading, time
+import numpy as np
+from devrt_cpu import make_cpu_client
+client = make_cpu_client(num_devices=2)
+entered = threading.Event()
+
+class Offset:
+    def __len__(self):
+        entered.set()
+        while True:
+            time.sleep(0.0001)
+    def __del__(self):
+        print("let go of")
+
+class Offsets:
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        if i > 1:
+            raise IndexError
+        return Offset()
+
+def put():
+    client.batched_buffer_from_pyval(np.zeros(4), client.devices(), Offsets(), (2,))
+
+threading.Thread(target=put, daemon=True).start()
+assert entered.wait(60)
+"""
+
+
+def test_a_thread_that_ends_in_a_native_call_lets_go_of_nothing() -> None:
+    # The call holds the only share of the second Offset, which Python code ends.
+    done = subprocess.run(
+        [sys.executable, "-c", _HOLDING], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -54,6 +54,11 @@ function(devrt_add_backend_module name)
   configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/abi_check.cpp.in" "${abi_check}" @ONLY)
   nanobind_add_module(${name} ${mode} NB_DOMAIN ${ARG_NB_DOMAIN} NOMINSIZE NB_SUPPRESS_WARNINGS
                       ${ARG_SOURCES} "${abi_check}")
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    # Daemon threads that the interpreter ends sleep at the module's frames: see the file.
+    target_sources(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ended_threads.cpp")
+    target_link_options(${name} PRIVATE -Wl,--wrap=__gxx_personality_v0)
+  endif()
   # The generated file has the real entry point, which checks and then calls this one.
   target_compile_definitions(${name} PRIVATE PyInit_${name}=devrt_init_${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} devrt::headers devrt::warnings)
