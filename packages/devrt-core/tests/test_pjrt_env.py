@@ -121,8 +121,8 @@ def config(tmp_path, content):
 def test_a_configuration_file(tmp_path):
     options = {"s": "a", "i": 3, "l": [1, 2], "f": 0.5, "b": True}
     path = config(tmp_path, {"library_path": "/x.so", "create_options": options})
-    assert read_config(path) == ("/x.so", options)
-    assert read_config(config(tmp_path, {"library_path": "/x.so"})) == ("/x.so", {})
+    assert read_config(path) == ("/x.so", options, False)
+    assert read_config(config(tmp_path, {"library_path": "/x.so"})) == ("/x.so", {}, False)
 
 
 BAD_CONFIGS = {

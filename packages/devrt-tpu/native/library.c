@@ -6,9 +6,11 @@
 
 #include "internal.h"
 
-void* devrt_open(const char* path, char* message, size_t size) {
+/* Opened a second time with is_global, a library shows its symbols from then on. */
+void* devrt_open(const char* path, int is_global, char* message, size_t size) {
   /* NODELETE: plugins leave threads and handlers behind, and crash where their code is unmapped. */
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  const int scope = is_global ? RTLD_GLOBAL : RTLD_LOCAL;
+  void* library = dlopen(path, RTLD_NOW | RTLD_NODELETE | scope);
   if (library == NULL) {
     const char* why = dlerror();
     snprintf(message, size, "%s", why != NULL ? why : "unknown reason");

@@ -119,7 +119,7 @@ int devrt_slot_is_device(int slot);
 uintptr_t devrt_slot(int slot, int on_device);
 
 /* library.c */
-void* devrt_open(const char* path, char* message, size_t size);
+void* devrt_open(const char* path, int is_global, char* message, size_t size);
 const PJRT_Api* devrt_find_api(void* library);
 char** devrt_environ(void);
 uintptr_t devrt_signal_handler(int number);

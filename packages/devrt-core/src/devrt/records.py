@@ -273,6 +273,10 @@ class PjrtLoader:
         Called as ``initialize(name)``; initialises an open library. More than once does no harm.
     is_initialized : callable, optional
         Called as ``is_initialized(name)``; returns whether that was done.
+    open_global : callable, optional
+        Called as ``open_global(platform, library)`` before anything else is done with a library
+        whose plugin declares ``global_symbols``; opens it with its symbols visible to every other
+        library. None: the loader opens none so.
     api_version : int
         The version of the contract that the record was written for.
     """
@@ -284,6 +288,7 @@ class PjrtLoader:
     loaded: Callable[[str], object | None] | None = None
     initialize: Callable[[str], None] | None = None
     is_initialized: Callable[[str], bool] | None = None
+    open_global: Callable[[str, Any], None] | None = None
     api_version: int = API_VERSION
 
 

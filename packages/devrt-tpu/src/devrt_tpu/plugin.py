@@ -39,6 +39,7 @@ __all__ = [
     "make_topology",
     "make_tpu_client",
     "make_tpu_topology",
+    "open_global",
     "probe",
 ]
 
@@ -78,6 +79,7 @@ def devrt_pjrt_loader() -> PjrtLoader:
         loaded=loaded,
         initialize=initialize,
         is_initialized=is_initialized,
+        open_global=open_global,
     )
 
 
@@ -192,6 +194,13 @@ def is_initialized(name: str) -> bool:
     from devrt_tpu import pjrt
 
     return pjrt.pjrt_plugin_initialized(name)
+
+
+def open_global(platform: str, library: Any) -> None:
+    """Open a library with global symbols; see `devrt.records.PjrtLoader`."""
+    from devrt_tpu import pjrt
+
+    pjrt.library_for(platform, library, global_symbols=True)
 
 
 def make_tpu_client(context: ClientContext) -> Client:

@@ -102,6 +102,7 @@ def diagnose(
         *_of_this_process(runtime),
         *_of_default(found),
         *_of_libraries(rows),
+        *_of_global_symbols(rows),
         *hardware_findings(hardware, {row.platform for row in rows}),
         *_environment.environment_findings(runtime.config, variables, options, _unasked(rows)),
         *_of_cache(memory),
@@ -264,6 +265,25 @@ def _of_libraries(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
             )
             remedy = "Ask its author to link it with a version script that exports one symbol."
             yield Finding("library-exports-more", row.name, message, remedy)
+
+
+def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
+    found = [row for row in rows if row.facts.get("global_symbols")]
+    for row in found:
+        message = (
+            f"the library of {row.name} is opened with its symbols visible to every other one "
+            "(global_symbols), as its plugin, or who registered it, asks."
+        )
+        remedy = "Leave the declaration out where the library works without it."
+        yield Finding("library-opened-globally", row.name, message, remedy)
+    if len(found) > 1:
+        message = (
+            f"{len(found)} libraries are opened with global symbols: "
+            f"{', '.join(row.name for row in found)}. What one of them defines takes the place of "
+            "what another defines under the same name."
+        )
+        remedy = "Use them in different processes, or declare global_symbols for one only."
+        yield Finding("libraries-share-symbols", "plugins", message, remedy)
 
 
 def _of_cache(memory: VerdictCache) -> Iterator[Finding]:

@@ -34,7 +34,6 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
     ref, report, candidate = examined.ref, examined.report, examined.candidate
     state, reason, remedy = _conclusion(examined, verdict, found)
     known = candidate is not None and (examined.manifest is not None or _was_asked(examined))
-    facts = report.facts if report is not None else {}
     ended_well = report is None or report.outcome in ("ok", "unavailable")
     return PluginEntry(
         platform=ref.platform,
@@ -53,9 +52,16 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
         outcome=report.outcome if report is not None else "",
         cached=report is not None and report.cached,
         output="" if report is None or ended_well else report.output,
-        facts={key: facts[key] for key in _KEPT if key in facts},
+        facts=_facts(examined),
         rules=tuple(_rules(examined, verdict, found, (state, reason))),
     )
+
+
+def _facts(examined: Examined) -> dict[str, object]:
+    said = examined.report.facts if examined.report is not None else {}
+    found = {key: said[key] for key in _KEPT if key in said}
+    declared = getattr(examined.manifest, "global_symbols", False) or examined.ref.global_symbols
+    return found | ({"global_symbols": True} if declared or said.get("global_symbols") else {})
 
 
 def _was_asked(examined: Examined) -> bool:

@@ -29,6 +29,8 @@ class Explanation:
         What the selection returned; None where it refused the question.
     next_command : str
         The next command to type.
+    global_symbols : tuple of str
+        The candidates whose libraries are opened with their symbols visible to every other one.
     """
 
     asked: str
@@ -36,6 +38,7 @@ class Explanation:
     reason: str
     decision: Decision | None
     next_command: str
+    global_symbols: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         question = f"platform {self.asked!r}" if self.asked else "the default platform"
@@ -45,6 +48,9 @@ class Explanation:
             if policy.platforms:
                 lines.append(f"  asked: {', '.join(policy.platforms)} ({policy.source})")
             lines += _rows(self.decision.verdicts)
+        if self.global_symbols:
+            names = ", ".join(self.global_symbols)
+            lines.append(f"  opened with global symbols, which can clash: {names}")
         return "\n".join([*lines, f"next: {self.next_command}"])
 
     def __repr__(self) -> str:
@@ -70,11 +76,13 @@ def explain(platform: str | None = None, *, runtime: Runtime | None = None) -> E
     except DevrtError as error:
         return Explanation(platform or "", "", error.message, None, "devrt doctor")
     chosen = decision.chosen
+    shown = tuple(v.candidate.ref for v in decision.verdicts)
+    shared = tuple(ref.name for ref in shown if runtime.plugins.opens_globally(ref))
     if chosen is None:
         why = _why_none(runtime, platform, decision)
-        return Explanation(platform or "", "", why, decision, _next(decision))
+        return Explanation(platform or "", "", why, decision, _next(decision), shared)
     reason = next(v.reason for v in decision.verdicts if v.candidate is chosen)
-    return Explanation(platform or "", chosen.ref.name, reason, decision, "devrt devices")
+    return Explanation(platform or "", chosen.ref.name, reason, decision, "devrt devices", shared)
 
 
 def _why_none(runtime: Runtime, platform: str | None, decision: Decision) -> str:

@@ -30,12 +30,14 @@ CODES: Mapping[str, str] = {
     "probe-not-started": "error",
     "platform-duplicate": "warning",
     "library-exports-more": "warning",
+    "libraries-share-symbols": "warning",
     "hardware-without-backend": "warning",
     "cache-unusable": "warning",
     "env-unknown": "warning",
     "platform-unavailable": "info",
     "platform-excluded": "info",
     "library-format-unknown": "info",
+    "library-opened-globally": "info",
 }
 """Every code and its severity. Codes are part of the interface: they are added, never renamed."""
 

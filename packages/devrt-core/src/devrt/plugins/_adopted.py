@@ -126,7 +126,8 @@ def _ref(
     problem = "" if library else _no_library(name, module, table.patterns)
     if not platform:
         platform, problem = UNNAMED, f"the entry point of {name} for {module!r} has no name"
-    return PluginRef(platform, name, version, "", source, library, "", problem)
+    is_global = bool(row.get("global_symbols"))
+    return PluginRef(platform, name, version, "", source, library, "", problem, is_global)
 
 
 def _no_library(distribution: str, module: str, patterns: Iterable[str]) -> str:

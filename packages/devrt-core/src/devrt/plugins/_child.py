@@ -148,7 +148,7 @@ def _words(error: BaseException) -> str:
 def _examine(request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]) -> dict[str, Any]:
     reporter.say(phase="load")
     ref = _ref(request["ref"])
-    facts = library_facts(ref.library) if ref.library else {}
+    facts = library_facts(ref.library, ref.global_symbols) if ref.library else {}
     return facts | _examine_plugin(ref, request, reporter, loaded)
 
 
@@ -222,6 +222,7 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
         "memory_kinds": [f"{kind.platform}:{kind.kind}" for kind in plugin.memory_kinds],
         "topologies": [topology.platform for topology in plugin.topologies],
         "serves": False,
+        "global_symbols": bool(plugin.global_symbols()),
     }
     if factory is not None:
         facts |= {
@@ -270,7 +271,7 @@ def _client_facts(
     return facts
 
 
-def library_facts(path: str) -> dict[str, Any]:
+def library_facts(path: str, is_global: bool = False) -> dict[str, Any]:
     """Open a PJRT library and return the version of the C API that it was built with.
 
     Reads the head of ``PJRT_Api``: struct_size, extension_start, then a version structure of
@@ -280,7 +281,8 @@ def library_facts(path: str) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no file {path}")
     # Never closed: libraries of this kind crash when they are.
     keep = getattr(os, "RTLD_NODELETE", 0)
-    library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL | keep)
+    scope = os.RTLD_GLOBAL if is_global else os.RTLD_LOCAL
+    library = ctypes.CDLL(path, mode=os.RTLD_NOW | scope | keep)
     try:
         get_api = library.GetPjrtApi
     except AttributeError:

@@ -46,6 +46,8 @@ class LibraryBackend:
         The client's options; a callable is called when a client is made.
     priority, aliases, fail_quietly
         As in `devrt.records.ClientFactory`.
+    global_symbols : bool
+        Whether it is opened with its symbols visible to every other library.
     """
 
     platform: str
@@ -54,6 +56,7 @@ class LibraryBackend:
     priority: int = REGISTERED_PRIORITY
     aliases: tuple[str, ...] = ()
     fail_quietly: bool = False
+    global_symbols: bool = False
 
     def client_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> ClientFactory:
         """Return the record that serves the platform through the loader that ``find`` returns."""
@@ -111,7 +114,19 @@ class LibraryBackend:
                 f"{loader.reason}. {loader.remedy}"
             )
             raise UnimplementedError(msg, operation="load", platform=self.platform)
+        if self.global_symbols:
+            self._open_global(loader)
         return loader
+
+    def _open_global(self, loader: PjrtLoader) -> None:
+        if loader.open_global is None:
+            msg = (
+                f"the PJRT library of platform {self.platform!r} asks for global symbols, and the "
+                "installed PJRT loader opens none so. Install one that does, such as a later "
+                "version."
+            )
+            raise UnimplementedError(msg, operation="load", platform=self.platform)
+        loader.open_global(self.platform, self.library)
 
     def _options(self) -> dict[str, Any]:
         from devrt.plugins._pjrt_env import check_options  # only where such a client is made
@@ -144,12 +159,16 @@ def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> L
         from devrt.plugins._pjrt_env import read_config
 
         try:
-            _, options = read_config(ref.config)
+            options = read_config(ref.config).options
         except ConfigError as error:
             raise PluginLoadError(error.message, phase="load", **ref.facts()) from error
     named = ref.source == FROM_ENVIRONMENT
     default = {"priority": REGISTERED_PRIORITY if named else ADOPTED_PRIORITY}
     given = {**default, **(terms or {})}
     return LibraryBackend(
-        platform=ref.platform, library=ref.library, options=options or None, **given
+        platform=ref.platform,
+        library=ref.library,
+        options=options or None,
+        global_symbols=ref.global_symbols,
+        **given,
     )

@@ -65,6 +65,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "make_client": callable,
     "check": callable,
     "make_topology": lambda value: value is None or callable(value),
+    "open_global": lambda value: value is None or callable(value),
     "code": lambda value: isinstance(value, str) and _CODE.fullmatch(value) is not None,
     "message": lambda value: isinstance(value, str) and bool(value.strip()),
     "remedy": lambda value: isinstance(value, str),
@@ -107,6 +108,11 @@ class Plugin:
     def client_factory(self) -> ClientFactory | None:
         """Return the record for the platform that the entry point names."""
         return next((c for c in self.clients if c.platform == self.ref.platform), None)
+
+    def global_symbols(self) -> bool | None:
+        """Return whether its library is opened with global symbols; None where it has none."""
+        own = [lib for lib in self.libraries if lib.platform == self.ref.platform]
+        return any(library.global_symbols for library in own) if own else None
 
 
 Initialized = dict[ModuleType, Registrations]

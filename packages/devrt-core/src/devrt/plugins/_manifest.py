@@ -18,6 +18,7 @@ or for a module in a namespace package, the folder of the first regular package.
     init_timeout = 300.0         # seconds
     init_warning = 60.0          # seconds after which waiting is worth a warning
     pjrt_loader = false          # whether it has the hook devrt_pjrt_loader
+    global_symbols = false       # whether its PJRT library is opened with RTLD_GLOBAL
 
     [[backend.requires]]         # none there: the backend is unavailable, and is not imported
     path = ["/dev/acme*"]        # files or device nodes, and beside or in place of them
@@ -37,7 +38,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from devrt._record import fields, record
@@ -45,6 +45,7 @@ from devrt.errors import PluginContractError
 from devrt.plugins import _simple_toml
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._refs import PluginRef
+from devrt.plugins._requirements import Conflict, Requirement
 from devrt.records import API_VERSION, ClientFactory, Unavailable
 
 __all__ = [
@@ -67,56 +68,6 @@ _REQUIREMENTS = ("path", "library", "pci_vendor")
 
 
 @record(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """Something that must be on the machine; where several are named, one of them.
-
-    Attributes
-    ----------
-    reason, remedy : str
-        As in `devrt.records.Unavailable`.
-    path, library : tuple of str
-        Patterns of files, and names of shared libraries with their version.
-    pci_vendor : int
-        PCI vendor id of a device; -1 where none is named.
-    """
-
-    reason: str
-    remedy: str
-    path: tuple[str, ...] = ()
-    library: tuple[str, ...] = ()
-    pci_vendor: int = -1
-
-    def is_met(self, root: str | os.PathLike[str]) -> bool:
-        """Return whether it is there, by looking at files only."""
-        return (
-            any(_exists(path.lstrip("/"), root) for path in self.path)
-            or any(_has_library(name, root) for name in self.library)
-            or (self.pci_vendor >= 0 and _has_pci_device(self.pci_vendor, root))
-        )
-
-
-@record(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """Versions of another distribution that the backend is known not to work with."""
-
-    distribution: str
-    reason: str
-    remedy: str
-    versions: str = ""
-
-    def is_installed(self) -> bool:
-        """Return whether such a version is installed."""
-        from importlib import metadata
-
-        from devrt.plugins._versions import matches
-
-        try:
-            return matches(metadata.version(self.distribution), self.versions)
-        except (metadata.PackageNotFoundError, ValueError):
-            return False
-
-
-@record(frozen=True, slots=True, kw_only=True)
 class BackendManifest:
     """One ``[[backend]]`` of a manifest; see the module for what the fields mean."""
 
@@ -130,6 +81,7 @@ class BackendManifest:
     init_timeout: float | None = None
     init_warning: float | None = None
     pjrt_loader: bool = False
+    global_symbols: bool = False
     requires: tuple[Requirement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
@@ -144,8 +96,16 @@ class BackendManifest:
         return None
 
 
-def differences(manifest: BackendManifest, factory: ClientFactory, has_loader: bool) -> list[str]:
-    """Return in what a manifest and the record that the plugin returned say different things."""
+def differences(
+    manifest: BackendManifest,
+    factory: ClientFactory,
+    has_loader: bool,
+    global_symbols: bool | None = None,
+) -> list[str]:
+    """Return in what a manifest and the records that the plugin returned say different things.
+
+    ``global_symbols`` is what they say of its library; None where it has none.
+    """
     found = []
     for name in ("aliases", "priority", "experimental", "fail_quietly", "api_version"):
         said, is_so = getattr(manifest, name), getattr(factory, name)
@@ -155,6 +115,11 @@ def differences(manifest: BackendManifest, factory: ClientFactory, has_loader: b
         found.append(
             f"pjrt_loader is {manifest.pjrt_loader!r} in its manifest, and the hook "
             f"devrt_pjrt_loader is {'there' if has_loader else 'not'}"
+        )
+    if global_symbols is not None and manifest.global_symbols != global_symbols:
+        found.append(
+            f"global_symbols is {manifest.global_symbols!r} in its manifest, and "
+            f"{global_symbols!r} where it registers its library"
         )
     return found
 
@@ -217,38 +182,6 @@ def parse_manifest(
         if platforms.count(platform) > 1:
             raise reader.invalid(f"it has two backends of platform {platform!r}")
     return backends
-
-
-def _exists(pattern: str, root: str | os.PathLike[str]) -> bool:
-    folder, name = os.path.split(os.path.join(root, pattern))
-    if not _has_wildcard(pattern):
-        return os.path.exists(os.path.join(folder, name))
-    if _has_wildcard(os.path.dirname(pattern)):
-        import glob  # seldom needed, and startup counts
-
-        return bool(glob.glob(pattern, root_dir=root))
-    try:
-        return any(fnmatchcase(found, name) for found in os.listdir(folder) if found[0] != ".")
-    except OSError:
-        return False
-
-
-def _has_wildcard(pattern: str) -> bool:
-    return any(character in pattern for character in "*?[")
-
-
-def _has_library(name: str, root: str | os.PathLike[str]) -> bool:
-    from pathlib import Path
-
-    from devrt import hardware
-
-    return hardware.find_shared_library(name, root=Path(root)) is not None
-
-
-def _has_pci_device(vendor: int, root: str | os.PathLike[str]) -> bool:
-    from devrt import hardware
-
-    return bool(hardware.pci_devices(vendor, root=root))
 
 
 def _manifest_path(ref: PluginRef) -> str | None:

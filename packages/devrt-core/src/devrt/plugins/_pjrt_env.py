@@ -3,8 +3,8 @@ r"""``PJRT_NAMES_AND_LIBRARY_PATHS``: PJRT libraries that the environment names.
 The value is a list of entries ``name:path`` with commas between them (``name;path`` on Windows).
 Only the first colon of an entry separates, so that a path may hold more of them. A comma in a path
 is written ``\,``, or the path is put in double quotes, in which a quote is written twice. A path
-that ends in ``.json`` is a configuration file, an object with ``library_path`` and
-``create_options``.
+that ends in ``.json`` is a configuration file, an object with ``library_path``,
+``create_options`` and ``global_symbols``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from devrt.plugins._refs import ENVIRONMENT_VARIABLE, FROM_ENVIRONMENT, UNNAMED,
 
 __all__ = [
     "Entry",
+    "LibraryConfig",
     "Problem",
     "check_options",
     "format_entries",
@@ -40,6 +41,14 @@ class Entry(NamedTuple):
 
     name: str
     path: str
+
+
+class LibraryConfig(NamedTuple):
+    """What a configuration file says: the library, its client's options, how it is opened."""
+
+    library: str
+    options: dict[str, Any]
+    global_symbols: bool
 
 
 class Problem(NamedTuple):
@@ -175,23 +184,23 @@ def _ref(entry: Entry) -> PluginRef:
     if not entry.path.endswith(".json"):
         return _named(entry.name, library=entry.path)
     try:
-        library, _ = read_config(entry.path)
+        found = read_config(entry.path)
     except ConfigError as error:
         return _named(entry.name, config=entry.path, problem=error.message.rstrip("."))
-    return _named(entry.name, library=library, config=entry.path)
+    return _named(
+        entry.name,
+        library=found.library,
+        config=entry.path,
+        global_symbols=found.global_symbols,
+    )
 
 
-def _named(platform: str, *, library: str = "", config: str = "", problem: str = "") -> PluginRef:
-    return PluginRef(platform, "(environment)", "", "", FROM_ENVIRONMENT, library, config, problem)
+def _named(platform: str, **known: Any) -> PluginRef:
+    return PluginRef(platform, "(environment)", source=FROM_ENVIRONMENT, **known)
 
 
-def read_config(path: str) -> tuple[str, dict[str, Any]]:
+def read_config(path: str) -> LibraryConfig:
     """Read a configuration file of a PJRT library.
-
-    Returns
-    -------
-    tuple
-        The library's path and the options that its client is created with.
 
     Raises
     ------
@@ -218,9 +227,12 @@ def read_config(path: str) -> tuple[str, dict[str, Any]]:
     library = document.get("library_path")
     if not isinstance(library, str) or not library:
         raise _invalid(path, f"library_path must be the path of a library, not {library!r}")
+    is_global = document.get("global_symbols", False)
+    if not isinstance(is_global, bool):
+        raise _invalid(path, f"global_symbols must be true or false, not {is_global!r}")
     options = document.get("create_options")
     try:
-        return library, check_options({} if options is None else options)
+        return LibraryConfig(library, check_options({} if options is None else options), is_global)
     except ConfigError as error:
         raise _invalid(path, f"create_options: {error.message.rstrip('.')}") from error
 
@@ -234,7 +246,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_keys(path: str, document: Mapping[str, Any]) -> None:
-    known = ("library_path", "create_options")
+    known = ("library_path", "create_options", "global_symbols")
     for key in document:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)

@@ -68,6 +68,8 @@ class PluginRef:
         The configuration file that names the library and its options; empty where there is none.
     problem : str
         Why it cannot be used as it was named; empty where nothing is wrong with that.
+    global_symbols : bool
+        Whether the library is to be opened with its symbols visible to every other one.
     """
 
     platform: str
@@ -78,6 +80,7 @@ class PluginRef:
     library: str = ""
     config: str = ""
     problem: str = ""
+    global_symbols: bool = False
 
     @property
     def name(self) -> str:

@@ -168,6 +168,12 @@ class PluginRegistry:
             raise known.fresh()
         return known
 
+    def opens_globally(self, ref: PluginRef) -> bool:
+        """Return whether a plugin that was looked at opens its library with global symbols."""
+        plugin, manifest = self._loaded.get(ref), self._manifests.get(ref)
+        is_so = isinstance(plugin, Plugin) and plugin.global_symbols()
+        return bool(is_so or ref.global_symbols or getattr(manifest, "global_symbols", False))
+
     def is_loaded(self, ref: PluginRef) -> bool:
         """Return whether a plugin was loaded here, so that its options are known."""
         return isinstance(self._loaded.get(ref), Plugin)
@@ -372,7 +378,8 @@ class PluginRegistry:
         manifest = self.manifest(plugin.ref)
         factory = self._bound(plugin).client_factory()
         if manifest is not None and factory is not None:
-            wrong = differences(manifest, factory, plugin.loader is not None)
+            has_loader = plugin.loader is not None
+            wrong = differences(manifest, factory, has_loader, plugin.global_symbols())
             if wrong:
                 raise contract_error(plugin.ref, "; ".join(wrong))
         elif plugin.loader is not None:

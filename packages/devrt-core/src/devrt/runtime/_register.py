@@ -94,6 +94,8 @@ def register_plugin(
     library_path: str | os.PathLike[str] | None = None,
     options: OptionsSource = None,
     c_api: Any = None,
+    *,
+    global_symbols: bool = False,
 ) -> Any:
     """Register a PJRT library as a backend.
 
@@ -113,6 +115,10 @@ def register_plugin(
         integers, numbers or booleans, or a callable that returns one when the client is made.
     c_api
         In place of a path: a capsule named ``pjrt_c_api``.
+    global_symbols
+        Whether the library's symbols are visible to every other library of the process
+        (``RTLD_GLOBAL``), as some plugins need for libraries that they open themselves. Symbols of
+        different plugins can clash then, so without it they are not.
 
     Returns
     -------
@@ -123,7 +129,8 @@ def register_plugin(
     ------
     InvalidArgumentError
         If the name is none, the priority no integer, not just one of ``library_path`` and
-        ``c_api`` given, or the platform's client already made.
+        ``c_api`` given, ``global_symbols`` given with a ``c_api``, whose library is open already,
+        or the platform's client already made.
     """
     name = _checked_name(plugin_name)
     _check_priority(name, priority)
@@ -134,15 +141,31 @@ def register_plugin(
             "was given."
         )
         raise InvalidArgumentError(msg, platform=name)
+    if global_symbols and c_api is not None:
+        msg = (
+            f"PJRT plugin {name!r}: global_symbols is for a library_path; a c_api is of a library "
+            "that is open already, with the symbols that whoever opened it gave it. Leave it out."
+        )
+        raise InvalidArgumentError(msg, platform=name)
     path = os.fspath(library_path) if library_path else ""
     library = LibraryBackend(
-        platform=name, library=path or c_api, options=options, priority=priority
+        platform=name,
+        library=path or c_api,
+        options=options,
+        priority=priority,
+        global_symbols=bool(global_symbols),
     )
     collecting = current_registrations()
     if collecting is not None:
         collecting.libraries.append(library)
     else:
-        ref = PluginRef(name, REGISTERED, source="register_plugin", library=path)
+        ref = PluginRef(
+            name,
+            REGISTERED,
+            source="register_plugin",
+            library=path,
+            global_symbols=library.global_symbols,
+        )
         _register(Plugin(ref, libraries=(library,)))
     return c_api
 

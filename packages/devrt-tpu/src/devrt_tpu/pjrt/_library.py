@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from typing import Any
 
-from devrt.errors import DevrtError, PluginLoadError
+from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule, _gpu_tools
 from devrt_tpu.pjrt._api import Api
@@ -41,6 +41,8 @@ class Library(Handle):
         The library's file; empty where the table came in a capsule.
     log
         What it logged while it was opened.
+    is_global
+        Whether it was opened with its symbols visible to every other library.
 
     Attributes
     ----------
@@ -49,13 +51,21 @@ class Library(Handle):
         compiled.
     changes : Changes
         What initialising it has changed in the process.
+    is_global : bool
+        Whether its symbols are visible to every other library of the process.
     """
 
     def __init__(
-        self, name: str, table: Any, path: str = "", log: deque[LogLine] | None = None
+        self,
+        name: str,
+        table: Any,
+        path: str = "",
+        log: deque[LogLine] | None = None,
+        is_global: bool = False,
     ) -> None:
         self.name = name
         self.path = path
+        self.is_global = is_global
         _check_version(table, self.label)
         self.api = Api(table, self.label)
         self._lock = threading.Lock()
@@ -131,6 +141,27 @@ class Library(Handle):
             msg, code=error.code, phase="initialize", plugin=self.name, path=self.path, **facts
         )
 
+    def make_global(self) -> None:
+        """Make the library's symbols visible to every other one, for good.
+
+        Those that were bound already stay as they are.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it came in a capsule: its file is not known.
+        """
+        if self.is_global:
+            return
+        if not self.path:
+            msg = (
+                f"the symbols of the PJRT plugin {self.label} cannot be made global: it came in a "
+                "capsule. Whoever opened its library has settled it."
+            )
+            raise InvalidArgumentError(msg, plugin=self.name)
+        _open(self.name, self.path, is_global=True)
+        self.is_global = True
+
     def attributes(self) -> dict[str, Any]:
         """Return what the plugin says of itself, such as the StableHLO versions that it reads."""
         self.initialize()
@@ -174,7 +205,9 @@ def _check_version(table: Any, label: str) -> None:
         raise PluginLoadError(msg, **facts)
 
 
-def open_library(name: str, library: str | os.PathLike[str] | object) -> Library:
+def open_library(
+    name: str, library: str | os.PathLike[str] | object, is_global: bool = False
+) -> Library:
     """Open a plugin; what was opened stays open until the process ends.
 
     Parameters
@@ -183,6 +216,8 @@ def open_library(name: str, library: str | os.PathLike[str] | object) -> Library
         The platform that it serves.
     library
         The library's path, or a capsule named ``pjrt_c_api``.
+    is_global
+        Whether a library that is opened by its path shows its symbols to every other one.
 
     Raises
     ------
@@ -201,11 +236,11 @@ def open_library(name: str, library: str | os.PathLike[str] | object) -> Library
     path = os.path.abspath(os.fspath(library))
     opening = Opening(name, new_log())
     with captured(opening):
-        table = _open(name, path)
-    return Library(name, table, path, opening.log)
+        table = _open(name, path, is_global)
+    return Library(name, table, path, opening.log, is_global)
 
 
-def _open(name: str, path: str) -> Any:
+def _open(name: str, path: str, is_global: bool) -> Any:
     facts: dict[str, Any] = {"phase": "open", "plugin": name, "path": path}
     problem = problem_with(path)
     if problem:
@@ -215,7 +250,7 @@ def _open(name: str, path: str) -> Any:
         )
         raise PluginLoadError(msg, **facts)
     said = ffi.new("char[]", 4096)
-    handle = lib.devrt_open(os.fsencode(path), said, len(said))
+    handle = lib.devrt_open(os.fsencode(path), is_global, said, len(said))
     if handle == ffi.NULL:
         raise _not_opened(name, path, ffi.string(said).decode(errors="replace"), facts)
     table = lib.devrt_find_api(handle)

@@ -27,7 +27,7 @@ _by_name: dict[str, Library] = {}
 _by_table: dict[int, Library] = {}
 
 
-def library_for(name: str, library: Any) -> Library:
+def library_for(name: str, library: Any, *, global_symbols: bool = False) -> Library:
     """Return the one object for a plugin, opening it at the first call.
 
     Two names may stand for one library: it is initialised once all the same.
@@ -38,17 +38,22 @@ def library_for(name: str, library: Any) -> Library:
         The platform; empty for a capsule whose name nobody said.
     library
         Its path, or a capsule named ``pjrt_c_api``.
+    global_symbols
+        Whether its symbols are visible to every other library of the process; for a library by
+        its path. One that is open without that gets it now, and none loses it.
     """
     _check(name)
     with _lock:
         known = _by_name.get(name)
-        if known is not None and _is_same(known, library):
-            return known
-        opened = _of_capsule(library) or open_library(name, library)
-        kept = _by_table.setdefault(_address_of(opened), opened)
-        if name:
-            _by_name.setdefault(name, kept)
-        return kept
+        if known is None or not _is_same(known, library):
+            opened = _of_capsule(library) or open_library(name, library, global_symbols)
+            known = _by_table.setdefault(_address_of(opened), opened)
+            known.is_global |= opened.is_global
+            if name:
+                _by_name.setdefault(name, known)
+        if global_symbols:
+            known.make_global()
+        return known
 
 
 def _renew_lock() -> None:
