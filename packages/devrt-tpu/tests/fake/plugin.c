@@ -10,6 +10,7 @@
  *   FAKE_SLOW                buffers are ready after so many milliseconds
  *   FAKE_LOG                 what it writes to standard error (noise.h)
  *   FAKE_KV                  what is done with the key-value store (keyvalue.h)
+ *   FAKE_LAYOUTS             what is done with layouts (layouts.h)
  */
 #include <pthread.h>
 #include <signal.h>
@@ -31,7 +32,7 @@ struct PJRT_Event {
 };
 struct PJRT_Buffer {
   PJRT_Buffer_Type type;
-  int64_t dims[8];
+  int64_t dims[8], order[8];
   size_t num_dims;
   size_t bytes;
   char* data;
@@ -93,6 +94,7 @@ static PJRT_Error* Error_ForEachPayload(PJRT_Error_ForEachPayload_Args* args) {
   args->visitor("fake/url", 8, "data", 4, args->user_arg);
   return NULL;
 }
+#include "layouts.h"
 #include "noise.h"
 
 static PJRT_Error* Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
@@ -236,6 +238,7 @@ static PJRT_Error* Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_
   }
   made->data = malloc(made->bytes + 1);
   memcpy(made->data, args->data, made->bytes);
+  lay_out(made, args->device_layout);
   args->buffer = made;
   args->done_with_host_buffer = make_event(1);
   __atomic_add_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST);
@@ -313,7 +316,7 @@ static PJRT_Error* Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
 }
 static PJRT_Error* Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
   BEGIN(Buffer_ToHostBuffer);
-  memcpy(args->dst, args->src->data, args->src->bytes);
+  fetch_laid_out(args->src, args->host_layout, args->dst);
   args->event = make_event(1);
   return NULL;
 }
@@ -364,6 +367,7 @@ static PJRT_Api api = {
     SET(Buffer_UnsafePointer),
     SET(Buffer_ReadyEvent),
     SET(Buffer_ToHostBuffer),
+    SET(Buffer_GetMemoryLayout),
 };
 
 const PJRT_Api* GetPjrtApi(void) {

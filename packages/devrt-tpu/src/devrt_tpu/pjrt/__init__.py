@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from devrt._compile_options import CompileOptions
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._client import PjrtClient
+    from devrt_tpu.pjrt._compiled import Executable, MemoryAnalysis
     from devrt_tpu.pjrt._custom_call import DeviceCall, RawBuffer
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
     from devrt_tpu.pjrt._event import Event
-    from devrt_tpu.pjrt._executable import Executable, MemoryAnalysis, PjrtLoadedExecutable
+    from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
     from devrt_tpu.pjrt._library import Library
     from devrt_tpu.pjrt._make_client import make_client
     from devrt_tpu.pjrt._names import (
@@ -64,10 +65,11 @@ _MODULES = {
         ("devrt._compile_options", "CompileOptions"),
         ("devrt_tpu.pjrt._buffer", "PjrtBuffer"),
         ("devrt_tpu.pjrt._client", "PjrtClient"),
+        ("devrt_tpu.pjrt._compiled", "Executable MemoryAnalysis"),
         ("devrt_tpu.pjrt._custom_call", "DeviceCall RawBuffer"),
         ("devrt_tpu.pjrt._device", "PjrtDevice PjrtMemory"),
         ("devrt_tpu.pjrt._event", "Event"),
-        ("devrt_tpu.pjrt._executable", "Executable MemoryAnalysis PjrtLoadedExecutable"),
+        ("devrt_tpu.pjrt._executable", "PjrtLoadedExecutable"),
         ("devrt_tpu.pjrt._library", "Library"),
         ("devrt_tpu.pjrt._make_client", "make_client"),
         ("devrt_tpu.pjrt._names", "add_library initialize_pjrt_plugin library_for"),

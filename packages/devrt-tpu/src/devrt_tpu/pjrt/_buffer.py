@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
     from devrt_tpu.pjrt._spec import Spec
 
-__all__ = ["PjrtBuffer", "TransposedBuffer"]
+__all__ = ["LaidOutBuffer", "PjrtBuffer"]
 
 _SLICE = 100
 """Milliseconds between two looks at signals and at the client while something is waited for."""
@@ -37,7 +37,7 @@ class PjrtBuffer(Handle, Buffer):
     __slots__ = ("_client", "_device", "_handle", "_memory", "_spec")
 
     _is_dense = True
-    """Whether the elements lie row-major on the device."""
+    """Whether the elements lie as the client puts them unless told otherwise."""
 
     def __init__(
         self,
@@ -191,7 +191,11 @@ class PjrtBuffer(Handle, Buffer):
         """Return another buffer on the same allocation, deleted independently of this one."""
         with self._pinned("clone"):
             handle = lib.devrt_clone(self._handle)
-        return PjrtBuffer(self._client, handle, self._spec, self._memory, self._device)
+        return self._like(handle, self._memory, self._device)
+
+    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> PjrtBuffer:
+        """Return a buffer of the same dtype, shape and layout on another handle."""
+        return PjrtBuffer(self._client, handle, self._spec, memory, device)
 
     def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
         """Start a copy to another memory of the same client; share the allocation if allowed."""
@@ -216,9 +220,9 @@ class PjrtBuffer(Handle, Buffer):
     @property
     def layout(self) -> Layout:
         """How the elements lie in the device's memory."""
-        from devrt_tpu.pjrt._layout import layout_of
+        from devrt_tpu.pjrt._layout import told_layout
 
-        return layout_of(self)
+        return told_layout(self)
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
@@ -290,9 +294,30 @@ class _Pinned:
         lib.devrt_unpin(self._of._client._core, self._of._handle)
 
 
-class TransposedBuffer(PjrtBuffer):
-    """A result that its program lays out in another order than row-major."""
+class LaidOutBuffer(PjrtBuffer):
+    """A buffer in a layout of its own: it was put so, or a program returns it so."""
 
-    __slots__ = ()
+    __slots__ = ("_layout",)
 
     _is_dense = False
+
+    def __init__(
+        self,
+        client: PjrtClient,
+        handle: int,
+        spec: Spec,
+        memory: PjrtMemory,
+        device: PjrtDevice,
+        layout: Layout,
+    ) -> None:
+        super().__init__(client, handle, spec, memory, device)
+        self._layout = layout
+
+    @property
+    def layout(self) -> Layout:
+        """How the elements lie in the device's memory."""
+        with self._pinned("layout"):  # plugins forget it in copies
+            return self._layout
+
+    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
+        return LaidOutBuffer(self._client, handle, self._spec, memory, device, self._layout)

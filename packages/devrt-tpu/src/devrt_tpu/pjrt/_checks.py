@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 62
 
 
 def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...]:
-    """Return what somebody gave as a list of buffers.
+    """Return what somebody gave as a list of buffers, or of layouts.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...
         return values
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
         return list(values)
-    msg = f"{operation} failed: {what} must be a list of buffers, not {values!r:.60}."
+    msg = f"{operation} failed: {what} must be a list of them, not {values!r:.60}."
     raise InvalidTypeError(msg, operation=operation)
 
 

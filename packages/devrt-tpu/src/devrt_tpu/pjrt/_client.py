@@ -29,7 +29,7 @@ from devrt_tpu.pjrt._put import Putter
 if TYPE_CHECKING:
     import numpy as np
 
-    from devrt.layout import PjRtLayout
+    from devrt.layout import Layout, PjRtLayout
     from devrt_tpu.pjrt._disk_cache import CacheSource
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
     from devrt_tpu.pjrt._store import Store
@@ -164,16 +164,24 @@ class PjrtClient(Lifetime, Client):
         device: Device | Memory | None = None,
         force_copy: bool = False,
         host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
+        layout: Layout | PjRtLayout | str | None = None,
     ) -> PjrtBuffer:
         """Start the transfer of a host value to a device; see `devrt.contract.Client`.
 
         Zero-copy semantics are the plugin's to use: most alias memory on a 64-byte boundary.
+        The elements lie as `get_default_layout` says, or in the order of ``layout``, a `Layout`, a
+        `PjRtLayout` or the text of one; the plugin's refusal of one is raised.
         """
         try:
             place = self._places[device]
         except (KeyError, TypeError):  # a target that was not seen yet, or is none
             place = self._place(device, "buffer_from_pyval")
-        return self._putter.put(argument, place, 0 if force_copy else host_buffer_semantics)
+        semantics = 0 if force_copy else host_buffer_semantics
+        if layout is not None:
+            from devrt_tpu.pjrt._put_laid_out import put
+
+            return put(self, argument, layout, place, semantics)
+        return self._putter.put(argument, place, semantics)
 
     def _place(self, target: Any, operation: str) -> Place:
         place = self._places.get(target) if isinstance(target, _TARGETS) else None
@@ -225,7 +233,10 @@ class PjrtClient(Lifetime, Client):
         return _dlpack.take(self, value, self._place(device, "buffer_from_dlpack"), copy)
 
     def create_buffers_for_async_host_to_device(
-        self, specs: Sequence[tuple[tuple[int, ...], Any]], memory: Device | Memory | None = None
+        self,
+        specs: Sequence[tuple[tuple[int, ...], Any]],
+        memory: Device | Memory | None = None,
+        layouts: Sequence[Layout | PjRtLayout | str | None] | None = None,
     ) -> TransferManager:
         """Make buffers whose data is sent later, piece by piece.
 
@@ -235,11 +246,13 @@ class PjrtClient(Lifetime, Client):
             Shape and dtype of each buffer.
         memory
             Where they go; the first device's default memory when omitted.
+        layouts
+            How each buffer lies there; None, for all or one, for as `get_default_layout` says.
         """
         from devrt_tpu.pjrt._transfer import TransferManager
 
         place = self._place(memory, "create_buffers_for_async_host_to_device")
-        return TransferManager(self, specs, place)
+        return TransferManager(self, specs, place, layouts)
 
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None

@@ -12,8 +12,9 @@ from devrt._stablehlo_functions import problem_of
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
+from devrt_tpu.pjrt._compiled import Executable
 from devrt_tpu.pjrt._device import PjrtDevice
-from devrt_tpu.pjrt._executable import Executable, PjrtLoadedExecutable
+from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi

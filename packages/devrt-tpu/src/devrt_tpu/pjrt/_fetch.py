@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from devrt.errors import DevrtError
+from devrt.layout import Layout
+from devrt_tpu.pjrt import _buffer
 from devrt_tpu.pjrt._event import Event
+from devrt_tpu.pjrt._layout import pointer_to, told_layout
 from devrt_tpu.pjrt._native import ffi, lib
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._place import Place
 
-__all__ = ["copy", "is_host_visible", "seal", "to_host", "to_numpy", "view"]
+__all__ = ["copy", "elements", "is_host_visible", "seal", "to_host", "to_numpy", "view"]
 
 _COPIED = 1 << 16
 """Up to this many bytes a copy is cheaper than a view, which must be released again."""
@@ -31,15 +35,20 @@ def _new_room() -> tuple[Any, Any]:
 
 
 def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
-    """Wait for a buffer and return its data, row-major, as an array that is never writable."""
+    """Wait for a buffer and return its data as an array that is never writable.
+
+    It is row-major, but for a view of a buffer that lies in another order.
+    """
     spec, memory = buffer._spec, buffer._memory
     is_visible = memory._is_host_visible
     if is_visible is None:
         is_visible = is_host_visible(buffer)
-    if not is_visible or spec.is_packed or not buffer._is_dense:
+    if not is_visible or spec.is_packed or not (buffer._is_dense or spec.size):
         return seal(to_host(buffer))
+    if not buffer._is_dense:
+        return _in_order(view(buffer), spec.shape, _order(buffer))
     if spec.nbytes > _COPIED:
-        return view(buffer)
+        return view(buffer).reshape(spec.shape)
     client = buffer._client
     spare = client._results
     result = spare.pop() if spare else ffi.new(_NEW_RESULT)
@@ -79,7 +88,10 @@ def is_host_visible(buffer: PjrtBuffer) -> bool:
 
 
 def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
-    """Return the data without a copy; the view holds the memory, also when the client is closed."""
+    """Return the elements as they lie, without a copy, in one dimension.
+
+    The view holds the memory, also when the client is closed.
+    """
     spec = buffer._spec
     buffer._wait("__array__")
     with buffer._pinned("__array__") as pointer:
@@ -92,21 +104,22 @@ def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 
     data = ffi.gc(ffi.cast("char *", address), let_go, spec.nbytes)
     bytes_of = memoryview(ffi.buffer(data, spec.nbytes)).toreadonly()
-    return np.frombuffer(bytes_of, spec.dtype).reshape(spec.shape)
+    return np.frombuffer(bytes_of, spec.dtype)
 
 
 def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     """Transfer a buffer to the host, row-major whatever its layout on the device."""
+    order = _order(buffer)
+    found = _in_order(elements(buffer, order), buffer._spec.shape, order)
+    return np.ascontiguousarray(found).reshape(buffer._spec.shape)
+
+
+def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
+    """Transfer a buffer's elements to the host in an order of its dimensions, fastest first."""
     spec, client = buffer._spec, buffer._client
     api = client._api
-    order = _order(buffer)
     target = np.empty(spec.size, spec.dtype)
-    sizes = ffi.new("int64_t[]", order)
-    layout = api.new("PJRT_Buffer_MemoryLayout")
-    layout.type = lib.PJRT_Buffer_MemoryLayout_Type_Tiled
-    tiled = layout.tiled
-    tiled.struct_size = ffi.sizeof("PJRT_Buffer_MemoryLayout_Tiled")
-    tiled.minor_to_major, tiled.minor_to_major_size = sizes, len(order)
+    layout, kept = pointer_to(api, Layout(order))
     buffer._wait("to_host")
     with buffer._pinned("to_host") as pointer:
         args = api.call(
@@ -116,29 +129,27 @@ def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
             dst=ffi.cast("void *", target.__array_interface__["data"][0]),
             dst_size=target.nbytes,
         )
-    Event(client, args.event, keeps=(target, sizes, layout)).wait("to_host")
-    return _row_major(target, spec.shape, order)
+    Event(client, args.event, keeps=(target, layout, kept)).wait("to_host")
+    return target
 
 
-def _order(buffer: PjrtBuffer) -> list[int]:
+def _order(buffer: PjrtBuffer) -> Sequence[int]:
     """Return the order to ask for: the source's own where it is known, as some plugins give that.
 
     Tiles are another matter: whoever has them takes them apart.
     """
-    default = list(range(len(buffer.shape) - 1, -1, -1))
-    if buffer._is_dense:
-        return default
-    layout = buffer.layout
-    return default if layout.tiling() else list(layout.minor_to_major())
+    layout = buffer._layout if isinstance(buffer, _buffer.LaidOutBuffer) else None
+    if layout is None or layout.tiling():
+        return range(len(buffer.shape) - 1, -1, -1)
+    return layout.minor_to_major()
 
 
-def _row_major(
-    flat: np.ndarray[Any, Any], shape: tuple[int, ...], order: list[int]
+def _in_order(
+    flat: np.ndarray[Any, Any], shape: tuple[int, ...], order: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """Return elements that lie in an order of dimensions, the fastest first, as an array."""
+    """Return elements that lie in an order of dimensions, the fastest first, as a view."""
     axes = order[::-1]
-    physical = flat.reshape([shape[axis] for axis in axes])
-    return np.ascontiguousarray(physical.transpose(np.argsort(axes))).reshape(shape)
+    return flat.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
 
 
 def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
@@ -157,4 +168,8 @@ def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
                 "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=place.device._pointer
             )
         handle = lib.devrt_adopt_copy(client._core, args.dst_buffer, buffer._handle)
-    return type(buffer)(client, handle, buffer._spec, place.memory, place.device)
+    made = buffer._like(handle, place.memory, place.device)
+    if isinstance(made, _buffer.LaidOutBuffer) and client.plugin_platform != "cpu":
+        # XLA's for the host copies the bytes as they lie; others may lay them out anew.
+        made._layout = told_layout(made)
+    return made

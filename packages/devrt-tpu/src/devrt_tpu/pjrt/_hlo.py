@@ -9,6 +9,9 @@ import dataclasses
 from collections.abc import Iterator
 
 from devrt._protobuf import fields, ints
+from devrt.errors import InvalidArgumentError
+from devrt.layout import Layout, row_major
+from devrt_tpu.pjrt._layout import lies_dense
 from devrt_tpu.pjrt._spec import Spec, spec_of
 
 __all__ = ["TO_BUFFER_TYPE", "HloFacts", "Parameter", "custom_calls", "read_module"]
@@ -60,18 +63,19 @@ class Parameter:
     ----------
     spec : Spec or None
         Its dtype and shape; None for a token or a type that the C API has no name for.
-    minor_to_major : tuple of int
-        The order of its dimensions in memory, the fastest first.
+    layout : Layout
+        How it lies in memory.
     """
 
     spec: Spec | None
-    minor_to_major: tuple[int, ...]
+    layout: Layout
 
     @property
     def is_dense(self) -> bool:
-        """Whether it lies row-major."""
-        count = len(self.minor_to_major)
-        return self.minor_to_major == tuple(range(count - 1, -1, -1))
+        """Whether its dimensions lie as those of a row-major array do, whatever its tiles."""
+        return self.spec is None or lies_dense(
+            Layout(self.layout.minor_to_major()), self.spec.shape
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -193,18 +197,28 @@ def _signature(data: memoryview) -> Signature:
 
 
 def _shape(data: memoryview) -> Parameter:
-    kind, dims, order = 0, [], []
+    kind, dims, order, tiles = 0, [], [], []
     for number, value in fields(data):
         if number == 2 and isinstance(value, int):
             kind = value
         elif number == 3:
             dims += ints(value)
         elif number == 5 and not isinstance(value, int):
-            order = [i for n, v in fields(value) if n == 1 for i in ints(v)]
+            parts = list(fields(value))
+            order = [i for n, v in parts if n == 1 for i in ints(v)]
+            tiles = [_tile(v) for n, v in parts if n == 6 and not isinstance(v, int)]
     code = TO_BUFFER_TYPE.get(kind)
     spec = None if code is None else spec_of(code, tuple(dims))
-    default = range(len(dims) - 1, -1, -1)
-    return Parameter(spec, tuple(order) if len(order) == len(dims) else tuple(default))
+    if len(order) != len(dims):
+        return Parameter(spec, row_major(len(dims)))
+    try:
+        return Parameter(spec, Layout(order, tiles))
+    except InvalidArgumentError:  # tiles that join dimensions, which have no text here
+        return Parameter(spec, Layout(order))
+
+
+def _tile(data: memoryview) -> list[int]:
+    return [extent for number, value in fields(data) if number == 1 for extent in ints(value)]
 
 
 def _donations(data: memoryview, number_of_parameter: int) -> Iterator[int]:

@@ -66,6 +66,8 @@ class Lifetime(Handle):
         self._tokens = itertools.count(1)
         self._results: list[Any] = []  # structures to use again, which is faster than new ones
         self._rooms: list[tuple[Any, Any]] = []  # and memory that buffers are read into
+        # By memory: whether its plugin puts elements where a layout says; see `_put_laid_out`.
+        self._transposing: dict[Any, bool] = {}
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
         self._managers: weakref.WeakSet[TransferManager] = weakref.WeakSet()
 

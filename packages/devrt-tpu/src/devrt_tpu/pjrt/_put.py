@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._place import Place
 
-__all__ = ["Putter"]
+__all__ = ["Putter", "check_semantics"]
 
 _NEW_RESULT = ffi.typeof("devrt_result *")
 _from_buffer = ffi.from_buffer
@@ -52,7 +52,7 @@ class Putter:
     def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""
         if semantics is not _DURING_CALL:  # the rest of it takes time
-            semantics = _check_semantics(semantics)
+            semantics = check_semantics(semantics)
         array = value if type(value) is _ndarray else self._as_array(value)
         code = self._codes.get(array.dtype)
         if code is None:
@@ -84,6 +84,10 @@ class Putter:
         handle = result.handle
         spare.append(result)
         return PjrtBuffer(client, handle, spec_of(code, shape), place.memory, place.device)
+
+    def source(self, value: Any) -> tuple[np.ndarray[Any, Any], int]:
+        """Return a value as an array that the plugin can read, and its element type."""
+        return self._native(self._as_array(value))
 
     def _is_copied(self, array: np.ndarray[Any, Any], place: Place, semantics: Any) -> bool:
         """Return whether to copy a large source here and let the plugin alias the copy.
@@ -175,7 +179,8 @@ class Putter:
         return array.astype(native), code
 
 
-def _check_semantics(semantics: Any) -> int:
+def check_semantics(semantics: Any) -> int:
+    """Return host-buffer semantics as an int; refuse what are none."""
     if isinstance(semantics, int) and semantics in _SEMANTICS:
         return int(semantics)
     msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r:.60}."

@@ -1,8 +1,9 @@
-"""Running a loaded executable: every argument is checked here, as plugins do not."""
+"""Running a loaded executable."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import (
@@ -14,7 +15,8 @@ from devrt.errors import (
     UnimplementedError,
     UnraisableErrorWarning,
 )
-from devrt_tpu.pjrt._buffer import PjrtBuffer, TransposedBuffer
+from devrt_tpu.pjrt._arguments import Arguments
+from devrt_tpu.pjrt._buffer import LaidOutBuffer, PjrtBuffer
 from devrt_tpu.pjrt._checks import listed
 from devrt_tpu.pjrt._lifetime import INTERRUPTS
 from devrt_tpu.pjrt._native import ffi, lib
@@ -22,9 +24,8 @@ from devrt_tpu.pjrt._spec import Spec
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
+    from devrt_tpu.pjrt._compiled import Executable
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
-    from devrt_tpu.pjrt._executable import Executable
-    from devrt_tpu.pjrt._hlo import HloFacts
 
 __all__ = ["Runner"]
 
@@ -36,7 +37,7 @@ _PATIENCE = 1.0
 """Seconds for an argument that depends on data to be sent, perhaps by another thread."""
 
 
-Output = tuple[Spec, "PjrtMemory", type[PjrtBuffer]]
+Output = tuple[Spec, "PjrtMemory", Callable[..., PjrtBuffer]]
 
 
 class Runner:
@@ -73,15 +74,16 @@ class Runner:
         # Errors name the program when nothing can be asked any more.
         self._label = f"program {executable.name!r}"
         facts = executable.facts
-        self._parameters: list[Spec] | None = None
-        if facts is not None:
-            specs = [p.spec for p in facts.parameters if p.spec is not None]
-            self._parameters = specs if len(specs) == len(facts.parameters) else None
+        self._arguments = Arguments(client, self._label, facts)
+        self._parameters = self._arguments.specs
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         self._is_plain = (
-            self._one is not None and self._parameters is not None and not self._donated
+            self._one is not None
+            and self._parameters is not None
+            and self._arguments.are_dense
+            and not self._donated
         )
         # One after the other is four times as fast on a processor, and hangs where devices wait
         # for each other; a result on the wrong device would show in its memory.
@@ -96,18 +98,6 @@ class Runner:
         self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         client._runners.add(self)
-        if facts is not None:
-            self._refuse_layouts(facts)
-
-    def _refuse_layouts(self, facts: HloFacts) -> None:
-        for at, parameter in enumerate(facts.parameters):
-            if not parameter.is_dense and parameter.spec is not None and parameter.spec.size > 1:
-                order = ",".join(map(str, parameter.minor_to_major))
-                msg = (
-                    f"{self._label} takes argument {at} in layout {{{order}}}, and buffers are "
-                    "row-major. Compile it without a layout of its own for its arguments."
-                )
-                raise UnimplementedError(msg, operation="compile", argument=at)
 
     def parameter_specs(self) -> list[Spec] | None:
         """Return dtype and shape of each argument; None where nobody knows."""
@@ -121,7 +111,8 @@ class Runner:
         for at, spec in enumerate(specs):
             memory: Any = device.memory(kinds[at]) if kinds else device.default_memory()
             is_dense = len(results) != len(specs) or results[at].is_dense
-            made.append((spec, memory, PjrtBuffer if is_dense else TransposedBuffer))
+            kind = PjrtBuffer if is_dense else partial(LaidOutBuffer, layout=results[at].layout)
+            made.append((spec, memory, kind))
         return made
 
     def _kinds(self) -> list[str]:
@@ -142,7 +133,7 @@ class Runner:
         here, parameters = self._one, self._parameters
         assert parameters is not None
         if len(arguments) != len(parameters):
-            self._refuse_count(len(arguments))
+            self._arguments.check_count(len(arguments))
         handles = []
         for buffer, spec in zip(arguments, parameters, strict=True):
             if (
@@ -150,7 +141,7 @@ class Runner:
                 or buffer._device is not here
                 or (buffer._spec is not spec and buffer._spec != spec)
             ):
-                self._refuse(arguments, here)
+                return self._execute_chosen(arguments, device)  # which refuses it, or does not
             handles.append(buffer._handle)
         pointer = self._pointer
         if pointer is None or self.is_deleted:
@@ -205,7 +196,7 @@ class Runner:
                 "Compile it with compile_portable_executable=True."
             )
             raise InvalidArgumentError(msg, operation="execute")
-        self._check([(a,) for a in arguments], [here])
+        self._arguments.check([(a,) for a in arguments], [here])
         chosen = ffi.new("PJRT_Device *[]", [here._pointer]) if self._is_portable else ffi.NULL
         outputs = self._outputs_on(here) if self._is_portable else self._outputs[0]
         (made,) = self._run([list(arguments)], [here], [outputs], chosen, one_by_one=False)
@@ -220,33 +211,15 @@ class Runner:
             msg = f"execute_sharded failed: {self._label} is portable, and runs on one device."
             raise InvalidArgumentError(msg, operation="execute_sharded")
         arguments = listed(arguments, "execute_sharded", "arguments")
-        if self._parameters is not None and len(arguments) != len(self._parameters):
-            self._refuse_count(len(arguments))
-        ordered = [self._by_device(at, shards) for at, shards in enumerate(arguments)]
-        self._check(ordered, devices)
+        self._arguments.check_count(len(arguments))
+        ordered = [
+            self._arguments.by_device(at, shards, devices) for at, shards in enumerate(arguments)
+        ]
+        self._arguments.check(ordered, devices)
         by_device = [[shards[i] for shards in ordered] for i in range(len(devices))]
         chosen = self._devices_array if self._one_by_one and len(devices) > 1 else ffi.NULL
         made = self._run(by_device, devices, self._outputs, chosen, one_by_one=bool(chosen))
         return [list(shards) for shards in zip(*made, strict=True)]
-
-    def _by_device(self, at: int, shards: Sequence[Any]) -> Sequence[Any]:
-        devices = self._devices
-        shards = listed(shards, "execute_sharded", f"argument {at}")
-        if len(shards) == len(devices):
-            for shard, device in zip(shards, devices, strict=True):
-                if shard.__class__ is not PjrtBuffer or shard._device is not device:
-                    break
-            else:
-                return shards
-        found = {s._device: s for s in shards if isinstance(s, PjrtBuffer)}
-        if len(shards) != len(devices) or found.keys() != set(devices):
-            names = ", ".join(map(str, devices))
-            msg = (
-                f"execute_sharded failed: argument {at} of {self._label} needs one buffer on each "
-                f"of {names}, and has {list(shards)!r}."
-            )
-            raise InvalidArgumentError(msg, operation="execute_sharded", argument=at)
-        return [found[device] for device in devices]
 
     def _run(
         self,
@@ -293,58 +266,7 @@ class Runner:
         except DeadlineExceededError:
             self._fail(status, result, given)
 
-    # -- checks -------------------------------------------------------------------------------
-
-    def _check(self, arguments: Sequence[Sequence[Any]], devices: list[PjrtDevice]) -> None:
-        """Refuse what the plugin would take for something else, or hang on for good."""
-        specs = self._parameters
-        if specs is not None and len(arguments) != len(specs):
-            self._refuse_count(len(arguments))
-        for at, shards in enumerate(arguments):
-            spec = None if specs is None else specs[at]
-            for buffer, device in zip(shards, devices, strict=True):
-                # Deleted ones are found where they are pinned, all of them before the call.
-                if (
-                    buffer.__class__ is not PjrtBuffer
-                    or buffer._device is not device
-                    or (spec is not None and buffer._spec is not spec and buffer._spec != spec)
-                ):
-                    self._refuse_one(at, buffer, device)
-
-    def _refuse(self, arguments: Sequence[Any], device: PjrtDevice | None) -> NoReturn:
-        assert device is not None
-        self._check([(argument,) for argument in arguments], [device])
-        msg = f"execute failed: the arguments of {self._label} were refused, and then were not."
-        raise DevrtError(msg, operation="execute")
-
-    def _refuse_one(self, at: int, buffer: Any, device: PjrtDevice) -> NoReturn:
-        facts: dict[str, Any] = {"operation": "execute", "argument": at, "device": str(device)}
-        head = f"execute failed: argument {at} of {self._label}"
-        if not isinstance(buffer, PjrtBuffer):
-            msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
-            raise InvalidArgumentError(msg, **facts)
-        if buffer._client is not self._client or buffer._device is not device:
-            msg = f"{head} must lie on {device}, and lies on {buffer._device}. Copy it there."
-            raise InvalidArgumentError(msg, **facts)
-        wanted = None if self._parameters is None else self._parameters[at]
-        if wanted is not None and buffer._spec != wanted:
-            msg = f"{head} must be {wanted}, and is {buffer._spec}. Convert or reshape it."
-            raise InvalidArgumentError(msg, **facts)
-        if buffer.is_deleted():
-            raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
-        if not buffer._is_dense:
-            msg = (
-                f"{head} is the result of a program that lays it out in another order than "
-                "row-major. Put its value again: client.buffer_from_pyval(numpy.asarray(buffer))."
-            )
-            raise InvalidArgumentError(msg, **facts)
-        msg = f"{head} was refused, and then was not."
-        raise DevrtError(msg, **facts)
-
-    def _refuse_count(self, count: int) -> NoReturn:
-        wanted = len(self._parameters or ())
-        msg = f"execute failed: {self._label} takes {wanted} argument(s), and got {count}."
-        raise InvalidArgumentError(msg, operation="execute")
+    # -- failures -----------------------------------------------------------------------------
 
     def _fail(self, status: int, result: Any, buffers: Sequence[Any]) -> NoReturn:
         if status in (lib.DEVRT_DELETED, lib.DEVRT_PROMISED):

@@ -21,7 +21,7 @@ from devrt_tpu.pjrt._seal import seal, unseal
 from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
 
 if TYPE_CHECKING:
-    from devrt_tpu.pjrt._executable import Executable
+    from devrt_tpu.pjrt._compiled import Executable
     from devrt_tpu.pjrt._library import Library
 
 __all__ = ["PjrtTopology", "deserialize_topology", "make_topology"]

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
-from devrt_tpu.pjrt._buffer import PjrtBuffer
-from devrt_tpu.pjrt._checks import dims_of, encoded, number_of
+from devrt.layout import row_major
+from devrt_tpu.pjrt._buffer import LaidOutBuffer, PjrtBuffer
+from devrt_tpu.pjrt._checks import dims_of, encoded, listed, number_of
 from devrt_tpu.pjrt._event import Event
 from devrt_tpu.pjrt._handle import Handle
+from devrt_tpu.pjrt._layout import checked, pointer_to
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._spec import Spec, spec_of, type_code
 
 if TYPE_CHECKING:
+    from devrt.layout import Layout
     from devrt_tpu.pjrt._api import Api
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._place import Place
@@ -42,15 +45,22 @@ class TransferManager(Handle):
         Shape and dtype of each buffer.
     place
         Where they go.
+    layouts
+        How each lies there; None for as it would anyway.
     """
 
     def __init__(
-        self, client: PjrtClient, specs: Sequence[tuple[tuple[int, ...], Any]], place: Place
+        self,
+        client: PjrtClient,
+        specs: Sequence[tuple[tuple[int, ...], Any]],
+        place: Place,
+        layouts: Sequence[object] | None = None,
     ) -> None:
         self._pointer: Any = None
         api = client._api
         self._client, self._place = client, place
         self._specs = _specs_of(api, specs)
+        self._layouts = _layouts_of(client, self._specs, layouts)
         self._is_retrieved = [False] * len(self._specs)
         self._pieces = [_Pieces(spec.device_bytes) for spec in self._specs]
         dims = [ffi.new("int64_t[]", list(spec.shape)) for spec in self._specs]
@@ -58,12 +68,15 @@ class TransferManager(Handle):
         for slot, spec, sizes in zip(described, self._specs, dims, strict=True):
             slot.struct_size = ffi.offsetof("PJRT_ShapeSpec", "element_type") + 4
             slot.dims, slot.num_dims, slot.element_type = sizes, len(spec.shape), spec.code
+        told, kept = _told(client, self._layouts)
         with client._using(_MAKE):
             args = api.call(
                 "PJRT_Client_CreateBuffersForAsyncHostToDevice",
                 client=client._pointer,
                 shape_specs=described,
                 num_shape_specs=len(self._specs),
+                device_layouts=told,
+                num_device_layouts=len(kept),
                 memory=place.memory._pointer,
             )
             self._pointer = args.transfer_manager
@@ -86,8 +99,11 @@ class TransferManager(Handle):
         args = self._call("RetrieveBuffer", index)
         self._is_retrieved[index] = True
         handle = lib.devrt_adopt_promised(self._client._core, args.buffer_out)
-        place = self._place
-        return PjrtBuffer(self._client, handle, self._specs[index], place.memory, place.device)
+        client, spec, place = self._client, self._specs[index], self._place
+        layout = self._layouts[index]
+        if layout is None:
+            return PjrtBuffer(client, handle, spec, place.memory, place.device)
+        return LaidOutBuffer(client, handle, spec, place.memory, place.device, layout)
 
     def transfer_data(
         self, index: int, data: Any, offset: int = 0, *, is_last: bool = True
@@ -101,6 +117,8 @@ class TransferManager(Handle):
         data
             Contiguous bytes, or an array of the buffer's dtype; kept alive until they are sent.
             Elements below a byte are packed here, the first in the lowest bits; bytes must be.
+            An array of the buffer's whole shape is put in the order of its layout here; bytes and
+            parts must be in that order.
         offset
             Where they go, in bytes.
         is_last
@@ -121,7 +139,7 @@ class TransferManager(Handle):
         index = self._check(index)
         offset = number_of(offset, "offset", "transfer_data")
         spec, pieces = self._specs[index], self._pieces[index]
-        source = _bytes_of(spec, data)
+        source = _bytes_of(spec, data, self._layouts[index])
         problem = pieces.problem(offset, source.nbytes, is_last=bool(is_last))
         if problem:
             msg = f"transfer_data failed: buffer {index}, {spec}, {problem}."
@@ -273,7 +291,37 @@ def _specs_of(api: Api, specs: Any) -> list[Spec]:
     return [spec_of(type_code(api, dtype), dims_of(shape, _MAKE)) for shape, dtype in pairs]
 
 
-def _bytes_of(spec: Spec, data: Any) -> np.ndarray[Any, Any]:
+def _layouts_of(
+    client: PjrtClient, specs: Sequence[Spec], layouts: Sequence[object] | None
+) -> list[Layout | None]:
+    """Return the layouts that were asked for; None for each that buffers have anyway."""
+    given = [None] * len(specs) if layouts is None else listed(layouts, _MAKE, "layouts")
+    if len(given) != len(specs):
+        msg = f"{_MAKE} failed: there are {len(specs)} buffers, and {len(given)} layouts for them."
+        raise InvalidArgumentError(msg, operation=_MAKE)
+    is_host = client.plugin_platform == "cpu"
+    found = [
+        None if layout is None else checked(layout, spec, _MAKE, is_host=is_host)
+        for layout, spec in zip(given, specs, strict=True)
+    ]
+    return [
+        None if is_host and layout == row_major(len(spec.shape)) else layout
+        for layout, spec in zip(found, specs, strict=True)
+    ]
+
+
+def _told(client: PjrtClient, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
+    """Return what the plugin is told of layouts, and what must live as long.
+
+    XLA's for the host lays nothing out: it takes the bytes as they come.
+    """
+    if client.plugin_platform == "cpu" or not any(layouts):
+        return ffi.NULL, []
+    kept = [(ffi.NULL, ()) if one is None else pointer_to(client._api, one) for one in layouts]
+    return ffi.new("PJRT_Buffer_MemoryLayout *[]", [pointer for pointer, _ in kept]), kept
+
+
+def _bytes_of(spec: Spec, data: Any, layout: Layout | None) -> np.ndarray[Any, Any]:
     """Return data as the plugin takes it: contiguous, elements below a byte packed."""
     try:
         array = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
@@ -286,6 +334,8 @@ def _bytes_of(spec: Spec, data: Any) -> np.ndarray[Any, Any]:
             f"{spec.dtype.name}, and is of {array.dtype}."
         )
         raise InvalidTypeError(msg, operation="transfer_data")
+    if layout is not None and array.dtype == spec.dtype and array.shape == spec.shape:
+        array = array.transpose(layout.minor_to_major()[::-1])
     dense = np.ascontiguousarray(array)
     return _packed(dense, spec) if spec.is_packed and array.dtype == spec.dtype else dense
 
