@@ -1,4 +1,7 @@
-/* Standard error while a plugin is called: its log lines are kept, all else goes on at once. */
+/* Standard error while a plugin is called: its log lines are kept, all else goes on at once.
+ *
+ * The pipe and its reader stay a moment after a capture: the next one takes them over, which costs
+ * a tenth of new ones, and after that they are given back. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,14 +13,16 @@
 
 #include "internal.h"
 
-enum { kLine = 4096, kMost = 1 << 20, kSignals = 5 };
+enum { kLine = 4096, kMost = 1 << 20, kSignals = 5, kPromptMs = 20, kLingerMs = 100 };
 
 static const char kNotice[] = "WARNING: All log messages before absl::InitializeLog()";
 
 typedef struct capture {
-  int source; /* the pipe's end that is read */
-  int terminal;
+  int source;      /* the pipe's ends */
+  atomic_int sink; /* negative: closed */
+  int forks;
   pthread_mutex_t lock; /* of all that follows */
+  int terminal;
   int is_ended;
   char line[kLine]; /* what has come of a line */
   size_t used;
@@ -25,6 +30,10 @@ typedef struct capture {
   size_t size;
   size_t room;
 } capture;
+
+/* One that has ended and whose reader waits for the next. The child of a fork leaves it alone. */
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static capture* idle;
 
 /* What a process that dies must still show, and the handlers that were there before. */
 static capture* _Atomic current;
@@ -83,8 +92,8 @@ static void watch_fatal(void) {
 static void unwatch_fatal(void) {
   for (int i = 0; i < kSignals; ++i) {
     struct sigaction now;
-    sigaction(kFatal[i], NULL, &now);
-    if (now.sa_handler == on_fatal) sigaction(kFatal[i], &before[i], NULL);
+    sigaction(kFatal[i], &before[i], &now);
+    if (now.sa_handler != on_fatal) sigaction(kFatal[i], &now, NULL);
   }
 }
 
@@ -157,25 +166,40 @@ static void drop(capture* of) {
   free(of);
 }
 
+/* Closes the end of a capture that nobody has taken over; returns whether it is closed. */
+static int stop_lingering(capture* of) {
+  pthread_mutex_lock(&idle_lock);
+  if (idle == of) {
+    idle = NULL;
+    close(atomic_exchange(&of->sink, -1));
+  }
+  pthread_mutex_unlock(&idle_lock);
+  return atomic_load(&of->sink) < 0;
+}
+
 /* Reads until nobody can write any more: a child process may have the pipe for longer than the
  * capture lasts, and must not die of writing to it. */
 static void* read_lines(void* arg) {
   capture* of = arg;
   struct pollfd wait = {.fd = of->source, .events = POLLIN};
+  int has_half = 0, is_closed = 0;
   for (int is_open = 1; is_open;) {
-    const int has_come = poll(&wait, 1, 20) != 0;
+    const int patience = has_half ? kPromptMs : is_closed ? -1 : kLingerMs;
+    const int has_come = poll(&wait, 1, patience) != 0;
     pthread_mutex_lock(&of->lock);
     if (has_come) is_open = drain(of);
     /* Half a line that is no log is somebody's prompt. */
     if (!has_come && !is_log(of->line, of->used)) take_rest(of);
+    has_half = of->used > 0;
     pthread_mutex_unlock(&of->lock);
+    if (!has_come && patience == kLingerMs) is_closed = stop_lingering(of);
   }
   take_rest(of);
   drop(of);
   return NULL;
 }
 
-static int start(capture* of, int ends[2]) {
+static int start(capture* of) {
   pthread_t reader;
   sigset_t all, former;
   sigfillset(&all); /* signals are for the program's own threads */
@@ -184,33 +208,82 @@ static int start(capture* of, int ends[2]) {
   pthread_sigmask(SIG_SETMASK, &former, NULL);
   if (failed) return 0;
   pthread_detach(reader);
-  atomic_store(&current, of);
-  watch_fatal();
-  dup2(ends[1], STDERR_FILENO);
-  close(ends[1]);
   return 1;
 }
 
-void* devrt_capture_begin(void) {
+/* Returns the idle capture, if there is one of this process, for a terminal. */
+static capture* take_over(int terminal) {
+  if (pthread_mutex_trylock(&idle_lock) != 0) return NULL; /* perhaps for good, after a fork */
+  capture* found = idle;
+  if (found != NULL && found->forks == devrt_forks()) {
+    idle = NULL;
+  } else {
+    found = NULL;
+  }
+  pthread_mutex_unlock(&idle_lock);
+  if (found == NULL) return NULL;
+  pthread_mutex_lock(&found->lock);
+  close(found->terminal);
+  found->terminal = terminal;
+  found->is_ended = 0;
+  pthread_mutex_unlock(&found->lock);
+  return found;
+}
+
+static capture* make_capture(int terminal) {
   int ends[2];
-  const int terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (terminal < 0) return NULL; /* standard error is closed: there is nothing to keep clean */
   if (pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) {
-    close(terminal);
     return NULL;
   }
   capture* made = calloc(1, sizeof(*made));
   if (made != NULL) {
     made->source = ends[0];
+    atomic_init(&made->sink, ends[1]);
+    made->forks = devrt_forks();
     made->terminal = terminal;
     pthread_mutex_init(&made->lock, NULL);
-    if (start(made, ends)) return made;
+    if (start(made)) return made;
     free(made);
   }
   close(ends[0]);
   close(ends[1]);
-  close(terminal);
   return NULL;
+}
+
+void* devrt_capture_begin(void) {
+  const int terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (terminal < 0) return NULL; /* standard error is closed: there is nothing to keep clean */
+  capture* made = take_over(terminal);
+  if (made == NULL) made = make_capture(terminal);
+  if (made == NULL) {
+    close(terminal);
+    return NULL;
+  }
+  atomic_store(&current, made);
+  watch_fatal();
+  dup2(atomic_load(&made->sink), STDERR_FILENO);
+  return made;
+}
+
+/* In the child of a fork: the parent's reader waits for all that can write. */
+void capture_reset(void) {
+  pthread_mutex_init(&idle_lock, NULL);
+  if (idle == NULL) return;
+  close(idle->source);
+  close(atomic_load(&idle->sink));
+  close(idle->terminal);
+  idle = NULL;
+}
+
+/* Leaves the pipe to the next capture, or to the reader to close. */
+static void linger(capture* of) {
+  if (of->forks == devrt_forks() && pthread_mutex_trylock(&idle_lock) == 0) {
+    const int is_first = idle == NULL;
+    if (is_first) idle = of;
+    pthread_mutex_unlock(&idle_lock);
+    if (is_first) return;
+  }
+  close(atomic_exchange(&of->sink, -1)); /* the reader ends with the last writer */
 }
 
 /* Gives standard error back, and returns the log lines, which the caller frees. */
@@ -227,8 +300,9 @@ char* devrt_capture_end(void* captured, size_t* size) {
   *size = of->size;
   of->text = NULL;
   of->size = of->room = 0;
+  dup2(of->terminal, STDERR_FILENO);
   pthread_mutex_unlock(&of->lock);
-  dup2(of->terminal, STDERR_FILENO); /* the reader ends with the last writer */
+  linger(of);
   return text;
 }
 

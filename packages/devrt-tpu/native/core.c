@@ -9,11 +9,17 @@ static atomic_int forks;
 static void count_fork(void) {
   atomic_fetch_add(&forks, 1);
   gate_reset();
+  capture_reset();
 }
 
 static pthread_once_t watch_forks_once = PTHREAD_ONCE_INIT;
 
 static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+int devrt_forks(void) {
+  pthread_once(&watch_forks_once, watch_forks);
+  return atomic_load(&forks);
+}
 
 int devrt_was_forked(void) { return atomic_load(&forks) != 0; }
 

@@ -71,6 +71,7 @@ outbox* outbox_share(devrt_core* core);
 void outbox_release(outbox* box);
 void outbox_put(outbox* box, int64_t token);
 int core_is_forked(const devrt_core* core);
+int devrt_forks(void); /* how often this process's forebears have forked since it was first asked */
 void destroy_event(const PJRT_Api* api, PJRT_Event* event);
 void destroy_error(const PJRT_Api* api, PJRT_Error* error);
 
@@ -80,6 +81,7 @@ int gate_enter(void);
 void gate_leave(void);
 int gate_is_inside(void);
 void gate_reset(void);
+void capture_reset(void);
 void devrt_python_ask(devrt_question* question, devrt_answer* answer);
 void devrt_python_call(int slot, XLA_FFI_CallFrame* frame, uintptr_t stream, devrt_answer* answer);
 
@@ -89,6 +91,17 @@ int wait_for(storage* of, int timeout_ms, devrt_result* result);
 /* Waits for the program that has the turn; the lock is held. */
 int turn_wait(devrt_core* core, int timeout_ms);
 void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run);
+
+/* Asks a plugin's function within one that returns a status and has a `row` for what went wrong. */
+#define ASK(function, subject, pointer)                     \
+  PJRT_##function##_Args function = {                       \
+      .struct_size = sizeof(function),                      \
+      .subject = pointer,                                   \
+  };                                                        \
+  row->function_name = "PJRT_" #function;                   \
+  if (!DEVRT_HAS(api, PJRT_##function)) return DEVRT_STALE; \
+  row->error = api->PJRT_##function(&function);             \
+  if (row->error != NULL) return DEVRT_FAILED
 
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);

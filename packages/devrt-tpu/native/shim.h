@@ -106,7 +106,36 @@ typedef struct devrt_description {
 /* describe.c: DEVRT_STALE where the plugin's table does not have the function */
 int devrt_describe_device(const PJRT_Api* api, PJRT_DeviceDescription* device,
                           devrt_description* row);
-int devrt_describe_memory(const PJRT_Api* api, PJRT_Memory* memory, devrt_description* row);
+
+/* All that a plugin says of a client, in memory of its own that outlives the client. Memories are
+ * named by their place among the client's, and SIZE_MAX is one that is not there. */
+typedef struct devrt_memory_row {
+  PJRT_Memory* pointer;
+  devrt_description about;
+} devrt_memory_row;
+
+typedef struct devrt_device_row {
+  PJRT_Device* pointer;
+  devrt_description about;
+  int is_addressable;
+  int hardware_id;
+  size_t default_memory;
+  size_t num_memories;
+  size_t* memories;
+} devrt_device_row;
+
+typedef struct devrt_survey {
+  devrt_description about; /* kind: the platform's name; text: its version */
+  size_t num_memories;
+  devrt_memory_row* memories;
+  size_t num_devices;
+  devrt_device_row* devices;
+  void* blocks;
+} devrt_survey;
+
+/* survey.c */
+int devrt_survey_make(const PJRT_Api* api, PJRT_Client* client, devrt_survey* survey);
+void devrt_survey_free(devrt_survey* survey);
 
 /* capture.c */
 void* devrt_capture_begin(void);

@@ -86,3 +86,18 @@ def test_the_child_of_a_fork_is_refused_whatever_it_asks(attack):
         timeout=60,
     )
     assert said == "['ForkedError'] 0 14.0"
+
+
+def test_a_closed_client_still_describes_its_devices(child):
+    done = child(
+        """
+c = client(); d = c.devices()[0]; m = d.default_memory()
+def described(): return d.id, d.device_kind, str(d), repr(d), d.process_index, m.kind, repr(m)
+d2 = (o := client()).devices()[0]
+expected = (d2.id, d2.device_kind, str(d2), repr(d2), d2.process_index,
+            d2.default_memory().kind, repr(d2.default_memory()))
+o.close(); c.close()  # c has not been asked for any of it before
+print(described() == expected, c.platform_version == o.platform_version, hasattr(d, "nope"))
+"""
+    )
+    assert done.stdout == "True True False\n", done.stderr

@@ -104,23 +104,60 @@ def test_a_child_process_may_write_after_the_capture(child):
 def test_many_captures_leave_nothing_behind(child):
     done = child(
         """
-import os, threading
+import os, threading, time
+def counted(): return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+before = counted()
 client()
-import time; time.sleep(0.2)
-before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 def work():
     for _ in range(50): client().close()
 threads = [threading.Thread(target=work) for _ in range(4)]
 for t in threads: t.start()
 for t in threads: t.join()
-time.sleep(0.3)
-after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-print(before == after or (before, after), flush=True)
+deadline = time.monotonic() + 30
+while counted() != before and time.monotonic() < deadline: time.sleep(0.01)
+print(counted() == before or (before, counted()), flush=True)
 os.abort()
 """
     )
     assert done.stdout == "True\n"
     assert done.returncode == -signal.SIGABRT
+
+
+def test_a_capture_soon_after_another_keeps_its_lines(child):
+    done = child(
+        """
+import sys
+for _ in range(20):
+    client().close(); print("between", file=sys.stderr, flush=True)
+print(len(library().log))
+""",
+        FAKE_LOG="lines",
+    )
+    assert done.stdout == "60\n"
+    assert done.stderr == (OTHERS + "between\n") * 20
+
+
+def test_the_child_of_a_fork_after_a_capture_has_its_own(child):
+    done = child(
+        """
+import os, sys, time
+def counted(): return len(os.listdir("/proc/self/fd"))  # a fork ends NumPy's threads
+before = counted()
+library()
+pid = os.fork()
+if pid == 0:
+    library("other")  # a capture of the child's own
+    c = client(); c.close()
+    os._exit(0 if len(library().log) == 3 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+deadline = time.monotonic() + 30
+while counted() != before and time.monotonic() < deadline: time.sleep(0.01)
+print(counted() == before or (before, counted()))
+""",
+        FAKE_LOG="lines",
+    )
+    assert done.stdout == "0\nTrue\n", done.stderr
+    assert done.stderr == OTHERS
 
 
 def test_closed_standard_error_is_no_failure(child):

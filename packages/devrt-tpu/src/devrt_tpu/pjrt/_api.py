@@ -14,6 +14,7 @@ __all__ = ["Api", "text_of"]
 
 _POINTER_BYTES = 8
 _CHARACTERS, _DESCRIPTION = ffi.typeof("char *"), ffi.typeof("devrt_description *")
+_SURVEY = ffi.typeof("devrt_survey *")
 _cast, _unpack, _getpid = ffi.cast, ffi.unpack, os.getpid
 
 
@@ -142,12 +143,25 @@ class Api:
         if self.pid != _getpid():
             self.check_process("describe")
         row = ffi.new(_DESCRIPTION)
-        status = describe(self.table, pointer, row)
+        self._check_described(describe(self.table, pointer, row), row)
+        return row
+
+    def survey(self, client: Any) -> Any:
+        """Return a ``devrt_survey`` of a client, which does not need it to be alive."""
+        if self.pid != _getpid():
+            self.check_process("describe")
+        made = ffi.gc(ffi.new(_SURVEY), lib.devrt_survey_free)
+        self._check_described(lib.devrt_survey_make(self.table, client, made), made.about)
+        return made
+
+    def _check_described(self, status: int, row: Any) -> None:
         if status == lib.DEVRT_OK:
-            return row
+            return
         function = ffi.string(row.function_name).decode()
         if status == lib.DEVRT_FAILED:
             raise self.take(row.error, function)
+        if status == lib.DEVRT_NO_MEMORY:
+            raise MemoryError
         raise self.missing(function)
 
     def missing(self, function: str) -> UnimplementedError:

@@ -72,27 +72,18 @@ class PjrtClient(Lifetime, Client):
     # -- what the plugin says once ------------------------------------------------------------
 
     def _read(self) -> None:
-        api, client = self._api, self._pointer
-        name = api.call("PJRT_Client_PlatformName", client=client)
-        self.plugin_platform = text_of(name.platform_name, name.platform_name_size)
-        version = api.call("PJRT_Client_PlatformVersion", client=client)
-        said = text_of(version.platform_version, version.platform_version_size).strip()
-        self._version = f"PJRT C API {api.major}.{api.minor}\n{said}"
-        self._process = int(api.call("PJRT_Client_ProcessIndex", client=client).process_index)
-        memories = api.call("PJRT_Client_AddressableMemories", client=client)
-        self._memories = {
-            _address(memories.addressable_memories[i]): PjrtMemory(
-                self, memories.addressable_memories[i]
-            )
-            for i in range(memories.num_addressable_memories)
-        }
-        found = api.call("PJRT_Client_Devices", client=client)
-        made = [PjrtDevice(self, found.devices[i]) for i in range(found.num_devices)]
+        # Rows point into the survey, which must live as long as they are looked at.
+        self._survey = survey = self._api.survey(self._pointer)
+        about = survey.about
+        self.plugin_platform = text_of(about.kind, about.kind_size)
+        self._process = int(about.process_index)
+        rows = survey.memories[0 : survey.num_memories]
+        self._memories = memories = [PjrtMemory(self, row) for row in rows]
+        rows = survey.devices[0 : survey.num_devices]
+        made = [PjrtDevice(self, row, memories) for row in rows]
         self._by_address = {_address(device._pointer): device for device in made}
         self._devices = sorted(made, key=lambda device: device.id)
         self._local = [device for device in self._devices if device.is_addressable]
-        for device in self._local:
-            device._connect(self._memories)
         if not self._local:
             msg = f"the PJRT plugin {self._library.label} made a client without a device."
             raise InternalError(msg, plugin=self._library.name)
@@ -105,7 +96,9 @@ class PjrtClient(Lifetime, Client):
     @property
     def platform_version(self) -> str:
         """The C API's version and what the plugin says of its own."""
-        return self._version
+        about = self._survey.about
+        said = text_of(about.text, about.text_size).strip()
+        return f"PJRT C API {self._api.major}.{self._api.minor}\n{said}"
 
     @property
     def runtime_type(self) -> str:
@@ -145,7 +138,7 @@ class PjrtClient(Lifetime, Client):
 
     def memories(self) -> list[PjrtMemory]:
         """Return the memories that this process addresses, ordered by ``id``."""
-        return sorted(self._memories.values(), key=lambda memory: memory.id)
+        return sorted(self._memories, key=lambda memory: memory.id)
 
     def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
         """Return the device that the plugin knows by a hardware number."""

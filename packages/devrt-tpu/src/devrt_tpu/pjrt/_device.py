@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Buffer, Device, Memory
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import InternalError, InvalidArgumentError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._values import read_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from devrt_tpu.pjrt._client import PjrtClient
 
@@ -35,7 +36,7 @@ _STATISTICS = (
 
 
 class Description:
-    """What a plugin says of a device, present or not: read once, kept as plain values."""
+    """What a plugin says of a device that need not be present, read once, as plain values."""
 
     __slots__ = ("attributes", "debug_string", "id", "kind", "process_index", "text")
 
@@ -53,20 +54,28 @@ class Description:
 class PjrtMemory(Handle, Memory):
     """One address space of a client's devices."""
 
-    def __init__(self, client: PjrtClient, pointer: Any) -> None:
+    def __init__(self, client: PjrtClient, row: Any) -> None:
         self._client = client
-        self._pointer = pointer
+        self._row = row
+        self._pointer = row.pointer
         self._devices: list[PjrtDevice] = []
         self._is_host_visible: bool | None = None
-        row = client._api.describe_with(lib.devrt_describe_memory, pointer)
-        self.id = int(row.id)
-        self._kind = text_of(row.kind, row.kind_size)
-        self._text = text_of(row.text, row.text_size)
 
-    @property
+    @functools.cached_property
+    def id(self) -> int:
+        """Number of the memory, unique in its process."""
+        return int(self._row.about.id)
+
+    @functools.cached_property
     def kind(self) -> str:
         """The kind, as the plugin names it."""
-        return self._kind
+        about = self._row.about
+        return text_of(about.kind, about.kind_size)
+
+    @functools.cached_property
+    def _text(self) -> str:
+        about = self._row.about
+        return text_of(about.text, about.text_size)
 
     @property
     def platform(self) -> str:
@@ -92,7 +101,7 @@ class PjrtMemory(Handle, Memory):
         return self._client._count(lambda buffer: buffer._memory is self)
 
     def __repr__(self) -> str:
-        return f"PjrtMemory(id={self.id}, kind={self._kind!r}, {self._text})"
+        return f"PjrtMemory(id={self.id}, kind={self.kind!r}, {self._text})"
 
     def __str__(self) -> str:
         return self._text
@@ -101,46 +110,48 @@ class PjrtMemory(Handle, Memory):
 class PjrtDevice(Handle, Device):
     """One device of a PJRT client."""
 
-    def __init__(self, client: PjrtClient, pointer: Any) -> None:
-        api = client._api
-        found = api.call("PJRT_Device_GetDescription", device=pointer)
+    def __init__(self, client: PjrtClient, row: Any, memories: Sequence[PjrtMemory]) -> None:
         self._client = client
-        self._pointer = pointer
-        self._about = Description(api, found.device_description)
+        self._row = row
+        self._pointer = row.pointer
+        self._id = int(row.about.id)
+        self.is_addressable = bool(row.is_addressable)
         self._memories: list[PjrtMemory] = []
         self._default: PjrtMemory | None = None
-        self.is_addressable = bool(
-            api.call("PJRT_Device_IsAddressable", device=pointer).is_addressable
-        )
-        self._hardware_id: int | None = None
         if self.is_addressable:
-            number = api.call("PJRT_Device_LocalHardwareId", device=pointer).local_hardware_id
-            self._hardware_id = int(number) if number >= 0 else None
+            self._connect(memories)
 
     @property
     def id(self) -> int:
         """Number of the device, unique among all processes."""
-        return self._about.id
+        return self._id
 
-    @property
+    @functools.cached_property
     def process_index(self) -> int:
         """The process that the device is attached to."""
-        return self._about.process_index
+        return int(self._row.about.process_index)
 
     @property
     def local_hardware_id(self) -> int | None:
         """The plugin's number for the hardware; None where another process has it."""
-        return self._hardware_id
+        number = int(self._row.hardware_id)
+        return number if number >= 0 else None
 
     @property
     def platform(self) -> str:
         """The platform, as users name it."""
         return self._client.platform
 
-    @property
+    @functools.cached_property
     def device_kind(self) -> str:
         """The hardware's model."""
-        return self._about.kind
+        about = self._row.about
+        return text_of(about.kind, about.kind_size)
+
+    @functools.cached_property
+    def _attributes(self) -> Mapping[str, Any]:
+        about = self._row.about
+        return MappingProxyType(read_values(about.attributes, about.num_attributes))
 
     @property
     def client(self) -> PjrtClient:
@@ -188,31 +199,30 @@ class PjrtDevice(Handle, Device):
         return stats
 
     def __getattr__(self, name: str) -> Any:
-        about = self.__dict__.get("_about")
-        if about is not None and name in about.attributes:
-            return about.attributes[name]
+        if "_row" in self.__dict__ and name in self._attributes:
+            return self._attributes[name]
         msg = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(msg)
 
     def __repr__(self) -> str:
-        return f"PjrtDevice(id={self.id}, {self._about.text})"
+        about = self._row.about
+        return f"PjrtDevice(id={self.id}, {text_of(about.text, about.text_size)})"
 
     def __str__(self) -> str:
         return f"{self._client.platform}:{self.id}"
 
-    def _connect(self, by_address: dict[int, PjrtMemory]) -> None:
+    def _connect(self, memories: Sequence[PjrtMemory]) -> None:
         """Find the device's memories among the client's, the default one first."""
-        api = self._client._api
-        if not self.is_addressable:
-            return
-        args = api.call("PJRT_Device_AddressableMemories", device=self._pointer)
-        found = [by_address[_address(args.memories[i])] for i in range(args.num_memories)]
-        default = api.call("PJRT_Device_DefaultMemory", device=self._pointer).memory
-        self._default = by_address[_address(default)]
+        row, count = self._row, len(memories)
+        places = ffi.unpack(row.memories, row.num_memories)
+        found = [memories[at] for at in places if at < count]
+        if row.default_memory < count:
+            self._default = memories[row.default_memory]
+        elif found:
+            self._default = found[0]
+        else:
+            msg = f"the PJRT plugin {self._client._api.name} has a device without a memory."
+            raise InternalError(msg, operation="PJRT_Device_AddressableMemories")
         self._memories = [self._default, *(m for m in found if m is not self._default)]
         for memory in self._memories:
             memory._devices.append(self)
-
-
-def _address(pointer: Any) -> int:
-    return int(ffi.cast("uintptr_t", pointer))

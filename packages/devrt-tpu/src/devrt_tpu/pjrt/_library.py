@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import threading
@@ -89,12 +90,12 @@ class Library(Handle):
         """Whether `initialize` has succeeded."""
         return self._is_initialized
 
-    @property
+    @functools.cached_property
     def is_tpu(self) -> bool:
         """Whether it is the library for TPUs, by its name, its file or what it offers."""
         return is_tpu(self.name, self.path) or _TPU_TOPOLOGY in self.api.extensions()
 
-    @property
+    @functools.cached_property
     def is_gpu(self) -> bool:
         """Whether it is XLA's library for GPUs, by its name or its file."""
         words = f"{self.name} {os.path.basename(self.path)}".lower()
