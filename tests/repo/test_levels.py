@@ -42,6 +42,7 @@ LEVELS = {
         "_kept_programs",
         "_op_sharding",
         "_hlo_text",
+        "_bytecode_types",
         "_refused_programs",
         "_stablehlo",
         "_stablehlo_functions",

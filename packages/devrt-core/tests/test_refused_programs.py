@@ -1,8 +1,14 @@
 """What to do about a refused program, from the words that compilers were seen to use."""
 
+import contextlib
+import random
+from pathlib import Path
+
 import pytest
 
-from devrt._refused_programs import explain
+from devrt._bytecode_types import has_six_bit_floats, makes_or_reads_booleans
+from devrt._refused_programs import check_for_host, explain
+from devrt.errors import UnimplementedError
 
 BYTECODE = b"ML\xefR..."
 GUESS = (
@@ -46,3 +52,42 @@ def test_advice_comes_last(said, advice):
 
 def test_other_words_stay_what_they_are():
     assert explain("Shape mismatch\n", b"module {}") == "Shape mismatch"
+
+
+PROGRAMS = Path(__file__).parent / "bytecode"
+LACKING = {
+    "reads_booleans": "bitcast_convert of booleans",
+    "makes_booleans": "bitcast_convert of booleans",
+    "booleans_in_a_loop": "bitcast_convert of booleans",
+    "booleans_not_portable": "bitcast_convert of booleans",
+    "f6e2m3fn": "6-bit floating-point",
+    "f6e3m2fn": "6-bit floating-point",
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_bytecode_that_the_compiler_for_the_host_aborts_on_is_refused(name):
+    with pytest.raises(UnimplementedError, match=LACKING[name]) as caught:
+        check_for_host((PROGRAMS / f"{name}.mlirbc").read_bytes(), "compile_and_load")
+    assert "the program's bytecode" in str(caught.value)
+    assert caught.value.operation == "compile_and_load"
+
+
+@pytest.mark.parametrize("name", ["nearby", "nearby_in_a_loop", "nearby_not_portable", "f8e3m4"])
+def test_bytecode_with_the_same_words_apart_is_not(name):
+    code = (PROGRAMS / f"{name}.mlirbc").read_bytes()
+    check_for_host(code, "compile_and_load")
+    assert not has_six_bit_floats(code)
+    assert not makes_or_reads_booleans(code, "bitcast_convert")
+
+
+def test_damaged_bytecode_is_left_to_the_compiler():
+    dice = random.Random(11)
+    whole = [path.read_bytes() for path in sorted(PROGRAMS.glob("*.mlirbc"))]
+    for _ in range(3000):
+        code = bytearray(dice.choice(whole))
+        for _ in range(dice.randrange(1, 4)):
+            code[dice.randrange(4, len(code))] = dice.randrange(256)
+        end = dice.choice([len(code), dice.randrange(5, len(code))])
+        with contextlib.suppress(UnimplementedError):
+            check_for_host(bytes(code[:end]), "")

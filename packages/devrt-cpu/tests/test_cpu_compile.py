@@ -274,6 +274,13 @@ def test_what_the_compiler_aborts_on_is_refused_with_its_line(client, line):
         client.compile_and_load(f"module {{\n{line}\n}}")
 
 
+@pytest.mark.parametrize("name", ["reads_booleans", "booleans_in_a_loop", "f6e2m3fn"])
+def test_the_same_in_bytecode_is_refused(client, name):
+    folder = Path(__file__).resolve().parents[2] / "devrt-core" / "tests" / "bytecode"
+    with pytest.raises(UnimplementedError, match="the program's bytecode: the compiler"):
+        client.compile_and_load((folder / f"{name}.mlirbc").read_bytes())
+
+
 @pytest.mark.parametrize(
     ("body", "problem"), [("", "has no body"), ("{ func.call @f() : () -> ()\n return }", "itself")]
 )

@@ -5,7 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    ClosedError,
+    DeletedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnimplementedError,
+)
 from devrt_tpu import pjrt
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -352,3 +358,28 @@ class TestLife:
         assert b"add" in data
         assert add.fingerprint()
         assert (add.executable.num_replicas, add.executable.num_partitions) == (1, 1)
+
+
+BYTECODE = Path(__file__).resolve().parents[2] / "devrt-core" / "tests" / "bytecode"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%0 = stablehlo.bitcast_convert %a : (tensor<64xi1>) -> tensor<i64>",
+        "%0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf6E3M2FN>",
+    ],
+)
+def test_what_the_compiler_for_the_host_aborts_on_is_refused_with_its_line(xla_cpu, line):
+    with pytest.raises(UnimplementedError, match="line 2: the compiler for the CPU"):
+        xla_cpu.compile_and_load(f"module {{\n{line}\nfunc }}")
+
+
+@pytest.mark.parametrize(
+    "name", ["reads_booleans", "makes_booleans", "booleans_in_a_loop", "booleans_not_portable"]
+)
+def test_it_is_refused_in_bytecode_too(xla_cpu, name):
+    with pytest.raises(UnimplementedError, match="bitcast_convert of booleans"):
+        xla_cpu.compile_and_load((BYTECODE / f"{name}.mlirbc").read_bytes())
+    for other in ("nearby", "nearby_in_a_loop", "nearby_not_portable"):
+        xla_cpu.compile_and_load((BYTECODE / f"{other}.mlirbc").read_bytes())

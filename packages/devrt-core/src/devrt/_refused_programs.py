@@ -1,16 +1,78 @@
-"""What to do about programs that a compiler refuses, added to the compiler's own words."""
+"""Programs that a compiler refuses, what to do about it, and those that it does not survive."""
 
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from devrt._stablehlo import is_bytecode
+from devrt._stablehlo_functions import problem_of
+from devrt.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["explain"]
+__all__ = ["check_for_host", "explain"]
 
 _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
 _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
+
+
+_NO_TYPE = re.compile(rb"f6E[23]M[23]FN\b")
+_BITCAST = re.compile(rb"bitcast_convert\b[^\n]*tensor<(?:\d+x)*i1>")
+_SIX_BITS = "the 6-bit floating-point types"
+_BOOLEANS = "bitcast_convert of booleans"
+
+
+def check_for_host(code: bytes, operation: str) -> None:
+    """Refuse a program that the compiler for the host's processor ends the process on.
+
+    Parameters
+    ----------
+    code
+        The program, text or bytecode.
+    operation
+        What the error names.
+
+    Raises
+    ------
+    UnimplementedError
+        If it has a type, or an operation, that the compiler lacks; the message has a text's line.
+    InvalidArgumentError
+        If a function of a text has no body, or calls itself.
+    """
+    if is_bytecode(code):
+        what = _missing_in_bytecode(code)
+        if what:
+            _refuse("the program's bytecode", what, operation)
+        return
+    problem = problem_of(code)
+    if problem:
+        msg = f"{operation} failed: {problem}, and the compiler ends the process on that."
+        raise InvalidArgumentError(msg, operation=operation)
+    for pattern, what in ((_NO_TYPE, _SIX_BITS), (_BITCAST, _BOOLEANS)):
+        found = pattern.search(code)
+        if found is not None:
+            line = code.count(b"\n", 0, found.start()) + 1
+            _refuse(f"line {line}", what, operation)
+
+
+def _refuse(where: str, what: str, operation: str) -> NoReturn:
+    msg = (
+        f"{where}: the compiler for the CPU does not have {what}. "
+        "Convert to another type first, or compile for another platform."
+    )
+    raise UnimplementedError(msg, operation=operation, platform="cpu")
+
+
+def _missing_in_bytecode(code: bytes) -> str:
+    """Return what a bytecode has that the compiler lacks; nothing of one that cannot be read."""
+    from devrt._bytecode_types import has_six_bit_floats, makes_or_reads_booleans
+
+    try:
+        if has_six_bit_floats(code):
+            return _SIX_BITS
+        return _BOOLEANS if makes_or_reads_booleans(code, "bitcast_convert") else ""
+    except (ArithmeticError, LookupError, ValueError, RecursionError):
+        return ""
 
 
 def explain(message: str, code: bytes) -> str:

@@ -10,11 +10,12 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._refused_programs import check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _refused, _serialized
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -78,7 +79,7 @@ def compile_and_load(
         If the program does not parse, with line and column, or an option or device does not fit.
     """
     code = _to_code(program)
-    _refused.check(code)
+    check_for_host(code, "compile_and_load")
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
     library = find_library()
     with _quiet(), _custom_calls.explained():

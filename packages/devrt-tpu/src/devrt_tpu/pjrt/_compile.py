@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
+from devrt._refused_programs import check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt._stablehlo_functions import problem_of
@@ -137,6 +138,8 @@ def compile_and_load(
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program(source)
+    if client.plugin_platform == "cpu":
+        check_for_host(program.code, "compile_and_load")
     chosen = None if devices is None else _check_devices(client, devices)
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
