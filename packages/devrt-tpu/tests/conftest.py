@@ -164,6 +164,7 @@ BESIDE_A_CLIENT = """
 import gc, os, random, sys, threading
 import numpy as np
 from devrt.errors import DevrtError
+from devrt.layout import Layout
 from devrt_tpu import pjrt
 ADD = os.environ["PROGRAM"]
 client = pjrt.make_client(

@@ -95,18 +95,37 @@ def test_anything_in_any_place_is_a_typed_error(attack, seed):
             made[dice.randrange(len(made))] ^= 1 << dice.randrange(8)
             return bytes(made[: dice.choice([len(made), dice.randrange(len(made))])])
         sent = []
-        def send(shape=(8,), dtype="float32"):
-            sent[:] = [client.create_buffers_for_async_host_to_device([(shape, dtype)])]
+        def send(shape=(8,), dtype="float32", layouts=None):
+            make = client.create_buffers_for_async_host_to_device
+            sent[:] = [make([(shape, dtype)], None, layouts)]
             return sent[0]
         names = ["num_partitions", "num_replicas", "device_assignment", "env_option_overrides",
                  "use_spmd_partitioning", "use_shardy_partitioner", "compile_portable_executable",
                  "parameter_is_tupled_arguments", "nope"]
+        TURNED = ('func.func public @main(%a: tensor<2x4xf32> {mhlo.layout_mode = "{0,1}"}) '
+                  '-> tensor<2x4xf32> { return %a : tensor<2x4xf32> }')
+        turned = client.compile_and_load(TURNED)
+        def order(): return ",".join(str(dice.randrange(-1, 4)) for _ in range(dice.randrange(4)))
+        def layout():
+            text = "{" + order() + dice.choice(["", ":T(2,2)", ":T()", ":E(4)", "}", ":T(-1)"]) + "}"
+            return dice.choice([text, any_(), Layout((1, 2, 0)), Layout((0,)), Layout(())])
+        def laid_out():
+            made = put(X.reshape(2, 4), dice.choice(devices), layout=dice.choice(["{0,1}", "{1,0}"]))
+            if dice.random() < 0.3: made.delete()
+            return made
+        def misfit(): return dice.choice([put(X.reshape(2, 4)), put(X), some(), put(X, devices[1])])
         def option(): return {dice.choice(names): any_()}
         uses = [
             lambda: add.execute([some(), some()]), lambda: add.execute(any_()),
             lambda: add.execute([some(), some()], any_()),
             lambda: wide.execute_sharded([[some(), some()], any_()]),
             lambda: wide.execute_sharded(any_()), lambda: put(any_()), lambda: put(X, any_()),
+            lambda: put(X.reshape(2, 2, 2)[:, ::-1], layout=layout()).layout.x,
+            lambda: put(any_(), any_(), layout=layout()).layout.x,
+            lambda: send((2, 4), "float32", [layout()]).x, lambda: send(any_(), any_(), any_()),
+            lambda: turned.execute([misfit()]), lambda: add.execute([laid_out(), laid_out()]),
+            lambda: wide.execute_sharded([[laid_out(), laid_out()], [put(X), put(X)]]),
+            lambda: laid_out().copy_to_memory(any_()), lambda: np.from_dlpack(laid_out()).x,
             lambda: put(X, None, False, any_()), lambda: client.buffer_from_dlpack(any_()),
             lambda: client.buffer_from_dlpack(X, any_()), lambda: client.compile_and_load(any_()),
             lambda: client.compile_and_load(ADD, any_()),
@@ -135,6 +154,9 @@ def test_anything_in_any_place_is_a_typed_error(attack, seed):
         for turn in range(1000):
             try: uses[turn % len(uses)]()
             except (DevrtError, BufferError): count += 1
+            except AttributeError as error:  # of what is valid, and has no x
+                assert str(error).endswith("'x'"), error
+        assert np.asarray(turned.execute([put(X.reshape(2, 4), layout="{0,1}")])[0])[1, 3] == 7
         assert np.asarray(add.execute([put(X), put(X)])[0])[7] == 14
         client.close()
         print(count)
@@ -229,6 +251,38 @@ def test_a_long_run_does_not_grow(attack):
         before = resident()
         for _ in range(80000): turn()
         print(resident() - before)
+        """
+    )
+    assert int(said) < 4 << 20
+
+
+def test_layouts_of_their_own_and_clients_do_not_grow(attack):
+    said = attack(
+        """
+        def resident():
+            with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
+        TURNED = ('func.func public @main(%a: tensor<2x4xf32> {mhlo.layout_mode = "{0,1}"}) '
+                  '-> (tensor<2x4xf32> {mhlo.layout_mode = "{0,1}"}) { return %a : tensor<2x4xf32> }')
+        turned = client.compile_and_load(TURNED)
+        rows, specs = X.reshape(2, 4), [((2, 4), "float32")]
+        other = client.devices()[1].default_memory()
+        def turn():
+            a = client.buffer_from_pyval(rows, layout="{0,1}")
+            (made,) = turned.execute([a])
+            assert np.asarray(made)[1, 3] == 7 == np.asarray(a.copy_to_memory(other).clone())[1, 3]
+            with client.create_buffers_for_async_host_to_device(specs, None, ["{0,1}"]) as sender:
+                sent = sender.retrieve_buffer(0); sender.transfer_data(0, rows)
+            assert sent.layout == made.layout == turned.get_output_layouts()[0]._xla_layout()
+        for _ in range(2000): turn()
+        before = resident()
+        for _ in range(8000): turn()
+        grown = resident() - before
+        library = pjrt.loaded_library("attacked")
+        def again(): pjrt.make_client(library, "attacked", {"cpu_device_count": 2}).close()
+        for _ in range(100): again()
+        before = resident()
+        for _ in range(300): again()
+        print(max(grown, resident() - before))
         """
     )
     assert int(said) < 4 << 20
