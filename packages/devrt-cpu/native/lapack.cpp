@@ -4,8 +4,7 @@
 #include <mutex>
 #include <set>
 
-#include "lapack_solve.hpp"
-#include "lapack_spectral.hpp"
+#include "lapack_old.hpp"
 
 namespace devrt::cpu {
 
@@ -24,20 +23,49 @@ void named(const pjrt::ffi::CallFrame& frame) {
   }
 }
 
+struct Target {
+  std::string name;
+  XLA_FFI_Handler function;
+};
+
 struct Handler {
   std::string routine;
-  std::vector<std::string> targets;
-  XLA_FFI_Handler function;
+  std::vector<Target> targets;
   std::atomic<void*>* address;
 };
+
+/// Whether jax exported a routine before it used XLA's foreign functions.
+constexpr bool has_old_form(Routine routine) {
+  switch (routine) {
+    case Routine::kGees:
+    case Routine::kGeev:
+    case Routine::kGehrd:
+    case Routine::kGeqrf:
+    case Routine::kGesdd:
+    case Routine::kGetrf:
+    case Routine::kOrgqr:
+    case Routine::kPotrf:
+    case Routine::kSyevd:
+    case Routine::kSytrd:
+    case Routine::kTrsm:
+      return true;
+    default:
+      return false;
+  }
+}
 
 template <class T, Routine R, void (*Work)(const pjrt::ffi::CallFrame&)>
 Handler make_handler() {
   const std::string name = lapack::name_of<T>(R);
-  std::vector<std::string> targets = {"lapack_" + name + "_ffi"};
-  if (R == Routine::kTrsm) targets.push_back("blas_" + name + "_ffi");  // its name until 2025
-  return {name, std::move(targets), &pjrt::ffi::handle<named<T, R, Work>>,
-          &lapack::address_of<T>(R)};
+  const XLA_FFI_Handler function = &pjrt::ffi::handle<named<T, R, Work>>;
+  Handler handler{name, {{"lapack_" + name + "_ffi", function}}, &lapack::address_of<T>(R)};
+  const std::string library = R == Routine::kTrsm ? "blas_" : "lapack_";  // whose name it had
+  if (R == Routine::kTrsm) handler.targets.push_back({library + name + "_ffi", function});
+  if constexpr (has_old_form(R)) {
+    handler.targets.push_back(
+        {library + name, &lapack::handle_old<T, R, &pjrt::ffi::handle<named<T, R, Work>>>});
+  }
+  return handler;
 }
 
 template <class T>
@@ -96,7 +124,7 @@ std::vector<std::string> lapack_routines() {
 std::vector<std::string> lapack_custom_calls() {
   std::vector<std::string> names;
   for (const Handler& handler : handlers()) {
-    names.insert(names.end(), handler.targets.begin(), handler.targets.end());
+    for (const Target& target : handler.targets) names.push_back(target.name);
   }
   return names;
 }
@@ -109,8 +137,8 @@ void provide_lapack(const std::string& library, const std::map<std::string, void
   set_addresses(addresses);
   const auto api = pjrt::Api::load(library);
   for (const Handler& handler : handlers()) {
-    for (const std::string& target : handler.targets) {
-      pjrt::ffi::register_handler(*api, "Host", target, handler.function);
+    for (const Target& target : handler.targets) {
+      pjrt::ffi::register_handler(*api, "Host", target.name, target.function);
     }
   }
   known->insert(library);

@@ -11,13 +11,23 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ModuleFacts", "for_older_readers", "is_bytecode", "module_facts", "operations"]
+__all__ = [
+    "ModuleFacts",
+    "for_older_readers",
+    "is_bytecode",
+    "module_facts",
+    "operations",
+    "with_typed_calls",
+]
 
 _MAGIC = b"ML\xefR"
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
 _SAYS_HOW_MANY, _SAYS_REGISTERED = 4, 5  # versions of the format, of the names of operations
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
 _TEXT_MESH = re.compile(rb"sdy\.mesh\s+@\S+\s*=\s*<\[([^\]]*)\]")
+_TEXT_OLD_CALL = re.compile(rb"\bapi_version\s*=\s*2\s*:\s*i32")
+_TEXT_NO_CONFIG = re.compile(rb'\bbackend_config\s*=\s*""\s*,\s*|,\s*backend_config\s*=\s*""')
+_OLD_CALL, _TYPED_CALL = b"\x0b\x05", b"\x0b\x09"  # kind 5 of VHLO's attributes: 2 and 4
 _TEXT_ASIDE = re.compile(rb'//[^\n]*|"[^"\n]*"(\()?')  # with a parenthesis: an operation
 _TEXT_OPERATION = re.compile(rb"(?:^|[\s=\"(])((?:stablehlo|chlo)\.[a-z_0-9]+)", re.M)
 _STRUCTURE = {f"stablehlo.{name}" for name in ("call", "func", "return")}
@@ -69,6 +79,25 @@ def for_older_readers(code: bytes, refusal: str) -> bytes | None:
     if "vhlo.composite_v2" not in refusal or not is_bytecode(code):
         return None
     return code.replace(b"\0composite_v2\0", b"\0composite_v1\0")
+
+
+def with_typed_calls(code: bytes) -> bytes:
+    """Return a module whose custom calls of version 2 are of version 4, typed and without options.
+
+    Those of version 2 take addresses alone, and a plugin cannot be given functions for them; those
+    of version 4 are XLA's foreign functions. What cannot be read stays as it is.
+    """
+    if not is_bytecode(code):
+        return _TEXT_NO_CONFIG.sub(b"", _TEXT_OLD_CALL.sub(b"api_version = 4 : i32", code))
+    try:
+        bytecode = _Bytecode(code)
+    except (IndexError, KeyError, ValueError):
+        return code
+    changed = bytearray(code)
+    for place, (dialect, encoded) in zip(bytecode.places, bytecode.attributes, strict=False):
+        if dialect == "vhlo" and encoded == _OLD_CALL:
+            changed[place : place + len(encoded)] = _TYPED_CALL
+    return bytes(changed)
 
 
 def module_facts(code: bytes) -> ModuleFacts:
@@ -162,7 +191,9 @@ class _Bytecode:
     """The strings and the encoded attributes of a module."""
 
     def __init__(self, code: bytes) -> None:
-        sections = dict(_sections(code))
+        found = list(_sections(code))
+        sections = {kind: data for kind, _, data in found}
+        self._starts = {kind: start for kind, start, _ in found}
         self._strings = _strings(sections[_STRINGS])
         self._version = _Reader(code, len(_MAGIC)).number()
         self._sections = sections
@@ -174,10 +205,12 @@ class _Bytecode:
         offsets, data = _Reader(sections[_OFFSETS]), _Reader(sections[_ATTRIBUTES])
         count, _ = offsets.number(), offsets.number()
         found: list[tuple[str, bytes]] = []
+        self.places: list[int] = []
         while len(found) < count:
             dialect = dialects[offsets.number()]
             for _ in range(offsets.number()):
                 entry = offsets.number()
+                self.places.append(self._starts[_ATTRIBUTES] + data.at)
                 encoded = data.take(entry >> 1)
                 found.append((dialect, encoded if entry & 1 else b""))
         return found[:count]
@@ -236,7 +269,8 @@ class _Bytecode:
         return self._strings[reader.number()], reader.signed()
 
 
-def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
+def _sections(code: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the kind, the place and the contents of each section."""
     reader = _Reader(code, len(_MAGIC))
     reader.number()  # the version
     reader.at = code.index(b"\0", reader.at) + 1  # the producer
@@ -246,7 +280,7 @@ def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
         if kind & 0x80:
             alignment = reader.number()
             reader.at += -reader.at % alignment
-        yield kind & 0x7F, reader.take(length)
+        yield kind & 0x7F, reader.at, reader.take(length)
 
 
 def _strings(section: bytes) -> list[str]:

@@ -15,7 +15,6 @@ _UNKNOWN = re.compile(
     r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
     r"(\S+)"
 )
-_OLD_LINALG = re.compile(r"(?:lapack|blas)_[sdcz][a-z0-9]+")
 
 
 @contextmanager
@@ -33,12 +32,6 @@ def explained() -> Iterator[None]:
 
 
 def _explain(name: str) -> str:
-    if _OLD_LINALG.fullmatch(name):
-        return (
-            f"the program makes the custom call '{name}' in the form that jax wrote before 2025, "
-            "which XLA no longer runs on the CPU. Export it again with a newer jax, which writes "
-            f"'{name}_ffi'."
-        )
     if "callback" in name:
         return (
             f"the program makes the custom call '{name}', which runs a Python function of the "

@@ -78,7 +78,7 @@ def compile_and_load(
     InvalidArgumentError
         If the program does not parse, with line and column, or an option or device does not fit.
     """
-    code = _to_code(program)
+    code = _linalg.with_typed_calls_only(_to_code(program))
     check_for_host(code, "compile_and_load")
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
     library = find_library()

@@ -10,19 +10,31 @@ import functools
 import re
 from collections.abc import Iterable
 
+from devrt._stablehlo import with_typed_calls
 from devrt.errors import UnimplementedError
 
-__all__ = ["known_calls", "named_calls", "provide"]
+__all__ = ["known_calls", "named_calls", "provide", "with_typed_calls_only"]
 
-_CALL = re.compile(rb"(?:lapack|blas)_[sdcz][a-z0-9]+_ffi(?![a-zA-Z0-9_])")
+_CALL = re.compile(rb"\b(?:lapack|blas)_[sdcz][a-z0-9]+(?:_ffi)?(?![a-zA-Z0-9_])")
 _SYSTEM = ("liblapack.so.3", "libopenblas.so.0", "liblapack.so", "libopenblas.so")
 
 
 def named_calls(code: bytes) -> list[str]:
     """Return the LAPACK custom calls that a program, text or bytecode, names."""
-    if b"_ffi" not in code:  # a search that costs nothing, where the pattern's does
+    if b"lapack_" not in code and b"blas_" not in code:  # costs nothing, where the pattern's does
         return []
     return sorted({name.decode() for name in _CALL.findall(code)})
+
+
+def with_typed_calls_only(code: bytes) -> bytes:
+    """Return a program whose calls of LAPACK, if jax wrote them before 2025, can be answered.
+
+    They were of a kind that no plugin takes functions for. `provide` answers them, by their own
+    names and with their own operands, as calls of today's kind.
+    """
+    if all(name.endswith("_ffi") for name in named_calls(code)):
+        return code
+    return with_typed_calls(code)
 
 
 def known_calls() -> list[str]:
