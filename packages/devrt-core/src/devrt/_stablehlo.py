@@ -22,7 +22,9 @@ __all__ = [
 
 _MAGIC = b"ML\xefR"
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
-_SAYS_HOW_MANY, _SAYS_REGISTERED = 4, 5  # versions of the format, of the names of operations
+# Versions of the format: from when dialects have versions, and names of operations are counted and
+# say whether they are registered.
+_SAYS_VERSION, _SAYS_HOW_MANY, _SAYS_REGISTERED = 1, 4, 5
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
 _TEXT_MESH = re.compile(rb"sdy\.mesh\s+@\S+\s*=\s*<\[([^\]]*)\]")
 _TEXT_OLD_CALL = re.compile(rb"\bapi_version\s*=\s*2\s*:\s*i32")
@@ -219,6 +221,8 @@ class _Bytecode:
         names = []
         for _ in range(reader.number()):
             entry = reader.number()
+            if self._version < _SAYS_VERSION:
+                entry <<= 1
             names.append(self._strings[entry >> 1])
             if entry & 1:
                 reader.take(reader.number())
