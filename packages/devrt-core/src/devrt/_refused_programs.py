@@ -15,11 +15,18 @@ _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
 _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
 
-
-_NO_TYPE = re.compile(rb"f6E[23]M[23]FN\b")
-_BITCAST = re.compile(rb"bitcast_convert\b[^\n]*tensor<(?:\d+x)*i1>")
 _SIX_BITS = "the 6-bit floating-point types"
 _BOOLEANS = "bitcast_convert of booleans"
+_IN_TEXT = (
+    (re.compile(rb"f6E[23]M[23]FN\b"), _SIX_BITS),
+    (re.compile(rb"bitcast_convert\b[^\n]*tensor<(?:\d+x)*i1>"), _BOOLEANS),
+    (re.compile(rb"!quant\.\w+<"), "quantised types"),
+    (re.compile(rb"@main\s*\([^)]*:\s*tuple<"), "tuples as arguments of the program"),
+    (
+        re.compile(rb"\ball_to_all\b[^}]{0,400}?replica_groups\s*=\s*dense<[^>]*>\s*:\s*tensor<0x"),
+        "all_to_all without replica_groups",
+    ),
+)
 
 
 def check_for_host(code: bytes, operation: str) -> None:
@@ -48,7 +55,7 @@ def check_for_host(code: bytes, operation: str) -> None:
     if problem:
         msg = f"{operation} failed: {problem}, and the compiler ends the process on that."
         raise InvalidArgumentError(msg, operation=operation)
-    for pattern, what in ((_NO_TYPE, _SIX_BITS), (_BITCAST, _BOOLEANS)):
+    for pattern, what in _IN_TEXT:
         found = pattern.search(code)
         if found is not None:
             line = code.count(b"\n", 0, found.start()) + 1
@@ -58,7 +65,7 @@ def check_for_host(code: bytes, operation: str) -> None:
 def _refuse(where: str, what: str, operation: str) -> NoReturn:
     msg = (
         f"{where}: the compiler for the CPU does not have {what}. "
-        "Convert to another type first, or compile for another platform."
+        "Write it in another way, or compile for another platform."
     )
     raise UnimplementedError(msg, operation=operation, platform="cpu")
 
