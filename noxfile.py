@@ -12,6 +12,8 @@ import nox
 ROOT = Path(__file__).parent
 STUB_TEST = "packages/devrt-cpu/tests/test_cpu_stub.py"
 FUZZ = "packages/devrt-cpu/tests/peer/fuzz_programs.py"
+EXPORTS = "packages/devrt-cpu/tests/peer/check_exports.py"
+JAX_VERSIONS = "0.4.30 0.4.35 0.4.38 0.5.3 0.6.2 0.7.2 0.8.3 0.9.2 0.10.2".split()
 INTEROP = (
     "packages/devrt-cpu/tests/test_cpu_interop.py",
     "packages/devrt-core/tests/test_layout.py",
@@ -109,6 +111,19 @@ def fuzz_programs(session: nox.Session) -> None:
     session.install("jax==0.10.2")
     given = session.posargs or ["--seeds", "0:1000"]
     session.run("python", FUZZ, *given)
+
+
+@nox.session(python=PYTHONS[0])
+@nox.parametrize("jax", JAX_VERSIONS)
+def exports(session: nox.Session, jax: str) -> None:
+    """Run what a version of jax exports, as text and as bytecode, and compare with its results.
+
+    ``nox -s "exports(jax='0.4.30')"`` does one version.
+    """
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.install(f"jax[cpu]=={jax}", "absl-py")  # which old versions import and do not name
+    session.run("python", "-W", "ignore", EXPORTS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

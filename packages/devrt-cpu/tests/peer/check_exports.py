@@ -46,9 +46,7 @@ def check(client: Any, path: Path, facts: dict[str, Any]) -> str:
     code = path.read_bytes()
     with np.load(path.with_suffix(".npz")) as stored:
         inputs = [stored[f"in{i}"] for i in range(sum(n.startswith("in") for n in stored.files))]
-        outputs = [
-            as_dtype(stored[f"out{i}"], name) for i, name in enumerate(facts["out"])
-        ]
+        outputs = [as_dtype(stored[f"out{i}"], name) for i, name in enumerate(facts["out"])]
     try:
         results = run(client, code, inputs, facts["mesh"])
     except DevrtError as error:

@@ -175,7 +175,15 @@ def narrow(x: Any) -> Any:
 
 
 def complex_numbers(x: Any) -> Any:
-    return jnp.exp(x), jnp.abs(x), x.conj() * x, jnp.angle(x), jnp.sqrt(x), jnp.tanh(x), jnp.log1p(x)
+    return (
+        jnp.exp(x),
+        jnp.abs(x),
+        x.conj() * x,
+        jnp.angle(x),
+        jnp.sqrt(x),
+        jnp.tanh(x),
+        jnp.log1p(x),
+    )
 
 
 def ragged(x: Any, w: Any, sizes: Any) -> Any:
@@ -293,14 +301,9 @@ def mapped(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
 # Exporting.
 
 
-class AnyCall:
-    """The set of every custom call: none is stable for jax, and devrt means to know them all."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def exported(name: str, function: Callable[..., Any], arguments: list[Any], how: dict[str, Any]) -> Any:
+def exported(
+    name: str, function: Callable[..., Any], arguments: list[Any], how: dict[str, Any]
+) -> Any:
     how = dict(how)
     symbolic, mesh = how.pop("symbolic", None), how.pop("mesh", None)
     if mesh is not None:
@@ -316,7 +319,10 @@ def exported(name: str, function: Callable[..., Any], arguments: list[Any], how:
     return program, jax.tree_util.tree_leaves(jitted(*copies))
 
 
-ROUTINES = "geev gees gehrd geqp3 geqrf gesdd gesvd getrf gtsv orgqr ormqr ungqr unmqr potrf syevd heevd sytrd hetrd trsm"
+ROUTINES = (
+    "geev gees gehrd geqp3 geqrf gesdd gesvd getrf gtsv orgqr ormqr ungqr unmqr potrf syevd heevd "
+    "sytrd hetrd trsm"
+)
 UNCHECKED = [
     f"{library}_{letter}{routine}{end}"
     for library in ("lapack", "blas")
@@ -336,7 +342,7 @@ def main(folder: Path) -> None:
     for name, function, arguments, how in [*single(), *divided()]:
         try:
             program, results = exported(name, function, arguments, how)
-        except Exception as error:  # what this version cannot is said, not hidden
+        except Exception as error:  # noqa: BLE001 - what this version cannot is said, not hidden
             index["failed"][name] = f"{type(error).__name__}: {str(error)[:300]}"
             continue
         (folder / f"{name}.mlir").write_text(str(program.mlir_module()))
