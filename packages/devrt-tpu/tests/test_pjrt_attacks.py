@@ -107,10 +107,12 @@ def test_anything_in_any_place_is_a_typed_error(attack, seed):
         turned = client.compile_and_load(TURNED)
         def order(): return ",".join(str(dice.randrange(-1, 4)) for _ in range(dice.randrange(4)))
         def layout():
-            text = "{" + order() + dice.choice(["", ":T(2,2)", ":T()", ":E(4)", "}", ":T(-1)"]) + "}"
+            end = dice.choice(["", ":T(2,2)", ":T()", ":E(4)", "}", ":T(-1)"])
+            text = "{" + order() + end + "}"
             return dice.choice([text, any_(), Layout((1, 2, 0)), Layout((0,)), Layout(())])
         def laid_out():
-            made = put(X.reshape(2, 4), dice.choice(devices), layout=dice.choice(["{0,1}", "{1,0}"]))
+            which = dice.choice(["{0,1}", "{1,0}"])
+            made = put(X.reshape(2, 4), dice.choice(devices), layout=which)
             if dice.random() < 0.3: made.delete()
             return made
         def misfit(): return dice.choice([put(X.reshape(2, 4)), put(X), some(), put(X, devices[1])])
@@ -261,8 +263,9 @@ def test_layouts_of_their_own_and_clients_do_not_grow(attack):
         """
         def resident():
             with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
-        TURNED = ('func.func public @main(%a: tensor<2x4xf32> {mhlo.layout_mode = "{0,1}"}) '
-                  '-> (tensor<2x4xf32> {mhlo.layout_mode = "{0,1}"}) { return %a : tensor<2x4xf32> }')
+        MODE = '{mhlo.layout_mode = "{0,1}"}'
+        TURNED = (f'func.func public @main(%a: tensor<2x4xf32> {MODE}) -> '
+                  f'(tensor<2x4xf32> {MODE}) {{ return %a : tensor<2x4xf32> }}')
         turned = client.compile_and_load(TURNED)
         rows, specs = X.reshape(2, 4), [((2, 4), "float32")]
         other = client.devices()[1].default_memory()
