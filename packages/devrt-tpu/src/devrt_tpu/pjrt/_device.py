@@ -14,7 +14,7 @@ from devrt_tpu.pjrt._native import ffi, lib
 from devrt_tpu.pjrt._values import read_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from devrt_tpu.pjrt._client import PjrtClient
 
@@ -58,7 +58,6 @@ class PjrtMemory(Handle, Memory):
         self._client = client
         self._row = row
         self._pointer = row.pointer
-        self._devices: list[PjrtDevice] = []
         self._is_host_visible: bool | None = None
 
     @functools.cached_property
@@ -71,6 +70,11 @@ class PjrtMemory(Handle, Memory):
         """The kind, as the plugin names it."""
         about = self._row.about
         return text_of(about.kind, about.kind_size)
+
+    @functools.cached_property
+    def _devices(self) -> list[PjrtDevice]:
+        """The devices of this process that can address it."""
+        return [device for device in self._client._local if self in device._memories]
 
     @functools.cached_property
     def _text(self) -> str:
@@ -110,16 +114,12 @@ class PjrtMemory(Handle, Memory):
 class PjrtDevice(Handle, Device):
     """One device of a PJRT client."""
 
-    def __init__(self, client: PjrtClient, row: Any, memories: Sequence[PjrtMemory]) -> None:
+    def __init__(self, client: PjrtClient, row: Any) -> None:
         self._client = client
         self._row = row
         self._pointer = row.pointer
         self._id = int(row.about.id)
         self.is_addressable = bool(row.is_addressable)
-        self._memories: list[PjrtMemory] = []
-        self._default: PjrtMemory | None = None
-        if self.is_addressable:
-            self._connect(memories)
 
     @property
     def id(self) -> int:
@@ -211,18 +211,26 @@ class PjrtDevice(Handle, Device):
     def __str__(self) -> str:
         return f"{self._client.platform}:{self.id}"
 
-    def _connect(self, memories: Sequence[PjrtMemory]) -> None:
-        """Find the device's memories among the client's, the default one first."""
-        row, count = self._row, len(memories)
-        places = ffi.unpack(row.memories, row.num_memories)
-        found = [memories[at] for at in places if at < count]
-        if row.default_memory < count:
-            self._default = memories[row.default_memory]
-        elif found:
-            self._default = found[0]
-        else:
-            msg = f"the PJRT plugin {self._client._api.name} has a device without a memory."
-            raise InternalError(msg, operation="PJRT_Device_AddressableMemories")
-        self._memories = [self._default, *(m for m in found if m is not self._default)]
-        for memory in self._memories:
-            memory._devices.append(self)
+    @functools.cached_property
+    def _default(self) -> PjrtMemory | None:
+        """The memory that buffers go to; None where another process has the device."""
+        if not self.is_addressable:
+            return None
+        memories, at = self._client._memories, int(self._row.default_memory)
+        if at < len(memories):
+            return memories[at]
+        if found := self._found():
+            return found[0]
+        msg = f"the PJRT plugin {self._client._api.name} has a device without a memory: {self!r}."
+        raise InternalError(msg, operation="PJRT_Device_AddressableMemories")
+
+    @functools.cached_property
+    def _memories(self) -> list[PjrtMemory]:
+        """Its memories, the default one first."""
+        default = self._default
+        return [] if default is None else [default, *(m for m in self._found() if m is not default)]
+
+    def _found(self) -> list[PjrtMemory]:
+        memories = self._client._memories
+        places = ffi.unpack(self._row.memories, self._row.num_memories)
+        return [memories[at] for at in places if at < len(memories)]

@@ -48,9 +48,9 @@ class Inventory(Lifetime):
         self.plugin_platform = text_of(about.kind, about.kind_size)
         self._process = int(about.process_index)
         rows = survey.memories[0 : survey.num_memories]
-        self._memories = memories = [PjrtMemory(owner, row) for row in rows]
+        self._memories = [PjrtMemory(owner, row) for row in rows]
         rows = survey.devices[0 : survey.num_devices]
-        made = [PjrtDevice(owner, row, memories) for row in rows]
+        made = [PjrtDevice(owner, row) for row in rows]
         self._by_address = {_address(device._pointer): device for device in made}
         self._devices = sorted(made, key=lambda device: device.id)
         self._local = [device for device in self._devices if device.is_addressable]
