@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+from fuzz_programs import typed
 
 from devrt.errors import DevrtError
 from devrt.programs import load_program, mesh_of
@@ -46,7 +46,7 @@ def check(client: Any, path: Path, facts: dict[str, Any]) -> str:
     code = path.read_bytes()
     with np.load(path.with_suffix(".npz")) as stored:
         inputs = [stored[f"in{i}"] for i in range(sum(n.startswith("in") for n in stored.files))]
-        outputs = [as_dtype(stored[f"out{i}"], name) for i, name in enumerate(facts["out"])]
+        outputs = [typed(stored[f"out{i}"], name) for i, name in enumerate(facts["out"])]
     try:
         results = run(client, code, inputs, facts["mesh"])
     except DevrtError as error:
@@ -69,11 +69,6 @@ def run(client: Any, code: bytes, inputs: list[Any], axes: Any) -> list[np.ndarr
     return [np.asarray(result) for result in load_program(code, client, mesh=mesh)(*inputs)]
 
 
-def as_dtype(stored: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    dtype = np.dtype(getattr(ml_dtypes, name, name))
-    return stored if stored.dtype == dtype else stored.view(dtype)
-
-
 def difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str:
     """Return how a result differs from jax's; empty if it does not."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
@@ -85,6 +80,10 @@ def difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str
     rtol, atol = (1e-2, 1e-2) if is_narrow else TOLERANCES[found.dtype.kind]
     same = np.isclose(found.astype(wide), wanted.astype(wide), rtol, atol, equal_nan=True)
     return "" if same.all() else f"{int((~same).sum())} of {same.size} values differ"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
 
 
 def main() -> int:
@@ -111,10 +110,10 @@ def report(folder: Path) -> int:
                 wrong += bool(problem) and not expected
                 ran += 1
                 if problem:
-                    print(f"{name}{suffix}: {'(expected) ' * expected}{problem}")
+                    say(f"{name}{suffix}: {'(expected) ' * expected}{problem}")
     for name, reason in index["failed"].items():
-        print(f"{name}: not exported: {reason}")
-    print(f"jax {index['jax']}: {ran} programs, {wrong} wrong")
+        say(f"{name}: not exported: {reason}")
+    say(f"jax {index['jax']}: {ran} programs, {wrong} wrong")
     return int(wrong > 0)
 
 
