@@ -5,6 +5,8 @@
 #include <set>
 
 #include "lapack_old.hpp"
+#include "sparse.hpp"
+#include "tridiagonal.hpp"
 
 namespace devrt::cpu {
 
@@ -12,14 +14,26 @@ namespace {
 
 using lapack::Routine;
 
+[[noreturn]] void raise_named(const std::string& name, const StatusError& error) {
+  throw StatusError(
+      Status(error.status().code(), "The custom call " + name + " failed: " + error.what()));
+}
+
 template <class T, Routine R, void (*Work)(const pjrt::ffi::CallFrame&)>
 void named(const pjrt::ffi::CallFrame& frame) {
   try {
     Work(frame);
   } catch (const StatusError& error) {
-    const Status& status = error.status();
-    throw StatusError(Status(status.code(), "The custom call lapack_" + lapack::name_of<T>(R) +
-                                                "_ffi failed: " + error.what()));
+    raise_named("lapack_" + lapack::name_of<T>(R) + "_ffi", error);
+  }
+}
+
+template <const char* Name, void (*Work)(const pjrt::ffi::CallFrame&)>
+void named_other(const pjrt::ffi::CallFrame& frame) {
+  try {
+    Work(frame);
+  } catch (const StatusError& error) {
+    raise_named(Name, error);
   }
 }
 
@@ -27,6 +41,17 @@ struct Target {
   std::string name;
   XLA_FFI_Handler function;
 };
+
+constexpr char kSparse[] = "cpu_csr_sparse_dense_ffi";
+constexpr char kTridiagonal[] = "tridiagonal_solve_perturbed_ffi";
+
+/// What jax leaves to custom calls beside LAPACK's routines.
+const std::vector<Target>& others() {
+  static const auto* const all = new std::vector<Target>{
+      {kSparse, &pjrt::ffi::handle<named_other<kSparse, lapack::multiply_csr>>},
+      {kTridiagonal, &pjrt::ffi::handle<named_other<kTridiagonal, lapack::solve_perturbed>>}};
+  return *all;
+}
 
 struct Handler {
   std::string routine;
@@ -126,6 +151,7 @@ std::vector<std::string> lapack_custom_calls() {
   for (const Handler& handler : handlers()) {
     for (const Target& target : handler.targets) names.push_back(target.name);
   }
+  for (const Target& target : others()) names.push_back(target.name);
   return names;
 }
 
@@ -140,6 +166,9 @@ void provide_lapack(const std::string& library, const std::map<std::string, void
     for (const Target& target : handler.targets) {
       pjrt::ffi::register_handler(*api, "Host", target.name, target.function);
     }
+  }
+  for (const Target& target : others()) {
+    pjrt::ffi::register_handler(*api, "Host", target.name, target.function);
   }
   known->insert(library);
 }

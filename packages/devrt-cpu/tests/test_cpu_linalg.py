@@ -289,7 +289,8 @@ def wait(buffers):
 
 def test_every_handler_has_a_test():
     text = Path(__file__).read_text()
-    routines = {call.split("_")[1][1:] for call in _linalg.known_calls()}
+    calls = [call for call in _linalg.known_calls() if call.startswith("lapack_")]
+    routines = {call.split("_")[1][1:] for call in calls}
     made = {"ormqr", "unmqr"}  # whose names are made of those of orgqr and ungqr
     assert {name for name in routines - made if name not in text} == set()
 

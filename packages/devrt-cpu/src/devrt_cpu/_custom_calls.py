@@ -37,9 +37,12 @@ def _explain(name: str) -> str:
             f"the program makes the custom call '{name}', which runs a Python function of the "
             "process that exported it. Export the program without callbacks."
         )
-    known = ", ".join(sorted({call.split("_")[1][1:] for call in _linalg.known_calls()}))
+    calls = _linalg.known_calls()
+    routines = {call.split("_")[1][1:] for call in calls if call.startswith("lapack_")}
+    others = [call for call in calls if not call.startswith(("lapack_", "blas_"))]
+    known = f"{', '.join(others)} and lapack_*_ffi of: {', '.join(sorted(routines))}"
     return (
         f"the program makes the custom call '{name}', which neither XLA nor devrt-cpu has on the "
-        f"CPU. Known beside XLA's own are lapack_*_ffi of: {known} (with devrt-cpu[linalg]). "
+        f"CPU. Known beside XLA's own are {known} (with devrt-cpu[linalg]). "
         "Export the program for the platform cpu, or without this call."
     )

@@ -15,13 +15,17 @@ from devrt.errors import UnimplementedError
 
 __all__ = ["known_calls", "named_calls", "provide", "with_typed_calls_only"]
 
-_CALL = re.compile(rb"\b(?:lapack|blas)_[sdcz][a-z0-9]+(?:_ffi)?(?![a-zA-Z0-9_])")
+_CALL = re.compile(
+    rb"\b(?:(?:lapack|blas)_[sdcz][a-z0-9]+(?:_ffi)?|cpu_csr_sparse_dense_ffi"
+    rb"|tridiagonal_solve_perturbed_ffi)(?![a-zA-Z0-9_])"
+)
+_PARTS = (b"lapack_", b"blas_", b"_ffi")  # a search that costs nothing, where the pattern's does
 _SYSTEM = ("liblapack.so.3", "libopenblas.so.0", "liblapack.so", "libopenblas.so")
 
 
 def named_calls(code: bytes) -> list[str]:
     """Return the LAPACK custom calls that a program, text or bytecode, names."""
-    if b"lapack_" not in code and b"blas_" not in code:  # costs nothing, where the pattern's does
+    if not any(part in code for part in _PARTS):
         return []
     return sorted({name.decode() for name in _CALL.findall(code)})
 

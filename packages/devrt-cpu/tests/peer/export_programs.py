@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
+from jax.experimental import sparse
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 try:
@@ -209,6 +210,15 @@ def banded(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
     return lax.linalg.tridiagonal_solve(below, diagonal, above, b)
 
 
+def singular(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
+    return lax.linalg.tridiagonal_solve(below, diagonal, above, b, perturb_singular=True)
+
+
+def sparse_product(data: Any, columns: Any, starts: Any, x: Any) -> Any:
+    a = sparse.BCSR((data, columns, starts), shape=(3, 5))
+    return a @ x, a @ x[:, 0]
+
+
 def single() -> Iterator[Made]:
     sizes = [(6, 16), (16, 16), (16, 5)]
     flat = [value for n, m in sizes for value in (normal(n, m) / 4, normal(m))]
@@ -235,6 +245,10 @@ def single() -> Iterator[Made]:
     yield "forms", forms, [normal(4, 4)], {}
     yield "hessenberg", hessenberg, [normal(4, 4)], {}
     yield "banded", banded, [normal(5), normal(5) + 8, normal(5), normal(5, 2)], {}
+    path = [np.array(values, np.float32) for values in ([0, -1, -1], [1, 2, 1], [-1, -1, 0])]
+    yield "singular", singular, [*path, np.eye(3, 1, dtype=np.float32)], {}
+    columns, starts = np.array([0, 3, 4, 1], np.int32), np.array([0, 2, 2, 4], np.int32)
+    yield "sparse", sparse_product, [normal(4), columns, starts, normal(5, 2)], {}
     yield "rng", random_bits, [np.uint32(17)], {}
     yield "philox", random_philox, [np.uint32(17)], {}
     yield "control_flow", control_flow, [normal(6), np.int32(2)], {}
@@ -329,7 +343,7 @@ UNCHECKED = [
     for letter in "sdcz"
     for routine in ROUTINES.split()
     for end in ("", "_ffi")
-]
+] + ["tridiagonal_solve_perturbed_ffi", "cpu_csr_sparse_dense_ffi"]
 
 
 def stored(value: Any) -> np.ndarray:
