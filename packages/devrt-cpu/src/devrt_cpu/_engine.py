@@ -15,7 +15,7 @@ from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, _tuples
 
 if TYPE_CHECKING:
     from devrt._device_assignment import DeviceAssignment
@@ -79,6 +79,8 @@ def compile_and_load(
         If the program does not parse, with line and column, or an option or device does not fit.
     """
     code = _linalg.with_typed_calls_only(_to_code(program))
+    if not is_bytecode(code):
+        code = _tuples.without_tuples(code)
     check_for_host(code, "compile_and_load")
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
     library = find_library()

@@ -49,7 +49,7 @@ class Executable final : public RefCounted<Executable> {
     args.compile_options = options.data();
     args.compile_options_size = options.size();
     client.api().check<&PJRT_Api::PJRT_Client_Compile>(args);
-    return adopt(client, args.executable);
+    return adopt(client, args.executable, packs_parameters(options));
   }
 
   /// Loads what `serialize` gave, of this or another process.
@@ -64,7 +64,7 @@ class Executable final : public RefCounted<Executable> {
       args.overridden_serialized_compile_options_size = options.size();
     }
     client.api().check<&PJRT_Api::PJRT_Executable_DeserializeAndLoad>(args);
-    return adopt(client, args.loaded_executable);
+    return adopt(client, args.loaded_executable, true);
   }
 
   ~Executable() {
@@ -193,15 +193,26 @@ class Executable final : public RefCounted<Executable> {
   Executable(Client& client, PJRT_LoadedExecutable* loaded)
       : client_(Ref<Client>::share_of(&client)), loaded_(loaded) {}
 
-  static Ref<Executable> adopt(Client& client, PJRT_LoadedExecutable* loaded) {
+  static Ref<Executable> adopt(Client& client, PJRT_LoadedExecutable* loaded,
+                               bool packs_parameters) {
     auto made = Ref<Executable>::adopt(new Executable(client, loaded));
-    made->read();
+    made->read(packs_parameters);
     return made;
+  }
+
+  /// Returns whether a CompileOptionsProto has the compiler pack the parameters into a tuple, which
+  /// the plugin does with the arguments too.
+  static bool packs_parameters(std::string_view options) {
+    bool packs = false;
+    for_each_field(options, [&](const ProtoField& field) {
+      if (field.number == 2) packs = field.value != 0;
+    });
+    return packs;
   }
 
   const Api& api() const noexcept { return client_->api(); }
 
-  void read() {
+  void read(bool packs_parameters) {
     auto get = make_args<PJRT_LoadedExecutable_GetExecutable_Args>();
     get.loaded_executable = loaded_;
     api().check<&PJRT_Api::PJRT_LoadedExecutable_GetExecutable>(get);
@@ -212,7 +223,14 @@ class Executable final : public RefCounted<Executable> {
     for (std::size_t i = 0; i < devices.num_addressable_devices; ++i) {
       devices_.push_back(client_->index_of(devices.addressable_devices[i]));
     }
-    Signature signature = make_signature(read_hlo_with_config(optimized_program()));
+    const HloModule module = read_hlo_with_config(optimized_program());
+    if (module.has_tuple_parameter && !packs_parameters) {
+      // XLA ends the process where such a program is called: it would read one argument as all.
+      detail::refuse(module.name,
+                     "takes a tuple. Export it with the tuple's elements as parameters of their "
+                     "own, or give it as text, where devrt does that.");
+    }
+    Signature signature = make_signature(module);
     read_counts(signature);
     read_memory_kinds(signature);
     signature_ = std::make_shared<const Signature>(std::move(signature));

@@ -45,8 +45,9 @@ struct HloDonation {
 /// Facts of one module.
 struct HloModule {
   std::string name;
-  std::vector<HloShape> parameters;
+  std::vector<HloShape> parameters;  ///< those of a tuple one by one
   std::vector<HloShape> results;
+  bool has_tuple_parameter = false;
   std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
   std::vector<HloSharding> result_shardings;     ///< empty with one partition
   std::vector<HloDonation> donated;
@@ -77,6 +78,16 @@ inline bool is_descending(const std::vector<std::int64_t>& minor_to_major) {
   return std::is_sorted(minor_to_major.rbegin(), minor_to_major.rend());
 }
 
+inline constexpr std::uint64_t kTupleType = 13;
+
+inline bool is_tuple(std::string_view message) {
+  bool found = false;
+  for_each_field(message, [&](const ProtoField& field) {
+    found = found || (field.number == 2 && field.value == kTupleType);
+  });
+  return found;
+}
+
 /// Reads a ShapeProto; a tuple's elements are appended one by one.
 inline void read_shape(std::string_view message, std::vector<HloShape>& to) {
   HloShape shape;
@@ -85,7 +96,7 @@ inline void read_shape(std::string_view message, std::vector<HloShape>& to) {
   for_each_field(message, [&](const ProtoField& field) {
     if (field.number == 2) {
       shape.primitive_type = static_cast<int>(field.value);
-      is_tuple = field.value == 13;
+      is_tuple = field.value == kTupleType;
     } else if (field.number == 3) {
       append_ints(field, shape.dims);
     } else if (field.number == 4) {
@@ -200,7 +211,10 @@ inline void read_instructions(std::string_view computation, HloModule& module) {
 
 inline void read_program_shape(std::string_view message, HloModule& module) {
   for_each_field(message, [&](const ProtoField& field) {
-    if (field.number == 1) read_shape(field.bytes, module.parameters);
+    if (field.number == 1) {
+      module.has_tuple_parameter = module.has_tuple_parameter || is_tuple(field.bytes);
+      read_shape(field.bytes, module.parameters);
+    }
     if (field.number == 2) read_shape(field.bytes, module.results);
   });
 }
