@@ -39,6 +39,7 @@ LEVELS = {
         "_protobuf",
         "_record",
         "_compile_options",
+        "_custom_calls",
         "_kept_programs",
         "_op_sharding",
         "_hlo_text",

@@ -43,9 +43,13 @@ ExternalOwner share_for_engine(Ref<Storage> storage) {
 
 }  // namespace
 
+static std::atomic<bool> is_abandoned{false};
+
 void finish_engines() noexcept {
-  if (!process().is_child()) pjrt::InFlight::of_process().finish();
+  if (!process().is_child() && !is_abandoned) pjrt::InFlight::of_process().finish();
 }
+
+void abandon_engines() noexcept { is_abandoned = true; }
 
 Engine::Engine(const std::string& library, std::size_t num_devices)
     : client_(make_client(library, num_devices)) {}

@@ -10,6 +10,7 @@
 
 #include "client.hpp"
 #include "devrt/live_registry.hpp"
+#include "devrt/pjrt/engine_ffi.hpp"
 #include "devrt/small_array.hpp"
 #include "engine.hpp"
 
@@ -67,6 +68,9 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
              std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
+  /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
+  /// that run together are held back: who failed would leave the others waiting.
+  Ref<pjrt::ffi::HoldingContext> context_of(bool is_together) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

@@ -12,6 +12,8 @@ namespace devrt::cpu {
 
 namespace {
 
+using Context = Ref<pjrt::ffi::HoldingContext>;
+
 /// One device's part of a call.
 struct Shard {
   Shard() = default;
@@ -165,6 +167,11 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
   }
 }
 
+Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together) const {
+  if (signature_->custom_calls.empty()) return {};
+  return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together);
+}
+
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
                        std::span<Ref<Buffer>> results, std::int64_t stream,
                        std::span<ReadyEvent> ended, bool& has_begun) const {
@@ -197,22 +204,26 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   for (std::size_t i = 0; client_->budget() && num_outputs && i < shards.size(); ++i) {
     rooms[i] = output_memories(i).front()->reserve(bytes_of_outputs(targets(i)));
   }
+  Context context = context_of(is_together);
   has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    ReadyEvent event = take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
-                                    std::move(places[i]), std::move(rooms[i]));
+    ReadyEvent event = take_outputs(
+        shards[i].outputs->span(), std::move(done), targets(i),
+        {std::move(places[i]), std::move(rooms[i]), context ? context.share() : Context()});
     if (!ended.empty()) ended[i] = event;
     turn.begun(i, std::move(event));
   };
   if (is_together) {
     std::vector<pjrt::ShardCall> calls;
     for (Shard& shard : shards) calls.push_back(shard.call(kept));
-    std::vector<pjrt::Event> events = loaded->execute_all(calls);
+    std::vector<pjrt::Event> events =
+        loaded->execute_all(calls, context ? context->get() : nullptr);
     donations.commit();
     for (std::size_t i = 0; i < shards.size(); ++i) finish(i, std::move(events[i]));
   } else {
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      finish(i, loaded->execute_one(i, shards[i].call(kept)));
+      if (i > 0) context = context_of(false);  // each shard has its own errors
+      finish(i, loaded->execute_one(i, shards[i].call(kept), context ? context->get() : nullptr));
     }
     donations.commit();
   }

@@ -1,4 +1,6 @@
 // The module devrt_cpu._ext: a thin front of the CPU client.
+#include <exception>
+
 #include "engine.hpp"
 #include "graveyard.hpp"
 #include "python.hpp"
@@ -20,9 +22,16 @@ NB_MODULE(_ext, module) {
   bind_batched();
   bind_executable(module);
   bind_lapack(module);
+  bind_custom_calls(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    std::exception_ptr broken_off;
+    if (!finish_custom_calls()) {
+      broken_off = std::make_exception_ptr(nb::python_error());
+      abandon_engines();  // what calls Python will not end any more
+    }
     expect_finalization();
     close_graveyard();
+    if (broken_off) std::rethrow_exception(broken_off);
   }));
   (void)Py_AtExit(&finish_engines);  // once no thread can call from Python, and before C's handlers
 }

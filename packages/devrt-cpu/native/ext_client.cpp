@@ -270,7 +270,12 @@ void bind_client_life(nb::class_<Client>& cls) {
            nb::sig("def deserialize_executable(self, serialized: bytes, devices: "
                    "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
                    "CpuLoadedExecutable"),
-           "Load what `serialize_executable` gave, of this or another process.");
+           "Load what `serialize_executable` gave, of this or another process.")
+      .def("register_custom_call", forward("register_custom_call"),
+           nb::sig("def register_custom_call(self, name: str, function: typing.Any, *, kind: str = "
+                   "'host') -> None"),
+           "Let programs call a function by a name, in every CPU client of the process; see "
+           "`devrt.contract.Client.register_custom_call`.");
 }
 
 void bind_client_class(nb::module_& module) {

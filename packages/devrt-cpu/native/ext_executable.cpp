@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "custom_calls.hpp"
 #include "executable.hpp"
 #include "graveyard.hpp"
 #include "outputs.hpp"
@@ -78,7 +79,7 @@ void call(const Executable& executable, std::span<const std::span<Buffer* const>
           std::span<Ref<Buffer>> results, const char* operation, std::span<ReadyEvent> ended = {}) {
   const bool is_immediate = executable.check(arguments, operation);
   if (is_immediate && executable.is_short() && arguments.size() == 1 &&
-      !executable.engine().streams().is_used()) [[likely]] {
+      !executable.engine().streams().is_used() && !has_bound_custom_calls()) [[likely]] {
     executable.execute(arguments, results, 0, ended);
     return;
   }

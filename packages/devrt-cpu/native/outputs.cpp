@@ -85,12 +85,14 @@ void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool
 }
 
 void make_buffers(std::span<const Output> outputs, const OutputTargets& targets,
-                  const ReadyEvent& ready) {
+                  const ReadyEvent& ready, bool holds_errors) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const pjrt::Tensor& tensor = targets.tensors[i];
-    targets.results[i] = Buffer::make(targets.memories[i]->shared(), tensor.type,
-                                      tensor.dims.copy(), outputs[i].storage.share(), ready,
-                                      nullptr, Ref<Attachment>::share_of(outputs[i].engine.get()));
+    // The engine would go on with a result whose error it does not know.
+    pjrt::Buffer* known = holds_errors ? nullptr : outputs[i].engine.get();
+    targets.results[i] =
+        Buffer::make(targets.memories[i]->shared(), tensor.type, tensor.dims.copy(),
+                     outputs[i].storage.share(), ready, nullptr, Ref<Attachment>::share_of(known));
   }
 }
 
@@ -116,12 +118,19 @@ class Countdown {
   ReadyPromise promise_;
 };
 
+/// Returns how a call ended: with the error of its custom calls, or as the plugin says.
+Status outcome(const Status& said, const Ref<pjrt::ffi::HoldingContext>& context) {
+  Status known = context ? context->status() : Status();
+  return known.ok() ? pjrt::with_known_code(said) : known;
+}
+
 /// A call in flight: keeps what it writes, and says when that is ready.
 class Pending {
  public:
-  Pending(std::span<Output> outputs, const OutputTargets& targets, pjrt::InFlight::Place place)
+  Pending(std::span<Output> outputs, const OutputTargets& targets, Kept kept)
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
-        place_(place ? std::move(place) : client_->in_flight().take(targets.device)),
+        place_(kept.place ? std::move(kept.place) : client_->in_flight().take(targets.device)),
+        context_(std::move(kept.context)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors[i];
@@ -135,7 +144,7 @@ class Pending {
 
   /// Called once, in a thread of the engine or of the caller.
   void finish(const Status& said) noexcept {
-    const Status status = pjrt::with_known_code(said);
+    const Status status = outcome(said, context_);
     for (Part& part : parts_) {
       try {
         finish_part(part, status);
@@ -174,6 +183,7 @@ class Pending {
 
   const Ref<pjrt::Client> client_;
   const pjrt::InFlight::Place place_;  // left after all else
+  const Ref<pjrt::ffi::HoldingContext> context_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
 };
@@ -190,8 +200,7 @@ std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept {
 }
 
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                        const OutputTargets& targets, pjrt::InFlight::Place place,
-                        BudgetShare room) {
+                        const OutputTargets& targets, Kept kept) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].engine =
@@ -199,16 +208,17 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
-  make_storages(outputs.span(), targets, is_ready, room);
+  const bool holds_errors = kept.context && kept.context->holds_back();
+  make_storages(outputs.span(), targets, is_ready, kept.room);
   if (is_ready) {
-    const Status status = pjrt::with_known_code(done.wait());
+    const Status status = outcome(done.wait(), kept.context);
     ReadyEvent ready = ReadyEvent::already(status);
-    make_buffers(outputs.span(), targets, ready);
+    make_buffers(outputs.span(), targets, ready, holds_errors);
     return ready;
   }
-  auto pending = std::make_unique<Pending>(outputs.span(), targets, std::move(place));
+  auto pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
   ReadyEvent ready = pending->event();
-  make_buffers(outputs.span(), targets, ready);
+  make_buffers(outputs.span(), targets, ready, holds_errors);
   for (Output& output : outputs) output = {};  // a share more would forbid donation
   pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
     work->finish(status);

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "devrt/pjrt/engine_ffi.hpp"
 #include "devrt/small_array.hpp"
 #include "engine.hpp"
 
@@ -25,10 +26,16 @@ struct OutputTargets {
 /// Returns how many bytes of the engine's own a call's outputs will take.
 std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
+/// What a call keeps until it is done.
+struct Kept {
+  pjrt::InFlight::Place place;  ///< may be empty
+  BudgetShare room;             ///< for `bytes_of_outputs`
+  Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls
+};
+
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns
-/// the event of all of them. `place` is the call's, or empty; `room` is for `bytes_of_outputs`.
+/// the event of all of them.
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
-                        const OutputTargets& targets, pjrt::InFlight::Place place,
-                        BudgetShare room);
+                        const OutputTargets& targets, Kept kept);
 
 }  // namespace devrt::cpu

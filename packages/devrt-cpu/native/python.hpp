@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client.hpp"
@@ -77,6 +78,18 @@ class GilRelease {
 
   /// Returns whether the calling thread released the GIL so.
   static bool is_active() noexcept { return active_; }
+
+  /// While one lives, the thread that released the GIL has it again.
+  class Pause {
+   public:
+    Pause() noexcept : was_active_(std::exchange(active_, false)) {}
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+    ~Pause() { active_ = was_active_; }
+
+   private:
+    const bool was_active_;
+  };
 
  private:
   static inline thread_local bool active_ = false;
@@ -220,6 +233,10 @@ void bind_host_view(nb::module_& module);
 void bind_views(nb::class_<BufferHandle>& cls);
 void bind_executable(nb::module_& module);
 void bind_lapack(nb::module_& module);
+void bind_custom_calls(nb::module_& module);
+/// Lets no custom call into Python any more, and waits for those that are inside. Returns false,
+/// with a Python error, where a signal broke the wait off. Needs the GIL.
+bool finish_custom_calls();
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_make_client(nb::module_& module);

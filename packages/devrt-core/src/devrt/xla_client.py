@@ -42,6 +42,7 @@ from devrt.errors import (
     BackendInitializationError,
     DeadlineExceededError,
     DistributedError,
+    UnimplementedError,
 )
 from devrt.layout import Layout, PjRtLayout
 from devrt.runtime import default_runtime
@@ -97,6 +98,7 @@ __all__ = [
     "make_tpu_client",
     "pjrt_plugin_initialized",
     "pjrt_plugin_loaded",
+    "register_custom_call_target",
     "reorder_shards",
     "set_execution_stream_id",
 ]
@@ -273,6 +275,46 @@ def make_gpu_client(
     }
     given = {name: value for name, value in options.items() if value is not None}
     return default_runtime().make_client(platform_name or "gpu", given)
+
+
+def register_custom_call_target(
+    name: str, fn: Any, platform: str = "cpu", api_version: int = 1, traits: int = 0
+) -> None:
+    """Let programs of a platform call a function by a name.
+
+    Parameters
+    ----------
+    name
+        The target that ``stablehlo.custom_call`` names; with ``api_version = 4 : i32``.
+    fn
+        A callable, or native code: an XLA FFI handler in a capsule, or by its address. A mapping
+        may have it as ``execute``, as jax gives the stages of one.
+    platform
+        The platform; its client of the default runtime is made, if it was not.
+    api_version
+        1, that of XLA's foreign functions. What is written for 0 cannot be called.
+    traits
+        0; others say how a GPU may record the call.
+
+    Raises
+    ------
+    UnimplementedError
+        If the platform takes no custom calls, or what is asked for is not offered.
+    PluginError
+        If the name is taken; one callable may take another's place.
+    """
+    stages = set(fn) - {"execute"} if isinstance(fn, Mapping) else set()
+    for is_other, what in (
+        (api_version != 1, f"api_version {api_version!r}"),
+        (traits != 0, f"traits {traits!r}"),
+        (bool(stages), f"handlers of the stages {', '.join(sorted(map(str, stages)))}"),
+    ):
+        if is_other:
+            msg = f"custom call {name!r} cannot be registered: {what} cannot be had. Leave it out."
+            raise UnimplementedError(msg, operation="register_custom_call_target")
+    function = fn.get("execute") if isinstance(fn, Mapping) else fn
+    client = default_runtime().get_backend(platform)
+    client.register_custom_call(name, function)
 
 
 def make_tpu_client(

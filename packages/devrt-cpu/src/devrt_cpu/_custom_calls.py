@@ -35,7 +35,8 @@ def _explain(name: str) -> str:
     if "callback" in name:
         return (
             f"the program makes the custom call '{name}', which runs a Python function of the "
-            "process that exported it. Export the program without callbacks."
+            "process that exported it. Export the program without callbacks, or let it call a "
+            "function of this process: client.register_custom_call."
         )
     calls = _linalg.known_calls()
     routines = {call.split("_")[1][1:] for call in calls if call.startswith("lapack_")}
@@ -44,5 +45,6 @@ def _explain(name: str) -> str:
     return (
         f"the program makes the custom call '{name}', which neither XLA nor devrt-cpu has on the "
         f"CPU. Known beside XLA's own are {known} (with devrt-cpu[linalg]). "
-        "Export the program for the platform cpu, or without this call."
+        "Export the program for the platform cpu or without this call, or register what answers "
+        "it: client.register_custom_call."
     )

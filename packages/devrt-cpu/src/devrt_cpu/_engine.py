@@ -14,7 +14,12 @@ from devrt._refused_programs import check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt.contract import Device
-from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnimplementedError,
+)
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, _tuples
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ __all__ = [
     "compile_and_load",
     "deserialize_executable",
     "find_library",
+    "register_custom_call",
     "serialize_executable",
 ]
 
@@ -140,6 +146,19 @@ def deserialize_executable(
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
         return _ext._deserialize(client, library, code, overridden)
+
+
+def register_custom_call(
+    client: CpuClient, name: str, function: Any, *, kind: str = "host"
+) -> None:
+    """Let programs call a function by a name; see `_custom_call.register_custom_call`."""
+    if client.is_closed:
+        msg = "register_custom_call failed: the cpu client is closed. Make a new client."
+        raise ClosedError(msg, operation="register_custom_call", platform="cpu")
+    from devrt_cpu._custom_call import register_custom_call
+
+    with _quiet():
+        register_custom_call(name, function, kind=kind)
 
 
 @functools.cache

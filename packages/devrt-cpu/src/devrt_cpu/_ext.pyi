@@ -218,6 +218,11 @@ class CpuClient:
     def deserialize_executable(self, serialized: bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
         """Load what `serialize_executable` gave, of this or another process."""
 
+    def register_custom_call(self, name: str, function: Any, *, kind: str = 'host') -> None:
+        """
+        Let programs call a function by a name, in every CPU client of the process; see `devrt.contract.Client.register_custom_call`.
+        """
+
     @property
     def distributed_client(self) -> object:
         """The connection to the cluster that the client was made with, or None."""
@@ -506,3 +511,7 @@ def _lapack_routines() -> list[str]: ...
 def _lapack_custom_calls() -> list[str]: ...
 
 def _provide_lapack(library: str, addresses: Mapping[str, int]) -> None: ...
+
+def _register_custom_call(library: str, name: str) -> int: ...
+
+def _register_native_custom_call(library: str, name: str, address: int) -> int: ...

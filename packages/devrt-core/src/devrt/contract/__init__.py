@@ -23,6 +23,7 @@ from devrt.contract._traceback import Frame, Traceback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from devrt._custom_calls import DeviceCall, RawBuffer
     from devrt.contract._assembly import Assembly, Piece
 
 __all__ = [
@@ -31,12 +32,14 @@ __all__ = [
     "Client",
     "CpuCollectives",
     "Device",
+    "DeviceCall",
     "DistributedRuntimeClient",
     "Frame",
     "HostBufferSemantics",
     "LoadedExecutable",
     "Memory",
     "Piece",
+    "RawBuffer",
     "Topology",
     "Traceback",
     "TransferServerInterfaceFactory",
@@ -48,6 +51,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Bring in what a start does not need."""
+    if name in ("DeviceCall", "RawBuffer"):
+        from devrt import _custom_calls
+
+        return getattr(_custom_calls, name)
     if name in ("Assembly", "Piece"):
         from devrt.contract import _assembly
 

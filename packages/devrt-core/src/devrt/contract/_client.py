@@ -221,6 +221,38 @@ class Client(BatchedTransfers, metaclass=Contract):
         """
         self._unimplemented("compile_and_load", "it takes no program format yet")
 
+    def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
+        """Let programs call a function by a name, in every client of this kind in the process.
+
+        Parameters
+        ----------
+        name
+            The target that ``stablehlo.custom_call`` names; with ``api_version = 4 : i32``.
+        function
+            A callable; or native code, an XLA FFI handler (``devrt/pjrt/ffi.h`` of the native
+            SDK), as an address, a capsule, or a function pointer of ctypes, which must stay valid
+            until the process ends.
+        kind
+            ``"host"``: the callable gets a NumPy array of its own for each argument, and the
+            call's attributes by keyword; it returns an array for each result, of its shape and
+            dtype. ``"device"``: it gets a `DeviceCall`, with addresses: nothing is copied. For
+            native code the same.
+
+        Raises
+        ------
+        UnimplementedError
+            If the client takes no custom calls, or no more of them.
+        PluginError
+            If the name is taken; one callable may take another's place.
+
+        Notes
+        -----
+        It is called on the threads of programs, takes the GIL, and must not wait for work of the
+        same client. What it raises becomes the error of the program's results. At the end of the
+        interpreter calls are waited for, and then refused.
+        """
+        self._unimplemented("register_custom_call", "it takes no custom calls")
+
     def heap_profile(self) -> bytes:
         """Return what lives in memory, by allocation site, as a gzipped pprof profile."""
         self._unimplemented("heap_profile", "it records no allocation sites yet")

@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Callable
 from typing import Any
 
+from devrt._custom_calls import code_of
 from devrt.errors import StatusCode
 from devrt_tpu.pjrt._native import ffi, lib
 
@@ -28,27 +29,6 @@ def answer_error(answer: Any, error: BaseException, what: str = "") -> None:
     """Fill in an answer that is an error."""
     text = f"{what}{type(error).__name__}: {error}".replace("\0", " ")
     answer_value(answer, text.encode(errors="replace"), int(code_of(error)))
-
-
-def code_of(error: BaseException) -> StatusCode:
-    """Return the status of an error that any library may have raised."""
-    code = getattr(error, "code", None)
-    if isinstance(code, int) and code in StatusCode.__members__.values() and code:
-        return StatusCode(code)
-    for kind, status in _KINDS:
-        if isinstance(error, kind):
-            return status
-    said = (status for status in StatusCode if status.value and status.name in str(error))
-    return next(said, StatusCode.INTERNAL)
-
-
-_KINDS: tuple[tuple[type[BaseException], StatusCode], ...] = (
-    (TimeoutError, StatusCode.DEADLINE_EXCEEDED),
-    (MemoryError, StatusCode.RESOURCE_EXHAUSTED),
-    (NotImplementedError, StatusCode.UNIMPLEMENTED),
-    (ValueError, StatusCode.INVALID_ARGUMENT),
-    (TypeError, StatusCode.INVALID_ARGUMENT),
-)
 
 
 _last: list[Callable[[], Any]] = []

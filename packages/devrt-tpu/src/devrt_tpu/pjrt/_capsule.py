@@ -7,7 +7,6 @@ from typing import Any
 
 __all__ = [
     "NAME",
-    "any_pointer",
     "is_capsule",
     "make",
     "name_of",
@@ -26,8 +25,6 @@ _api.PyCapsule_IsValid.restype = ctypes.c_int
 _api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
-_api.PyCapsule_GetName.restype = ctypes.c_char_p
-_api.PyCapsule_GetName.argtypes = (ctypes.py_object,)
 _api.PyCapsule_SetName.restype = ctypes.c_int
 _api.PyCapsule_SetName.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
@@ -54,11 +51,6 @@ def name_of(capsule: Any, *names: bytes) -> bytes | None:
 def pointer(capsule: Any, name: bytes) -> int:
     """Return the address in a capsule of that name."""
     return int(_api.PyCapsule_GetPointer(capsule, name))
-
-
-def any_pointer(capsule: Any) -> int:
-    """Return the address in a capsule, whatever its name."""
-    return int(_api.PyCapsule_GetPointer(capsule, _api.PyCapsule_GetName(capsule)))
 
 
 def rename(capsule: Any, name: bytes) -> None:

@@ -6,17 +6,23 @@ registered through the plugin's FFI extension, for the whole process: XLA cannot
 
 from __future__ import annotations
 
-import ctypes
-import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from devrt import dtypes
-from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, UnimplementedError
-from devrt_tpu.pjrt import _capsule
+from devrt._custom_calls import (
+    DeviceCall,
+    Handler,
+    RawBuffer,
+    address_of,
+    checked_address,
+    checked_handler,
+    place_of,
+    to_numpy,
+)
+from devrt.errors import PluginError, UnimplementedError
 from devrt_tpu.pjrt._callbacks import after_the_last, answer_error
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._hlo import TO_BUFFER_TYPE
@@ -29,63 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["DeviceCall", "RawBuffer", "register_custom_call"]
 
 _FFI_EXTENSION = 5
-_BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RawBuffer:
-    """Memory that a handler is given, valid until it returns.
-
-    Attributes
-    ----------
-    address : int
-        Of the first byte: device memory on a GPU, host memory on a CPU.
-    shape : tuple of int
-        Dimensions.
-    dtype : numpy.dtype
-        Type of the elements, which lie dense in the order of the call's layout.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the elements take."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeviceCall:
-    """What a handler of kind ``"device"`` is called with.
-
-    Attributes
-    ----------
-    arguments, results : tuple of RawBuffer
-        What it reads, and what it must fill.
-    attributes : dict
-        The call's ``backend_config``, by name.
-    stream : int
-        On a GPU the stream that its work belongs on (a ``CUstream`` or ``hipStream_t``); else 0.
-    """
-
-    arguments: tuple[RawBuffer, ...]
-    results: tuple[RawBuffer, ...]
-    attributes: dict[str, Any]
-    stream: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Handler:
-    name: str
-    function: Callable[..., Any]
-    is_device: bool
-
-
-_FUNCTION: Any = ctypes.CFUNCTYPE(None).__bases__[0]
 _lock = threading.Lock()
-_handlers: list[_Handler] = []
+_handlers: list[Handler] = []
 _known: dict[tuple[int, str, str], int | str] = {}
 """The slot of every function of Python that was registered, and "native" for the others."""
 
@@ -106,11 +59,7 @@ def register_custom_call(
     name, function, kind
         As there.
     """
-    if not isinstance(name, str) or not name:
-        raise InvalidTypeError(f"a custom call's name is a string, not {name!r}.", name=name)
-    if kind not in ("host", "device"):
-        msg = f"custom call {name!r}: kind must be 'host' or 'device', not {kind!r}."
-        raise InvalidArgumentError(msg, name=name)
+    handler = checked_handler(name, function, kind)
     register = api.extension(_FFI_EXTENSION, "PJRT_FFI_Extension", "register_handler")
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."
@@ -118,7 +67,7 @@ def register_custom_call(
     address = _address_of(function)
     key = (int(ffi.cast("uintptr_t", api.table)), platform, name)
     with _lock:
-        if address is None and _is_replaced(key, _Handler(name, function, kind == "device")):
+        if address is None and _is_replaced(key, handler):
             return
         if key in _known:
             msg = (
@@ -128,8 +77,8 @@ def register_custom_call(
             raise PluginError(msg, name=name, plugin=api.name)
         slot: int | str = "native"
         if address is None:
-            slot = _take_slot(_Handler(name, function, kind == "device"))
-            address = lib.devrt_slot(slot, kind == "device")
+            slot = _take_slot(handler)
+            address = lib.devrt_slot(slot, handler.is_device)
         _register(api, register, platform, name, address)
         _known[key] = slot
 
@@ -150,7 +99,7 @@ def _register(api: Api, register: Any, platform: str, name: str, address: int) -
         raise api.take(error, "register_custom_call", name=name)
 
 
-def _is_replaced(key: tuple[int, str, str], handler: _Handler) -> bool:
+def _is_replaced(key: tuple[int, str, str], handler: Handler) -> bool:
     """Put another function of Python behind a name that has one."""
     slot = _known.get(key)
     if not isinstance(slot, int) or _handlers[slot].is_device != handler.is_device:
@@ -159,7 +108,7 @@ def _is_replaced(key: tuple[int, str, str], handler: _Handler) -> bool:
     return True
 
 
-def _take_slot(handler: _Handler) -> int:
+def _take_slot(handler: Handler) -> int:
     most = lib.devrt_slot_count()
     if len(_handlers) == most:
         msg = (
@@ -173,44 +122,9 @@ def _take_slot(handler: _Handler) -> int:
 
 def _address_of(function: Any) -> int | None:
     """Return the address of native code; None for a function of Python."""
-    if _capsule.is_capsule(function):
-        return _checked(_capsule.any_pointer(function), function)
     if isinstance(function, ffi.CData):
-        return _checked(int(ffi.cast("uintptr_t", function)), function)
-    if isinstance(function, int) and not isinstance(function, bool):
-        address: int | None = function
-    elif isinstance(function, (_FUNCTION, ctypes.c_void_p)):
-        address = ctypes.cast(function, ctypes.c_void_p).value
-    elif callable(function):
-        return None
-    else:
-        msg = (
-            "a custom call is a callable, or native code as an address, a capsule, or a pointer of "
-            f"ctypes or cffi; not of type {type(function).__name__}."
-        )
-        raise InvalidTypeError(msg, operation="register_custom_call")
-    return _checked(address, function)
-
-
-def _checked(address: int | None, function: Any) -> int:
-    """Return an address where there is code: the plugin calls it at once."""
-    if not address or not 0 < address < 1 << 64 or not _is_code(address):
-        msg = f"a custom call's address must be that of a function, not {function!r}."
-        raise InvalidArgumentError(msg, operation="register_custom_call")
-    return address
-
-
-def _is_code(address: int) -> bool:
-    try:
-        with open("/proc/self/maps", "rb") as file:
-            for line in file:
-                bounds, rights, _ = line.split(b" ", 2)
-                start, end = (int(bound, 16) for bound in bounds.split(b"-"))
-                if start <= address < end:
-                    return b"x" in rights
-    except OSError:
-        return True  # nobody can tell
-    return False
+        return checked_address(int(ffi.cast("uintptr_t", function)), function)
+    return address_of(function)
 
 
 # -- what the plugin calls ------------------------------------------------------------------------
@@ -221,32 +135,19 @@ def devrt_python_call(slot: int, frame: Any, stream: int, answer: Any) -> None:
     """Call a function of Python; on whatever thread the program runs."""
     handler = _handlers[slot]
     try:
-        _call(handler, frame, stream)
+        arguments = _buffers(frame.args.args, frame.args.size)
+        results = _buffers(frame.rets.rets, frame.rets.size)
+        handler.call(arguments, results, dict(_attributes(frame.attrs)), stream)
         answer.code = 0
     except BaseException as error:  # noqa: BLE001  nothing may be raised into the plugin
         if isinstance(error, KeyboardInterrupt) and _is_main():
             INTERRUPTS.append(error)  # it was meant for the program that waits for this
-        answer_error(answer, error, f"custom call {handler.name!r}{_place(error)} raised ")
+        place = place_of(error, __file__)
+        answer_error(answer, error, f"custom call {handler.name!r}{place} raised ")
 
 
 def _is_main() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-def _call(handler: _Handler, frame: Any, stream: int) -> None:
-    arguments = tuple(_buffers(frame.args.args, frame.args.size))
-    results = tuple(_buffers(frame.rets.rets, frame.rets.size))
-    attributes = dict(_attributes(frame.attrs))
-    if handler.is_device:
-        handler.function(DeviceCall(arguments, results, attributes, stream))
-        return
-    made = handler.function(*map(_copied, arguments), **attributes)
-    given = made if isinstance(made, tuple | list) else () if made is None else (made,)
-    if len(given) != len(results):
-        msg = f"it must return {len(results)} array(s), and returned {len(given)}"
-        raise ValueError(msg)
-    for at, (value, result) in enumerate(zip(given, results, strict=True)):
-        _fill(at, np.asarray(value), result)
 
 
 def _buffers(pointers: Any, count: int) -> Sequence[RawBuffer]:
@@ -260,31 +161,7 @@ def _buffers(pointers: Any, count: int) -> Sequence[RawBuffer]:
 
 
 def _dtype(number: int) -> np.dtype[Any]:
-    code = TO_BUFFER_TYPE.get(number)
-    if code is None or _BITS[code] < 8:
-        msg = f"element type {number} of XLA cannot be given to a function of Python"
-        raise NotImplementedError(msg)
-    return dtypes.to_numpy(code)
-
-
-def _copied(buffer: RawBuffer) -> np.ndarray[Any, Any]:
-    """Return an argument as an array of its own: the plugin's memory ends with the call."""
-    made = np.empty(buffer.shape, buffer.dtype)
-    if made.nbytes:
-        ctypes.memmove(made.ctypes.data, buffer.address, made.nbytes)
-    return made
-
-
-def _fill(at: int, value: np.ndarray[Any, Any], result: RawBuffer) -> None:
-    if value.shape != result.shape or value.dtype != result.dtype:
-        msg = (
-            f"result {at} must be {result.dtype.name}{list(result.shape)}, and is "
-            f"{value.dtype.name}{list(value.shape)}"
-        )
-        raise ValueError(msg)
-    dense = np.ascontiguousarray(value)
-    if dense.nbytes:
-        ctypes.memmove(result.address, dense.ctypes.data, dense.nbytes)
+    return to_numpy(TO_BUFFER_TYPE.get(number), number)
 
 
 def _attributes(attrs: Any) -> Sequence[tuple[str, Any]]:
@@ -315,13 +192,3 @@ def _numbers(data: Any, count: int, number: int) -> np.ndarray[Any, Any]:
     if not count:
         return np.empty(0, dtype)
     return np.frombuffer(bytes(ffi.buffer(data, count * dtype.itemsize)), dtype)
-
-
-def _place(error: BaseException) -> str:
-    """Return the line that raised, in the caller's own code."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    if at is None or at.tb_frame.f_code.co_filename == __file__:
-        return ""
-    return f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"

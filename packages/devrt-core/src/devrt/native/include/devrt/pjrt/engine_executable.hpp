@@ -89,13 +89,15 @@ class Executable final : public RefCounted<Executable> {
 
   /// Starts the program on one of its devices. Does not wait. Never call it for a program whose
   /// shards talk to each other, but on its only device.
-  Event execute_one(std::size_t position, const ShardCall& call) const {
+  Event execute_one(std::size_t position, const ShardCall& call,
+                    PJRT_ExecuteContext* context = nullptr) const {
     PJRT_Buffer* const* arguments = call.arguments.data();
     PJRT_Buffer** outputs = call.outputs.data();
     PJRT_Event* done = nullptr;
     auto options = make_args<PJRT_ExecuteOptions>();
     options.non_donatable_input_indices = call.kept.data();
     options.num_non_donatable_input_indices = call.kept.size();
+    options.context = context;
     auto args = make_args<PJRT_LoadedExecutable_Execute_Args>();
     args.executable = loaded_;
     args.options = &options;
@@ -109,11 +111,13 @@ class Executable final : public RefCounted<Executable> {
     return {api(), done};
   }
 
-  /// Starts the program on all its devices at once. Does not wait.
+  /// Starts the program on all its devices at once. Does not wait. `context`, if there is one, must
+  /// live until it has ended.
   ///
   /// After a failure of this call XLA's clients hang in the next one, so it is refused from then
   /// on: check every argument before.
-  std::vector<Event> execute_all(std::span<const ShardCall> calls) const {
+  std::vector<Event> execute_all(std::span<const ShardCall> calls,
+                                 PJRT_ExecuteContext* context = nullptr) const {
     client_->check_not_stuck();
     const std::size_t count = calls.size();
     std::vector<PJRT_Buffer* const*> arguments;
@@ -126,6 +130,7 @@ class Executable final : public RefCounted<Executable> {
     auto options = make_args<PJRT_ExecuteOptions>();
     options.non_donatable_input_indices = calls.front().kept.data();
     options.num_non_donatable_input_indices = calls.front().kept.size();
+    options.context = context;
     auto args = make_args<PJRT_LoadedExecutable_Execute_Args>();
     args.executable = loaded_;
     args.options = &options;

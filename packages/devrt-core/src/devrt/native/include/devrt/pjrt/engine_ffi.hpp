@@ -1,9 +1,12 @@
 // Custom calls: what a handler reads of its call frame, and how a plugin comes to know it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +15,7 @@
 #include "devrt/element_type.hpp"
 #include "devrt/pjrt/engine_api.hpp"
 #include "devrt/pjrt/hlo_module.hpp"
+#include "devrt/ref.hpp"
 #include "devrt/status.hpp"
 
 namespace devrt::pjrt::ffi {
@@ -94,7 +98,87 @@ class CallFrame {
   const XLA_FFI_CallFrame& frame_;
 };
 
+/// The first error of one execution's custom calls, whose code the plugin may not pass on.
+///
+/// A shard that fails while others wait to meet it leaves them waiting, and XLA ends the process
+/// for that. So where shards run together the error is held back from the plugin, the program runs
+/// on to its end, and its results get the error there.
+class HeldError {
+ public:
+  explicit HeldError(bool holds_back) noexcept : holds_back_(holds_back) {}
+
+  /// Returns the one of a call's execution, or null.
+  static HeldError* of(const XLA_FFI_CallFrame& frame) noexcept {
+    XLA_FFI_TypeId type{type_id().load(std::memory_order_acquire)};
+    if (type.type_id == 0 || !frame.api->XLA_FFI_ExecutionContext_Get) return nullptr;
+    auto args = make_args<XLA_FFI_ExecutionContext_Get_Args>();
+    args.ctx = frame.ctx;
+    args.type_id = &type;
+    if (XLA_FFI_Error* none = frame.api->XLA_FFI_ExecutionContext_Get(&args)) {
+      auto dropped = make_args<XLA_FFI_Error_Destroy_Args>();
+      dropped.error = none;
+      frame.api->XLA_FFI_Error_Destroy(&dropped);
+      return nullptr;
+    }
+    return static_cast<HeldError*>(args.data);
+  }
+
+  /// Returns whether the plugin is not to know.
+  bool holds_back() const noexcept { return holds_back_; }
+
+  void hold(const Status& status) {
+    std::lock_guard lock(mutex_);
+    if (status_.ok()) status_ = status;
+  }
+  Status status() const {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  friend class HoldingContext;
+  /// Returns what the plugin calls this type; 0 before it was told.
+  static std::atomic<std::int64_t>& type_id() noexcept {
+    static std::atomic<std::int64_t> id{0};
+    return id;
+  }
+
+  const bool holds_back_;
+  mutable std::mutex mutex_;
+  Status status_;
+};
+
 namespace detail {
+
+/// Returns whether a type holds whole numbers or truth values, none of which is no number.
+inline bool is_whole(ElementType type) noexcept {
+  using enum ElementType;
+  switch (type) {
+    case kBool:
+    case kInt2:
+    case kInt4:
+    case kInt8:
+    case kInt16:
+    case kInt32:
+    case kInt64:
+    case kUint2:
+    case kUint4:
+    case kUint8:
+    case kUint16:
+    case kUint32:
+    case kUint64:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Returns whether the plugin only asks what a handler is.
+inline bool is_metadata(const XLA_FFI_CallFrame& frame) noexcept {
+  const XLA_FFI_Extension_Base* next = frame.extension_start;
+  while (next && next->type != XLA_FFI_Extension_Metadata) next = next->next;
+  return next != nullptr;
+}
 
 /// Says which version of the interface a handler is for: the plugin's own, since nothing is used
 /// that differs between versions. Returns whether that was what the plugin asked.
@@ -111,6 +195,19 @@ inline bool answer_metadata(const XLA_FFI_CallFrame& frame) noexcept {
   return false;
 }
 
+/// Fills the results of a call that failed: numbers that compare with nothing, and zeros.
+inline void fill_results(const XLA_FFI_CallFrame& frame) noexcept {
+  for (std::int64_t i = 0; i < frame.rets.size; ++i) {
+    if (frame.rets.types[i] != XLA_FFI_RetType_BUFFER) continue;
+    const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[i]);
+    const ElementType type = pjrt::detail::element_type_of(buffer.dtype);
+    if (type == ElementType::kInvalid) continue;
+    std::size_t bits = static_cast<std::size_t>(info(type).bits);
+    for (std::int64_t d = 0; d < buffer.rank; ++d) bits *= static_cast<std::size_t>(buffer.dims[d]);
+    std::memset(buffer.data, is_whole(type) ? 0 : 0xff, (bits + 7) / 8);
+  }
+}
+
 inline XLA_FFI_Error* make_error(const XLA_FFI_Api& api, StatusCode code,
                                  const char* message) noexcept {
   auto args = make_args<XLA_FFI_Error_Create_Args>();
@@ -121,6 +218,36 @@ inline XLA_FFI_Error* make_error(const XLA_FFI_Api& api, StatusCode code,
 
 }  // namespace detail
 
+/// Fails a call: the plugin gets the error, unless the execution holds errors back.
+inline XLA_FFI_Error* fail(const XLA_FFI_CallFrame& frame, const Status& status) noexcept {
+  if (HeldError* held = HeldError::of(frame)) {
+    held->hold(status);
+    if (held->holds_back()) {
+      detail::fill_results(frame);
+      return nullptr;
+    }
+  }
+  return detail::make_error(*frame.api, status.code(), status.message().c_str());
+}
+
+/// Returns what a plugin is to get of an error that native code made: the error, or null where the
+/// execution holds errors back.
+inline XLA_FFI_Error* held(const XLA_FFI_CallFrame& frame, XLA_FFI_Error* error) noexcept {
+  HeldError* held = HeldError::of(frame);
+  if (!held) return error;
+  auto message = make_args<XLA_FFI_Error_GetMessage_Args>();
+  message.error = error;
+  message.errc = XLA_FFI_Error_Code_UNKNOWN;
+  frame.api->XLA_FFI_Error_GetMessage(&message);
+  held->hold(Status(static_cast<StatusCode>(message.errc), message.message));
+  if (!held->holds_back()) return error;
+  detail::fill_results(frame);
+  auto dropped = make_args<XLA_FFI_Error_Destroy_Args>();
+  dropped.error = error;
+  frame.api->XLA_FFI_Error_Destroy(&dropped);
+  return nullptr;
+}
+
 /// A handler that does `Work`. What `Work` throws fails the execution.
 template <void (*Work)(const CallFrame&)>
 XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame) noexcept {
@@ -129,10 +256,15 @@ XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame) noexcept {
     Work(CallFrame(*frame));
     return nullptr;
   } catch (const StatusError& error) {
-    return detail::make_error(*frame->api, error.status().code(), error.what());
+    return fail(*frame, error.status());
   } catch (const std::exception& error) {
-    return detail::make_error(*frame->api, StatusCode::kInternal, error.what());
+    return fail(*frame, Status(StatusCode::kInternal, error.what()));
   }
+}
+
+/// Returns the plugin's table of what concerns custom calls, or null.
+inline const PJRT_FFI_Extension* ffi_extension(const Api& api) noexcept {
+  return reinterpret_cast<const PJRT_FFI_Extension*>(api.extension(PJRT_Extension_Type_FFI));
 }
 
 /// Lets a plugin call a handler wherever a program names it, for the life of the process.
@@ -141,8 +273,7 @@ XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame) noexcept {
 /// if the plugin takes no handlers, else the plugin's own error.
 inline void register_handler(const Api& api, std::string_view platform, std::string_view name,
                              XLA_FFI_Handler handler) {
-  const auto* extension =
-      reinterpret_cast<const PJRT_FFI_Extension*>(api.extension(PJRT_Extension_Type_FFI));
+  const PJRT_FFI_Extension* extension = ffi_extension(api);
   if (!extension || extension->base.struct_size <= offsetof(PJRT_FFI_Extension, register_handler) ||
       !extension->register_handler) {
     throw StatusError(Status(StatusCode::kUnimplemented,
@@ -158,5 +289,65 @@ inline void register_handler(const Api& api, std::string_view platform, std::str
   args.platform_name_size = platform.size();
   raise_if_error(api.take(extension->register_handler(&args)));
 }
+
+/// The context of one execution that makes custom calls.
+class HoldingContext final : public RefCounted<HoldingContext> {
+ public:
+  /// Returns null where the plugin cannot tell handlers what they run in.
+  static Ref<HoldingContext> make(std::shared_ptr<const Api> api, bool holds_back) {
+    if (!can_tell(*api)) return {};
+    auto made = Ref<HoldingContext>::adopt(new HoldingContext(std::move(api), holds_back));
+    made->attach();
+    return made;
+  }
+  ~HoldingContext() {
+    auto args = make_args<PJRT_ExecuteContext_Destroy_Args>();
+    args.context = context_;
+    if (context_) api_->dispose<&PJRT_Api::PJRT_ExecuteContext_Destroy>(args);
+  }
+
+  PJRT_ExecuteContext* get() const noexcept { return context_; }
+  bool holds_back() const noexcept { return error_.holds_back(); }
+  Status status() const { return error_.status(); }
+
+ private:
+  HoldingContext(std::shared_ptr<const Api> api, bool holds_back)
+      : api_(std::move(api)), error_(holds_back) {
+    auto args = make_args<PJRT_ExecuteContext_Create_Args>();
+    api_->check<&PJRT_Api::PJRT_ExecuteContext_Create>(args);
+    context_ = args.context;
+  }
+
+  void attach() {
+    auto args = make_args<PJRT_FFI_UserData_Add_Args>();
+    args.context = context_;
+    args.user_data = {HeldError::type_id().load(std::memory_order_acquire), &error_};
+    raise_if_error(api_->take(ffi_extension(*api_)->user_data_add(&args)));
+  }
+
+  /// Tells the plugin of the type, once: ids are one plugin's own.
+  static bool can_tell(const Api& api) {
+    static std::mutex mutex;
+    static const Api* told = nullptr;
+    std::lock_guard lock(mutex);
+    if (told) return told == &api;
+    const PJRT_FFI_Extension* extension = ffi_extension(api);
+    if (!extension || !extension->type_register || !extension->user_data_add) return false;
+    constexpr std::string_view kName = "devrt.HeldError";
+    PJRT_FFI_Type_Info nothing_to_free{};
+    auto args = make_args<PJRT_FFI_Type_Register_Args>();
+    args.type_name = kName.data();
+    args.type_name_size = kName.size();
+    args.type_info = &nothing_to_free;
+    if (!api.take(extension->type_register(&args)).ok()) return false;
+    HeldError::type_id().store(args.type_id, std::memory_order_release);
+    told = &api;
+    return true;
+  }
+
+  const std::shared_ptr<const Api> api_;
+  PJRT_ExecuteContext* context_ = nullptr;
+  HeldError error_;
+};
 
 }  // namespace devrt::pjrt::ffi

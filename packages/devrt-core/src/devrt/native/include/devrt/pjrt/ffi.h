@@ -228,6 +228,20 @@ typedef struct XLA_FFI_Stream_Get_Args {
   void* stream;
 } XLA_FFI_Stream_Get_Args;
 
+/* What a plugin calls a type that was registered through its PJRT FFI extension. */
+typedef struct XLA_FFI_TypeId {
+  int64_t type_id;
+} XLA_FFI_TypeId;
+
+/* `data` is what the execution's context has of the type; an error where it has none. */
+typedef struct XLA_FFI_ExecutionContext_Get_Args {
+  size_t struct_size;
+  XLA_FFI_Extension_Base* extension_start;
+  XLA_FFI_ExecutionContext* ctx;
+  XLA_FFI_TypeId* type_id;
+  void* data;
+} XLA_FFI_ExecutionContext_Get_Args;
+
 /* What a handler says of itself when it is registered: the version that it speaks, which the plugin
  * compares with those it takes. Plugins older than this header drop a handler that answers with
  * XLA_FFI_VERSION_MINOR, and only the program that calls it is refused: answer with the version of
@@ -256,7 +270,7 @@ struct XLA_FFI_Api {
   void* XLA_FFI_Handler_Register;
   XLA_FFI_Error* (*XLA_FFI_Stream_Get)(XLA_FFI_Stream_Get_Args* args);
   void* XLA_FFI_Type_Register;
-  void* XLA_FFI_ExecutionContext_Get;
+  XLA_FFI_Error* (*XLA_FFI_ExecutionContext_Get)(XLA_FFI_ExecutionContext_Get_Args* args);
   void* XLA_FFI_State_Set;
   void* XLA_FFI_State_Get;
   void* XLA_FFI_DeviceMemory_Allocate;
