@@ -8,7 +8,6 @@
 
 #include "devrt/arena_allocator.hpp"
 #include "devrt/huge_page_allocator.hpp"
-#include "devrt/memory_report.hpp"
 #include "engine.hpp"
 
 namespace devrt::cpu {
@@ -24,7 +23,6 @@ constexpr int kMaxDevicesOfAllNodes = 65536;
 constexpr unsigned kMaxCopyThreads = 4;                         // a few saturate the memory
 constexpr std::int64_t kNotedBytes = std::int64_t{256} << 10;   // made between two noted buffers
 constexpr std::int64_t kNotedOverhead = std::int64_t{8} << 10;  // that a buffer counts for beside
-constexpr std::size_t kLargestGroups = 10;                      // that an out-of-memory error names
 
 constexpr std::size_t kKeptHugePages = std::size_t{64} << 20;  // bytes, of those that are free
 
@@ -61,70 +59,11 @@ Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
       allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
                                                        stats_)) {}
 
-/// Adds to the allocator's error what lives in the memory of the client.
-static Status describe_no_room(const Memory& memory, std::size_t bytes, const Status& cause) {
-  Client& client = memory.client();
-  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
-  auto report = std::make_shared<MemoryReport>();
-  report->requested = static_cast<std::int64_t>(bytes);
-  report->limit = client.bytes_limit();
-  report->device = memory.device().name();
-  report->kind = memory.kind();
-  report->stats = memory.stats().snapshot();
-  report->largest = group_live(std::span(live));
-  for (const LiveGroup& group : report->largest) {
-    report->live_buffers += group.count;
-    report->live_bytes += group.bytes;
-  }
-  report->largest.resize(std::min(report->largest.size(), kLargestGroups));
-  std::string message = cause.message();
-  if (client.budget()) {
-    message += " The client's buffers use " + std::to_string(client.budget()->used()) + " of the " +
-               std::to_string(client.budget()->limit()) +
-               " bytes that memory_limit_bytes (option cpu_memory_limit) allows.";
-  }
-  return Status(cause.code(), std::move(message))
-      .during(cause.operation())
-      .on(memory.device().name())
-      .with(std::move(report));
-}
-
 Client& Memory::client() const noexcept { return device_.client(); }
 LiveRegistry<Buffer>& Memory::registry() const noexcept { return client().registry(); }
 bool Memory::is_forked() const noexcept { return client().is_forked(); }
 
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
-
-Ref<Storage> Memory::allocate(std::size_t bytes) const {
-  for (bool is_last = false;; is_last = true) {
-    try {
-      Ref<Storage> storage = Storage::allocate(allocator_, bytes);
-      client().trim_to_limit();
-      return storage;
-    } catch (const StatusError& error) {
-      if (error.status().code() != StatusCode::kResourceExhausted) throw;
-      if (is_last || !client().wait_for_room(bytes)) {
-        throw StatusError(describe_no_room(*this, bytes, error.status()));
-      }
-    }
-  }
-}
-
-BudgetShare Memory::reserve(std::size_t bytes) const {
-  const std::shared_ptr<ByteBudget>& budget = client().budget();
-  if (!budget || bytes == 0) return {};
-  for (bool is_last = false; !budget->take(bytes); is_last = true) {
-    if (!is_last && client().wait_for_room(bytes)) continue;
-    throw StatusError(describe_no_room(
-        *this, bytes,
-        Status(StatusCode::kResourceExhausted, "execute failed: there is no room for " +
-                                                   std::to_string(bytes) + " bytes of outputs.")
-            .during("execute")));
-  }
-  BudgetShare taken(budget, bytes);
-  client().trim_to_limit();
-  return taken;
-}
 
 Device::Device(Client& client, int id, int local_id, int process_index,
                std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved)
@@ -225,6 +164,7 @@ Client::Client(ClientOptions options)
       budget_(options_.memory_limit
                   ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
                   : nullptr),
+      scratch_(std::make_shared<ScratchUses>()),
       cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
       pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
   const auto reserved = std::make_shared<ReservedBytes>();
@@ -283,19 +223,6 @@ bool Client::notes_calls(std::size_t bytes) noexcept {
   until_noted_ -= static_cast<std::int64_t>(bytes) + kNotedOverhead;
   if (until_noted_ > 0) return false;
   until_noted_ = kNotedBytes;
-  return true;
-}
-
-bool Client::wait_for_room(std::size_t bytes) const {
-  if (bytes > static_cast<std::size_t>(bytes_limit())) return false;
-  const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
-  if (std::ranges::all_of(local_devices(), is_idle)) {
-    return budget_ && budget_->left() >= bytes;  // what was in flight has just made room
-  }
-  const auto wait = [this] {
-    for (const auto& device : local_devices()) device->queue().drain();
-  };
-  options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();
   return true;
 }
 

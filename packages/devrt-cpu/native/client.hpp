@@ -19,12 +19,14 @@
 #include "devrt/fork_guard.hpp"
 #include "devrt/limit_allocator.hpp"
 #include "devrt/live_registry.hpp"
+#include "devrt/memory_report.hpp"
 #include "devrt/memory_stats.hpp"
 #include "devrt/recycling_allocator.hpp"
 #include "devrt/storage_order.hpp"
 #include "devrt/stream_queues.hpp"
 #include "devrt/strided_copy.hpp"
 #include "devrt/thread_pool.hpp"
+#include "scratch.hpp"
 
 #define DEVRT_CPU_API __attribute__((visibility("default")))
 
@@ -139,9 +141,11 @@ class DEVRT_CPU_API Memory {
   /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room, even after the
   /// copies in flight are done.
   Ref<Storage> allocate(std::size_t bytes) const;
-  /// Takes room for memory that somebody else will allocate; throws as `allocate` does. Empty where
-  /// the client has no limit.
-  BudgetShare reserve(std::size_t bytes) const;
+  /// The same without a wait for programs that run: for who keeps one of them from its end.
+  Ref<Storage> allocate_at_once(std::size_t bytes) const;
+  /// Takes room for what a program will allocate; throws as `allocate` does, telling the needs.
+  /// Empty where the client has no limit. Does not wait for other programs.
+  BudgetShare reserve(const ProgramNeeds& needs) const;
   /// Returns what the allocator tells about itself.
   std::vector<AllocatorFact> facts() const { return source_->facts(); }
   /// Gives back what is held and not in use.
@@ -152,6 +156,8 @@ class DEVRT_CPU_API Memory {
   bool is_forked() const noexcept;
 
  private:
+  Ref<Storage> allocate(std::size_t bytes, bool waits_for_programs) const;
+
   Device& device_;
   const std::size_t kind_index_;
   const std::string kind_;
@@ -226,6 +232,16 @@ class DEVRT_CPU_API Client {
   /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
   /// may be room for `bytes` now that there was not.
   bool wait_for_room(std::size_t bytes) const;
+  /// Waits for programs that take memory on their way, until there is room for `bytes`. Returns
+  /// whether there is room now that there was not.
+  bool wait_for_programs(std::size_t bytes) const;
+  /// Calls a function that waits, without the locks of the language binding.
+  void wait_unlocked(const std::function<void()>& wait) const {
+    options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();
+  }
+  /// Returns what programs take on their way.
+  ScratchUses& scratch() const noexcept { return *scratch_; }
+  const std::shared_ptr<ScratchUses>& shared_scratch() const noexcept { return scratch_; }
   /// Keeps no more freed blocks than the limit leaves.
   void trim_to_limit() noexcept;
 
@@ -288,6 +304,7 @@ class DEVRT_CPU_API Client {
   std::weak_ptr<Client> self_;
   ForkGuard fork_;
   const std::shared_ptr<ByteBudget> budget_;
+  const std::shared_ptr<ScratchUses> scratch_;
   const std::shared_ptr<BlockCache> cache_;
   ThreadPool pool_;
   std::atomic<bool> closed_{false};

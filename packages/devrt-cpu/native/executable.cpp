@@ -83,7 +83,21 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
     for (const pjrt::Tensor& output : signature_->outputs) {
       output_memories_.push_back(&output_memory(*device, output.memory_kind));
     }
+    if (signature_->temp_bytes) count_scratch(device->default_memory());
   }
+  takes_rooms_ = !scratch_.empty() || (client_->budget() && !signature_->outputs.empty());
+}
+
+void Executable::count_scratch(const Memory& memory) {
+  const auto use = std::make_shared<ScratchUse>();
+  use->all = client_->shared_scratch();
+  use->stats = memory.shared_stats();
+  use->program = signature_->name;
+  use->device = memory.device().name();
+  use->kind = memory.kind();
+  use->bytes = static_cast<std::int64_t>(signature_->temp_bytes);
+  client_->scratch().add(use);
+  scratch_.push_back(use);
 }
 
 Executable::~Executable() {

@@ -13,8 +13,11 @@
 #include "devrt/pjrt/engine_ffi.hpp"
 #include "devrt/small_array.hpp"
 #include "engine.hpp"
+#include "scratch.hpp"
 
 namespace devrt::cpu {
+
+struct Room;
 
 /// A program and its serialised CompileOptionsProto.
 struct ProgramText {
@@ -68,6 +71,10 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
              std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
+  /// Takes room for what a call makes, of all shards at once: whoever has it can go on to the end.
+  void take_rooms(std::span<Room> rooms, std::span<const std::int64_t> outputs) const;
+  /// After a lack of memory: waits for others to give some back. Returns whether to try again.
+  bool wait_for_others(const Status& why, bool& is_last) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together) const;
@@ -76,6 +83,7 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);
   }
   Memory& output_memory(Device& device, const std::string& kind) const;
+  void count_scratch(const Memory& memory);
   void check_one(std::size_t position, std::size_t index, const Buffer& buffer,
                  const char* operation) const;
 
@@ -84,7 +92,9 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   const std::shared_ptr<const pjrt::Signature> signature_;
   std::vector<Device*> devices_;
   std::vector<int> device_numbers_;
-  std::vector<Memory*> output_memories_;  // by device, then by output
+  std::vector<Memory*> output_memories_;              // by device, then by output
+  std::vector<std::shared_ptr<ScratchUse>> scratch_;  // by device; empty if it takes nothing
+  bool takes_rooms_ = false;  // whether a call has to ask for room, or to count what it takes
   mutable std::mutex mutex_;
   Ref<pjrt::Executable> loaded_;
 };

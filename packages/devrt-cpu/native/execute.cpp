@@ -153,23 +153,53 @@ StatusError describe_failure(const Status& said, const std::string& program) {
 void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
                          std::span<Ref<Buffer>> results, std::int64_t stream,
                          std::span<ReadyEvent> ended) const {
-  for (bool is_last = false;; is_last = true) {
+  for (bool is_last = false;;) {
     bool has_begun = false;
     try {
       return start(arguments, results, stream, ended, has_begun);
     } catch (const StatusError& error) {
       const bool is_room = error.status().code() == StatusCode::kResourceExhausted;
-      if (is_last || has_begun || !is_room) {
+      if (has_begun || !is_room || !wait_for_others(error.status(), is_last)) {
         throw describe_failure(error.status(), signature_->name);
       }
     }
-    engine_->client().in_flight().wait();  // what was deleted meanwhile makes room
   }
+}
+
+bool Executable::wait_for_others(const Status& why, bool& is_last) const {
+  const MemoryReport* report = why.report();
+  if (report && report->requested > report->limit) return false;
+  if (report && client_->wait_for_programs(static_cast<std::size_t>(report->requested)))
+    return true;
+  // What was deleted meanwhile makes room with the end of what still uses it.
+  if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
+  client_->wait_unlocked([this] { engine_->client().in_flight().wait(); });
+  return true;
 }
 
 Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together) const {
   if (signature_->custom_calls.empty()) return {};
   return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together);
+}
+
+void Executable::take_rooms(std::span<Room> rooms, std::span<const std::int64_t> outputs) const {
+  ProgramNeeds needs{signature_->name, rooms.size()};
+  const auto temporaries = static_cast<std::int64_t>(signature_->temp_bytes);
+  const auto count = static_cast<std::int64_t>(rooms.size());
+  for (const pjrt::Tensor& tensor : signature_->parameters) {
+    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
+  }
+  for (const std::int64_t bytes : outputs) needs.outputs += bytes;
+  needs.temporaries = count * temporaries;
+  const bool has_outputs = !output_memories_.empty();
+  const Memory& memory =
+      has_outputs ? *output_memories_.front() : devices_.front()->default_memory();
+  BudgetShare all = memory.reserve(needs);
+  for (std::size_t i = 0; i < rooms.size(); ++i) {
+    rooms[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
+    if (scratch_.empty()) continue;
+    rooms[i].scratch = Scratch(scratch_[i], all.split(signature_->temp_bytes));
+  }
 }
 
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
@@ -200,9 +230,11 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
             kept,
             loaded->devices()[i]};
   };
-  SmallArray<BudgetShare, 1> rooms(arguments.size());
-  for (std::size_t i = 0; client_->budget() && num_outputs && i < shards.size(); ++i) {
-    rooms[i] = output_memories(i).front()->reserve(bytes_of_outputs(targets(i)));
+  SmallArray<Room, 1> rooms(arguments.size());
+  if (takes_rooms_) [[unlikely]] {
+    SmallArray<std::int64_t, 1> bytes(rooms.size());
+    for (std::size_t i = 0; i < rooms.size(); ++i) bytes[i] = bytes_of_outputs(targets(i));
+    take_rooms(rooms.span(), bytes.span());
   }
   Context context = context_of(is_together);
   has_begun = true;

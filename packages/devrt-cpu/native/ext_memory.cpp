@@ -21,11 +21,23 @@ nb::dict to_dict(const LiveGroup& group) {
   nb::dict facts;
   facts["count"] = group.count;
   facts["bytes"] = group.bytes;
+  if (!group.program.empty()) facts["program"] = nb::str(group.program.c_str());
   facts["shape"] = to_tuple(group.shape);
-  facts["dtype"] = nb::str(info(group.type).name.data(), info(group.type).name.size());
+  const std::string_view dtype = group.program.empty() ? info(group.type).name : std::string_view();
+  facts["dtype"] = nb::str(dtype.data(), dtype.size());
   facts["device"] = nb::str(group.device.c_str());
   facts["memory_kind"] = nb::str(group.kind.c_str());
   facts["site"] = nb::str(describe_site(group.site.get()).c_str());
+  return facts;
+}
+
+nb::dict to_dict(const ProgramNeeds& needs) {
+  nb::dict facts;
+  facts["name"] = nb::str(needs.name.c_str());
+  facts["devices"] = needs.devices;
+  facts["argument_size_in_bytes"] = needs.arguments;
+  facts["output_size_in_bytes"] = needs.outputs;
+  facts["temp_size_in_bytes"] = needs.temporaries;
   return facts;
 }
 
@@ -73,7 +85,8 @@ nb::object heap_profile(Client& client) {
   drain_graveyard();
   client.check_open("heap_profile");
   const std::vector<Ref<Buffer>> live = client.registry().snapshot();
-  const std::vector<LiveGroup> groups = group_live(std::span(live));
+  std::vector<LiveGroup> groups = group_live(std::span(live));
+  for (LiveGroup& group : client.scratch().groups()) groups.push_back(std::move(group));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::string profile =
       heap_profile(groups, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
@@ -94,6 +107,7 @@ nb::dict report_facts(const MemoryReport& report) {
   nb::list largest;
   for (const LiveGroup& group : report.largest) largest.append(to_dict(group));
   facts["largest"] = std::move(largest);
+  if (report.program) facts["program"] = to_dict(*report.program);
   return facts;
 }
 

@@ -76,7 +76,7 @@ void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool
       outputs[i].storage =
           adopt(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes, room), &find);
     } else {
-      outputs[i].storage = targets.memories[i]->allocate(bytes);
+      outputs[i].storage = targets.memories[i]->allocate_at_once(bytes);
       targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
       targets.engine.counters().bytes_copied.fetch_add(static_cast<std::int64_t>(bytes),
                                                        std::memory_order_relaxed);
@@ -130,6 +130,7 @@ class Pending {
   Pending(std::span<Output> outputs, const OutputTargets& targets, Kept kept)
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
         place_(kept.place ? std::move(kept.place) : client_->in_flight().take(targets.device)),
+        scratch_(std::move(kept.room.scratch)),
         context_(std::move(kept.context)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -145,6 +146,7 @@ class Pending {
   /// Called once, in a thread of the engine or of the caller.
   void finish(const Status& said) noexcept {
     const Status status = outcome(said, context_);
+    scratch_.end();  // before anybody learns that it has ended
     for (Part& part : parts_) {
       try {
         finish_part(part, status);
@@ -183,6 +185,7 @@ class Pending {
 
   const Ref<pjrt::Client> client_;
   const pjrt::InFlight::Place place_;  // left after all else
+  Scratch scratch_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
@@ -190,11 +193,11 @@ class Pending {
 
 }  // namespace
 
-std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept {
-  std::size_t bytes = 0;
+std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
+  std::int64_t bytes = 0;
   for (const pjrt::Tensor& tensor : targets.tensors) {
     const bool is_own = memory_of(tensor, targets) == pjrt::Buffer::Memory::kOwn;
-    if (tensor.is_plain && is_own) bytes += tensor.bytes;
+    if (tensor.is_plain && is_own) bytes += static_cast<std::int64_t>(tensor.bytes);
   }
   return bytes;
 }
@@ -209,7 +212,7 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
   const bool holds_errors = kept.context && kept.context->holds_back();
-  make_storages(outputs.span(), targets, is_ready, kept.room);
+  make_storages(outputs.span(), targets, is_ready, kept.room.outputs);
   if (is_ready) {
     const Status status = outcome(done.wait(), kept.context);
     ReadyEvent ready = ReadyEvent::already(status);

@@ -23,13 +23,19 @@ struct OutputTargets {
   std::size_t device = 0;              ///< the engine's number of the device
 };
 
+/// Room that a call took before it began.
+struct Room {
+  BudgetShare outputs;
+  Scratch scratch;
+};
+
 /// Returns how many bytes of the engine's own a call's outputs will take.
-std::size_t bytes_of_outputs(const OutputTargets& targets) noexcept;
+std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
   pjrt::InFlight::Place place;  ///< may be empty
-  BudgetShare room;             ///< for `bytes_of_outputs`
+  Room room;  ///< for `bytes_of_outputs`, and for what the program takes meanwhile
   Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls
 };
 

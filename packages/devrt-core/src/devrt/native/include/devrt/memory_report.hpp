@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -29,7 +30,17 @@ struct LiveGroup {
   std::string device;
   std::string kind;
   bool is_external = false;  ///< the bytes are somebody else's, shown without a copy
+  std::string program;       ///< whose temporaries these are, if they are no buffers
   Ref<AllocationSite> site;
+};
+
+/// What a call of a program takes, in bytes, over all its devices.
+struct ProgramNeeds {
+  std::string name;
+  std::size_t devices = 0;
+  std::int64_t arguments = 0;
+  std::int64_t outputs = 0;
+  std::int64_t temporaries = 0;
 };
 
 /// What an out-of-memory error tells.
@@ -42,6 +53,7 @@ struct MemoryReport {
   std::int64_t live_buffers = 0;
   std::int64_t live_bytes = 0;
   std::vector<LiveGroup> largest;
+  std::optional<ProgramNeeds> program;  ///< the one that was called, if any was
 };
 
 /// Groups buffers, given oldest first; the group with the most bytes comes first.
@@ -78,8 +90,9 @@ std::vector<LiveGroup> group_live(std::span<const BufferRef> buffers) {
   return sorted;
 }
 
-/// Returns a shape and type as people write them: ``float32[2,3]``.
+/// Returns a shape and type as people write them: ``float32[2,3]``; or whose temporaries it is.
 inline std::string describe(const LiveGroup& group) {
+  if (!group.program.empty()) return "temporaries of program '" + group.program + "'";
   std::string text(info(group.type).name);
   text += '[';
   for (std::size_t i = 0; i < group.shape.size(); ++i) {

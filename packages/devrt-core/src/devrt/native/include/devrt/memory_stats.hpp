@@ -109,6 +109,8 @@ class BudgetShare {
     if (budget_) budget_->give(bytes_);
   }
 
+  explicit operator bool() const noexcept { return budget_ != nullptr; }
+
   /// Returns a share of some of the bytes, or of as many as there are.
   BudgetShare split(std::size_t bytes) noexcept {
     bytes = std::min(bytes, bytes_);

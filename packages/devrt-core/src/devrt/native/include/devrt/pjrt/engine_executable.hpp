@@ -1,6 +1,7 @@
 // Programs that a plugin compiled: their signature, their analyses, and calls of them.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -238,6 +239,7 @@ class Executable final : public RefCounted<Executable> {
     Signature signature = make_signature(module);
     read_counts(signature);
     read_memory_kinds(signature);
+    read_temporaries(signature);
     signature_ = std::make_shared<const Signature>(std::move(signature));
   }
 
@@ -260,6 +262,15 @@ class Executable final : public RefCounted<Executable> {
     for (std::size_t i = 0; i < known; ++i) {
       signature.outputs[i].memory_kind.assign(args.memory_kinds[i], args.memory_kind_sizes[i]);
     }
+  }
+
+  void read_temporaries(Signature& signature) const {
+    auto args = make_args<PJRT_Executable_GetCompiledMemoryStats_Args>();
+    args.executable = executable_;
+    if (!api().call<&PJRT_Api::PJRT_Executable_GetCompiledMemoryStats>(args).ok()) return;
+    signature.temp_bytes =
+        static_cast<std::size_t>(std::max<std::int64_t>(args.temp_size_in_bytes, 0));
+    signature.is_short = signature.is_short && signature.temp_bytes <= kShortBytes;
   }
 
   Ref<Client> client_;

@@ -27,6 +27,9 @@ struct Tensor {
   std::string memory_kind;  ///< of an output; empty where the plugin does not say
 };
 
+/// What a short call touches at most.
+inline constexpr std::size_t kShortBytes = 4096;
+
 /// Parameters, outputs, and how the program may be called.
 struct Signature {
   std::string name;
@@ -39,6 +42,7 @@ struct Signature {
   bool is_collective = false;
   /// Whether a call does no more than touch a few bytes, and so may be made without a thought.
   bool is_short = false;
+  std::size_t temp_bytes = 0;  ///< what a shard takes on its way, beside arguments and outputs
   std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
   std::vector<HloSharding> output_shardings;     ///< empty with one partition
   std::vector<std::string> custom_calls;
@@ -152,7 +156,7 @@ inline Signature make_signature(const HloModule& module) {
   for (const Tensor& tensor : signature.parameters) touched += tensor.bytes;
   for (const Tensor& tensor : signature.outputs) touched += tensor.bytes;
   signature.is_short =
-      touched <= 4096 && !signature.is_collective && detail::is_elementwise(module);
+      touched <= kShortBytes && !signature.is_collective && detail::is_elementwise(module);
   signature.parameter_shardings = module.parameter_shardings;
   signature.output_shardings = module.result_shardings;
   signature.custom_calls.assign(module.custom_calls.begin(), module.custom_calls.end());

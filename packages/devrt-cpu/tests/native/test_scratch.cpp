@@ -1,0 +1,121 @@
+// What programs take on their way: counted until their end, bounded by the client's limit.
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executable.hpp"
+#include "harness.hpp"
+
+using namespace devrt;
+using cpu::Executable;
+
+namespace {
+
+const std::string kFake = FAKE_PJRT;
+constexpr std::int64_t kTaken = 4096;  // by each execution of a program called scratch...
+constexpr std::int64_t kArray = 32;
+
+Ref<Executable> compile(cpu::Client& client, const char* kind) {
+  return Executable::compile(client, kFake, {kind, "mlir", ""});
+}
+
+Ref<cpu::Buffer> put(cpu::Client& client) {
+  float data[8];
+  std::fill_n(data, 8, 1.0F);
+  const std::int64_t shape = 8;
+  const std::int64_t stride = 4;
+  ExternalOwner none;
+  const cpu::HostArray array{
+      {reinterpret_cast<const std::byte*>(data), {&shape, 1}, {&stride, 1}, 4, 1},
+      ElementType::kFloat32};
+  return client.put(client.local_devices()[0]->default_memory(), array, none, {});
+}
+
+Ref<cpu::Buffer> call(const Executable& executable, cpu::Buffer& argument) {
+  cpu::Buffer* row[] = {&argument};
+  const std::span<cpu::Buffer* const> arguments(row);
+  (void)executable.check({&arguments, 1}, "execute");
+  Ref<cpu::Buffer> result;
+  executable.execute({&arguments, 1}, {&result, 1});
+  return result;
+}
+
+std::shared_ptr<cpu::Client> make_client(std::optional<std::int64_t> limit) {
+  cpu::ClientOptions options;
+  options.memory_limit = limit;
+  return cpu::Client::make(std::move(options));
+}
+
+std::int64_t in_use(const cpu::Client& client) {
+  return client.local_devices()[0]->stats()->bytes_in_use();
+}
+
+}  // namespace
+
+TEST_CASE(scratch_counts_until_the_program_has_ended) {
+  const auto client = make_client(std::nullopt);
+  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<Executable> scratch = compile(*client, "scratch");
+  const Ref<cpu::Buffer> made = call(*scratch, *x);
+  CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use == kTaken + 2 * kArray);
+  CHECK(made->ready().wait().ok());
+  CHECK(in_use(*client) == 2 * kArray);
+  CHECK(client->scratch().groups().empty());
+  client->close();
+}
+
+TEST_CASE(scratch_is_given_back_by_programs_that_fail) {
+  const auto client = make_client(3 * kTaken);
+  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<Executable> fails = compile(*client, "scratchfail");
+  const Ref<Executable> poison = compile(*client, "scratchpoison");
+  for (int i = 0; i < 20; ++i) {
+    CHECK(harness::status_of([&] { call(*fails, *x); }).code() == StatusCode::kInternal);
+    CHECK(call(*poison, *x)->ready().wait().code() == StatusCode::kDataLoss);
+  }
+  CHECK(in_use(*client) == kArray && client->budget()->used() == kArray);
+  client->close();
+}
+
+TEST_CASE(scratch_that_cannot_be_had_is_refused_before_the_program_runs) {
+  const auto client = make_client(kTaken);
+  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<Executable> scratch = compile(*client, "scratch");
+  const Status status = harness::status_of([&] { call(*scratch, *x); });
+  CHECK(status.code() == StatusCode::kResourceExhausted);
+  const MemoryReport* report = status.report();
+  CHECK(report && report->program && report->requested == kTaken + kArray);
+  CHECK(report->program->temporaries == kTaken && report->program->outputs == kArray);
+  CHECK(report->program->arguments == kArray && report->program->devices == 1);
+  CHECK(client->engine()->counters().executions == 0 && client->budget()->used() == kArray);
+  client->close();
+}
+
+TEST_CASE(scratch_is_waited_for_by_threads_under_a_limit) {
+  const auto client = make_client(2 * kTaken + 100 * kArray);
+  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<Executable> scratch = compile(*client, "scratch");
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 16; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        try {
+          const Ref<cpu::Buffer> made = t % 4 ? call(*scratch, *x) : put(*client);
+          if (!made->ready().wait().ok()) ++failures;
+        } catch (const StatusError&) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures == 0);
+  CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use <=
+        2 * kTaken + 100 * kArray);
+  client->close();
+  CHECK(client->scratch().groups().empty());
+}
