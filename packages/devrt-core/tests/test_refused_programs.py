@@ -91,3 +91,31 @@ def test_damaged_bytecode_is_left_to_the_compiler():
         end = dice.choice([len(code), dice.randrange(5, len(code))])
         with contextlib.suppress(UnimplementedError):
             check_for_host(bytes(code[:end]), "")
+
+
+def test_a_tuple_as_an_argument_is_refused_with_its_line():
+    program = b"""func.func public @main(
+        %a: tensor<i32>, %b: tuple<tensor<i32>>) -> tensor<i32> {
+      %0 = stablehlo.get_tuple_element %b[0] : (tuple<tensor<i32>>) -> tensor<i32>
+      return %0 : tensor<i32> }"""
+    with pytest.raises(UnimplementedError, match=r"line 1: .* not have tuples as arguments"):
+        check_for_host(program, "compile")
+
+
+def test_tuples_within_a_program_and_groups_of_other_collectives_are_taken():
+    check_for_host(
+        b"""func.func @main(%a: tensor<i32>) -> tensor<i32> {
+      %0 = stablehlo.tuple %a : tuple<tensor<i32>>
+      %1 = stablehlo.get_tuple_element %0[0] : (tuple<tensor<i32>>) -> tensor<i32>
+      return %1 : tensor<i32> }""",
+        "compile",
+    )
+    check_for_host(
+        b"""func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "stablehlo.all_to_all"(%a) {replica_groups = dense<0> : tensor<1x1xi64>}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<> : tensor<0x0xi64>}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      return %1 : tensor<4xf32> }""",
+        "compile",
+    )

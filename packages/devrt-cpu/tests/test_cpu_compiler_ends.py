@@ -13,10 +13,6 @@ PROGRAMS = {
     "quantised types": f"""func.func @main(%a: {QUANTISED}) -> {QUANTISED} {{
       %0 = stablehlo.dot %a, %a : ({QUANTISED}, {QUANTISED}) -> {QUANTISED}
       return %0 : {QUANTISED} }}""",
-    "tuples as arguments": """func.func public @main(
-        %a: tensor<i32>, %b: tuple<tensor<i32>>) -> tensor<i32> {
-      %0 = stablehlo.get_tuple_element %b[0] : (tuple<tensor<i32>>) -> tensor<i32>
-      return %0 : tensor<i32> }""",
     "all_to_all without": """func.func @main(%a: tensor<4x8xf32>) -> tensor<8x4xf32> {
       %0 = "stablehlo.all_to_all"(%a) {split_dimension = 1 : i64, concat_dimension = 0 : i64,
         split_count = 2 : i64, replica_groups = dense<0> : tensor<0x2xi64>
@@ -29,18 +25,3 @@ PROGRAMS = {
 def test_what_ends_the_process_is_refused(client, what):
     with pytest.raises(UnimplementedError, match=rf"line \d: the compiler .* not have {what}"):
         client.compile_and_load(PROGRAMS[what])
-
-
-def test_tuples_within_a_program_and_groups_of_other_collectives_are_not():
-    from devrt_cpu._refused import check
-
-    check(b"""func.func @main(%a: tensor<i32>) -> tensor<i32> {
-      %0 = stablehlo.tuple %a : tuple<tensor<i32>>
-      %1 = stablehlo.get_tuple_element %0[0] : (tuple<tensor<i32>>) -> tensor<i32>
-      return %1 : tensor<i32> }""")
-    check(b"""func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
-      %0 = "stablehlo.all_to_all"(%a) {replica_groups = dense<0> : tensor<1x1xi64>}
-        : (tensor<4xf32>) -> tensor<4xf32>
-      %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<> : tensor<0x0xi64>}
-        : (tensor<4xf32>) -> tensor<4xf32>
-      return %1 : tensor<4xf32> }""")
