@@ -124,6 +124,15 @@ def test_what_a_function_raises_is_the_results_error(xla_cpu, name, raised, kind
     assert os.path.basename(__file__) in caught.value.message
 
 
+@pytest.fixture
+def interrupts():
+    """Let interrupts raise, which a shell has ignored in what it runs in the background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_reaches_the_program(xla_cpu, name):
     def call(a):
         if threading.current_thread() is threading.main_thread():
