@@ -14,6 +14,7 @@ class NewForm {
   explicit NewForm(const XLA_FFI_CallFrame& old) noexcept : old_(old) {
     frame_.struct_size = sizeof(frame_);
     frame_.api = old.api;
+    frame_.ctx = old.ctx;
     frame_.stage = old.stage;
     frame_.args.types = argument_types_.data();
     frame_.args.args = arguments_.data();

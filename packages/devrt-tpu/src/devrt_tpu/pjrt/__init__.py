@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._compiled import Executable, MemoryAnalysis
-    from devrt_tpu.pjrt._custom_call import DeviceCall, RawBuffer
+    from devrt._custom_calls import DeviceCall, RawBuffer
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
     from devrt_tpu.pjrt._event import Event
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
@@ -66,7 +66,7 @@ _MODULES = {
         ("devrt_tpu.pjrt._buffer", "PjrtBuffer"),
         ("devrt_tpu.pjrt._client", "PjrtClient"),
         ("devrt_tpu.pjrt._compiled", "Executable MemoryAnalysis"),
-        ("devrt_tpu.pjrt._custom_call", "DeviceCall RawBuffer"),
+        ("devrt._custom_calls", "DeviceCall RawBuffer"),
         ("devrt_tpu.pjrt._device", "PjrtDevice PjrtMemory"),
         ("devrt_tpu.pjrt._event", "Event"),
         ("devrt_tpu.pjrt._executable", "PjrtLoadedExecutable"),

@@ -110,7 +110,9 @@ class HeldError {
   /// Returns the one of a call's execution, or null.
   static HeldError* of(const XLA_FFI_CallFrame& frame) noexcept {
     XLA_FFI_TypeId type{type_id().load(std::memory_order_acquire)};
-    if (type.type_id == 0 || !frame.api->XLA_FFI_ExecutionContext_Get) return nullptr;
+    if (type.type_id == 0 || !frame.ctx || !frame.api->XLA_FFI_ExecutionContext_Get) {
+      return nullptr;
+    }
     auto args = make_args<XLA_FFI_ExecutionContext_Get_Args>();
     args.ctx = frame.ctx;
     args.type_id = &type;
