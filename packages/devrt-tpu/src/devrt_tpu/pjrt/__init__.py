@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from devrt._compile_options import CompileOptions
+    from devrt._custom_calls import DeviceCall, RawBuffer
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._compiled import Executable, MemoryAnalysis
-    from devrt._custom_calls import DeviceCall, RawBuffer
     from devrt_tpu.pjrt._device import PjrtDevice, PjrtMemory
     from devrt_tpu.pjrt._event import Event
     from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
