@@ -50,7 +50,8 @@ class Arguments:
         if facts is not None and len(specs) == len(found):
             self.specs = specs
             self._takes = list(found)
-        self.are_dense = all(p.is_dense for p in self._takes)
+        self._dense = [p.is_dense for p in self._takes]
+        self.are_dense = all(self._dense)
 
     def check_count(self, count: int) -> None:
         """Refuse another number of arguments than the program takes."""
@@ -88,7 +89,7 @@ class Arguments:
             return False
         if isinstance(buffer, LaidOutBuffer):
             return are_alike(buffer._layout, self._takes[at].layout, spec.shape)
-        return self._takes[at].is_dense
+        return self._dense[at]
 
     def by_device(
         self, at: int, shards: Sequence[Any], devices: Sequence[PjrtDevice]
@@ -135,7 +136,7 @@ class Arguments:
         lies = buffer._layout if isinstance(buffer, LaidOutBuffer) else default
         wanted, is_dense = default, True
         if self.specs is not None:
-            wanted, is_dense = self._takes[at].layout, self._takes[at].is_dense
+            wanted, is_dense = self._takes[at].layout, self._dense[at]
         how = "without a layout" if is_dense else f'with layout="{wanted}"'
         msg = (
             f"{head} must lie in layout {wanted}, and lies in {lies}. Put it again {how}: its "
