@@ -8,6 +8,7 @@ import pytest
 
 from devrt._bytecode_types import has_six_bit_floats, makes_or_reads_booleans
 from devrt._refused_programs import check_for_host, explain
+from devrt._stablehlo import module_facts, operations, with_typed_calls
 from devrt.errors import UnimplementedError
 
 BYTECODE = b"ML\xefR..."
@@ -119,3 +120,11 @@ def test_tuples_within_a_program_and_groups_of_other_collectives_are_taken():
       return %1 : tensor<4xf32> }""",
         "compile",
     )
+
+
+def test_a_section_that_is_aligned_to_nothing_is_left_to_the_compiler():
+    damaged = b"ML\xefR" + b"\x0dname\0" + b"\x80\x03\x01"  # a section of one byte, alignment 0
+    assert module_facts(damaged).num_partitions is None
+    assert operations(damaged) == ()
+    assert with_typed_calls(damaged) == damaged
+    check_for_host(damaged, "compile")

@@ -283,6 +283,8 @@ def _sections(code: bytes) -> Iterator[tuple[int, int, bytes]]:
         length = reader.number()
         if kind & 0x80:
             alignment = reader.number()
+            if not alignment:
+                raise ValueError("a section of the bytecode is aligned to nothing")
             reader.at += -reader.at % alignment
         yield kind & 0x7F, reader.at, reader.take(length)
 
