@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PLUGINS := $(VENV)/.plugins
+SPHINX := $(VENV)/.sphinx
 SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/pyproject.toml) \
 	packages/devrt-cpu/CMakeLists.txt packages/devrt-tpu/CMakeLists.txt \
 	$(shell find packages/devrt-cpu/native packages/devrt-tpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
@@ -17,7 +18,7 @@ help:
 	@echo "make test      the test-suite (a few minutes)"
 	@echo "make plugins   real PJRT plugins, to compile for TPUs and GPUs (340 MB; make test does it)"
 	@echo "make test-all  the test-suite on every Python, wheels, native sanitizers (long)"
-	@echo "make lint types stubs rules native   the other checks that CI runs"
+	@echo "make lint types stubs rules native docs   the other checks that CI runs"
 	@echo "make bench     devrt beside its peers, as a table"
 
 setup: $(STAMP)
@@ -35,6 +36,10 @@ $(PLUGINS): requirements-plugins.txt | $(STAMP)
 	@echo "installing real PJRT plugins for the loader's tests (once; 340 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< \
 		&& touch $@ || echo "they cannot be had; tests that need them are skipped"
+
+$(SPHINX): requirements-docs.txt $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 demo: $(STAMP)
 	@$(BIN)/devrt demo $(ARGS)
@@ -65,9 +70,9 @@ stubs: $(STAMP)
 rules: $(STAMP)
 	$(BIN)/python -m pytest -q tests/repo
 
-docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check sphinx furo myst-parser
-	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+# Everything anew each time: a page that no longer exists must not be found.
+docs: $(STAMP) $(SPHINX)
+	@$(BIN)/python -m sphinx --fresh-env --fail-on-warning --quiet docs docs/_build
 	@echo "docs/_build/index.html"
 
 bench: $(STAMP)
