@@ -68,10 +68,9 @@ def test_a_bad_option_is_refused():
 
 def test_it_has_something_to_say_to_the_doctor(tmp_path):
     from devrt.doctor import diagnose
-    from devrt.plugins._verdicts import VerdictCache
 
     with Runtime(config=Config({"DEVRT_PLATFORMS": "acme"})) as runtime:
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     (finding,) = [f for f in report.findings if f.code.startswith("devrt-acme/")]
     assert (finding.code, finding.severity) == ("devrt-acme/simulated", "info")
     assert (finding.subject, report.status) == ("acme@devrt-acme", 0)

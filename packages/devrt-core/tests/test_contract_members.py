@@ -6,7 +6,6 @@ from devrt.contract import Buffer, Client, Device, Memory
 from devrt.contract._members import lacking, members
 from devrt.doctor import diagnose
 from devrt.errors import BackendInitializationError, PluginContractError
-from devrt.plugins._verdicts import VerdictCache
 
 KINDS = [Client, Device, Memory, Buffer]
 
@@ -74,7 +73,7 @@ def test_one_error_names_the_members_of_all_classes(plugins, tmp_path):
                 runtime.get_backend("one")
             assert all(words in str(caught.value) for words in ALL)
     with plugins.runtime() as runtime:
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     finding = next(f for f in report.findings if f.subject == "one@fake-one")
     assert finding.code == "plugin-contract"
     assert all(words in finding.message for words in ALL)

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import stat
 import sys
 
 import pytest
@@ -12,14 +10,12 @@ from devrt._config import Config
 from devrt.doctor import CODES, SCHEMA_VERSION, Finding, Report, diagnose, explain
 from devrt.errors import DevrtError
 from devrt.plugins._isolated import Level
-from devrt.plugins._verdicts import VerdictCache
 from devrt.runtime import Runtime
 
 
 @pytest.fixture
 def examine(plugins, tmp_path):
     def run(environ=None, **options):
-        options.setdefault("cache", VerdictCache(tmp_path / "cache"))
         with plugins.runtime(**(environ or {})) as runtime:
             return diagnose(runtime=runtime, root=tmp_path, **options)
 
@@ -90,7 +86,7 @@ def test_every_candidate_its_state_and_every_rule(mixed, examine):
 
 def test_nothing_of_a_plugin_runs_here(mixed, plugins, tmp_path):
     with plugins.runtime() as runtime:
-        diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "cache"), root=tmp_path)
+        diagnose(runtime=runtime, root=tmp_path)
         assert runtime.live_clients() == {}
     assert not [name for name in sys.modules if name.startswith(("fake_", "other_one"))]
 
@@ -255,38 +251,20 @@ def test_plugins_that_cannot_be_listed(tmp_path):
         raise OSError("a disk is gone")
 
     with Runtime(config=Config({}), discover=discover) as runtime:
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "cache"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     assert report.status == 2
     assert codes(report) == ["discovery-failed"]
     assert "a disk is gone" in report.findings[0].message
 
 
-@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write")
-def test_a_home_that_cannot_be_written(plugins, examine, tmp_path):
-    plugins.add("one")
-    home = tmp_path / "home"
-    home.mkdir()
-    home.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    report = examine(cache=VerdictCache(home / "cache"))
-    assert (report.status, codes(report)) == (0, ["cache-unusable"])
-
-
-def test_a_cache_that_cannot_be_used_is_a_finding(plugins, examine, tmp_path):
-    plugins.add("one")
-    (tmp_path / "file").write_text("")
-    report = examine(cache=VerdictCache(tmp_path / "file"))
-    assert (report.status, codes(report)) == (0, ["cache-unusable"])
-    assert "DEVRT_CACHE_DIR" in report.findings[0].remedy
-
-
-def test_what_is_remembered_says_so(plugins, examine):
-    plugins.add("one")
-    plugins.add("bad", "import os; os.abort()")
-    assert [entry.cached for entry in examine().plugins] == [False, False]
-    again = examine()
-    assert [entry.cached for entry in again.plugins] == [True, True]
-    assert "earlier probe" in again.findings[0].message
-    assert not any(entry.cached for entry in examine(fresh=True).plugins)
+def test_each_report_is_made_anew(plugins, examine, tmp_path):
+    flag = tmp_path / "broken"
+    plugins.add("one", f"import os\nif os.path.exists({str(flag)!r}): os.abort()\n" + "x = 1")
+    plugins.add("two", f"import os\nif os.path.exists({str(flag)!r}): os.abort()\n" + "x = 1")
+    flag.touch()
+    assert codes(examine()) == ["default-failed", "plugin-crashed", "plugin-crashed"]
+    flag.unlink()
+    assert "plugin-crashed" not in codes(examine())
 
 
 def test_a_plugin_that_only_adds(plugins, examine):
@@ -313,8 +291,7 @@ def test_a_backend_registered_by_a_call(plugins, tmp_path, as_default):
 
     runtime = as_default(plugins.runtime())
     register_backend_factory("mine", lambda: None, priority=5)
-    cache = VerdictCache(tmp_path / "cache")
-    report = diagnose(runtime=runtime, cache=cache, root=tmp_path)
+    report = diagnose(runtime=runtime, root=tmp_path)
     assert (report.default, report.plugins[0].outcome) == ("mine@(code)", "")
 
 

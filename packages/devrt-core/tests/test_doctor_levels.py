@@ -3,15 +3,13 @@
 import pytest
 
 from devrt.doctor import diagnose
-from devrt.plugins._verdicts import VerdictCache
 
 
 @pytest.fixture
 def examine(plugins, tmp_path):
     def run(environ=None, **options):
-        cache = VerdictCache(tmp_path / "cache")
         with plugins.runtime(**(environ or {})) as runtime:
-            return diagnose(runtime=runtime, root=tmp_path, cache=cache, **options)
+            return diagnose(runtime=runtime, root=tmp_path, **options)
 
     return run
 

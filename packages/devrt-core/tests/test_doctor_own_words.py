@@ -4,7 +4,6 @@ import pytest
 
 from devrt.doctor import diagnose
 from devrt.errors import BackendInitializationError
-from devrt.plugins._verdicts import VerdictCache
 
 HOOK = """
 from devrt.records import DoctorFinding
@@ -25,8 +24,7 @@ def ask(plugins, tmp_path):
     def run(code, *, timeout=None, level=None, **options):
         plugins.add("one", extra=HOOK.format(code=code), distribution="One_Dist", **options)
         with plugins.runtime() as runtime:
-            cache = VerdictCache(tmp_path / "cache")
-            kept = {"cache": cache, "root": tmp_path, "timeout": timeout, "level": level}
+            kept = {"root": tmp_path, "timeout": timeout, "level": level}
             report = diagnose(runtime=runtime, **kept)
         return report, {f.code: f for f in report.findings}
 
@@ -113,15 +111,14 @@ def test_only_the_doctor_asks_and_it_asks_every_time(plugins, ask, tmp_path):
     with plugins.runtime() as runtime:
         assert runtime.get_backend("one").device_count() == 2
         assert mark.read_text() == "x"
-        cache = VerdictCache(tmp_path / "cache")
-        assert diagnose(runtime=runtime, cache=cache, root=tmp_path, level="load").status == 0
+        assert diagnose(runtime=runtime, root=tmp_path, level="load").status == 0
     assert mark.read_text() == "xx"
 
 
 def test_a_plugin_that_only_has_findings_is_a_plugin(plugins, tmp_path):
     plugins.add("one", "from devrt.hookspecs import hookimpl\n" + HOOK.format(code=TWO))
     with plugins.runtime() as runtime:
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     assert report.plugins[0].state == "adds"
     assert "fake-one/driver-old" in {f.code for f in report.findings}
 
@@ -136,7 +133,7 @@ def test_what_this_process_set_and_what_failed_in_it(plugins, tmp_path):
         runtime.config.update("num_one_parts", 5)
         with pytest.raises(BackendInitializationError):
             runtime.get_backend("bad")
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     (row,) = [row for row in report.plugins if row.platform == "one"]
     assert row.facts["device_count"] == 5
     found = {f.code: f for f in report.findings}

@@ -252,13 +252,12 @@ def test_damaged_and_foreign_files_cannot_be_told(tmp_path):
 def test_a_library_from_the_environment(plugins, libraries, tmp_path):
     from devrt.doctor import diagnose
     from devrt.plugins import discover_plugins
-    from devrt.plugins._verdicts import VerdictCache
     from devrt.runtime import Runtime
 
     environ = {"PJRT_NAMES_AND_LIBRARY_PATHS": f"lib:{libraries / 'more.so'},worse"}
     found = discover_plugins([str(plugins.path)], environ)
     with Runtime(config=Config(environ), discover=lambda: found) as runtime:
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     by_code = {finding.code: finding for finding in report.findings}
     assert "exports 3 symbols" in by_code["library-exports-more"].message
     assert "leaked" in by_code["library-exports-more"].message
@@ -270,14 +269,13 @@ def test_a_library_is_described_though_its_devices_are_not_here(libraries, tmp_p
     from devrt.doctor import diagnose
     from devrt.plugins import PluginRef
     from devrt.plugins._manifest import BackendManifest, Requirement
-    from devrt.plugins._verdicts import VerdictCache
     from devrt.runtime import Runtime
 
     ref = PluginRef("lib", "some-wheel", "1.0", library=str(libraries / "clean.so"))
     needs = Requirement(reason="no card", remedy="Buy one.", path=("no/such/device",))
     with Runtime(config=Config({}), discover=lambda: (ref,)) as runtime:
         runtime.plugins.manifest = lambda _: BackendManifest(platform="lib", requires=(needs,))
-        report = diagnose(runtime=runtime, cache=VerdictCache(tmp_path / "c"), root=tmp_path)
+        report = diagnose(runtime=runtime, root=tmp_path)
     (row,) = report.plugins
     assert (row.state, row.reason, row.remedy) == ("unavailable", "no card", "Buy one.")
     assert (row.library, row.version, row.level) == (ref.library, "1.0", "load")

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from devrt.doctor import CODES, diagnose
-from devrt.plugins._verdicts import VerdictCache
 
 PATIENCE = 8.0  # only plugins that never end wait for it
 
@@ -42,9 +41,8 @@ def good(plugins):
 @pytest.fixture
 def examine(good, tmp_path):
     def run(timeout=None, **environ):
-        cache = VerdictCache(tmp_path / "cache")
         with good.runtime(**environ) as runtime:
-            report = diagnose(runtime=runtime, timeout=timeout, cache=cache, root=tmp_path)
+            report = diagnose(runtime=runtime, timeout=timeout, root=tmp_path)
             json.dumps(report.to_dict())
             return report
 
@@ -344,10 +342,9 @@ print(devrt.default_runtime().decide().chosen.ref.distribution)
 
 @pytest.mark.parametrize("place", ["import", "probe"])
 @pytest.mark.parametrize("way", DEADLY)
-def test_a_choice_with_isolated_probes_survives(good, add_at, tmp_path, run_python, way, place):
+def test_a_choice_with_isolated_probes_survives(good, add_at, run_python, way, place):
     add_at(place, DEADLY[way][0], priority=9)
-    cache = {"DEVRT_CACHE_DIR": str(tmp_path / "cache")}
-    result = run_python("-c", CHOOSE, path=[good.path], DEVRT_PROBE="isolated", **cache)
+    result = run_python("-c", CHOOSE, path=[good.path], DEVRT_PROBE="isolated")
     assert result.returncode == 0, result.stderr
     assert result.stdout == "good 2\nfake-good\n"
 
@@ -374,10 +371,7 @@ def test_a_factory_that_dies_in_the_child_is_not_called_here(good, tmp_path, run
     code, words = DIES[way]
     mark = tmp_path / "called"
     good.add("bad", make=f"open({str(mark)!r}, 'a').write('x '); {code}")
-    environ = {
-        "DEVRT_CACHE_DIR": str(tmp_path / "c"),
-        "DEVRT_INIT_TIMEOUT": "6" if way == "never ends" else "90",
-    }
+    environ = {"DEVRT_INIT_TIMEOUT": "6" if way == "never ends" else "90"}
     result = run_python("-c", ASK, path=[good.path], DEVRT_PROBE="isolated", **environ)
     assert result.returncode == 0, result.stderr
     first, second, platform = result.stdout.splitlines()
@@ -388,12 +382,11 @@ def test_a_factory_that_dies_in_the_child_is_not_called_here(good, tmp_path, run
     assert len(mark.read_text().split()) == 1, "the child called it, and nobody else"
 
 
-def test_a_factory_that_works_in_the_child_is_called_here(good, tmp_path, run_python):
+def test_a_factory_that_works_in_the_child_is_called_here(good, run_python):
     result = run_python(
         "-c",
         "import devrt; print(devrt.get_backend('good').platform)",
         path=[good.path],
         DEVRT_PROBE="isolated",
-        DEVRT_CACHE_DIR=str(tmp_path / "c"),
     )
     assert (result.returncode, result.stdout) == (0, "good\n"), result.stderr

@@ -365,3 +365,25 @@ def test_a_library_that_is_none(libraries, name, outcome, words):
 def test_a_file_that_is_no_library(tmp_path):
     (tmp_path / "text.so").write_text("text")
     assert probe_library(tmp_path / "text.so").outcome == "raised"
+
+
+OPEN = """
+import devrt
+try:
+    devrt.devices("lib")
+except devrt.errors.BackendUnavailableError as error:
+    print(" ".join(str(error).split()))
+"""
+
+
+def test_a_library_is_opened_in_a_child_before_it_is_opened_here(
+    plugins, add_loader, libraries, run_python
+):
+    """One that the environment names is a plugin too, and ends what opens it."""
+    add_loader("PjrtLoader(make_client=make_client, check=__import__('ctypes').CDLL)")
+    environ = {"PJRT_NAMES_AND_LIBRARY_PATHS": f"lib:{libraries / 'at_open.so'}"}
+    assert run_python("-c", OPEN, path=[plugins.path], **environ).returncode < 0
+    result = run_python("-c", OPEN, path=[plugins.path], DEVRT_PROBE="isolated", **environ)
+    assert result.returncode == 0, result.stderr
+    assert "was killed by SIG" in result.stdout
+    assert "while it was loaded" in result.stdout

@@ -54,7 +54,7 @@ def _show_plugins(out: Output, report: Report) -> None:
             row.platform,
             f"{row.distribution} {row.version}".strip(),
             _text(row.state, STATE_STYLES.get(row.state, "")),
-            f"{row.level} (remembered)" if row.cached else row.level,
+            row.level,
             _devices(row),
             row.reason,
         ]

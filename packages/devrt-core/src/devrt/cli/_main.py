@@ -210,12 +210,13 @@ def demo(path: str | None, count: int) -> None:
 @click.option(
     "--platform", "platforms", multiple=True, help="Ask for this platform, not for the default."
 )
-@click.option("--fresh", is_flag=True, help="Probe anew what an earlier probe found.")
+# Every probe is a fresh one; the flag is taken for the scripts that give it.
+@click.option("--fresh", is_flag=True, hidden=True, expose_value=False)
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each plugin."
 )
 def doctor(
-    as_json: bool, level: str | None, platforms: tuple[str, ...], fresh: bool, timeout: float | None
+    as_json: bool, level: str | None, platforms: tuple[str, ...], timeout: float | None
 ) -> None:
     """Examine every plugin in a child process and say what is wrong and what to do.
 
@@ -225,7 +226,7 @@ def doctor(
     from devrt.cli import _doctor
     from devrt.doctor import diagnose
 
-    report = diagnose(level=level, platforms=platforms, fresh=fresh, timeout=timeout)
+    report = diagnose(level=level, platforms=platforms, timeout=timeout)
     if as_json:
         _print(report.to_dict())
     else:

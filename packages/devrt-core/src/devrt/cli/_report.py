@@ -11,7 +11,6 @@ from devrt.doctor import PluginEntry, entries, survey
 from devrt.errors import DevrtError
 from devrt.plugins import Broken, Decision
 from devrt.plugins._isolated import Level
-from devrt.plugins._verdicts import VerdictCache
 from devrt.runtime import Runtime, default_runtime
 
 __all__ = ["backends", "devices"]
@@ -108,7 +107,7 @@ def backends() -> dict[str, Any]:
     runtime = default_runtime()
     for name in runtime.config.names():
         runtime.config.setting(name)  # raises where a first use would: nothing could be chosen
-    found = survey(runtime, level=Level.LOAD, cache=VerdictCache())
+    found = survey(runtime, level=Level.LOAD)
     for error in found.trouble:
         raise error
     decision = found.decision

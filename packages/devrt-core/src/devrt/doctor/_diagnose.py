@@ -16,7 +16,6 @@ from devrt.doctor._survey import Examined, Survey, survey
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
 from devrt.plugins._isolated import Level, ProbeReport
-from devrt.plugins._verdicts import VerdictCache
 from devrt.runtime import Runtime, default_runtime
 
 __all__ = ["diagnose"]
@@ -47,8 +46,6 @@ def diagnose(
     level: Level | str | None = None,
     platforms: Sequence[str] | str | None = None,
     timeout: float | None = None,
-    fresh: bool = False,
-    cache: VerdictCache | None = None,
     root: Path = Path("/"),
 ) -> Report:
     """Examine every plugin in child processes and say what is right and wrong, and what to do.
@@ -67,10 +64,6 @@ def diagnose(
         Ask for these platforms instead of for the default; a string lists them with commas.
     timeout
         Seconds for each plugin; what its manifest says, or what suits the level, when omitted.
-    fresh
-        Whether to probe anew what an earlier probe found and nothing has changed since.
-    cache
-        Where verdicts are remembered; in the user's cache directory when omitted.
     root
         The folder that counts as the root of the file system when hardware is looked for.
 
@@ -80,15 +73,12 @@ def diagnose(
         If ``level`` is none of the three.
     """
     runtime = default_runtime() if runtime is None else runtime
-    memory = VerdictCache() if cache is None else cache
     _environment.read_quietly(runtime.config)
     found = survey(
         runtime,
         platforms=(platforms,) if isinstance(platforms, str) else tuple(platforms or ()),
         level=_level(level),
         timeout=timeout,
-        cache=memory,
-        fresh=fresh,
         findings=True,
     )
     rows = entries(found)
@@ -105,7 +95,6 @@ def diagnose(
         *_of_global_symbols(rows),
         *hardware_findings(hardware, {row.platform for row in rows}),
         *_environment.environment_findings(runtime.config, variables, options, _unasked(rows)),
-        *_of_cache(memory),
     ]
     chosen = found.chosen
     why_none = found.problem or found.undecided
@@ -189,8 +178,6 @@ def _broken(row: PluginEntry, examined: Examined, state: Broken) -> Finding:
     code = _code(examined)
     who = f"plugin {examined.ref} for platform {row.platform!r}"
     message = state.reason if row.distribution in state.reason else f"{who}: {state.reason}"
-    if row.cached:
-        message += " (found by an earlier probe; nothing has changed since)"
     return Finding(code, row.name, f"{message}.", state.remedy, _command(code, examined))
 
 
@@ -229,7 +216,7 @@ def _command(code: str, examined: Examined) -> str:
     if code == "plugin-missing-dependency":
         return f"pip install --force-reinstall {distribution}"
     if code in ("plugin-hung", "plugin-client-failed"):
-        return f"devrt doctor --fresh --platform {examined.ref.platform} --timeout 300"
+        return f"devrt doctor --platform {examined.ref.platform} --timeout 300"
     return f"pip install --upgrade {distribution}"
 
 
@@ -284,10 +271,3 @@ def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
         )
         remedy = "Use them in different processes, or declare global_symbols for one only."
         yield Finding("libraries-share-symbols", "plugins", message, remedy)
-
-
-def _of_cache(memory: VerdictCache) -> Iterator[Finding]:
-    if memory.problem:
-        remedy = "Set DEVRT_CACHE_DIR to a folder that can be written, or remove the damaged file."
-        message = f"verdicts are not remembered: {memory.problem}."
-        yield Finding("cache-unusable", "cache", message, remedy)

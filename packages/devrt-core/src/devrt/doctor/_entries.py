@@ -50,7 +50,6 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
         aliases=candidate.aliases if candidate is not None else (),
         level=examined.level.name.lower() if report is not None else "metadata",
         outcome=report.outcome if report is not None else "",
-        cached=report is not None and report.cached,
         output="" if report is None or ended_well else report.output,
         facts=_facts(examined),
         rules=tuple(_rules(examined, verdict, found, (state, reason))),
@@ -152,12 +151,11 @@ def _phase_rules(examined: Examined) -> Iterator[Rule]:
         yield from (Rule(phase, None, why) for phase in _PHASES)
         return
     ended = _PHASES.index(report.phase) if report.phase in _PHASES else 0
-    remembered = " (remembered)" if report.cached else ""
     for position, phase in enumerate(_PHASES):
         if position < ended or (position == ended and report.is_ok):
-            yield Rule(phase, True, f"{_seen(phase, examined)}{remembered}")
+            yield Rule(phase, True, _seen(phase, examined))
         elif position == ended:
-            yield Rule(phase, False, f"{report.sentence()}{remembered}")
+            yield Rule(phase, False, report.sentence())
         else:
             beyond = report.is_ok and examined.level is Level.LOAD
             yield Rule(phase, None, "not tried at this level" if beyond else "not reached")

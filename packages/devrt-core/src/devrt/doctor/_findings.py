@@ -32,7 +32,6 @@ CODES: Mapping[str, str] = {
     "library-exports-more": "warning",
     "libraries-share-symbols": "warning",
     "hardware-without-backend": "warning",
-    "cache-unusable": "warning",
     "env-unknown": "warning",
     "platform-unavailable": "info",
     "platform-excluded": "info",

@@ -56,8 +56,6 @@ class PluginEntry:
         How far it was examined: ``"metadata"``, ``"load"`` or ``"client"``.
     outcome : str
         How that ended, as `devrt.plugins._isolated.ProbeReport` says it.
-    cached : bool
-        Whether that is the verdict of an earlier probe.
     output : str
         The last lines that it printed, if it did not end well.
     facts : dict
@@ -80,7 +78,6 @@ class PluginEntry:
     aliases: tuple[str, ...]
     level: str
     outcome: str
-    cached: bool
     output: str
     facts: Mapping[str, Any]
     rules: tuple[Rule, ...]

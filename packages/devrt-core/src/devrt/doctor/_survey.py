@@ -18,8 +18,8 @@ from devrt.plugins import (
     Policy,
     parse_platforms,
 )
-from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest
-from devrt.plugins._verdicts import VerdictCache, probe_with_cache, state_of
+from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
+from devrt.plugins._preflight import state_of
 from devrt.records import API_VERSION, Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, _failures
 
@@ -103,8 +103,6 @@ def survey(
     platforms: Sequence[str] = (),
     level: Level | None = None,
     timeout: float | None = None,
-    cache: VerdictCache | None = None,
-    fresh: bool = False,
     findings: bool = False,
 ) -> Survey:
     """Examine the plugins that the policy allows and decide among them; nothing runs in-process.
@@ -119,10 +117,6 @@ def survey(
         How far to go; by default to the client, but not for devices that only one process can hold.
     timeout
         Seconds for each plugin; by default what its manifest says, or what suits the level.
-    cache
-        Where verdicts are remembered; None remembers nothing.
-    fresh
-        Whether to probe also what is remembered.
     findings
         Whether to ask the plugins for what they have to say to the doctor.
     """
@@ -145,7 +139,7 @@ def survey(
             for p in chosen
             if p.ref in considered and not _without_child(p)
         ]
-        return _probe(plans, requests, cache, fresh)
+        return dict(zip((r.ref for r in requests), probe_all(requests), strict=True))
 
     wanted, plans = plans, [_for_aliases(plan, names) for plan in plans]
     reports = probe(plans)
@@ -247,17 +241,6 @@ def _other_contract(ref: PluginRef, manifest: BackendManifest | None) -> PluginE
     return PluginContractError(
         msg, phase="contract", api_version=manifest.api_version, supported=API_VERSION
     )
-
-
-def _probe(
-    plans: Sequence[Examined],
-    requests: Sequence[ProbeRequest],
-    cache: VerdictCache | None,
-    fresh: bool,
-) -> dict[PluginRef, ProbeReport]:
-    texts = {plan.ref: repr(plan.manifest) for plan in plans}
-    found = probe_with_cache(requests, cache, fresh=fresh, manifest_of=lambda ref: texts[ref])
-    return {request.ref: report for request, report in zip(requests, found, strict=True)}
 
 
 def _given_options(runtime: Runtime) -> dict[str, Any]:

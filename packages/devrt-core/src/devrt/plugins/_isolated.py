@@ -74,8 +74,6 @@ class ProbeReport:
         What the plugin said of itself; after an error, the error's ``kind`` and what goes with it.
     output : str
         The last lines that it printed, or the Python stack that it crashed in.
-    cached : bool
-        Whether this is the verdict of an earlier probe.
     findings : tuple of Mapping, str or None
         What the plugin said to the doctor, or what kept it from that; None if it was not asked.
     """
@@ -85,7 +83,6 @@ class ProbeReport:
     detail: str = ""
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     output: str = ""
-    cached: bool = False
     findings: tuple[Mapping[str, str], ...] | str | None = None
 
     @property

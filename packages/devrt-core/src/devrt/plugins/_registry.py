@@ -16,8 +16,8 @@ from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, differences, read_manifest
 from devrt.plugins._once import Once
+from devrt.plugins._preflight import Preflight
 from devrt.plugins._refs import UNNAMED, PluginRef, in_order
-from devrt.plugins._rehearsal import Rehearsal
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
     API_VERSION,
@@ -62,7 +62,7 @@ class PluginRegistry:
     ) -> None:
         self._discover = discover
         self._on_load = on_load
-        self._rehearsal = Rehearsal(isolation)
+        self._preflight = Preflight(isolation)
         self._locks: dict[int, threading.RLock] = {}
         self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
@@ -346,7 +346,7 @@ class PluginRegistry:
     def _attempt(self, ref: PluginRef) -> Plugin | PluginError:
         found: Plugin | PluginError
         try:
-            self._rehearsal.load(ref)
+            self._preflight.load(ref)
             found = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
             if self._on_load is not None:
                 self._on_load(found)
@@ -357,11 +357,12 @@ class PluginRegistry:
         with self._lock:
             return self._loaded.setdefault(ref, found)
 
-    def rehearse(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
+    def try_client(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
         """Let a child process make the client first, where isolation is asked for."""
         manifest = self.manifest(ref)
         is_exclusive = manifest is not None and manifest.exclusive
-        return None if is_exclusive else self._rehearsal.client(ref, options)
+        here_only = is_exclusive or ref in self._added  # what a call registered is known here only
+        return None if here_only else self._preflight.client(ref, options)
 
     def _from_library(self, ref: PluginRef) -> Plugin:
         manifest = self.manifest(ref)

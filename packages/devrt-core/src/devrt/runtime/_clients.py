@@ -157,7 +157,7 @@ class ClientStore:
             options=types.MappingProxyType({**values, **options}),
             memory_kinds=self._plugins.memory_kinds(ref.platform),
         )
-        broken = self._plugins.rehearse(ref, context.options)
+        broken = self._plugins.try_client(ref, context.options)
         if broken is not None:
             from devrt.runtime import _failures  # only where something failed
 

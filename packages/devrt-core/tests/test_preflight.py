@@ -1,0 +1,134 @@
+"""The preflight of a plugin in a child: its outcome as a state, and anew in each process."""
+
+import pytest
+
+from devrt.plugins import Broken, PluginRef
+from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all, probe_isolated
+from devrt.plugins._preflight import Preflight, state_of
+from devrt.records import Available, Unavailable
+
+
+def isolated_state(ref):
+    return state_of(ref, probe_isolated(ref, Level.LOAD, timeout=60))
+
+
+def test_states_of_real_plugins(plugins):
+    plugins.add("one", probe="return Available('two of them')")
+    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    plugins.add("crash", "import os; os.abort()")
+    plugins.add("lacking", "import no_such_library")
+    states = {ref.platform: isolated_state(ref) for ref in plugins.refs()}
+    assert states["one"] == Available("two of them")
+    assert states["away"] == Unavailable("no card", "Buy one.")
+    assert states["crash"].phase == "probe"
+    assert states["crash"].reason == "it was killed by SIGABRT while it was loaded"
+    assert "fake-crash" in states["crash"].remedy
+    assert states["lacking"].phase == "load"
+    assert "'no_such_library', is not installed" in states["lacking"].reason
+
+
+def test_a_client_that_cannot_be_made(plugins):
+    plugins.add("one", make="import os; os.abort()")
+    plugins.add("two")
+    broken = Preflight(lambda: 60.0).client(plugins.ref("one"), {})
+    assert broken.reason == "it was killed by SIGABRT while it made its client"
+    assert Preflight(lambda: 60.0).client(plugins.ref("two"), {}) is None
+
+
+@pytest.mark.parametrize("outcome", ["signal", "exited", "timeout", "garbled", "raised"])
+def test_every_bad_end_is_broken_with_a_remedy(outcome):
+    state = state_of(PluginRef("one", "fake-one"), ProbeReport(outcome, "probe", "detail"))
+    assert isinstance(state, Broken)
+    assert state.reason
+    assert state.remedy.endswith(".")
+
+
+# -- each process tries for itself ----------------------------------------------------------------
+
+# What decides is a variable of the vendor's, or a file: neither is known to devrt.
+CRASH_IF = "import os\nif os.environ.get('ACME_BROKEN') or os.path.exists({flag!r}): os.abort()\n"
+
+CHOOSE = """
+import devrt
+try:
+    print(devrt.get_backend("one").platform)
+except devrt.errors.DevrtError as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.fixture
+def one(plugins, tmp_path):
+    """Install plugin ``one``, which crashes where a variable or a file says so."""
+    flag = tmp_path / "broken"
+
+    def add(place):
+        code = CRASH_IF.format(flag=str(flag))
+        if place == "import":
+            module = plugins.add("one")
+            path = plugins.path / f"{module}.py"
+            path.write_text(code + path.read_text())
+        else:
+            make = f"exec({code!r}); return type('C', (AcmeClient,), {{'platform': 'one'}})(1)"
+            plugins.add("one", make=make)
+        return flag
+
+    return add
+
+
+@pytest.fixture
+def choose(plugins, run_python, tmp_path):
+    def run(**environ):
+        environ |= {"DEVRT_PROBE": "isolated", "DEVRT_CACHE_DIR": str(tmp_path / "cache")}
+        result = run_python("-W", "error", "-c", CHOOSE, path=[plugins.path], **environ)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("place", ["import", "client"])
+def test_what_crashed_once_is_tried_again(one, choose, place):
+    one(place)
+    assert "killed by SIGABRT" in choose(ACME_BROKEN="1")
+    assert choose() == "one\n"
+
+
+@pytest.mark.parametrize("place", ["import", "client"])
+def test_what_worked_once_still_cannot_end_the_process(one, choose, place):
+    flag = one(place)
+    assert choose() == "one\n"
+    flag.touch()
+    assert "killed by SIGABRT" in choose()
+    flag.unlink()
+    assert choose() == "one\n"
+
+
+def test_a_process_tries_again_after_clear_backends(plugins, one):
+    flag = one("import")
+    flag.touch()
+    with plugins.runtime(DEVRT_PROBE="isolated") as runtime:
+        (verdict,) = runtime.decide().verdicts
+        assert "killed by SIGABRT" in verdict.reason
+        flag.unlink()
+        runtime.clear_backends()
+        assert runtime.get_backend("one").platform == "one"
+
+
+def test_a_plugin_is_loaded_in_one_child_only(plugins, tmp_path):
+    told = tmp_path / "told"
+    plugins.add("one")
+    path = plugins.path / "fake_one_plugin.py"
+    path.write_text(f"with open({str(told)!r}, 'a') as file: file.write('x')\n" + path.read_text())
+    with plugins.runtime(DEVRT_PROBE="isolated") as runtime:
+        for _ in range(3):
+            runtime.decide()
+    assert told.read_text() == "xx", "once in the child, once here"
+
+
+def test_nothing_is_written(plugins, tmp_path, monkeypatch):
+    plugins.add("one")
+    monkeypatch.setenv("DEVRT_CACHE_DIR", str(tmp_path / "cache"))
+    (report,) = probe_all([ProbeRequest(plugins.ref("one"), Level.CLIENT, 60.0)])
+    assert report.is_ok
+    assert not (tmp_path / "cache").exists()
