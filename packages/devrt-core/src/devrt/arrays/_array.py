@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._config import Config
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported, namespace
+from devrt.arrays._read_only import read_only
 from devrt.contract import Buffer, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
@@ -257,7 +258,8 @@ class Array(Unsupported):
     ) -> np.ndarray[Any, Any]:
         host = self._host
         if host is None and self._shape is None and not Config.guards_are_set:
-            self._host = host = self._buffers[0].__array__()  # the common case, first
+            # The common case, first.
+            self._host = host = read_only(self._buffers[0].__array__())
         else:
             host = self._value("numpy.asarray")
         if dtype is None and not copy:
@@ -366,7 +368,7 @@ class Array(Unsupported):
             self._check_readable(operation, is_explicit=is_explicit)
         # An array without a shape of its own is its one buffer: the common case, first.
         if self._shape is None or (len(self._buffers) == 1 and self._sharding_is_single()):
-            self._host = host = self._buffers[0].__array__()
+            self._host = host = read_only(self._buffers[0].__array__())
             return host
         self._host = host = self._gathered()
         return host

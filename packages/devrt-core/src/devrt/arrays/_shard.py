@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._missing import gone, held_elsewhere
+from devrt.arrays._read_only import read_only
 from devrt.contract import Device
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
@@ -78,10 +79,10 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
 
     _check_addressable(array)
     if array.is_fully_replicated:
-        return array._buffers[0].__array__()
+        return read_only(array._buffers[0].__array__())
     whole = np.empty(array.shape, array.dtype)
     _read_shards(array, whole)
-    return _sealed(whole)
+    return read_only(whole)
 
 
 def read_into(x: Any, out: Any) -> Any:
@@ -151,14 +152,3 @@ def _read_shards(array: Array, whole: np.ndarray[Any, Any]) -> None:
     # A client's own way writes dense memory only; the contract's goes through NumPy.
     copy = type(client) if whole.flags.c_contiguous else BatchedTransfers
     copy.batched_copy_to_host(client, buffers, offsets, whole)
-
-
-def _sealed(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a view that can never be made writable: it is handed out on every reading."""
-    import numpy as np
-
-    if not host.size:
-        return host
-    data = memoryview(host.reshape(-1).view(np.uint8)).toreadonly()  # type: ignore[arg-type]
-    sealed: np.ndarray[Any, Any] = np.frombuffer(data, np.uint8).view(host.dtype)
-    return sealed.reshape(host.shape)

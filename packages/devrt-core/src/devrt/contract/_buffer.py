@@ -145,4 +145,9 @@ class Buffer(metaclass=Contract):
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return the data as a NumPy array: a read-only view where memory is host-visible."""
+        """Return the data as a read-only NumPy array: a view where memory is host-visible.
+
+        Every reader of an array is handed the same one, so that nobody may write to it: devrt
+        makes one that is writable, or a view of one, read-only without copying its elements. With
+        ``copy=True`` it is the caller's own, and writable.
+        """
