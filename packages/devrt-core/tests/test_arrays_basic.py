@@ -15,6 +15,8 @@ from hypothesis.extra import numpy as hnp
 import devrt
 from devrt import dtypes
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.sharding import NamedSharding
+from devrt.sharding import PartitionSpec as P
 
 pytest.importorskip("devrt_cpu")
 
@@ -107,6 +109,39 @@ def test_python_scalars_become_32_bit_types(cpu, value, dtype):
     assert a.item() == value
 
 
+def test_parts_of_an_array_are_committed_as_it_is(cpu):
+    for placed, is_committed in ((devrt.device_put(np.ones(3)), False),
+                                 (devrt.device_put(np.ones(3), cpu[0]), True)):  # fmt: skip
+        assert placed.committed is is_committed
+        for part in (
+            placed.addressable_shards[0].data,
+            placed.global_shards[0].data,
+            placed.addressable_data(0),
+        ):
+            assert part.committed is is_committed
+
+
+def test_without_a_target_may_alias_decides_whether_it_is_copied(cpu):
+    over = NamedSharding(devrt.make_mesh((2,), ("x",), devices=cpu[:2]), P("x"))
+    pinned = over.with_memory_kind("pinned_host")
+    for target in (None, cpu[1], over, pinned):
+        a = devrt.device_put(np.arange(4.0), target)
+        assert devrt.device_put(a) is a
+        assert devrt.device_put(a, may_alias=True) is a
+        for b in (devrt.device_put(a, may_alias=False), devrt.device_put([a], may_alias=False)[0]):
+            assert b is not a
+            assert (b.sharding, b.committed) == (a.sharding, a.committed)
+            for mine, others in zip(b._arrays, a._arrays, strict=True):
+                assert mine.unsafe_buffer_pointer() != others.unsafe_buffer_pointer()
+            a_value = np.asarray(a)
+            np.testing.assert_array_equal(np.asarray(b), a_value)
+        moved = devrt.device_put(a, may_alias=False, donate=True)
+        assert a.is_deleted()
+        np.testing.assert_array_equal(np.asarray(moved), a_value)
+        with pytest.raises(DeletedError, match="device_put"):
+            devrt.device_put(a, may_alias=False)
+
+
 def test_placement_is_committed_only_when_asked_for(cpu):
     assert devrt.device_put(1.0, cpu[0]).committed
     a = devrt.device_put(1.0)
@@ -172,6 +207,12 @@ def test_repr_shows_value_and_dtype(cpu):
     assert repr(devrt.device_put(np.ones(2, ml_dtypes.bfloat16), cpu[0])).endswith(
         "dtype=bfloat16)"
     )
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)])
+def test_repr_of_an_empty_array_shows_its_shape(cpu, shape):
+    a = devrt.device_put(np.zeros(shape, np.float32), cpu[0])
+    assert repr(a) == f"Array([], shape={shape}, dtype=float32)"
 
 
 @pytest.mark.parametrize(
@@ -249,3 +290,17 @@ def test_live_arrays(cpu):
     mine.delete()
     assert not any(x is mine for x in devrt.live_arrays())
     devrt.clear_caches()
+
+
+def test_device_get_leaves_what_is_no_array_as_it_is(cpu):
+    thing = object()
+    plain = {"number": 1, "half": 0.5, "flag": True, "name": "w", "raw": b"x", "thing": thing}
+    got = devrt.device_get({**plain, "a": devrt.device_put(1.5, cpu[0]), "b": np.float32(2)})
+    for name, value in plain.items():
+        assert got[name] is value
+        assert devrt.device_get(value) is value
+    assert devrt.device_get(np.ndarray) is np.ndarray
+    for name, value in (("a", 1.5), ("b", 2)):
+        assert type(got[name]) is np.ndarray
+        assert got[name] == value
+    assert devrt.device_get([1, "w"], progress=lambda _: None) == [1, "w"]

@@ -155,10 +155,11 @@ class Array(Unsupported):
     def addressable_data(self, index: int) -> Array:
         """Return the ``index``-th addressable shard as an array on one device."""
         try:
-            return Array((self._buffers[operator.index(index)],))
+            buffer = self._buffers[operator.index(index)]
         except (IndexError, TypeError):
             msg = f"there is no addressable shard {index!r}: this process has {len(self._buffers)}."
             raise InvalidArgumentError(msg, index=index) from None
+        return Array((buffer,), None, None, self._committed)
 
     # -- readiness and life -------------------------------------------------------------------
 
@@ -320,6 +321,8 @@ class Array(Unsupported):
         dtype = f"dtype={self.dtype.name}"
         if self.is_deleted() or not self.is_fully_addressable:
             return self._described(repr)
+        if not self.size:  # "[]" is what NumPy prints, whatever the shape
+            return f"Array([], shape={self.shape}, {dtype})"
         import numpy as np
 
         text = np.array2string(self._value(), separator=", ", prefix="Array(", suffix=f", {dtype})")

@@ -173,8 +173,9 @@ def device_get(x: Any, *, out: Any = None, progress: bool | ProgressCallback = F
     Parameters
     ----------
     x
-        An array or a tree of them. Leaves that are no device arrays become what
-        ``numpy.asarray`` makes of them.
+        An array or a tree of them. Leaves of other libraries' arrays, which have ``__array__``,
+        become what ``numpy.asarray`` makes of them; Python scalars, strings and all other leaves
+        stay what they are.
     out
         A writable NumPy array of the shape and dtype of ``x``, or a tree of them of the structure
         of ``x``, to write into; the shards are written in parallel.
@@ -183,7 +184,7 @@ def device_get(x: Any, *, out: Any = None, progress: bool | ProgressCallback = F
 
     Returns
     -------
-    numpy.ndarray or tree of numpy.ndarray
+    numpy.ndarray or tree of them and of leaves that are no arrays
         ``out`` if it is given. Else arrays on one host-visible device are not copied: the result
         is a read-only view that keeps the memory alive. Sharded arrays are gathered once.
 
@@ -222,7 +223,8 @@ def _get_leaf(x: Any, out: Any = None) -> Any:
         return read_into(x, out)
     if type(x) is Array:
         return x._value("device_get", is_explicit=True)
-    return as_host_array(x)
+    # As JAX: what no array library made stays as it is, text and other objects too.
+    return as_host_array(x) if hasattr(type(x), "__array__") else x
 
 
 def copy_to_host_async(x: Any) -> Future[Any]:

@@ -228,7 +228,7 @@ def _a_device(x: Array) -> Device:
 
 def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
     if kind == "default":
-        return x
+        return x if may_alias else x.copy()
     if kind == "sharding":
         return reshard(x, target, may_alias)
     if kind == "device":

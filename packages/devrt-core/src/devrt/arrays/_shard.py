@@ -57,7 +57,7 @@ def global_shards(array: Array) -> list[Shard]:
         key = tuple((part.start, part.stop) for part in index)
         copies[key] = replica = copies.get(key, -1) + 1
         buffer = held.get(device)
-        data = None if buffer is None else Array((buffer,))
+        data = None if buffer is None else Array((buffer,), None, None, array.committed)
         shards.append(Shard(device, index, replica, data))
     return shards
 
