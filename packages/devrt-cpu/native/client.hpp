@@ -104,9 +104,6 @@ struct ClientOptions {
   int num_nodes = 1;
   /// How many devices each node has; empty if each has `num_devices`.
   std::vector<int> devices_of_nodes;
-  /// What the language binding keeps with the client, and what lets it go.
-  void* joined = nullptr;
-  ExternalOwner joined_owner;
   std::vector<AddedKind> added_kinds;
   /// How many bytes of freed blocks to keep for reuse.
   std::int64_t recycled_bytes = default_recycled_bytes();
@@ -215,7 +212,12 @@ class DEVRT_CPU_API Client {
   std::span<const std::unique_ptr<Device>> devices() const noexcept { return devices_; }
   std::span<const std::unique_ptr<Device>> local_devices() const noexcept;
   int process_index() const noexcept { return options_.node_id; }
-  void* joined() const noexcept { return options_.joined; }
+  /// Keeps an object of the language binding with the client; null keeps none. Under its lock.
+  void attach(void* object, ExternalOwner owner) noexcept {
+    attached_ = object;
+    attached_owner_ = std::move(owner);
+  }
+  void* attached() const noexcept { return attached_; }
   std::shared_ptr<Client> shared() const { return self_.lock(); }
   LiveRegistry<Buffer>& registry() noexcept { return registry_; }
   /// Returns whether to note where a new buffer of `bytes` was made. Under the binding's lock.
@@ -301,6 +303,8 @@ class DEVRT_CPU_API Client {
   int devices_of(int node) const noexcept;
 
   const ClientOptions options_;
+  void* attached_ = nullptr;
+  ExternalOwner attached_owner_;
   std::weak_ptr<Client> self_;
   ForkGuard fork_;
   const std::shared_ptr<ByteBudget> budget_;

@@ -142,11 +142,31 @@ void close_client(Client& client, nb::handle cancel) {
   client.close(is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain);
 }
 
-/// Returns one of the objects that join the client to others: `index` is that of make_cpu_client.
-nb::object joined_object(const Client& client, std::size_t index) {
-  if (!client.joined()) return nb::none();
-  return nb::borrow(static_cast<PyObject*>(client.joined()))[index];
+nb::object distributed_client(const Client& client) {
+  if (!client.attached()) return nb::none();
+  return nb::borrow(static_cast<PyObject*>(client.attached()));
 }
+
+// A user's distributed client may well refer to the client, if only through its class and the
+// globals of the module that both are in: the garbage collector has to see that.
+int traverse_client(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(static_cast<PyObject*>(nb::inst_ptr<Client>(self)->attached()));
+  return 0;
+}
+
+int clear_client(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  nb::inst_ptr<Client>(self)->attach(nullptr, {});
+  drain_graveyard();
+  return 0;
+}
+
+PyType_Slot client_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(&traverse_client)},
+                              {Py_tp_clear, reinterpret_cast<void*>(&clear_client)},
+                              {0, nullptr}};
 
 PyObject* topology_function = nullptr;
 
@@ -154,18 +174,6 @@ nb::object topology_of(nb::handle_t<Client> client) {
   const nb::handle describe =
       module_attribute(topology_function, "devrt.topology", "get_topology_for_devices");
   return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
-}
-
-void bind_client_joined(nb::class_<Client>& cls) {
-  cls.def_prop_ro(
-         "distributed_client", [](const Client& c) { return joined_object(c, 0); },
-         "The connection to the cluster that the client was made with, or None.")
-      .def_prop_ro(
-          "collectives", [](const Client& c) { return joined_object(c, 1); },
-          "The collectives that the client was made with, or None.")
-      .def_prop_ro(
-          "transfer_server_factory", [](const Client& c) { return joined_object(c, 2); },
-          "The factory of transfer servers that the client was made with, or None.");
 }
 
 /// Returns a method that is written in Python: what takes milliseconds need not be native.
@@ -208,6 +216,9 @@ void bind_client_facts(nb::class_<Client>& cls) {
                    "collections.abc.Sequence[int], device: CpuDevice | CpuMemory | None = None) -> "
                    "typing.Any"),
            "Return the layout of a buffer for which none is asked: row-major, no tiles.")
+      .def_prop_ro("distributed_client", &distributed_client,
+                   nb::sig("def distributed_client(self) -> typing.Any"),
+                   "The connection to the cluster that the client was made with, or None.")
       .def("__repr__", [](const Client& c) {
         return nb::str(("CpuClient(devices=" + std::to_string(c.devices().size()) +
                         (c.is_closed() ? ", closed)" : ")"))
@@ -280,7 +291,7 @@ void bind_client_life(nb::class_<Client>& cls) {
 
 void bind_client_class(nb::module_& module) {
   nb::class_<Client> cls(module, "CpuClient", nb::is_final(), nb::is_weak_referenceable(),
-                         nb::type_slots(no_new_slots),
+                         nb::type_slots(client_slots),
                          "A live connection to the host's processors and memory.");
   types.client = cls;
   cls.def(
@@ -302,7 +313,6 @@ void bind_client_class(nb::module_& module) {
            "Start the transfer of one block of a host array to each of several targets.");
   bind_client_facts(cls);
   bind_client_life(cls);
-  bind_client_joined(cls);
 }
 
 }  // namespace

@@ -73,7 +73,8 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
                                         std::optional<std::int64_t> recycled_bytes,
                                         std::optional<std::int64_t> memory_limit_bytes,
                                         const std::string& traceback_in_buffers,
-                                        nb::handle devices_of_nodes, nb::object joined) {
+                                        nb::handle devices_of_nodes,
+                                        nb::object distributed_client) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
@@ -87,11 +88,12 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   for (nb::handle count : devices_of_nodes) {
     options.devices_of_nodes.push_back(to_int(count, "a number of devices", "make_cpu_client"));
   }
-  if (!joined.is_none()) {
-    options.joined = joined.ptr();
-    options.joined_owner = keep_object(std::move(joined));
+  std::shared_ptr<Client> client = Client::make(std::move(options));
+  if (!distributed_client.is_none()) {
+    PyObject* object = distributed_client.ptr();
+    client->attach(object, keep_object(std::move(distributed_client)));
   }
-  return Client::make(std::move(options));
+  return client;
 }
 
 /// Throws what `make_cpu_client` would, so that the other processes need not be told.
@@ -111,13 +113,13 @@ void bind_make_client(nb::module_& module) {
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
       "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
       "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
-      "joined"_a = nb::none(),
+      "distributed_client"_a = nb::none(),
       nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
               "int = 0, num_nodes: int = 1, memory_kinds: "
               "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
               "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
-              "devices_of_nodes: collections.abc.Sequence[int] = (), joined: tuple[typing.Any, "
-              "typing.Any, typing.Any] | None = None) -> CpuClient"),
+              "devices_of_nodes: collections.abc.Sequence[int] = (), distributed_client: "
+              "typing.Any = None) -> CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
   module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
              "Raise what `make_cpu_client` would for these numbers.");

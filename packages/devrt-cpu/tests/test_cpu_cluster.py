@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from devrt.errors import (
     DistributedError,
     InvalidArgumentError,
     InvalidTypeError,
+    UnimplementedError,
 )
 from devrt_cpu import make_cpu_client
 
@@ -184,18 +187,17 @@ def test_errors_of_a_foreign_store_count_as_deadlines_by_code_or_text() -> None:
         assert client.device_count() == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("distributed_client", object()),
-        ("collectives", "gloo"),
-        ("transfer_server_factory", 5),
-    ],
-)
-def test_objects_without_the_methods_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(InvalidTypeError, match=name) as caught:
-        xla_client.make_cpu_client(**{name: value})
+def test_a_store_without_the_methods_is_refused() -> None:
+    with pytest.raises(InvalidTypeError, match="distributed_client") as caught:
+        xla_client.make_cpu_client(distributed_client=object())  # type: ignore[arg-type]
     assert caught.value.data["missing"]
+
+
+@pytest.mark.parametrize("name", ["collectives", "transfer_server_factory"])
+def test_what_would_be_ignored_is_refused(name: str) -> None:
+    given: dict[str, Any] = {name: print}
+    with pytest.raises(UnimplementedError, match=f"cannot honour {name}.*Leave {name} out"):
+        xla_client.make_cpu_client(**given)
 
 
 @pytest.mark.parametrize(
@@ -216,35 +218,51 @@ def test_a_wrong_number_is_refused_before_the_others_are_told() -> None:
     assert store._values == {}
 
 
-class Collectives:
-    def make_communicator(self, process_ids: Any) -> Any:
-        return process_ids
-
-
-def test_the_objects_are_kept_and_let_go() -> None:
-    import gc
-    import weakref
-
-    store, collectives = Store(), Collectives()
-    client: Any = xla_client.make_cpu_client(
-        distributed_client=store, collectives=collectives, transfer_server_factory=len
-    )
+def test_the_store_is_kept_and_let_go() -> None:
+    store = Store()
+    client: Any = xla_client.make_cpu_client(distributed_client=store)
     assert client.distributed_client is store
-    assert client.collectives is collectives
-    assert client.transfer_server_factory is len
     plain: Any = xla_client.make_cpu_client()
-    assert (plain.distributed_client, plain.collectives) == (None, None)
-    assert plain.transfer_server_factory is None
+    assert plain.distributed_client is None
 
     device = client.devices()[0]
-    alive = weakref.ref(collectives)
-    del client, collectives
+    alive = weakref.ref(store)
+    del client, store
     gc.collect()
-    assert alive() is device.client.collectives  # a device keeps its client
+    assert alive() is device.client.distributed_client  # a device keeps its client
     del device
     gc.collect()
     plain.buffer_from_pyval(1)  # tidies up what native code let go
     assert alive() is None
+
+
+def test_a_store_that_refers_to_its_client_is_collected() -> None:
+    store = Store()
+    store.client = xla_client.make_cpu_client(distributed_client=store)
+    alive = weakref.ref(store)
+    del store
+    gc.collect()
+    assert alive() is None
+
+
+LEAKS = """
+from devrt import xla_client
+class Store:
+    def __init__(self): self.values = {}
+    def key_value_set(self, key, value, allow_overwrite=False): self.values[key] = value
+    def blocking_key_value_get(self, key, timeout_in_ms): return self.values[key]
+    def wait_at_barrier(self, *arguments): pass
+    def __del__(self): print("released")
+client = xla_client.make_cpu_client(distributed_client=Store())
+buffer, devices = client.buffer_from_pyval(1.0), client.devices()
+"""
+
+
+def test_a_store_of_a_users_script_leaks_nothing_at_exit() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEAKS], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "released\n", "")
 
 
 def test_without_a_store_every_node_is_taken_to_be_alike() -> None:

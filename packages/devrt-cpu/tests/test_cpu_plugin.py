@@ -88,3 +88,18 @@ def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning() -> None:
     with client:
         names = [memory.kind for memory in client.devices()[0].addressable_memories()]
     assert names == ["device", "pinned_host", "unpinned_host", "huge_pages"]
+
+
+def test_a_backend_registered_as_cpu_may_ask_for_the_real_one() -> None:
+    script = """
+import devrt
+from devrt import runtime, xla_client
+runtime.register_backend_factory("cpu", xla_client.make_cpu_client, fail_quietly=False)
+print(devrt.device_count("cpu"), devrt.default_runtime().decide().chosen.ref.name)
+print(xla_client.make_cpu_client(num_devices=3).device_count())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout == "8 cpu@(code)\n3\n", done.stderr
+    assert (done.returncode, done.stderr) == (0, "")

@@ -177,6 +177,8 @@ def make_cpu_client(
 ) -> Client:
     """Make a client for the host's own devices.
 
+    It is the installed backend's, also where a call registered another one for the platform.
+
     Parameters
     ----------
     asynchronous
@@ -188,14 +190,14 @@ def make_cpu_client(
     node_id, num_nodes
         Which of how many processes this is. Device ids are contiguous by node.
     collectives
-        How programs exchange data among processes.
+        None: no client here exchanges data among processes.
     num_devices
         Number of virtual devices of this process; the option ``num_cpu_devices`` when omitted.
     get_local_topology_timeout_minutes, get_global_topology_timeout_minutes
         How long node 0 waits for every process's devices (2 when None), and the others for the
         list of all (5).
     transfer_server_factory
-        Makes the transfer server.
+        None: no client here has a transfer server.
 
     Returns
     -------
@@ -212,26 +214,34 @@ def make_cpu_client(
         If a number is out of range.
     InvalidTypeError
         If a number is no int, or an object lacks a method that it must have.
+    UnimplementedError
+        If ``collectives`` or a ``transfer_server_factory`` is given.
     """
+    _refuse_given("collectives", collectives, "programs exchange data within this process")
+    _refuse_given("transfer_server_factory", transfer_server_factory, "there is no server")
     options = {
         "asynchronous": asynchronous,
         "distributed_client": distributed_client,
         "node_id": node_id,
         "num_nodes": num_nodes,
-        "collectives": collectives,
         "num_cpu_devices": num_devices,
         "get_local_topology_timeout_minutes": get_local_topology_timeout_minutes,
         "get_global_topology_timeout_minutes": get_global_topology_timeout_minutes,
-        "transfer_server_factory": transfer_server_factory,
     }
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return default_runtime().make_client("cpu", given)
+        return default_runtime().make_client("cpu", given, installed=True)
     except BackendInitializationError as error:
         cause = error.__cause__  # not the backend's failure, but the cluster's
         if isinstance(cause, (DeadlineExceededError, DistributedError)):
             raise cause from cause.__cause__
         raise
+
+
+def _refuse_given(name: str, value: object, why: str) -> None:
+    if value is not None:
+        msg = f"make_cpu_client cannot honour {name}: {why}. Leave {name} out, or pass None."
+        raise UnimplementedError(msg, operation="make_cpu_client", argument=name)
 
 
 def make_gpu_client(
@@ -274,7 +284,7 @@ def make_gpu_client(
         "mock_gpu_topology": mock_gpu_topology,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return default_runtime().make_client(platform_name or "gpu", given)
+    return default_runtime().make_client(platform_name or "gpu", given, installed=True)
 
 
 def register_custom_call_target(
@@ -344,7 +354,7 @@ def make_tpu_client(
     """
     platform = "make_tpu_client".split("_")[1]
     if library_path is None:
-        return default_runtime().make_client(platform, dict(options or {}))
+        return default_runtime().make_client(platform, dict(options or {}), installed=True)
     if not runtime.pjrt_plugin_loaded(platform):
         runtime.load_pjrt_plugin_dynamically(platform, library_path)
     return runtime.make_c_api_client(platform, options)

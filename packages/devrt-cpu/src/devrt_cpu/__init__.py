@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from devrt.contract import (
-        CpuCollectives,
-        DistributedRuntimeClient,
-        TransferServerInterfaceFactory,
-    )
+    from devrt.contract import DistributedRuntimeClient
     from devrt.records import MemoryKind
     from devrt_cpu._ext import CpuClient
 
@@ -37,10 +33,8 @@ def make_cpu_client(
     traceback_in_buffers: str = "sampled",
     *,
     distributed_client: DistributedRuntimeClient | None = None,
-    collectives: CpuCollectives | None = None,
     get_local_topology_timeout_minutes: float | None = None,
     get_global_topology_timeout_minutes: float | None = None,
-    transfer_server_factory: TransferServerInterfaceFactory | None = None,
 ) -> CpuClient:
     """Make a client for the host's processors and memory.
 
@@ -71,16 +65,13 @@ def make_cpu_client(
         profiles and out-of-memory errors: ``"off"``, ``"all"``, or ``"sampled"``: every buffer
         from 256 KiB on and about one in 32 of the smallest, which costs next to nothing.
     distributed_client
-        The connection to the cluster's key-value store. Device ids are contiguous by node: those
-        of node 0 come first. Devices of other processes are known, but not addressable.
-    collectives
-        How programs exchange data among processes; kept as ``client.collectives``.
+        The connection to the cluster's key-value store, kept as ``client.distributed_client``.
+        Device ids are contiguous by node: those of node 0 come first. Devices of other processes
+        are known, but not addressable.
     get_local_topology_timeout_minutes
         How long node 0 waits for every process's number of devices; 2 when None.
     get_global_topology_timeout_minutes
         How long the other processes wait for node 0's list; 5 when None.
-    transfer_server_factory
-        Makes the transfer server; kept as ``client.transfer_server_factory``.
 
     Returns
     -------
@@ -93,7 +84,7 @@ def make_cpu_client(
         If a number is out of range, or a memory kind is unknown, brings no allocator, or brings
         one that returns something else than a ``devrt_host_allocator`` capsule.
     InvalidTypeError
-        If an argument is of another type, or one of the objects lacks a method that it must have.
+        If an argument is of another type, or ``distributed_client`` lacks a method.
     DeadlineExceededError
         If a process of the cluster did not come; ``missing_nodes`` says which.
     DistributedError
@@ -103,14 +94,12 @@ def make_cpu_client(
     -----
     A zero-copy buffer (``host_buffer_semantics`` 2 or 3) keeps its source alive through native
     code, where the garbage collector does not look. A source that in turn refers to the buffer
-    makes a cycle that is never collected: break it with ``buffer.delete()``. The same holds for
-    ``distributed_client``, ``collectives`` and ``transfer_server_factory``, which live as long as
-    the client and everything made from it: they must not refer to it.
+    makes a cycle that is never collected: break it with ``buffer.delete()``.
     """
     from devrt_cpu import _contract, _ext
 
     _contract.register()
-    joined = _checked_objects(distributed_client, collectives, transfer_server_factory)
+    _check_store(distributed_client)
     node_id, num_nodes = _small_int("node_id", node_id), _small_int("num_nodes", num_nodes)
     num_devices = _small_int("num_devices", num_devices)
     counts: list[int] = []
@@ -132,7 +121,7 @@ def make_cpu_client(
         memory_limit_bytes=_bytes("memory_limit_bytes", memory_limit_bytes),
         traceback_in_buffers=_of_type("traceback_in_buffers", traceback_in_buffers, str),
         devices_of_nodes=counts,
-        joined=joined,
+        distributed_client=distributed_client,
     )
 
 
@@ -149,28 +138,15 @@ def _exchanged(
     return exchange_device_counts(store, *place, local, everyone)
 
 
-def _checked_objects(
-    distributed_client: object, collectives: object, transfer_server_factory: object
-) -> tuple[object, object, object] | None:
-    """Return the objects that join a client to others, or None if there are none."""
-    _check_methods(
-        "distributed_client",
-        distributed_client,
-        ("key_value_set", "blocking_key_value_get", "wait_at_barrier"),
-    )
-    _check_methods("collectives", collectives, ("make_communicator",))
-    _check_methods("transfer_server_factory", transfer_server_factory, ("__call__",))
-    joined = (distributed_client, collectives, transfer_server_factory)
-    return None if all(value is None for value in joined) else joined
-
-
-def _check_methods(name: str, value: object, methods: tuple[str, ...]) -> None:
+def _check_store(value: object) -> None:
+    """Check that an object has the methods of `devrt.contract.DistributedRuntimeClient`."""
     from devrt.errors import InvalidTypeError
 
+    methods = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
     missing = [method for method in methods if not callable(getattr(value, method, None))]
     if value is not None and missing:
         raise InvalidTypeError(
-            f"{name} must have the methods {', '.join(methods)}; an object of type "
+            f"distributed_client must have the methods {', '.join(methods)}; an object of type "
             f"{type(value).__name__} has no {', '.join(missing)}. See devrt.contract.",
             operation="make_cpu_client",
             missing=tuple(missing),

@@ -159,6 +159,10 @@ class CpuClient:
         Return the layout of a buffer for which none is asked: row-major, no tiles.
         """
 
+    @property
+    def distributed_client(self) -> Any:
+        """The connection to the cluster that the client was made with, or None."""
+
     def __repr__(self) -> str: ...
 
     def close(self, *, cancel: bool = False) -> None:
@@ -223,20 +227,6 @@ class CpuClient:
         Let programs call a function by a name, in every CPU client of the process; see `devrt.contract.Client.register_custom_call`.
         """
 
-    @property
-    def distributed_client(self) -> object:
-        """The connection to the cluster that the client was made with, or None."""
-
-    @property
-    def collectives(self) -> object:
-        """The collectives that the client was made with, or None."""
-
-    @property
-    def transfer_server_factory(self) -> object:
-        """
-        The factory of transfer servers that the client was made with, or None.
-        """
-
     def buffers_from_pyvals(self, arguments: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
         """
         Start the transfer of each of several host values to the target at its place.
@@ -260,7 +250,7 @@ class CpuClient:
     def batched_block_until_ready(self, buffers: Sequence[Any]) -> None:
         """Wait for every buffer with the GIL released; raise the first error."""
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), joined: tuple[Any, Any, Any] | None = None) -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), distributed_client: Any = None) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
 
 def check_nodes(num_devices: int, node_id: int, num_nodes: int) -> None:

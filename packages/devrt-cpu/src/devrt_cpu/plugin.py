@@ -35,10 +35,8 @@ _PASSED_ON = (
     "node_id",
     "num_nodes",
     "distributed_client",
-    "collectives",
     "get_local_topology_timeout_minutes",
     "get_global_topology_timeout_minutes",
-    "transfer_server_factory",
 )
 _BUILT_IN = ("device", "pinned_host", "unpinned_host", "huge_pages")
 
@@ -69,7 +67,9 @@ def _make_client(context: ClientContext) -> Client:
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
         **given,
     )
-    _disk_cache.remember(client, context.options)
+    # Without what joins it to others, which may refer to the client.
+    kept = {spec.name: context.options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
+    _disk_cache.remember(client, kept)
     return cast("Client", client)  # registered as one when it was made
 
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from devrt.plugins._libraries import REGISTERED_PRIORITY, LibraryBackend, OptionsSource
     from devrt.plugins._loading import Plugin
     from devrt.plugins._manifest import BackendManifest, parse_manifest
-    from devrt.plugins._refs import ENVIRONMENT_VARIABLE, FROM_ENVIRONMENT, UNNAMED
+    from devrt.plugins._refs import (
+        ENVIRONMENT_VARIABLE,
+        FROM_ENVIRONMENT,
+        FROM_FACTORY,
+        UNNAMED,
+    )
     from devrt.plugins._registrations import current_registrations
     from devrt.plugins._registry import PluginRegistry
     from devrt.plugins._selection import (
@@ -32,6 +37,7 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "ENVIRONMENT_VARIABLE",
     "FROM_ENVIRONMENT",
+    "FROM_FACTORY",
     "REGISTERED_PRIORITY",
     "UNNAMED",
     "BackendManifest",
@@ -76,6 +82,7 @@ _WHERE = {
     "_refs": (
         "ENVIRONMENT_VARIABLE",
         "FROM_ENVIRONMENT",
+        "FROM_FACTORY",
         "UNNAMED",
     ),
     "_registrations": ("current_registrations",),

@@ -14,6 +14,7 @@ __all__ = [
     "ENVIRONMENT_VARIABLE",
     "FROM_ENTRY_POINT",
     "FROM_ENVIRONMENT",
+    "FROM_FACTORY",
     "FROM_NAMESPACE",
     "FROM_TABLE",
     "UNNAMED",
@@ -28,6 +29,7 @@ ENVIRONMENT_VARIABLE = "PJRT_NAMES_AND_LIBRARY_PATHS"
 FROM_ENTRY_POINT = f"entry point ({ENTRY_POINT_GROUP})"
 FROM_NAMESPACE = f"namespace package ({ENTRY_POINT_GROUP})"
 FROM_ENVIRONMENT = f"environment ({ENVIRONMENT_VARIABLE})"
+FROM_FACTORY = "register_backend_factory"
 FROM_TABLE = "table of known distributions"
 
 _ORDER = (

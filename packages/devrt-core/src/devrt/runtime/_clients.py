@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 import types
@@ -19,14 +20,19 @@ from devrt.errors import (
     InvalidArgumentError,
     PluginBusyError,
 )
-from devrt.plugins import PluginRef, PluginRegistry
+from devrt.plugins import FROM_FACTORY, Candidate, PluginRef, PluginRegistry
 from devrt.plugins._once import Once
 from devrt.records import ClientContext, ClientFactory
 
-__all__ = ["ClientStore"]
+__all__ = ["ClientStore", "without_callers"]
 
 _PATIENCE = 120.0  # seconds; slow ones, of a cluster say, have a timeout of their own
 _GRACE = 5.0  # who makes the client is told of its timeout first
+
+_under_way: contextvars.ContextVar[frozenset[PluginRef]] = contextvars.ContextVar(
+    "devrt_factories_under_way", default=frozenset()
+)
+"""Whose factories this thread is in; the thread of a deadline carries it along."""
 
 
 class ClientStore:
@@ -152,6 +158,7 @@ class ClientStore:
     def _call_factory(
         self, ref: PluginRef, factory: ClientFactory, options: Mapping[str, Any]
     ) -> Client:
+        _refuse_a_circle(ref)
         values = {spec.name: self._config.read(spec.name) for spec in factory.options}
         context = ClientContext(
             options=types.MappingProxyType({**values, **options}),
@@ -163,6 +170,7 @@ class ClientStore:
 
             raise _failures.unusable(ref, f"tried in a child process, {broken.reason}")
         timeout = self._timeout(ref)  # a malformed one is the configuration's error
+        token = _under_way.set(_under_way.get() | {ref})
         try:
             client = self._call(ref, lambda: factory.factory(context), timeout)
             problem = _problem(client)
@@ -183,6 +191,8 @@ class ClientStore:
             if incomplete:
                 raise _failures.unusable(ref, f"of its classes, {incomplete}") from error
             raise _failures.initialization(ref, error) from error
+        finally:
+            _under_way.reset(token)
         if problem:
             _close(ref, client)
             from devrt.runtime import _failures  # only where something failed
@@ -216,6 +226,26 @@ class ClientStore:
 
         with warned_after(patience, on_slow):
             return call_with_deadline(make, timeout, lambda late: _discard(ref, late))
+
+
+def without_callers(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+    """Leave out the factories that may be asking: those of calls, and those under way.
+
+    Where nothing else is left, all stay.
+    """
+    callers = _under_way.get()
+    others = (c for c in candidates if c.ref.source != FROM_FACTORY and c.ref not in callers)
+    return tuple(others) or candidates
+
+
+def _refuse_a_circle(ref: PluginRef) -> None:
+    if ref in _under_way.get():
+        msg = (
+            f"the factory of plugin {ref} asked for a client of platform {ref.platform!r}, which "
+            "it is making, and no other plugin makes one. Its author must have it make the "
+            "client itself, or ask for another platform."
+        )
+        raise PluginBusyError(msg, **ref.facts())
 
 
 def _busy_cause(error: BaseException) -> PluginBusyError | None:

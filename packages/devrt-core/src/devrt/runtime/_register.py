@@ -10,6 +10,7 @@ from devrt.contract import Client
 from devrt.errors import InvalidArgumentError
 from devrt.plugins import (
     FROM_ENVIRONMENT,
+    FROM_FACTORY,
     REGISTERED_PRIORITY,
     LibraryBackend,
     OptionsSource,
@@ -84,7 +85,7 @@ def register_backend_factory(
         collecting.clients.append(client)
         collecting.topologies.extend(topologies)
         return
-    ref = PluginRef(name, REGISTERED, source="register_backend_factory")
+    ref = PluginRef(name, REGISTERED, source=FROM_FACTORY)
     _register(Plugin(ref, (client,), topologies))
 
 

@@ -28,7 +28,7 @@ from devrt.plugins import (
     discover_plugins,
     select,
 )
-from devrt.runtime._clients import ClientStore
+from devrt.runtime._clients import ClientStore, without_callers
 from devrt.runtime._policy import asked_policy, configured_names, configured_policy
 
 __all__ = ["Runtime"]
@@ -239,7 +239,9 @@ class Runtime:
                 f"name {ref.platform!r} in DEVRT_PLATFORMS to make this an error."
             )
 
-    def make_client(self, platform: str, options: Mapping[str, Any] | None = None) -> Client:
+    def make_client(
+        self, platform: str, options: Mapping[str, Any] | None = None, installed: bool = False
+    ) -> Client:
         """Make another client of a platform, which the caller owns and closes.
 
         Parameters
@@ -248,15 +250,20 @@ class Runtime:
             A platform, an alias or ``platform@distribution``; the policy does not restrict it.
         options
             Values that take the place of configured ones.
+        installed
+            Whether other installed plugins come before factories that calls registered or that
+            are under way: one of these may be the caller.
 
         Raises
         ------
-        SelectionError, BackendInitializationError
-            As `get_backend`.
+        SelectionError, BackendInitializationError, PluginBusyError
+            As `get_backend`; the last one too if the factory that would make it is the caller.
         """
         self._clients.check_process()
         asked = asked_policy(platform)
-        ref = self._chosen(platform, select(self.plugins.candidates(asked.platforms), asked))
+        found = self.plugins.candidates(asked.platforms)
+        found = without_callers(found) if installed else found
+        ref = self._chosen(platform, select(found, asked))
         return self._clients.make(ref, options or {})
 
     def register(self, plugin: Plugin) -> None:
