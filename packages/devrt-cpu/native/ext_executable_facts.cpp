@@ -128,15 +128,16 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
          "serialize",
          [](const ExecutableHandle& e) {
            static PyObject* function = nullptr;
+           const pjrt::Serialized found = e.state->loaded("serialize")->serialize();
            return call_python(module_attribute(function, "devrt_cpu._serialized", "sealed"),
-                              to_bytes(e.state->loaded("serialize")->serialize()));
+                              to_bytes(found.code), to_bytes(found.options));
          },
          nb::sig("def serialize(self) -> bytes"),
          "Return the compiled program, for `deserialize_executable` on a machine of this kind.")
       .def(
           "_serialize",
           [](const ExecutableHandle& e) {
-            return to_bytes(e.state->loaded("serialize")->serialize());
+            return to_bytes(e.state->loaded("serialize")->serialize().code);
           },
           "Return the compiler's own serialised form, which nothing guards against damage.")
       .def(

@@ -127,7 +127,8 @@ def deserialize_executable(
 ) -> CpuLoadedExecutable:
     """Load what `serialize_executable` gave, of this or another process.
 
-    Without devices and options it runs on the devices, by number, that it was compiled for.
+    Without devices and options it runs on the devices, by number, that it was compiled for, or
+    that it was loaded on when it was serialised.
 
     Raises
     ------
@@ -142,10 +143,10 @@ def deserialize_executable(
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
     library = find_library()
-    code = _serialized.opened(_to_bytes(serialized))
+    code, kept = _serialized.opened(_to_bytes(serialized))
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
-        return _ext._deserialize(client, library, code, overridden)
+        return _ext._deserialize(client, library, code, overridden or kept)
 
 
 def register_custom_call(

@@ -15,20 +15,30 @@ from devrt.errors import InvalidArgumentError
 
 __all__ = ["opened", "sealed"]
 
-_MAGIC = b"DEVRTCPU\x01"
+_MAGIC = b"DEVRTCPU\x02"
 _DIGEST = hashlib.sha256
 _BYTES = 32
 _HEAD = len(_MAGIC) + 3 * _BYTES
+_LENGTH = 8  # bytes of the length of the options, which stand before the executable
 
 
-def sealed(executable: bytes) -> bytes:
-    """Return a compiler's serialised executable with what tells damage and other machines apart."""
+def sealed(executable: bytes, options: bytes = b"") -> bytes:
+    """Return a compiler's serialised executable with what tells damage and other machines apart.
+
+    Parameters
+    ----------
+    executable
+        The compiler's bytes.
+    options
+        The serialised compile options to load it with; empty for those within the bytes.
+    """
     head = _MAGIC + _compiler() + _machine()
-    return head + _digest(head, executable) + executable
+    body = len(options).to_bytes(_LENGTH, "little") + options + executable
+    return head + _digest(head, body) + body
 
 
-def opened(serialized: bytes) -> bytes:
-    """Return what was sealed.
+def opened(serialized: bytes) -> tuple[bytes, bytes]:
+    """Return the executable and the options that were sealed.
 
     Raises
     ------
@@ -38,15 +48,16 @@ def opened(serialized: bytes) -> bytes:
     """
     if not serialized.startswith(_MAGIC):
         raise _refused("they are no executable that devrt-cpu serialised")
-    head, executable = serialized[: _HEAD - _BYTES], serialized[_HEAD:]
-    if serialized[_HEAD - _BYTES : _HEAD] != _digest(head, executable):
+    head, body = serialized[: _HEAD - _BYTES], memoryview(serialized)[_HEAD:]
+    if serialized[_HEAD - _BYTES : _HEAD] != _digest(head, body):
         raise _refused("they are damaged or cut off")
     compiler, machine = head[len(_MAGIC) : -_BYTES], head[-_BYTES:]
     if compiler != _compiler():
         raise _refused("another version of the compiler made them")
     if machine != _machine():
         raise _refused("they were compiled on another kind of processor")
-    return executable
+    end = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
+    return bytes(body[end:]), bytes(body[_LENGTH:end])
 
 
 def _refused(why: str) -> InvalidArgumentError:
@@ -54,9 +65,9 @@ def _refused(why: str) -> InvalidArgumentError:
     return InvalidArgumentError(msg, operation="deserialize_executable")
 
 
-def _digest(head: bytes, executable: bytes) -> bytes:
+def _digest(head: bytes, body: bytes | memoryview) -> bytes:
     digest = _DIGEST(head)
-    digest.update(executable)
+    digest.update(body)
     return digest.digest()
 
 

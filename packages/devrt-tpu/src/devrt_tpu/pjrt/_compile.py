@@ -19,7 +19,7 @@ from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
-from devrt_tpu.pjrt._seal import unseal
+from devrt_tpu.pjrt._seal import seal, split_options, unseal, with_options
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
@@ -289,17 +289,23 @@ def _load(
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` takes the place of the options that it was compiled with."""
     api = client._api
-    data = unseal(data, "deserialize_executable")
-    held, text = ffi.from_buffer(data), ffi.from_buffer(over)
+    whole = unseal(data, "deserialize_executable")
+    plain, kept = split_options(whole)
+    if over and over != kept:
+        changed = with_options(plain, over)
+        source = None if changed is None else seal(changed)
+    else:
+        over, source = kept, seal(data) if whole is data else data
+    held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",
         client=client._pointer,
         serialized_executable=ffi.cast("char *", held),
-        serialized_executable_size=len(data),
+        serialized_executable_size=len(plain),
     )
     if over:
         args.overridden_serialized_compile_options = ffi.cast("char *", text)
         args.overridden_serialized_compile_options_size = len(over)
     with client._using("deserialize_executable"):
         api.call_with("PJRT_Executable_DeserializeAndLoad", args)
-        return PjrtLoadedExecutable(client, args.loaded_executable, made)
+        return PjrtLoadedExecutable(client, args.loaded_executable, made, source)

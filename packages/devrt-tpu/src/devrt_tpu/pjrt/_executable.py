@@ -30,11 +30,17 @@ _numbers = itertools.count()
 class PjrtLoadedExecutable(Handle, LoadedExecutable):
     """A compiled program on devices of one client; `PjrtClient.compile_and_load` makes one."""
 
-    def __init__(self, client: PjrtClient, pointer: Any, options: CompileOptions | None) -> None:
+    def __init__(
+        self,
+        client: PjrtClient,
+        pointer: Any,
+        options: CompileOptions | None,
+        source: bytes | None = None,
+    ) -> None:
         self._client = client
         api = client._api
         found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
-        self.executable = Executable(api, found.executable, client)
+        self.executable = Executable(api, found.executable, client, source)
         repr(self.executable)  # kept from here on, as it is asked for in errors about the end
         bound = _devices_of(client, pointer)
         # A portable executable is bound to none until it runs.

@@ -11,9 +11,10 @@ import hashlib
 from devrt._protobuf import bytes_field, fields
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["seal", "unseal"]
+__all__ = ["seal", "split_options", "unseal", "with_options"]
 
 _NUMBER = 0x0DE5_2017
+_OPTIONS = 0x0DE5_2018  # one field more, before the digest
 _MAGIC = b"devrt seal 1 "
 
 
@@ -27,12 +28,34 @@ _HEAD = _trailer(b"")[: -hashlib.sha256().digest_size]
 
 def seal(data: bytes) -> bytes:
     """Return serialised bytes with their digest; those that are no protobuf message without one."""
+    return data + _trailer(data) if _is_message(data) else data
+
+
+def _is_message(data: bytes) -> bool:
     try:
         for _ in fields(data):
             pass
     except InvalidArgumentError:
+        return False
+    return True
+
+
+def with_options(data: bytes, options: bytes) -> bytes | None:
+    """Return an executable with the options to load it with; None where there is no way to."""
+    if not options:
         return data
-    return data + _trailer(data)
+    return data + bytes_field(_OPTIONS, options) if _is_message(data) else None
+
+
+def split_options(data: bytes) -> tuple[bytes, bytes]:
+    """Return an executable, and the options that `with_options` gave it; empty if it has none."""
+    options = b""
+    try:
+        for number, value in fields(data):
+            options = bytes(value) if number == _OPTIONS and not isinstance(value, int) else b""
+    except InvalidArgumentError:
+        return data, b""
+    return (data[: -len(bytes_field(_OPTIONS, options))], options) if options else (data, b"")
 
 
 def unseal(data: bytes, operation: str) -> bytes:

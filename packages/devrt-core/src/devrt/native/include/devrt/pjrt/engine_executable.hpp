@@ -32,6 +32,12 @@ struct ShardCall {
   std::span<const std::int64_t> kept;
 };
 
+/// What an executable was loaded from: the compiler's bytes, and the options in place of theirs.
+struct Serialized {
+  std::string code;
+  std::string options;  // empty where the bytes' own hold
+};
+
 /// A loaded executable. Unloaded with its last share, when nothing in flight uses it.
 class Executable final : public RefCounted<Executable> {
  public:
@@ -65,7 +71,9 @@ class Executable final : public RefCounted<Executable> {
       args.overridden_serialized_compile_options_size = options.size();
     }
     client.api().check<&PJRT_Api::PJRT_Executable_DeserializeAndLoad>(args);
-    return adopt(client, args.loaded_executable, true);
+    Ref<Executable> made = adopt(client, args.loaded_executable, true);
+    made->loaded_from_ = {std::string(serialized), std::string(options)};
+    return made;
   }
 
   ~Executable() {
@@ -169,13 +177,16 @@ class Executable final : public RefCounted<Executable> {
     return {args.executable_fingerprint, args.executable_fingerprint_size};
   }
 
-  std::string serialize() const {
+  /// Returns what `deserialize` takes. Of a loaded executable it is what that was loaded from:
+  /// XLA's CPU client serialises a loaded one without its functions, and finds none of them later.
+  Serialized serialize() const {
+    if (!loaded_from_.code.empty()) return loaded_from_;
     auto args = make_args<PJRT_Executable_Serialize_Args>();
     args.executable = executable_;
     api().check<&PJRT_Api::PJRT_Executable_Serialize>(args);
     const std::unique_ptr<PJRT_SerializedExecutable, decltype(args.serialized_executable_deleter)>
         owner(args.serialized_executable, args.serialized_executable_deleter);
-    return {args.serialized_bytes, args.serialized_bytes_size};
+    return {std::string(args.serialized_bytes, args.serialized_bytes_size), {}};
   }
 
   std::vector<CostItem> cost_analysis() const;
@@ -278,6 +289,7 @@ class Executable final : public RefCounted<Executable> {
   PJRT_Executable* executable_ = nullptr;
   std::vector<std::size_t> devices_;
   std::shared_ptr<const Signature> signature_;
+  Serialized loaded_from_;  // empty if it was compiled
 };
 
 inline std::vector<CostItem> Executable::cost_analysis() const {
