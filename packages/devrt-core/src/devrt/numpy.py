@@ -1,4 +1,6 @@
-"""Arrays made on the host and placed on the default device, by NumPy's names.
+"""Arrays made on the host and placed on devices, by NumPy's names.
+
+What is made of an array on devices lies where that lies.
 
 Element types follow JAX's defaults: Python integers and floats become 32-bit, and a ``dtype``
 argument is taken as it is. Functions that compute on a device are not here yet: they need
@@ -14,8 +16,9 @@ import numpy as np
 from devrt import dtypes
 from devrt.arrays import Array, device_put
 from devrt.arrays._guards import Config
-from devrt.arrays._put import COPY, put_host, target_kind
-from devrt.errors import UnimplementedError
+from devrt.arrays._like import converted, filled_like
+from devrt.arrays._put import COPY, is_there, put_host, resolve_target, target_kind
+from devrt.errors import InvalidTypeError, UnimplementedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +69,9 @@ def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[
     return host.astype(narrow)
 
 
-def array(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def array(
+    object: Any, dtype: DTypeLike | None = None, copy: bool | None = True, *, device: Any = None
+) -> Array:
     """Make an array from nested sequences, a scalar or any array.
 
     Parameters
@@ -75,25 +80,52 @@ def array(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) ->
         What NumPy's ``array`` takes, or a devrt array.
     dtype
         Element type; by default an array keeps its own, and Python numbers become 32-bit
-        (integers that do not fit stay 64-bit).
+        (integers that do not fit stay 64-bit). Another one than that of a devrt array is made on
+        the host, part by part: each is read once and put back where it was.
+    copy
+        Whether a devrt array that has the dtype and the place already is copied. False and None
+        return it as it is. What must be converted or moved is copied in any case.
     device
-        A device or sharding; the default device when omitted.
+        A device or sharding; when omitted, where the devrt array lies, or the default device.
 
     Returns
     -------
     Array
-        A copy; does not wait for the device.
+        Does not wait for the device. Sharded, and on the memory kind, as the devrt array.
+
+    Raises
+    ------
+    DeletedError
+        If the devrt array was deleted.
     """
+    given: Any = copy  # callers are not bound by the annotation
+    if not (given is None or isinstance(given, bool)):
+        msg = f"copy is True, False or None, not {given!r} of type {type(given).__name__}."
+        raise InvalidTypeError(msg, operation="devrt.numpy.array")
+    if type(object) is Array:
+        return _of_array(object, _dtype(dtype), bool(copy), device)
     has_dtype = hasattr(object, "dtype")
     host = np.asarray(object, dtype=_dtype(dtype))
     return _placed(host if has_dtype else _default(host, dtype), device)
 
 
-def asarray(object: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Return ``object`` as an array: itself if it is one already with this dtype and place."""
-    if type(object) is Array and (dtype is None or object.dtype == _dtype(dtype)):
-        return object if device is None else _placed(object, device)
-    return array(object, dtype, device=device)
+def _of_array(x: Array, dtype: np.dtype[Any] | None, copy: bool, device: Any) -> Array:
+    if dtype is None or dtype == x.dtype:
+        placed: Array = x if device is None else device_put(x, device, may_alias=not copy)
+        return x.copy() if copy and device is None else placed
+    if device is None or is_there(x, *resolve_target(x, device, "devrt.numpy.array")):
+        return converted(x, dtype)
+    return _placed(x._value("devrt.numpy.array").astype(dtype), device)
+
+
+def asarray(
+    object: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None, device: Any = None
+) -> Array:
+    """Return ``object`` as an array: itself if it is one already with this dtype and place.
+
+    The parameters are those of `array`.
+    """
+    return array(object, dtype, copy, device=device)
 
 
 def full(
@@ -132,18 +164,25 @@ def empty(
 def full_like(
     x: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
-    """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``."""
-    like = np.asarray(x)
-    return _placed(np.full(like.shape, fill_value, _dtype(dtype) or like.dtype), device)
+    """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``.
+
+    It lies where ``x`` lies, on the same memory kind, unless ``device`` says otherwise. Nothing is
+    read of an ``x`` on devices: one part goes from the host to each place that differs.
+    """
+    if type(x) is Array and device is None:
+        return filled_like(x, fill_value, _dtype(dtype) or x.dtype)
+    like: Any = x if type(x) is Array else np.asarray(x)
+    own = like.dtype if hasattr(x, "dtype") else _default(like, dtype).dtype
+    return _placed(np.full(like.shape, fill_value, _dtype(dtype) or own), device)
 
 
 def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Make an array of zeros of ``x``'s shape and dtype."""
+    """Make an array of zeros of ``x``'s shape and dtype, placed as `full_like` places it."""
     return full_like(x, 0, dtype, device=device)
 
 
 def ones_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
-    """Make an array of ones of ``x``'s shape and dtype."""
+    """Make an array of ones of ``x``'s shape and dtype, placed as `full_like` places it."""
     return full_like(x, 1, dtype, device=device)
 
 

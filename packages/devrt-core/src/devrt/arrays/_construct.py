@@ -37,6 +37,7 @@ __all__ = [
     "make_array_from_callback",
     "make_array_from_process_local_data",
     "make_array_from_single_device_arrays",
+    "put_parts",
 ]
 
 Shape = tuple[int, ...]
@@ -132,10 +133,10 @@ def make_array_from_callback(
     if Config.guards_are_set:
         first = next(iter(made.values()))
         check_transfer("host_to_device", name, first, sharding, is_explicit=False)
-    return Array(_put_parts(made, plan, sharding), sharding, shape)
+    return Array(put_parts(made, plan, sharding), sharding, shape)
 
 
-def _put_parts(
+def put_parts(
     parts: Mapping[Shape, np.ndarray[Any, Any]], plan: Placement, sharding: Sharding
 ) -> list[Buffer]:
     """Put each part on its devices: from the host once, then by copies between them."""
@@ -244,7 +245,7 @@ def _stacked(values: Sequence[Any], sharding: NamedSharding) -> Array:
     if Config.guards_are_set:
         check_transfer("host_to_device", "device_put_sharded", hosts[0], sharding, is_explicit=True)
     parts = {(n, *(0,) * hosts[0].ndim): host[None] for n, host in enumerate(hosts)}
-    return Array(_put_parts(parts, sharding.placement(shape), sharding), sharding, shape)
+    return Array(put_parts(parts, sharding.placement(shape), sharding), sharding, shape)
 
 
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:

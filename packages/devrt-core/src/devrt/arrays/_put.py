@@ -22,6 +22,7 @@ __all__ = [
     "TARGET_KINDS",
     "as_host",
     "as_host_array",
+    "is_there",
     "no_array",
     "not_addressable",
     "put_array",
@@ -200,7 +201,7 @@ def put_array(
         raise gone(x, operation)
     if kind == "kind":
         target, kind = resolve_target(x, target, operation)
-    if Config.guards_are_set and not _is_there(x, target, kind):
+    if Config.guards_are_set and not is_there(x, target, kind):
         check_transfer("device_to_device", operation, x, target, is_explicit=True)
     placed = _moved(x, target, kind, may_alias is not False)
     if donate:
@@ -236,7 +237,7 @@ def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
     return move_to_memory(x, target.addressable_by_devices()[0], target, may_alias)
 
 
-def _is_there(x: Array, target: Any, kind: str) -> bool:
+def is_there(x: Array, target: Any, kind: str) -> bool:
     """Return whether ``x`` lies on the target already, so that nothing is moved."""
     if kind == "default":
         return True

@@ -1,0 +1,86 @@
+"""Arrays that lie where another one lies: of one value, or of its elements in another dtype.
+
+This release compiles no programs of its own, so both are made on the host, for each part once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays._array import Array
+from devrt.arrays._construct import put_parts
+from devrt.arrays._guards import Config, check_transfer
+from devrt.arrays._missing import NoShards, gone
+from devrt.errors import InvalidArgumentError
+from devrt.sharding import Placement
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["converted", "filled_like"]
+
+Shape = tuple[int, ...]
+Parts = Mapping[Shape, "np.ndarray[Any, Any]"]
+
+
+def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return an array that is placed as ``x`` and holds one value, or several broadcast to it.
+
+    Raises
+    ------
+    DeletedError
+        If ``x`` was deleted: its place is gone with it.
+    InvalidArgumentError
+        If ``value`` does not broadcast to the shape of ``x``, or a transfer guard refuses.
+    """
+    import numpy as np
+
+    if x.is_deleted():
+        raise gone(x, "devrt.numpy.full_like")
+    plan = x.sharding.placement(x.shape)
+    filling = np.full(np.shape(value), value, dtype)
+    if filling.ndim == 0:
+        block = np.full(plan.shard_shape, filling)
+        return _placed_as(x, dict.fromkeys(plan.offsets, block), plan, dtype)
+    try:
+        whole = np.broadcast_to(filling, x.shape)
+    except ValueError as error:
+        msg = f"a fill_value of shape {filling.shape} does not broadcast to the shape {x.shape}."
+        raise InvalidArgumentError(msg, shape=x.shape) from error
+    parts = {at: whole[index] for at, index in zip(plan.offsets, plan.indices, strict=True)}
+    return _placed_as(x, parts, plan, dtype)
+
+
+def converted(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Return ``x`` with elements of another dtype, placed as it is.
+
+    Waits for ``x``. Each distinct part is read once, and put back.
+
+    Raises
+    ------
+    DeletedError
+        If ``x`` was deleted.
+    InvalidArgumentError
+        If a transfer guard refuses.
+    """
+    if x.is_deleted():
+        raise gone(x, "devrt.numpy.array")
+    x._check_readable("devrt.numpy.array")
+    plan = x.sharding.placement(x.shape)
+    held = dict(zip(plan.offsets, x._buffers, strict=True))
+    if not all(buffer.memory.is_host_visible for buffer in held.values()):
+        x._start_copy_to_host()
+    parts = {offset: buffer.__array__().astype(dtype) for offset, buffer in held.items()}
+    return _placed_as(x, parts, plan, dtype)
+
+
+def _placed_as(x: Array, parts: Parts, plan: Placement, dtype: np.dtype[Any]) -> Array:
+    sharding = x.sharding
+    if not parts:
+        return Array(NoShards(dtype, sharding), sharding, x.shape, x.committed)
+    if Config.guards_are_set:
+        part = next(iter(parts.values()))
+        check_transfer("host_to_device", "devrt.numpy", part, sharding, is_explicit=False)
+    buffers = put_parts(parts, plan, sharding)
+    return Array(buffers, x._sharding, x._shape, x.committed)
