@@ -52,6 +52,54 @@ def test_the_own_variable_comes_before_the_jax_spelling():
     assert origin(make(DEVRT_NUM_THINGS="", JAX_NUM_THINGS=""), "num_things")[1] == "default"
 
 
+FLAG = "--other_number_of_parts"
+
+
+def flagged(**environ):
+    config = Config(environ)
+    spec = OptionSpec(name="num_parts", type=int, default=1, minimum=1, flag=f"OTHER_FLAGS {FLAG}")
+    config.define(spec)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("flags", "value"),
+    [
+        (f"{FLAG}=4", 4),
+        (f"--fast {FLAG}=4\t--slow=no", 4),
+        (f"{FLAG}=4 {FLAG}=5", 5),  # as the library that they belong to reads them
+        (f"{FLAG}", None),
+        (f"{FLAG}s=4", None),
+        (f"x{FLAG}=4", None),
+        ("", None),
+        ("/no/such/file", None),
+    ],
+)
+def test_a_flag_of_another_library_sets_an_option(flags, value):
+    known = (value, "environment", "OTHER_FLAGS") if value else (1, "default", "")
+    assert origin(flagged(OTHER_FLAGS=flags), "num_parts") == known
+
+
+def test_flags_may_stand_in_a_file(tmp_path):
+    path = tmp_path / "flags"
+    path.write_text(f"--fast\n{FLAG}=4\n")
+    assert flagged(OTHER_FLAGS=str(path)).read("num_parts") == 4
+
+
+def test_a_flag_is_weaker_than_the_options_own_variables():
+    for variable in ("DEVRT_NUM_PARTS", "JAX_NUM_PARTS"):
+        config = flagged(OTHER_FLAGS=f"{FLAG}=4", **{variable: "2"})
+        assert origin(config, "num_parts") == (2, "environment", variable)
+
+
+@pytest.mark.parametrize("value", ["", "four", "0", "1.5", "1_000"])
+def test_a_flag_that_does_not_fit_is_named(value):
+    with pytest.raises(ConfigError) as caught:
+        flagged(OTHER_FLAGS=f"{FLAG}={value}").read("num_parts")
+    assert f"environment variable OTHER_FLAGS ({FLAG})" in str(caught.value)
+    assert repr(value) in str(caught.value)
+
+
 @pytest.mark.parametrize("variable", ["DEVRT_PLATFORMS", "JAX_PLATFORMS"])
 def test_platforms_from_the_environment(variable):
     assert origin(make(**{variable: "cpu"}), "platforms") == ("cpu", "environment", variable)

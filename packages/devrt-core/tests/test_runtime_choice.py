@@ -180,6 +180,41 @@ def test_an_unavailable_platform_in_the_environment_is_not_replaced(plugins):
     assert runtime.live_clients() == {}
 
 
+AUTOMATIC = r"\(set {}='' to automatically choose an available backend\)"
+
+
+@pytest.mark.parametrize("variable", ["JAX_PLATFORMS", "DEVRT_PLATFORMS", "JAX_PLATFORM_NAME"])
+def test_a_platform_in_the_environment_without_a_backend_fails_in_the_words_of_jax(
+    plugins, variable
+):
+    plugins.add("cpu")
+    pattern = f"^Unable to initialize backend 'cuda': .*'cuda' .{variable}.* {AUTOMATIC}$"
+    with plugins.runtime(**{variable: "cuda"}) as runtime:
+        for _ in range(2):
+            with pytest.raises(UnknownPlatformError, match=pattern.format(variable)) as caught:
+                runtime.get_backend()
+        assert caught.value.platform == "cuda"
+        assert "pip install devrt-cuda" in str(caught.value)
+        runtime.config.update(variable.partition("_")[2].lower(), "")
+        assert runtime.get_backend().platform == "cpu"
+
+
+def test_a_platform_in_the_environment_that_cannot_be_used_fails_in_the_words_of_jax(plugins):
+    plugins.add("cuda", probe="return Unavailable('no card', 'Buy one.')")
+    plugins.add("one", make="raise OSError('gone')")
+    said = AUTOMATIC.format("JAX_PLATFORMS")
+    with plugins.runtime(JAX_PLATFORMS="cuda") as runtime:
+        pattern = rf"(?s)^Unable to initialize backend 'cuda': .*no card.*\n{said}$"
+        with pytest.raises(BackendUnavailableError, match=pattern):
+            runtime.get_backend()
+    with plugins.runtime(JAX_PLATFORMS="one") as runtime:
+        pattern = rf"^Unable to initialize backend 'one': .*OSError: gone.* {said}$"
+        for _ in range(2):
+            with pytest.raises(BackendInitializationError, match=pattern) as caught:
+                runtime.get_backend()
+            assert isinstance(caught.value.__cause__, OSError)
+
+
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("how", ["argument", "alias", "environment", "full name"])
 def test_a_named_platform_that_fails_gives_the_same_error_each_time(plugins, what, how):

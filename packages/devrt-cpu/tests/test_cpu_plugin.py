@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -103,3 +104,44 @@ print(xla_client.make_cpu_client(num_devices=3).device_count())
     )
     assert done.stdout == "8 cpu@(code)\n3\n", done.stderr
     assert (done.returncode, done.stderr) == (0, "")
+
+
+XLA_FLAG = "--xla_force_host_platform_device_count"
+COUNT = """
+import devrt
+setting = devrt.config.setting("num_cpu_devices")
+print(devrt.device_count("cpu"), setting.origin, setting.detail)
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        (
+            {"XLA_FLAGS": f"--xla_cpu_enable_fast_math=false {XLA_FLAG}=3"},
+            "3 environment XLA_FLAGS",
+        ),
+        (
+            {"XLA_FLAGS": f"{XLA_FLAG}=3", "DEVRT_NUM_CPU_DEVICES": "2"},
+            "2 environment DEVRT_NUM_CPU_DEVICES",
+        ),
+    ],
+)
+def test_the_number_of_devices_that_xla_is_told(environ: dict[str, str], said: str) -> None:
+    assert _run(COUNT, environ).stdout.strip() == said
+
+
+@pytest.mark.parametrize("value", ["0", "many"])
+def test_a_number_of_devices_that_xla_could_not_use(value: str) -> None:
+    done = _run("import devrt; devrt.devices('cpu')", {"XLA_FLAGS": f"{XLA_FLAG}={value}"}, 1)
+    last = done.stderr.strip().splitlines()[-1]
+    assert "ConfigError: environment variable XLA_FLAGS" in last
+    assert XLA_FLAG in last
+
+
+def _run(code: str, environ: dict[str, str], status: int = 0) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    return done

@@ -19,7 +19,7 @@ from devrt._config_files import ConfigFile, read_config_files
 from devrt._config_guards import IMPLIED, is_guard, names_a_guard
 from devrt._config_keys import FileKeys, carries, unknown_option
 from devrt._config_options import CORE_OPTIONS, NOT_OPTIONS
-from devrt._config_values import checked
+from devrt._config_values import checked, flag_value
 from devrt._record import record
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
@@ -355,6 +355,11 @@ class Config:
             if text:
                 value = checked(spec, text, f"environment variable {variable}")
                 return Setting(spec.name, value, "environment", variable)
+        text = flag_value(spec.flag, self._environ) if spec.flag else None
+        if text is not None:
+            variable, _, flag = spec.flag.partition(" ")
+            value = checked(spec, text, f"environment variable {variable} ({flag})")
+            return Setting(spec.name, value, "environment", variable)
         for file in self.files() if files is None else files:
             if spec.name in file.values:
                 value = checked(spec, file.values[spec.name], f"configuration file {file.path}")

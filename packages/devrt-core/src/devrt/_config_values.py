@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from devrt.errors import ConfigError
 from devrt.records import OptionSpec
 
-__all__ = ["checked"]
+__all__ = ["checked", "flag_value"]
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
+_MAX_FLAGS = 1 << 20
 
 
 def checked(spec: OptionSpec, value: Any, source: str) -> Any:
@@ -41,6 +43,33 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
         msg = f"{source}: option {spec.name!r} takes {accepted}, not {value!r}."
         raise _error(msg, spec, value, source)
     return converted
+
+
+def flag_value(flag: str, environ: Mapping[str, str]) -> str | None:
+    """Return the value of a flag in a variable that holds several; None where it is not there.
+
+    Parameters
+    ----------
+    flag
+        The variable and the flag, with a blank between them.
+    environ
+        The environment. As XLA reads it, a value that begins with no dash names a file of flags,
+        and the last of several equal flags counts.
+    """
+    variable, _, name = flag.partition(" ")
+    text = environ.get(variable, "").strip()
+    if text and not text.startswith("-"):
+        text = _contents(text)
+    values = [word.removeprefix(f"{name}=") for word in text.split() if word.startswith(f"{name}=")]
+    return values[-1] if values else None
+
+
+def _contents(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_MAX_FLAGS)
+    except OSError:
+        return ""  # of no concern here: whose variable it is says so
 
 
 def _error(message: str, spec: OptionSpec, value: Any, source: str) -> ConfigError:

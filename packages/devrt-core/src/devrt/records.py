@@ -85,6 +85,10 @@ class OptionSpec:
         Greatest value accepted.
     choices : tuple
         The values accepted, where they can be counted.
+    flag : str
+        A flag of another library that sets the option too, with the environment variable that
+        holds such flags: ``"XLA_FLAGS --xla_some_number"``. The option's own variables are
+        stronger.
     """
 
     name: str
@@ -94,6 +98,7 @@ class OptionSpec:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
+    flag: str = ""
 
 
 TRACEBACK_IN_BUFFERS = OptionSpec(

@@ -133,6 +133,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     default=1,
                     minimum=1,
                     help="Number of virtual CPU devices that this process gets.",
+                    flag="XLA_FLAGS --xla_force_host_platform_device_count",
                 ),
                 OptionSpec(
                     name="cpu_memory_limit",

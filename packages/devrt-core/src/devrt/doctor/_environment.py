@@ -134,6 +134,7 @@ def config_finding(error: ConfigError) -> Finding:
     source = str(getattr(error, "source", ""))
     variable = source.removeprefix("environment variable ")
     if variable != source:
+        variable = variable.partition(" ")[0]  # without the flag in it
         remedy = "Correct the value, or unset it."
         return Finding("env-malformed", variable, error.message, remedy, f"unset {variable}")
     remedy = "Correct the entry, or take it out."
@@ -144,7 +145,7 @@ def refused_value(message: str, subject: str) -> Finding:
     """Return the finding for an option's value that a plugin's platform cannot take."""
     start = "environment variable "
     if message.startswith(start):
-        variable = message.removeprefix(start).partition(":")[0]
+        variable = message.removeprefix(start).partition(":")[0].partition(" ")[0]
         remedy = "Correct the value, or unset it."
         return Finding("env-malformed", variable, message, remedy, f"unset {variable}")
     return Finding("config-malformed", subject, message, "Correct the entry, or take it out.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import TypeVar
 
 from devrt.errors import (
     BackendInitializationError,
@@ -38,8 +39,12 @@ __all__ = [
     "no_default",
     "not_served",
     "noted",
+    "requested",
+    "requested_failed",
     "unusable",
 ]
+
+_Error = TypeVar("_Error", bound=DevrtError)
 
 
 def invalid_backend(given: object) -> InvalidTypeError:
@@ -89,12 +94,14 @@ def no_default(
     decision: Decision, known: Sequence[PluginRef], unloaded: Sequence[DevrtError] = ()
 ) -> SelectionError:
     """Return the error for a default platform that does not exist."""
+    policy = decision.policy
     if decision.unknown:
-        where = f" ({_named_by(decision.unknown[0], decision.policy)})"
-        return _unknown(decision.unknown[0], known, unloaded, where)
+        name = decision.unknown[0]
+        unknown = _unknown(name, known, unloaded, f" ({_named_by(name, policy)})")
+        return requested(name, unknown, policy)
     if decision.unserved:
         name = decision.unserved[0]
-        return _unserved(name, decision, f" ({_named_by(name, decision.policy)})")
+        return requested(name, _unserved(name, decision, f" ({_named_by(name, policy)})"), policy)
     if not known:
         msg = (
             "no backend is installed, so there is no device. "
@@ -103,6 +110,29 @@ def no_default(
         return NoBackendError(msg, known=())
     msg = f"none of the installed backends can be used:{_causes(decision.verdicts)}"
     return NoBackendError(msg, known=tuple(map(str, known)))
+
+
+def requested(name: str, error: _Error, policy: Policy) -> _Error:
+    """Return an error about a platform that the configuration names, in the words of JAX's."""
+    source = _named_by(name, policy)
+    if name not in (*policy.default, *policy.platforms):
+        return error  # it is required beside the default
+    how = f"set {source}=''" if source.isupper() else f"change {source}"
+    space = "\n" if "\n" in error.message else " "
+    msg = (
+        f"Unable to initialize backend {name!r}: {error.message}{space}"
+        f"({how} to automatically choose an available backend)"
+    )
+    return type(error)(msg, code=error.code, **error.data)
+
+
+def requested_failed(decision: Decision, error: _Error) -> _Error:
+    """Return the error of the chosen client, as `requested`, under the name that it goes by."""
+    policy, chosen = decision.policy, decision.chosen
+    assert chosen is not None, "its client was made"
+    names = (*policy.default, *policy.platforms)
+    name = next((name for name in names if chosen.answers_to(name)), chosen.ref.platform)
+    return requested(name, error, policy)
 
 
 def _named_by(name: str, policy: Policy) -> str:

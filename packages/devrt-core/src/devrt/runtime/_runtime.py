@@ -229,7 +229,9 @@ class Runtime:
                 return self._clients.get(ref)
             except BackendInitializationError as failure:
                 if named:
-                    raise
+                    from devrt.runtime import _failures  # only where something failed
+
+                    raise _failures.requested_failed(decision, failure) from failure.__cause__
                 self._fell_back(ref, failure)
 
     def _fell_back(self, ref: PluginRef, error: DevrtError) -> None:
