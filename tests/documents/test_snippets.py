@@ -1,4 +1,7 @@
-"""Every Python block of the README and of the users' pages runs as it stands."""
+"""Every Python block of the users' pages runs as it stands, by itself.
+
+Those whose blocks build on each other are run by ``test_pages``.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_pages import STORIES
 
 pytest.importorskip("devrt_cpu")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "users").glob("*.md"))]
+PAGES = sorted({*(ROOT / "docs" / "users").glob("*.md")} - {ROOT / page for page in STORIES})
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

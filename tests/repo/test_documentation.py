@@ -14,6 +14,10 @@ NOT_IMPERATIVE = re.compile(r"(?:\w+(?:[^s\W]s|ing)|the|a|an|this|it|which)\b", 
 IMPERATIVE_THOUGH = {"alias", "bring", "focus", "bias", "canvas"}
 
 
+FROM_AN_INDEX = re.compile(r"pip install[^\n`]*?[\s\"']devrt-")
+"""An installation that needs devrt's own distributions on an index, where they are not yet."""
+
+
 def hook_functions(source: str) -> Iterator[ast.FunctionDef]:
     """Yield the functions that are marked as hook specifications."""
     for node in ast.parse(source).body:
@@ -124,6 +128,31 @@ def test_every_public_name_has_a_docstring(checkout):
         for finding in docstring_findings(path, text)
     ]
     assert not found, "\n".join(found)
+
+
+def index_findings(path: str, text: str) -> list[str]:
+    """Return the lines of a page that install devrt from an index."""
+    return [
+        f"{path}:{number}: {line.strip()}; devrt is not on an index: write ./packages/..."
+        for number, line in enumerate(text.splitlines(), 1)
+        if FROM_AN_INDEX.search(line)
+    ]
+
+
+def test_no_page_promises_devrt_from_an_index(checkout):
+    assert not (found := checkout.report(index_findings, ".md")), found
+
+
+@pytest.mark.parametrize("line", ["pip install devrt-cpu", "`pip install x 'devrt-cpu[xla]'`"])
+def test_a_promise_of_an_index_is_reported(line):
+    assert len(index_findings("x.md", line)) == 1
+
+
+def test_the_checkout_is_no_index():
+    assert (
+        index_findings("x.md", 'pip install ./packages/devrt-core "./packages/devrt-cpu[xla]"')
+        == []
+    )
 
 
 HOOK = """

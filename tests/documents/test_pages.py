@@ -1,0 +1,121 @@
+"""Pages that tell a story run from top to bottom in one folder, commands with their output.
+
+Each Python block is a program of its own; what it writes is there for the blocks that follow. In a
+console block a line ``$ command`` is run by the shell, and the lines below it are what it prints,
+where ``...`` stands for anything. A block that needs a library that is not installed (jax, torch)
+is replaced by the files that it wrote when it last ran, in ``recorded``. Where the library is
+there, ``python tests/documents/test_pages.py`` writes those files again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("devrt_cpu")
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = Path(__file__).parent / "recorded"
+STORIES = ["README.md"]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FOREIGN = ("jax", "torch", "torchax")
+
+
+def foreign(code: str) -> list[str]:
+    """Return the libraries that a block imports and that devrt does not need."""
+    return [n for n in FOREIGN if re.search(rf"^(?:import|from) {n}\b", code, re.MULTILINE)]
+
+
+def missing(code: str) -> list[str]:
+    """Return those of them that are not installed."""
+    return [name for name in foreign(code) if importlib.util.find_spec(name) is None]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_", "XLA_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
+    state = folder / "state"  # no cache and no configuration of whoever runs the tests
+    return own | {"PATH": path, "XDG_CACHE_HOME": str(state), "XDG_CONFIG_HOME": str(state)}
+
+
+def run(command: list[str] | str, folder: Path) -> str:
+    done = subprocess.run(
+        command,
+        shell=isinstance(command, str),
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert isinstance(command, str) or done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Return whether a page shows what was printed, white space at the ends of lines aside."""
+    lines = "\n".join(line.rstrip() for line in printed.strip().splitlines())
+    pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
+    return re.fullmatch(pattern, lines, re.DOTALL) is not None
+
+
+def run_console(block: str, folder: Path) -> None:
+    for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, shown = step.partition("\n")
+        printed = run(command, folder)
+        assert matches(shown, printed), f"$ {command}\n{printed}"
+
+
+def run_python(code: str, folder: Path, recorded: Path) -> None:
+    if missing(code):
+        assert recorded.is_dir(), f"a block needs {missing(code)}, and nothing is recorded"
+        shutil.copytree(recorded, folder, dirs_exist_ok=True)
+        return
+    strict = [] if foreign(code) else ["-W", "error"]  # other libraries warn as they like
+    run([sys.executable, *strict, "-c", code], folder)
+
+
+def blocks(story: str) -> list[tuple[str, str]]:
+    return BLOCK.findall((ROOT / story).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_page_runs_from_top_to_bottom(story, tmp_path):
+    for kind, block in blocks(story):
+        if kind == "console":
+            run_console(block, tmp_path)
+        else:
+            run_python(block, tmp_path, RECORDED / Path(story).stem)
+
+
+def test_output_is_compared():
+    assert matches("a ... c\nd\n", "a b c  \nd\n")
+    assert not matches("a ... c\n", "a b d\n")
+    assert not matches("a\n", "a\nb\n")
+
+
+def record(story: str) -> None:
+    """Run the blocks of a page that need a foreign library, and keep what they write."""
+    codes = [code for kind, code in blocks(story) if kind == "python" and foreign(code)]
+    if not codes or any(map(missing, codes)):
+        return
+    with tempfile.TemporaryDirectory() as name:
+        for code in codes:
+            run([sys.executable, "-c", code], Path(name))
+        shutil.rmtree(RECORDED / Path(story).stem, ignore_errors=True)
+        shutil.copytree(name, RECORDED / Path(story).stem)
+
+
+if __name__ == "__main__":
+    for page in STORIES:
+        record(page)
