@@ -6,7 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from devrt.errors import BackendUnavailableError, ConfigError, UnknownPlatformError
+from devrt._config import Config
+from devrt.doctor import diagnose
+from devrt.errors import BackendUnavailableError, ConfigError, DevrtWarning, UnknownPlatformError
 from devrt.plugins import (
     ENVIRONMENT_VARIABLE,
     PluginRegistry,
@@ -22,6 +24,7 @@ from devrt.plugins._pjrt_env import (
 )
 from devrt.plugins._refs import UNNAMED
 from devrt.records import Unavailable
+from devrt.runtime import Runtime, register_plugin
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_.\-]{0,6}", fullmatch=True)
 PATHS = st.one_of(st.text(min_size=1), st.text(alphabet='/a.,:;"\\ =', min_size=1))
@@ -121,8 +124,11 @@ def config(tmp_path, content):
 def test_a_configuration_file(tmp_path):
     options = {"s": "a", "i": 3, "l": [1, 2], "f": 0.5, "b": True}
     path = config(tmp_path, {"library_path": "/x.so", "create_options": options})
-    assert read_config(path) == ("/x.so", options, False)
-    assert read_config(config(tmp_path, {"library_path": "/x.so"})) == ("/x.so", {}, False)
+    assert read_config(path) == ("/x.so", options, False, False)
+    plain = {"library_path": "/x.so"}
+    assert read_config(config(tmp_path, plain)) == ("/x.so", {}, False, False)
+    flags = {"global_symbols": True, "experimental": True}
+    assert read_config(config(tmp_path, plain | flags)) == ("/x.so", {}, True, True)
 
 
 BAD_CONFIGS = {
@@ -144,6 +150,7 @@ BAD_CONFIGS = {
     ),
     "a list of strings": ({"library_path": "x", "create_options": {"o": ["a"]}}, "not ['a']"),
     "a list of booleans": ({"library_path": "x", "create_options": {"o": [True]}}, "'o' must be"),
+    "a word": ({"library_path": "x", "experimental": "yes"}, "experimental must be true or false"),
     "null": ({"library_path": "x", "create_options": {"o": None}}, "not None"),
     "a large integer": ({"library_path": "x", "create_options": {"o": 1 << 63}}, "'o' must be"),
     "infinite": ('{"library_path": "x", "create_options": {"o": Infinity}}', "not inf"),
@@ -262,3 +269,67 @@ def test_an_entry_without_a_name_is_told_with_every_selection_error(plugins, mon
         runtime.get_backend("bad")
     with pytest.raises(Exception, match="entry 1 of"):
         runtime.get_backend()
+
+
+# -- experimental libraries -----------------------------------------------------------------------
+
+
+@pytest.fixture(params=["a configuration file", "a call", "a manifest"])
+def experimental(request, plugins, add_loader, tmp_path, as_default, monkeypatch):
+    """Return a function that makes a runtime with an experimental library beside ``plain``."""
+    add_loader()
+    plugins.add("plain", priority=1)
+    library = tmp_path / "new.so"
+    library.write_bytes(b"\x7fELF")
+
+    def make(**environ):
+        if request.param == "a configuration file":
+            path = tmp_path / "new.json"
+            path.write_text(json.dumps({"library_path": str(library), "experimental": True}))
+            monkeypatch.setenv(ENVIRONMENT_VARIABLE, f"new:{path}")
+        elif request.param == "a manifest":
+            folder = plugins.path / "new_pkg"
+            folder.mkdir(exist_ok=True)
+            register = "register_plugin('new', library_path={!r}, experimental=True)"
+            (folder / "__init__.py").write_text(
+                "from devrt.runtime import register_plugin\n"
+                f"def initialize(): {register.format(str(library))}\n"
+            )
+            (folder / "devrt.toml").write_text(
+                'schema = 1\n[[backend]]\nplatform = "new"\npriority = 400\nexperimental = true\n'
+            )
+            if not (plugins.path / "new_dist-1.0.dist-info").exists():
+                request.getfixturevalue("write_distribution")(
+                    plugins.path, "new-dist", "[devrt_plugins]\nnew = new_pkg\n"
+                )
+        discover = lambda: (*plugins.refs(), *environment_plugins())  # noqa: E731
+        runtime = as_default(Runtime(config=Config(environ), discover=discover))
+        if request.param == "a call":
+            register_plugin("new", library_path=library, experimental=True)
+        return runtime
+
+    return make
+
+
+def test_an_experimental_library_is_kept_from_being_chosen(experimental):
+    runtime = experimental(DEVRT_ALLOW_EXPERIMENTAL="0")
+    assert runtime.get_backend().platform == "plain"
+    (verdict,) = [v for v in runtime.decide().verdicts if v.candidate.ref.platform == "new"]
+    assert verdict.candidate.experimental
+    assert verdict.outcome.value == "excluded"
+    assert "DEVRT_ALLOW_EXPERIMENTAL allows such only by name" in verdict.reason
+
+
+def test_an_experimental_library_is_used_with_one_warning(experimental):
+    runtime = experimental()
+    with pytest.warns(DevrtWarning, match="'new' .*is experimental") as caught:
+        assert runtime.get_backend().platform == "new"
+    assert len(caught) == 1
+
+
+def test_the_doctor_says_which_library_is_experimental(experimental, tmp_path):
+    runtime = experimental(DEVRT_ALLOW_EXPERIMENTAL="0")
+    report = diagnose(runtime=runtime, root=tmp_path)
+    (row,) = [row for row in report.plugins if row.platform == "new"]
+    assert (row.state, row.experimental) == ("excluded", True)
+    assert report.default == "plain@fake-plain"

@@ -64,10 +64,10 @@ def _facts(examined: Examined) -> dict[str, object]:
 
 
 def _was_asked(examined: Examined) -> bool:
-    report = examined.report
-    return (
-        report is None if not examined.ref.module else bool(report and "priority" in report.facts)
-    )
+    ref, report = examined.ref, examined.report
+    if report is None:  # what a call registered is asked in this process
+        return not (ref.module or ref.library or ref.config)
+    return "priority" in report.facts
 
 
 def _conclusion(examined: Examined, verdict: Verdict | None, found: Survey) -> tuple[str, str, str]:

@@ -300,7 +300,7 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
         state,
         int(facts.get("priority", getattr(manifest, "priority", 0))),
         tuple(facts.get("aliases", getattr(manifest, "aliases", ()))),
-        bool(facts.get("experimental", getattr(manifest, "experimental", False))),
+        bool(facts.get("experimental", getattr(manifest, "experimental", ref.experimental))),
     )
     return dataclasses.replace(plan, report=report, candidate=candidate, refused=refused)
 

@@ -44,7 +44,7 @@ class LibraryBackend:
         The library's path, or a capsule named ``pjrt_c_api``.
     options : Mapping, callable or None
         The client's options; a callable is called when a client is made.
-    priority, aliases, fail_quietly
+    priority, aliases, fail_quietly, experimental
         As in `devrt.records.ClientFactory`.
     global_symbols : bool
         Whether it is opened with its symbols visible to every other library.
@@ -56,6 +56,7 @@ class LibraryBackend:
     priority: int = REGISTERED_PRIORITY
     aliases: tuple[str, ...] = ()
     fail_quietly: bool = False
+    experimental: bool = False
     global_symbols: bool = False
 
     def client_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> ClientFactory:
@@ -80,6 +81,7 @@ class LibraryBackend:
             aliases=self.aliases,
             priority=self.priority,
             fail_quietly=self.fail_quietly,
+            experimental=self.experimental,
             options=CACHE_OPTIONS,
         )
 
@@ -147,7 +149,7 @@ def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> L
     ref
         The plugin.
     terms
-        Its priority, aliases and fail_quietly, where they are known.
+        Its priority, aliases, fail_quietly and experimental, where they are known.
 
     Raises
     ------
@@ -163,7 +165,10 @@ def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> L
         except ConfigError as error:
             raise PluginLoadError(error.message, phase="load", **ref.facts()) from error
     named = ref.source == FROM_ENVIRONMENT
-    default = {"priority": REGISTERED_PRIORITY if named else ADOPTED_PRIORITY}
+    default: dict[str, Any] = {
+        "priority": REGISTERED_PRIORITY if named else ADOPTED_PRIORITY,
+        "experimental": ref.experimental,
+    }
     given = {**default, **(terms or {})}
     return LibraryBackend(
         platform=ref.platform,

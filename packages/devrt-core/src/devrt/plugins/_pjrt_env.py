@@ -4,7 +4,7 @@ The value is a list of entries ``name:path`` with commas between them (``name;pa
 Only the first colon of an entry separates, so that a path may hold more of them. A comma in a path
 is written ``\,``, or the path is put in double quotes, in which a quote is written twice. A path
 that ends in ``.json`` is a configuration file, an object with ``library_path``,
-``create_options`` and ``global_symbols``.
+``create_options``, ``global_symbols`` and ``experimental``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ SEPARATOR = ";" if os.name == "nt" else ":"
 MAX_BYTES = 1 << 16
 
 _NAME = re.compile(r"[^\s@,:;\"'\\/]+")
+_FLAGS = ("global_symbols", "experimental")
 _OPTION_KINDS = "a string, an integer, a list of integers, a number, true or false"
 
 
@@ -44,11 +45,12 @@ class Entry(NamedTuple):
 
 
 class LibraryConfig(NamedTuple):
-    """What a configuration file says: the library, its client's options, how it is opened."""
+    """What a configuration file says: the library, its options, how it is opened and offered."""
 
     library: str
     options: dict[str, Any]
     global_symbols: bool
+    experimental: bool
 
 
 class Problem(NamedTuple):
@@ -192,6 +194,7 @@ def _ref(entry: Entry) -> PluginRef:
         library=found.library,
         config=entry.path,
         global_symbols=found.global_symbols,
+        experimental=found.experimental,
     )
 
 
@@ -227,14 +230,20 @@ def read_config(path: str) -> LibraryConfig:
     library = document.get("library_path")
     if not isinstance(library, str) or not library:
         raise _invalid(path, f"library_path must be the path of a library, not {library!r}")
-    is_global = document.get("global_symbols", False)
-    if not isinstance(is_global, bool):
-        raise _invalid(path, f"global_symbols must be true or false, not {is_global!r}")
+    is_global, is_experimental = (_flag(path, document, key) for key in _FLAGS)
     options = document.get("create_options")
     try:
-        return LibraryConfig(library, check_options({} if options is None else options), is_global)
+        options = check_options({} if options is None else options)
+        return LibraryConfig(library, options, is_global, is_experimental)
     except ConfigError as error:
         raise _invalid(path, f"create_options: {error.message.rstrip('.')}") from error
+
+
+def _flag(path: str, document: Mapping[str, Any], key: str) -> bool:
+    value = document.get(key, False)
+    if not isinstance(value, bool):
+        raise _invalid(path, f"{key} must be true or false, not {value!r}")
+    return value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -246,7 +255,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_keys(path: str, document: Mapping[str, Any]) -> None:
-    known = ("library_path", "create_options", "global_symbols")
+    known = ("library_path", "create_options", *_FLAGS)
     for key in document:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)

@@ -72,6 +72,8 @@ class PluginRef:
         Why it cannot be used as it was named; empty where nothing is wrong with that.
     global_symbols : bool
         Whether the library is to be opened with its symbols visible to every other one.
+    experimental : bool
+        Whether whoever named the library says that it is experimental.
     """
 
     platform: str
@@ -83,6 +85,7 @@ class PluginRef:
     config: str = ""
     problem: str = ""
     global_symbols: bool = False
+    experimental: bool = False
 
     @property
     def name(self) -> str:

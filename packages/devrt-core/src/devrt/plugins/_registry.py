@@ -366,7 +366,7 @@ class PluginRegistry:
 
     def _from_library(self, ref: PluginRef) -> Plugin:
         manifest = self.manifest(ref)
-        names = ("priority", "aliases", "fail_quietly")
+        names = ("priority", "aliases", "fail_quietly", "experimental")
         terms = None if manifest is None else {name: getattr(manifest, name) for name in names}
         return Plugin(ref, libraries=(library_backend(ref, terms),))
 

@@ -97,6 +97,7 @@ def register_plugin(
     c_api: Any = None,
     *,
     global_symbols: bool = False,
+    experimental: bool = False,
 ) -> Any:
     """Register a PJRT library as a backend.
 
@@ -120,6 +121,8 @@ def register_plugin(
         Whether the library's symbols are visible to every other library of the process
         (``RTLD_GLOBAL``), as some plugins need for libraries that they open themselves. Symbols of
         different plugins can clash then, so without it they are not.
+    experimental
+        As in `devrt.records.ClientFactory`.
 
     Returns
     -------
@@ -154,6 +157,7 @@ def register_plugin(
         library=path or c_api,
         options=options,
         priority=priority,
+        experimental=bool(experimental),
         global_symbols=bool(global_symbols),
     )
     collecting = current_registrations()
@@ -166,6 +170,7 @@ def register_plugin(
             source="register_plugin",
             library=path,
             global_symbols=library.global_symbols,
+            experimental=library.experimental,
         )
         _register(Plugin(ref, libraries=(library,)))
     return c_api
