@@ -101,7 +101,10 @@ def test_an_unknown_platform_is_one_message(two, invoke, flags):
 
 def test_no_backend_is_one_message(plugins, as_default, invoke):
     as_default(plugins.runtime())
-    failed(invoke("devices"), "NoBackendError: no backend is installed.*pip install devrt-cpu")
+    failed(
+        invoke("devices"),
+        "NoBackendError: no backend is installed.*pip install ./pack.*cpu",
+    )
     result = invoke("list")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no backend is installed" in result.stderr

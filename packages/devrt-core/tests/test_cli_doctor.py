@@ -57,7 +57,7 @@ def test_status_two_where_nothing_can_be_used(plugins, as_default, invoke):
     result = invoke("doctor")
     assert result.exit_code == 2
     assert "default backend: none" in result.stdout
-    assert "next: pip install devrt-cpu" in result.stdout
+    assert "next: pip install ./packages/devrt-cpu" in result.stdout
 
 
 def test_json(good, as_default, invoke):

@@ -214,7 +214,7 @@ def test_no_plugin_at_all(examine):
     report = examine()
     assert (report.status, report.default, report.plugins) == (2, "", ())
     assert codes(report) == ["no-backend"]
-    assert report.next_command == "pip install devrt-cpu"
+    assert report.next_command == "pip install ./packages/devrt-cpu"
 
 
 def test_every_plugin_is_broken(plugins, examine):
@@ -372,4 +372,4 @@ def test_explain_what_cannot_be_had(mixed, plugins, platform, environ, words, co
 
 def test_explain_with_nothing_installed(plugins):
     with plugins.runtime() as runtime:
-        assert explain(runtime=runtime).next_command == "pip install devrt-cpu"
+        assert explain(runtime=runtime).next_command == "pip install ./packages/devrt-cpu"

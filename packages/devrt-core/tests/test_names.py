@@ -40,8 +40,11 @@ def message(runtime, name):
     [
         ("zzz", "'zzz'. No package for it is known. Installed: one."),
         ("ons", "Did you mean 'one'? Installed: one."),
-        ("cpu", "Install its backend with: pip install devrt-cpu. Installed: one."),
-        ("gpu", "pip install devrt-cuda or pip install devrt-rocm. Installed: one."),
+        ("cpu", "backend with: pip install ./packages/devrt-cpu (in devrt's checkout). Installed"),
+        (
+            "gpu",
+            "packages/devrt-cuda (in devrt's checkout) or pip install ./packages/devrt-rocm (in",
+        ),
         ("one@nobody", "another distribution; ask for 'one@fake-one'. Installed: one."),
         ("xla_cpu_pjrt", "pip install xla-cpu-pjrt. Installed: one."),
     ],

@@ -299,7 +299,9 @@ def no_library(monkeypatch):
 
 def test_the_topology_function_of_one_platform_without_a_plugin(plugins, as_default, no_library):
     as_default(plugins.runtime())
-    with pytest.raises(UnimplementedError, match=r"'v5e:2x2' .*: pip install devrt-tpu") as caught:
+    with pytest.raises(
+        UnimplementedError, match=r"'v5e:2x2' .*: pip install ./packages/devrt-tpu"
+    ) as caught:
         registry.make_pjrt_tpu_topology("v5e:2x2")
     assert caught.value.platform == "tpu"
 
@@ -318,7 +320,7 @@ def test_it_takes_the_library_that_the_environment_names(
     as_default(plugins.runtime())
     library = tmp_path / "libtpu.so"
     no_library.setenv("TPU_LIBRARY_PATH", str(library))
-    with pytest.raises(UnimplementedError, match=r"is not there.*pip install devrt-tpu"):
+    with pytest.raises(UnimplementedError, match=r"is not there.*pip install ./packages/devrt-tpu"):
         registry.make_pjrt_tpu_topology()
     library.touch()
     with pytest.raises(UnimplementedError, match="no installed plugin can load PJRT libraries"):

@@ -16,6 +16,7 @@ from devrt.doctor._survey import Examined, Survey, survey
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
 from devrt.plugins._isolated import Level, ProbeReport
+from devrt.plugins._known import install_command
 from devrt.runtime import Runtime, default_runtime
 
 __all__ = ["diagnose"]
@@ -214,10 +215,10 @@ def _command(code: str, examined: Examined) -> str:
     if code in ("env-malformed", "probe-not-started") or distribution.startswith("("):
         return ""
     if code == "plugin-missing-dependency":
-        return f"pip install --force-reinstall {distribution}"
+        return install_command(distribution, options="--force-reinstall")
     if code in ("plugin-hung", "plugin-client-failed"):
         return f"devrt doctor --platform {examined.ref.platform} --timeout 300"
-    return f"pip install --upgrade {distribution}"
+    return install_command(distribution, options="--upgrade")
 
 
 def _of_default(found: Survey) -> Iterator[Finding]:
@@ -227,7 +228,7 @@ def _of_default(found: Survey) -> Iterator[Finding]:
     if not found.examined:
         remedy = "Install one; the one for the host's own processor is devrt-cpu."
         message = f"{why.partition('. ')[0].rstrip('.')}."
-        yield Finding("no-backend", "default", message, remedy, "pip install devrt-cpu")
+        yield Finding("no-backend", "default", message, remedy, install_command("devrt-cpu"))
         return
     source = found.policy.source if found.policy.platforms else ""
     command = f"unset {source}" if source.isupper() else ""

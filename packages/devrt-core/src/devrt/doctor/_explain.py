@@ -6,7 +6,7 @@ import dataclasses
 
 from devrt.errors import DevrtError
 from devrt.plugins import Broken, Decision, Verdict
-from devrt.plugins._known import wheels_for
+from devrt.plugins._known import install_command, wheels_for
 from devrt.records import Unavailable
 from devrt.runtime import Runtime, _failures, default_runtime
 
@@ -94,10 +94,10 @@ def _why_none(runtime: Runtime, platform: str | None, decision: Decision) -> str
 
 def _next(decision: Decision) -> str:
     if not decision.verdicts and not decision.policy.platforms:
-        return "pip install devrt-cpu"
+        return install_command("devrt-cpu")
     if decision.unknown:
         wheels = wheels_for(decision.unknown[0])
-        return f"pip install {wheels[0]}" if wheels else "devrt list"
+        return install_command(wheels[0]) if wheels else "devrt list"
     return "devrt doctor"
 
 

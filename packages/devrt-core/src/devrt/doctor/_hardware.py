@@ -15,6 +15,7 @@ from typing import Any
 
 from devrt.doctor._findings import Finding
 from devrt.hardware import pci_devices
+from devrt.plugins._known import install_command
 
 __all__ = ["SeenHardware", "hardware_findings", "known_hardware", "seen_hardware"]
 
@@ -113,5 +114,5 @@ def hardware_findings(
                 f"{hardware.name} is on this machine ({', '.join(hardware.evidence[:3])}), and no "
                 f"installed backend serves it.",
                 f"Install {hardware.wheel}.",
-                f"pip install {hardware.wheel}",
+                install_command(hardware.wheel),
             )

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["platform_with_option", "wheels_for"]
+__all__ = ["how_to_install", "install_command", "platform_with_option", "wheels_for"]
 
 _TABLE = os.path.join(os.path.dirname(__file__), "data", "wheels.toml")
 
@@ -32,12 +32,29 @@ def wheels_for(name: str) -> tuple[str, ...]:
     return own or tuple(sorted(others)[:1])
 
 
+def install_command(*wheels: str, options: str = "") -> str:
+    """Return what installs distributions; devrt's own come from its checkout, not from an index."""
+    own = _own()
+    given = [f"./packages/{wheel}" if wheel in own else wheel for wheel in wheels]
+    return " ".join(["pip install", *filter(None, [options]), *given])
+
+
+def how_to_install(*wheels: str) -> str:
+    """Return the same for a message, with where the command is to be run."""
+    where = " (in devrt's checkout)" if _own() & {*wheels} else ""
+    return install_command(*wheels) + where
+
+
 def platform_with_option(option: str) -> tuple[str, str] | None:
     """Return the platform and the distribution that declare an option; None if none is known."""
     for row in _rows():
         if option in row.get("options", ()):
             return str(row["platform"]), str(row["wheel"])
     return None
+
+
+def _own() -> set[str]:
+    return {str(row["wheel"]) for row in _rows()}
 
 
 def _rows() -> list[dict[str, Any]]:

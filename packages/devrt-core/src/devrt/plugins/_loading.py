@@ -189,7 +189,10 @@ def _import(ref: PluginRef) -> ModuleType:
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
             "is not installed."
         )
-        remedy = f"Reinstall it with: pip install --force-reinstall {ref.distribution}"
+        from devrt.plugins._known import install_command  # only where something is wrong
+
+        command = install_command(ref.distribution, options="--force-reinstall")
+        remedy = f"Reinstall it with: {command}"
         raise _load_error(ref, msg, remedy, missing=missing) from error
     except ForkedError:
         raise  # of this process, not of the plugin

@@ -27,7 +27,7 @@ from devrt.plugins import (
     Policy,
     Verdict,
 )
-from devrt.plugins._known import platform_with_option, wheels_for
+from devrt.plugins._known import how_to_install, platform_with_option, wheels_for
 from devrt.records import Unavailable
 
 __all__ = [
@@ -105,7 +105,7 @@ def no_default(
     if not known:
         msg = (
             "no backend is installed, so there is no device. "
-            "Install one beside devrt-core, at the least the host's: pip install devrt-cpu"
+            f"Install one beside devrt-core, at the least the host's: {how_to_install('devrt-cpu')}"
         )
         return NoBackendError(msg, known=())
     msg = f"none of the installed backends can be used:{_causes(decision.verdicts)}"
@@ -182,9 +182,8 @@ def absent_option(
     if not refs:
         if declared is None:
             return ""
-        return (
-            f"It is an option of {declared[1]}, which is not installed: pip install {declared[1]}."
-        )
+        wheel = declared[1]
+        return f"It is an option of {wheel}, which is not installed: {how_to_install(wheel)}."
     whose = f"It may be an option of platform {refs[0].platform!r} ({refs[0]})"
     if any(ref.is_among(policy.forbid) for ref in refs):
         return f"{whose}, which {policy.origin('forbid')} forbids."
@@ -225,7 +224,7 @@ def _unknown(
         added = ", ".join(str(ref) for ref in known if ref.platform == name)
         hint = f"What {added} adds needs the platform's own backend: install that too."
     elif wheels := wheels_for(name):
-        hint = f"Install its backend with: {' or '.join(f'pip install {w}' for w in wheels)}."
+        hint = f"Install its backend with: {' or '.join(map(how_to_install, wheels))}."
     elif near:
         hint = f"Did you mean {' or '.join(map(repr, near))}?"
     else:

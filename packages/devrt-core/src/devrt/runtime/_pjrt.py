@@ -9,7 +9,7 @@ from typing import Any
 from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
 from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
-from devrt.plugins._known import wheels_for
+from devrt.plugins._known import how_to_install, wheels_for
 from devrt.records import TopologyFactory
 from devrt.runtime._default import default_runtime
 from devrt.runtime._policy import asked_policy
@@ -117,7 +117,7 @@ def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
         msg = (
             f"topology {topology_name!r} of platform {platform!r} cannot be made: "
             f"{error.message.rstrip('.')}. Install what can: "
-            f"pip install {' '.join(wheels_for(platform))}"
+            f"{how_to_install(*wheels_for(platform))}"
         )
         raise UnimplementedError(msg, operation=operation, platform=platform) from error
 
