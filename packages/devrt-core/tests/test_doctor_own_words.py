@@ -77,7 +77,7 @@ BAD = {
     "no message": ("return [DoctorFinding(code='x', message=' ')]", "message cannot be ' '"),
     "another contract": (
         "return [DoctorFinding(code='x', message='x', api_version=9)]",
-        "written for plugin contract 9",
+        "built against plugin contract 9.0",
     ),
     "crashes": ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
     "aborts": ("import os; os.abort()", "killed by SIGABRT"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devrt.errors import PluginContractError
-from devrt.plugins import PluginRef, PluginRegistry, installed_plugins, parse_manifest
+from devrt.plugins import PluginRef, PluginRegistry, _api_version, installed_plugins, parse_manifest
 from devrt.plugins._versions import _matches_release, is_specifier, matches
 from devrt.records import Available, Unavailable
 
@@ -60,7 +60,7 @@ def test_every_key_is_read():
 
 def test_the_least_manifest():
     (backend,) = parse_manifest('schema = 1\n[[backend]]\nplatform = "a"\n', REF, PATH)
-    assert (backend.priority, backend.aliases, backend.api_version) == (0, (), 1)
+    assert (backend.priority, backend.aliases, backend.api_version) == (0, (), "1.0")
     assert (backend.exclusive, backend.init_timeout, backend.requires) == (False, None, ())
 
 
@@ -229,7 +229,8 @@ def test_a_manifest_for_another_contract_is_refused_without_an_import(plugins, p
     package("acme2", backend("api_version = 2"), "raise AssertionError")
     (candidate,) = PluginRegistry(plugins.refs).candidates()
     assert candidate.state.phase == "contract"
-    assert "its manifest is for plugin contract 2, and this devrt has 1" in candidate.state.reason
+    assert "was built against plugin contract 2.0, and this devrt-core" in candidate.state.reason
+    assert candidate.state.remedy.startswith("Upgrade devrt-core with: pip install --upgrade ")
 
 
 @pytest.mark.parametrize(
@@ -333,9 +334,11 @@ def test_devrts_own_backends_agree_with_their_manifests(ref):
         assert ref.distribution not in {"devrt-cpu", "devrt-cuda", "devrt-rocm", "devrt-tpu"}
         return
     factory = registry.load(ref).client_factory()  # raises where they differ
-    for field in ("priority", "experimental", "fail_quietly", "api_version"):
+    for field in ("priority", "experimental", "fail_quietly"):
         assert getattr(manifest, field) == getattr(factory, field)
     assert manifest.aliases == tuple(factory.aliases)
+    assert factory.api_version is None, "the manifest says it"
+    assert manifest.api_version == _api_version.as_text(_api_version.CURRENT)
 
 
 @pytest.mark.parametrize("ref", own_backends(), ids=str)

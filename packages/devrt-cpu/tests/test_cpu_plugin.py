@@ -13,7 +13,7 @@ import pytest
 
 from devrt import hookspecs
 from devrt.errors import DevrtWarning
-from devrt.records import API_VERSION, CACHE_OPTIONS, Available, ClientContext, MemoryKind
+from devrt.records import CACHE_OPTIONS, Available, ClientContext, MemoryKind
 from devrt_cpu import plugin
 
 
@@ -35,7 +35,7 @@ def test_hooks_fit_their_specifications() -> None:
     manager.check_pending()
     ((factory,),) = manager.hook.devrt_client_factories()
     (kinds,) = manager.hook.devrt_memory_kinds()
-    assert (factory.platform, factory.priority, factory.api_version) == ("cpu", 0, API_VERSION)
+    assert (factory.platform, factory.priority) == ("cpu", 0)
     names = ["num_cpu_devices", "cpu_memory_limit", "traceback_in_buffers"]
     names += [option.name for option in CACHE_OPTIONS]
     assert [o.name for o in factory.options] == names

@@ -34,6 +34,7 @@ def devrt_client_factories() -> list[ClientFactory]:
             probe=probe,
             priority=-10,
             experimental=True,
+            api_version="1.0",  # of the contract that this was built against: never computed
             options=(
                 OptionSpec(
                     name="num_acme_devices",
@@ -55,6 +56,7 @@ def devrt_doctor_findings() -> list[DoctorFinding]:
         DoctorFinding(
             code="simulated",
             severity="info",
+            api_version="1.0",
             message="The acme devices are simulated: their memory is that of the host.",
             remedy="Nothing, unless you expected a card.",
         )

@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["fields", "record", "replaced"]
+__all__ = ["UnknownFieldError", "fields", "record", "replaced"]
+
+
+class UnknownFieldError(TypeError):
+    """A record was given a field that it does not have.
+
+    Attributes
+    ----------
+    api_version : object
+        What it was given as ``api_version``; None if nothing.
+    """
+
+    def __init__(self, message: str, api_version: object = None) -> None:
+        super().__init__(message)
+        self.api_version = api_version
 
 
 def fields(kind: type[Any]) -> Iterator[tuple[str, str, bool]]:
@@ -71,11 +85,14 @@ def _constructor(
         for name, place in places:
             if name not in found:
                 wrong = _names(found.keys() - set(names))
-                also = f", and has no field {wrong}" if wrong else ""
-                raise TypeError(f"{made.__name__} needs {name!r}{also}")
+                if wrong:
+                    text = f"{made.__name__} needs {name!r}, and has no field {wrong}"
+                    raise UnknownFieldError(text, found.get("api_version"))
+                raise TypeError(f"{made.__name__} needs {name!r}")
             place(self, found[name])
         if len(found) > len(places):
-            raise TypeError(f"{made.__name__} has no field {_names(found.keys() - set(names))}")
+            wrong = f"{made.__name__} has no field {_names(found.keys() - set(names))}"
+            raise UnknownFieldError(wrong, found.get("api_version"))
 
     return __init__
 

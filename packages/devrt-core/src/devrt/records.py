@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from devrt.contract import Client, Topology
 
 __all__ = [
-    "API_VERSION",
     "CACHE_OPTIONS",
     "TRACEBACK_IN_BUFFERS",
     "Available",
@@ -28,9 +27,6 @@ __all__ = [
     "TopologyFactory",
     "Unavailable",
 ]
-
-API_VERSION = 1
-"""The plugin contract's version; a record made for another one is refused with a reason."""
 
 
 @record(frozen=True, slots=True)
@@ -211,8 +207,9 @@ class ClientFactory:
         platform was only an implicit choice.
     options : tuple of OptionSpec
         Configuration options that the platform adds.
-    api_version : int
-        The version of the contract that the record was written for.
+    api_version : str, optional
+        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
+        None: what its manifest says, and without one ``"1.0"``.
     """
 
     platform: str
@@ -223,7 +220,7 @@ class ClientFactory:
     experimental: bool = False
     fail_quietly: bool = False
     options: tuple[OptionSpec, ...] = ()
-    api_version: int = API_VERSION
+    api_version: str | int | None = None
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -236,13 +233,14 @@ class TopologyFactory:
         The platform described.
     factory : callable
         Called as ``factory(topology_name, **options)``; returns a `devrt.contract.Topology`.
-    api_version : int
-        The version of the contract that the record was written for.
+    api_version : str, optional
+        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
+        None: what its manifest says, and without one ``"1.0"``.
     """
 
     platform: str
     factory: Callable[..., Topology]
-    api_version: int = API_VERSION
+    api_version: str | int | None = None
 
 
 def _found(library: Any) -> ProbeResult:
@@ -282,8 +280,9 @@ class PjrtLoader:
         Called as ``open_global(platform, library)`` before anything else is done with a library
         whose plugin declares ``global_symbols``; opens it with its symbols visible to every other
         library. None: the loader opens none so.
-    api_version : int
-        The version of the contract that the record was written for.
+    api_version : str, optional
+        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
+        None: what its manifest says, and without one ``"1.0"``.
     """
 
     make_client: Callable[[Any, str, Mapping[str, Any], ClientContext], Client]
@@ -294,7 +293,7 @@ class PjrtLoader:
     initialize: Callable[[str], None] | None = None
     is_initialized: Callable[[str], bool] | None = None
     open_global: Callable[[str, Any], None] | None = None
-    api_version: int = API_VERSION
+    api_version: str | int | None = None
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -314,8 +313,9 @@ class DoctorFinding:
         ``"error"``: something does not work; ``"warning"``: something to look at; ``"info"``.
     command : str
         A command to type, where there is one.
-    api_version : int
-        The version of the contract that the record was written for.
+    api_version : str, optional
+        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
+        None: what its manifest says, and without one ``"1.0"``.
     """
 
     code: str
@@ -323,4 +323,4 @@ class DoctorFinding:
     remedy: str = ""
     severity: str = "warning"
     command: str = ""
-    api_version: int = API_VERSION
+    api_version: str | int | None = None

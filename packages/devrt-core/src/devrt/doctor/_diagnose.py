@@ -218,7 +218,15 @@ def _command(code: str, examined: Examined) -> str:
         return install_command(distribution, options="--force-reinstall")
     if code in ("plugin-hung", "plugin-client-failed"):
         return f"devrt doctor --platform {examined.ref.platform} --timeout 300"
+    if code == "version-mismatch":
+        distribution = _too_old(examined) or distribution
     return install_command(distribution, options="--upgrade")
+
+
+def _too_old(examined: Examined) -> str:
+    """Return which distribution a mismatch of contracts says to upgrade."""
+    known = examined.report.facts if examined.report is not None else {}
+    return str(known.get("upgrade", "") or getattr(examined.manifest_error, "upgrade", ""))
 
 
 def _of_default(found: Survey) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt.doctor._unread import as_far_as_known
-from devrt.errors import ConfigError, DevrtError, PluginContractError, PluginError
+from devrt.errors import ConfigError, DevrtError, PluginError
 from devrt.plugins import (
     BackendManifest,
     Broken,
@@ -16,11 +16,13 @@ from devrt.plugins import (
     Decision,
     PluginRef,
     Policy,
+    _api_version,
     parse_platforms,
 )
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
+from devrt.plugins._judging import broken_by
 from devrt.plugins._preflight import state_of
-from devrt.records import API_VERSION, Available, ProbeResult, Unavailable
+from devrt.records import Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, _failures
 
 __all__ = ["Examined", "Survey", "survey"]
@@ -232,15 +234,12 @@ def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
 
 
 def _other_contract(ref: PluginRef, manifest: BackendManifest | None) -> PluginError | None:
-    if manifest is None or manifest.api_version == API_VERSION:
-        return None
-    msg = (
-        f"the manifest of plugin {ref} is written for plugin contract {manifest.api_version}, and "
-        f"this devrt has {API_VERSION}; install a version of {ref.distribution} that matches"
-    )
-    return PluginContractError(
-        msg, phase="contract", api_version=manifest.api_version, supported=API_VERSION
-    )
+    try:
+        if manifest is not None:
+            _api_version.check(ref, manifest.api_version)
+    except PluginError as error:
+        return error
+    return None
 
 
 def _given_options(runtime: Runtime) -> dict[str, Any]:
@@ -309,8 +308,7 @@ def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
     if _problem(plan.ref):
         return Broken("load", _problem(plan.ref), "Correct the entry, or take it out.")
     if plan.manifest_error is not None:
-        remedy = f"Upgrade {plan.ref.distribution} or report this to its author; or uninstall it."
-        return Broken("manifest", plan.manifest_error.message.rstrip("."), remedy)
+        return broken_by(plan.ref, plan.manifest_error, "manifest")
     return _lacks(plan) or Available("not loaded")
 
 

@@ -134,6 +134,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "message": _words(error)[:4000],
         "kind": kind,
         "missing": missing[:200],
+        "upgrade": str(getattr(error, "upgrade", "") or "")[:200],
         "remedy": remedy[:1000],
     }
 

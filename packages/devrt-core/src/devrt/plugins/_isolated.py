@@ -284,7 +284,8 @@ def _verdict(
         return _died(replies, code, output)
     if "error" in final:
         detail = f"{final['error']}: {final.get('message', '')}"
-        facts = {key: str(final.get(key, "")) for key in ("kind", "missing", "remedy", "message")}
+        keys = ("kind", "missing", "upgrade", "remedy", "message")
+        facts = {key: str(final.get(key, "")) for key in keys}
         return ProbeReport("raised", phase, detail, facts, output)
     facts = final["facts"]
     if facts.get("unavailable"):

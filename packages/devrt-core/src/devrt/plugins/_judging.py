@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.errors import ForkedError, PluginContractError
+from devrt.errors import ForkedError, PluginContractError, PluginError
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
 
-__all__ = ["contract_error", "probed", "usual_remedy"]
+__all__ = ["broken_by", "contract_error", "probed", "usual_remedy"]
+
+
+def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:
+    """Return what an error that a plugin was refused with says of it."""
+    remedy = str(getattr(error, "remedy", "")) or usual_remedy(ref)
+    return Broken(phase, error.message.removesuffix(remedy).rstrip(" ."), remedy)
 
 
 def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:

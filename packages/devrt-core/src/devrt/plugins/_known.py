@@ -39,10 +39,10 @@ def install_command(*wheels: str, options: str = "") -> str:
     return " ".join(["pip install", *filter(None, [options]), *given])
 
 
-def how_to_install(*wheels: str) -> str:
+def how_to_install(*wheels: str, options: str = "") -> str:
     """Return the same for a message, with where the command is to be run."""
     where = " (in devrt's checkout)" if _own() & {*wheels} else ""
-    return install_command(*wheels) + where
+    return install_command(*wheels, options=options) + where
 
 
 def platform_with_option(option: str) -> tuple[str, str] | None:
@@ -54,7 +54,7 @@ def platform_with_option(option: str) -> tuple[str, str] | None:
 
 
 def _own() -> set[str]:
-    return {str(row["wheel"]) for row in _rows()}
+    return {"devrt-core", *(str(row["wheel"]) for row in _rows())}
 
 
 def _rows() -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import pluggy
 
 from devrt import hookspecs
-from devrt._record import record
+from devrt._record import UnknownFieldError, record
 from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
+from devrt.plugins import _api_version
 from devrt.plugins._judging import contract_error
 from devrt.plugins._libraries import LibraryBackend
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._registrations import Registrations, collect_registrations
 from devrt.records import (
-    API_VERSION,
     ClientFactory,
     DoctorFinding,
     MemoryKind,
@@ -71,6 +71,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "remedy": lambda value: isinstance(value, str),
     "command": lambda value: isinstance(value, str),
     "severity": lambda value: value in ("error", "warning", "info"),
+    "api_version": lambda value: value is None or _api_version.is_version(value),
 }
 
 
@@ -123,6 +124,7 @@ def load_plugin(
     ref: PluginRef,
     initialized: Initialized | None = None,
     check: Callable[[Plugin], None] | None = None,
+    built_against: str | int | None = None,
 ) -> Plugin:
     """Import a plugin's module, register its hooks and collect its records.
 
@@ -138,6 +140,8 @@ def load_plugin(
         Remembers which modules' ``initialize`` was called.
     check
         Called with the plugin; may raise to make it fail.
+    built_against
+        The version of the contract that its manifest names.
 
     Raises
     ------
@@ -150,25 +154,32 @@ def load_plugin(
     """
     if ":" in ref.module:
         raise contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
-    module = _import(ref)
+    module = _import(ref, built_against)
     try:
         manager = _manager_of(module)
         if not manager.get_hookcallers(module) and callable(getattr(module, "initialize", None)):
             plugin = _initialize({} if initialized is None else initialized, ref, module)
         else:
-            plugin = _collect(manager, ref, module)
+            plugin = _collect(manager, ref, module, built_against)
         if check is not None:
             check(plugin)
         return plugin
     except (ForkedError, PluginError):
         raise
+    except UnknownFieldError as error:
+        raise _api_version.unknown_field(ref, error, built_against) from error
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
         msg = (
             f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
             f"{type(error).__name__}: {error}."
         )
         remedy = f"Report it to its author, or uninstall {ref.distribution}."
-        raise _load_error(ref, msg, remedy) from error
+        raise _load_error(ref, msg, _remedy(ref, built_against, remedy)) from error
+
+
+def _remedy(ref: PluginRef, built_against: str | int | None, usual: str) -> str:
+    """Return what to do about a failure; a plugin newer than devrt may well need another devrt."""
+    return _api_version.remedy(ref, "devrt-core") if _api_version.is_newer(built_against) else usual
 
 
 def _manager_of(module: ModuleType) -> pluggy.PluginManager:
@@ -178,7 +189,7 @@ def _manager_of(module: ModuleType) -> pluggy.PluginManager:
     return manager
 
 
-def _import(ref: PluginRef) -> ModuleType:
+def _import(ref: PluginRef, built_against: str | int | None) -> ModuleType:
     try:
         module = importlib.import_module(ref.module)
     except ModuleNotFoundError as error:
@@ -202,7 +213,7 @@ def _import(ref: PluginRef) -> ModuleType:
             f"{ref.module!r} raised {type(error).__name__}: {error}."
         )
         remedy = f"Reinstall or upgrade it, or uninstall {ref.distribution}."
-        raise _load_error(ref, msg, remedy) from error
+        raise _load_error(ref, msg, _remedy(ref, built_against, remedy)) from error
     if getattr(module.__spec__, "_initializing", False):  # as the import system itself tells it
         msg = (
             f"plugin {ref} was asked for while its module {ref.module!r} is being imported. Ask "
@@ -229,21 +240,23 @@ def _initialize(initialized: Initialized, ref: PluginRef, module: Any) -> Plugin
     return plugin
 
 
-def _collect(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> Plugin:
+def _collect(
+    manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType, built: str | int | None
+) -> Plugin:
     implemented = _check_hooks(manager, ref, module)
 
     def records(hook: str, kind: type[_Record]) -> tuple[_Record, ...]:
         answers = _call(manager, hook)
         if hook in implemented and not answers:  # pluggy leaves None out
             raise contract_error(ref, f"{hook} must return a list of {kind.__name__}, not None")
-        return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind))
+        return tuple(r for answer in answers for r in _typed(ref, hook, answer, kind, built))
 
     plugin = Plugin(
         ref,
         records("devrt_client_factories", ClientFactory),
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
-        loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented),
+        loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented, built),
         findings=(lambda: records(_DOCTOR_HOOK, DoctorFinding))
         if _DOCTOR_HOOK in implemented
         else None,
@@ -257,14 +270,16 @@ def _call(manager: pluggy.PluginManager, hook: str) -> list[Any]:
     return answers
 
 
-def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLoader | None:
+def _loader(
+    ref: PluginRef, answers: list[Any], implemented: set[str], built: str | int | None
+) -> PjrtLoader | None:
     if _LOADER_HOOK not in implemented:
         return None
     answer = answers[0] if answers else None
     if not isinstance(answer, PjrtLoader):
         kind = "None" if answer is None else type(answer).__name__
         raise contract_error(ref, f"{_LOADER_HOOK} must return a PjrtLoader, not {kind}")
-    return next(iter(_typed(ref, _LOADER_HOOK, [answer], PjrtLoader)))
+    return next(iter(_typed(ref, _LOADER_HOOK, [answer], PjrtLoader, built)))
 
 
 def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> set[str]:
@@ -284,7 +299,9 @@ def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleTy
     return {caller.name for caller in callers}
 
 
-def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> Iterable[_Record]:
+def _typed(
+    ref: PluginRef, hook: str, answer: object, kind: type[_Record], built: str | int | None
+) -> Iterable[_Record]:
     if isinstance(answer, kind) or not isinstance(answer, Iterable):
         msg = f"{hook} must return a list of {kind.__name__}, not {type(answer).__name__}"
         raise contract_error(ref, msg)
@@ -292,14 +309,10 @@ def _typed(ref: PluginRef, hook: str, answer: object, kind: type[_Record]) -> It
         if not isinstance(item, kind):
             msg = f"{hook} must return {kind.__name__} records, not {type(item).__name__}"
             raise contract_error(ref, msg)
-        version = getattr(item, "api_version", API_VERSION)
-        if version != API_VERSION:
-            msg = (
-                f"it is written for plugin contract {version}, and this devrt has {API_VERSION}; "
-                f"install a version of {ref.distribution} that matches"
-            )
-            raise contract_error(ref, msg, api_version=version, supported=API_VERSION)
         _check_fields(ref, item)
+        own = getattr(item, "api_version", None)
+        version = built if own is None else own
+        _api_version.check(ref, _api_version.FIRST if version is None else version)
         yield item
 
 

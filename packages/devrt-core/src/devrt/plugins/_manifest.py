@@ -13,7 +13,7 @@ or for a module in a namespace package, the folder of the first regular package.
     priority = 100
     experimental = false
     fail_quietly = false
-    api_version = 1
+    api_version = "1.0"          # the plugin contract that the wheel was built against
     exclusive = true             # a device can be held by one process only
     init_timeout = 300.0         # seconds
     init_warning = 60.0          # seconds after which waiting is worth a warning
@@ -42,11 +42,11 @@ from typing import Any
 
 from devrt._record import fields, record
 from devrt.errors import PluginContractError
-from devrt.plugins import _simple_toml
+from devrt.plugins import _api_version, _simple_toml
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._requirements import Conflict, Requirement
-from devrt.records import API_VERSION, ClientFactory, Unavailable
+from devrt.records import ClientFactory, Unavailable
 
 __all__ = [
     "MANIFEST_NAME",
@@ -76,7 +76,7 @@ class BackendManifest:
     priority: int = 0
     experimental: bool = False
     fail_quietly: bool = False
-    api_version: int = API_VERSION
+    api_version: str | int = _api_version.FIRST
     exclusive: bool = False
     init_timeout: float | None = None
     init_warning: float | None = None
@@ -107,10 +107,13 @@ def differences(
     ``global_symbols`` is what they say of its library; None where it has none.
     """
     found = []
-    for name in ("aliases", "priority", "experimental", "fail_quietly", "api_version"):
+    for name in ("aliases", "priority", "experimental", "fail_quietly"):
         said, is_so = getattr(manifest, name), getattr(factory, name)
         if said != (tuple(is_so) if name == "aliases" else is_so):
             found.append(f"{name} is {said!r} in its manifest and {is_so!r} in its record")
+    said, is_so = manifest.api_version, factory.api_version
+    if is_so is not None and not _api_version.agree(said, is_so):
+        found.append(f"api_version is {said!r} in its manifest and {is_so!r} in its record")
     if manifest.pjrt_loader != has_loader:
         found.append(
             f"pjrt_loader is {manifest.pjrt_loader!r} in its manifest, and the hook "
@@ -167,7 +170,7 @@ def parse_manifest(
         document = _simple_toml.load(text)
     except (ValueError, RecursionError) as error:
         raise _invalid(ref, path, f"it is no TOML: {error}") from error
-    reader = _Reader(ref, path)
+    reader = _Reader(ref, path, _newest(document))
     reader.check_keys(document, ("schema", "backend"), "the manifest")
     if document.get("schema") != SCHEMA_VERSION:
         raise reader.invalid(
@@ -216,6 +219,13 @@ def _invalid(ref: PluginRef, path: str | os.PathLike[str], what: str) -> PluginC
     )
 
 
+def _newest(document: Mapping[str, Any]) -> str | int | None:
+    """Return the contract that a manifest's backends were built against, if devrt is older."""
+    tables = document.get("backend", ())
+    said = [t.get("api_version") for t in tables if isinstance(t, dict)]
+    return next(filter(_api_version.is_newer, said), None)
+
+
 def _shown(value: object) -> str:
     try:
         text = ascii(value)
@@ -230,8 +240,12 @@ class _Reader:
 
     ref: PluginRef
     path: str | os.PathLike[str]
+    newer: str | int | None = None  # a contract that it was built against and devrt does not know
 
     def invalid(self, what: str) -> PluginContractError:
+        if self.newer is not None:
+            why = f"this devrt cannot read its manifest {os.fspath(self.path)}: {what}"
+            return _api_version.too_new(self.ref, self.newer, why)
         return _invalid(self.ref, self.path, what)
 
     def check_keys(self, table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
@@ -275,6 +289,9 @@ class _Reader:
                 return float(value)
         elif kind == "int" and type(value) is int:
             if -(1 << 63) <= value < 1 << 63:
+                return value
+        elif kind == "str | int":
+            if _api_version.is_version(value):
                 return value
         elif type(value).__name__ == kind:
             return value
@@ -329,5 +346,6 @@ _KINDS = {
     "float | None": f"a number above zero, at most {_MAX_SECONDS:.0f} seconds",
     "int": "an integer of 64 bits",
     "bool": "true or false",
+    "str | int": 'a version in quotes, such as "1.0"',
     "str": "a string",
 }

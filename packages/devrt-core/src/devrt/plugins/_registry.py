@@ -9,9 +9,10 @@ from typing import Any
 
 from devrt._record import replaced
 from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
+from devrt.plugins import _api_version
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._discovery import discover_plugins
-from devrt.plugins._judging import contract_error, probed, usual_remedy
+from devrt.plugins._judging import broken_by, contract_error, probed
 from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, differences, read_manifest
@@ -20,7 +21,6 @@ from devrt.plugins._preflight import Preflight
 from devrt.plugins._refs import UNNAMED, PluginRef, in_order
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
-    API_VERSION,
     ClientFactory,
     MemoryKind,
     PjrtLoader,
@@ -252,10 +252,7 @@ class PluginRegistry:
         except PluginBusyError:
             raise  # no verdict on it: it would be another one in a moment
         except PluginError as error:
-            phase = str(getattr(error, "phase", "load"))
-            remedy = str(getattr(error, "remedy", "")) or usual_remedy(ref)
-            reason = error.message.removesuffix(remedy).rstrip(" .")
-            return Candidate(ref, Broken(phase, reason, remedy))
+            return Candidate(ref, broken_by(ref, error, str(getattr(error, "phase", "load"))))
         if factory is None:
             return None
         state = self._probe(ref, factory)
@@ -268,12 +265,7 @@ class PluginRegistry:
         return self._probing.get(ref, lambda: self._probed.get(ref), probe)
 
     def _missing_for(self, ref: PluginRef, manifest: BackendManifest) -> Unavailable | None:
-        if manifest.api_version != API_VERSION:
-            what = (
-                f"its manifest is for plugin contract {manifest.api_version}, and this devrt has "
-                f"{API_VERSION}; install a version of {ref.distribution} that matches"
-            )
-            raise contract_error(ref, what, api_version=manifest.api_version, supported=API_VERSION)
+        _api_version.check(ref, manifest.api_version)
         if ref not in self._missing:
             self._missing[ref] = manifest.missing()
         return self._missing[ref]
@@ -373,7 +365,9 @@ class PluginRegistry:
     def _from_module(self, ref: PluginRef) -> Plugin:
         if ref.problem:
             raise PluginLoadError(f"{ref.problem}.", phase="discovery", **ref.facts())
-        return load_plugin(ref, self._initialized, self._check_manifest)
+        manifest = self.manifest(ref)
+        built_against = None if manifest is None else manifest.api_version
+        return load_plugin(ref, self._initialized, self._check_manifest, built_against)
 
     def _check_manifest(self, plugin: Plugin) -> None:
         manifest = self.manifest(plugin.ref)
