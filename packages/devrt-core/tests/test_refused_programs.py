@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devrt._bytecode_types import has_six_bit_floats, makes_or_reads_booleans
-from devrt._refused_programs import check_for_host, explain
+from devrt._refused_programs import check, check_for_host, explain
 from devrt._stablehlo import module_facts, operations, with_typed_calls
 from devrt.errors import UnimplementedError
 
@@ -128,3 +128,52 @@ def test_a_section_that_is_aligned_to_nothing_is_left_to_the_compiler():
     assert operations(damaged) == ()
     assert with_typed_calls(damaged) == damaged
     check_for_host(damaged, "compile")
+
+
+FED = """func.func @main(%a: tensor<i32>) -> tensor<i32> {{
+  %t = stablehlo.create_token : !stablehlo.token
+  {}
+  return %a : tensor<i32> }}"""
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('%0 = "stablehlo.outfeed"(%a, %t) : () -> ()', "stablehlo.outfeed"),
+        ('%0 = "stablehlo.outfeed" // comment\n  (%a, %t)', "stablehlo.outfeed"),
+        ('%0 = "stablehlo.\\69nfeed"(%t) {infeed_config = ""}', "stablehlo.infeed"),
+        ("%0:2 = stablehlo.infeed %t", "stablehlo.infeed"),
+        ("%0:2=stablehlo.infeed %t", "stablehlo.infeed"),
+        ('%0:2 = "mhlo.infeed"(%t)', "mhlo.infeed"),
+        ('%0:2 = "vhlo.infeed_v1"(%t)', "vhlo.infeed"),
+    ],
+)
+def test_a_program_that_waits_for_the_host_is_refused_with_the_line(line, name):
+    for checked in (check, check_for_host):
+        with pytest.raises(UnimplementedError, match=f"line 3: {name} exchanges data") as caught:
+            checked(FED.format(line).encode(), "compile")
+        assert caught.value.operation == "compile"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "// stablehlo.infeed",
+        "%0 = stablehlo.custom_call @stablehlo.infeed()",
+        '%0 = stablehlo.add %a, %a {b = "stablehlo.infeed"} : tensor<i32> loc("stablehlo.infeed")',
+        '%0 = stablehlo.add %a, %a : tensor<i32> loc("stablehlo.infeed"("f.py":1:2))',
+        "%stablehlo.infeed = stablehlo.infeed_like %a",
+    ],
+)
+def test_the_words_alone_are_no_reason(line):
+    check_for_host(FED.format(line).encode(), "compile")
+
+
+@pytest.mark.parametrize("name", ["infeed", "outfeed"])
+@pytest.mark.parametrize("form", ["", "_not_portable"])
+def test_bytecode_that_waits_for_the_host_is_refused(name, form):
+    code = (PROGRAMS / f"{name}{form}.mlirbc").read_bytes()
+    for checked in (check, check_for_host):
+        with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
+            checked(code, "compile")
+    check_for_host((PROGRAMS / f"named_infeed{form}.mlirbc").read_bytes(), "compile")

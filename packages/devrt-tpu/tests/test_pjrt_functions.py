@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from devrt._stablehlo_functions import problem_of
+from devrt._program_text import read_text
 from devrt.errors import InvalidArgumentError
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.mlir"))
@@ -63,9 +63,9 @@ def test_what_ends_the_process_is_refused(xla_cpu, text, said):
     ],
 )
 def test_others_are_left_to_the_compiler(text):
-    assert problem_of(text.encode()) == ""
+    assert read_text(text.encode()).problem() == ""
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
 def test_exported_programs_are_taken(path):
-    assert problem_of(path.read_bytes()) == ""
+    assert read_text(path.read_bytes()).problem() == ""

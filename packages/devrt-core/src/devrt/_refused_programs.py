@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from devrt._stablehlo import is_bytecode
-from devrt._stablehlo_functions import problem_of
+from devrt._program_text import ProgramText, read_text
+from devrt._stablehlo import is_bytecode, operations
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["check_for_host", "explain"]
+__all__ = ["check", "check_for_host", "explain"]
 
 _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
@@ -17,20 +17,42 @@ _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translate
 
 _SIX_BITS = "the 6-bit floating-point types"
 _BOOLEANS = "bitcast_convert of booleans"
-_IN_TEXT = (
-    (re.compile(rb"f6E[23]M[23]FN\b"), _SIX_BITS),
-    (re.compile(rb"bitcast_convert\b[^\n]*tensor<(?:\d+x)*i1>"), _BOOLEANS),
-    (re.compile(rb"!quant\.\w+<"), "quantised types"),
-    (re.compile(rb"@main\s*\([^)]*:\s*tuple<"), "tuples as arguments of the program"),
-    (
-        re.compile(rb"\ball_to_all\b[^}]{0,400}?replica_groups\s*=\s*dense<[^>]*>\s*:\s*tensor<0x"),
-        "all_to_all without replica_groups",
-    ),
-)
+_MISSING = {
+    "six_bits": _SIX_BITS,
+    "booleans": _BOOLEANS,
+    "quantised": "quantised types",
+    "tuples": "tuples as arguments of the program",
+    "no_groups": "all_to_all without replica_groups",
+}
+_FEEDS = ("stablehlo.infeed", "stablehlo.outfeed")
+
+
+def check(code: bytes, operation: str) -> None:
+    """Refuse a program that no client can run to its end.
+
+    Parameters
+    ----------
+    code
+        The program, text or bytecode.
+    operation
+        What the error names.
+
+    Raises
+    ------
+    UnimplementedError
+        If it waits for the host, with infeed or outfeed: such a program would never end. The
+        message has a text's line.
+    InvalidArgumentError
+        If a function of a text has no body, or calls itself: compilers end the process on those.
+    """
+    if is_bytecode(code):
+        _check_bytecode(code, operation)
+    else:
+        _check_text(code, read_text(code), operation)
 
 
 def check_for_host(code: bytes, operation: str) -> None:
-    """Refuse a program that the compiler for the host's processor ends the process on.
+    """Do as `check`, and refuse what the compiler for the host's processor ends the process on.
 
     Parameters
     ----------
@@ -43,23 +65,50 @@ def check_for_host(code: bytes, operation: str) -> None:
     ------
     UnimplementedError
         If it has a type, or an operation, that the compiler lacks; the message has a text's line.
-    InvalidArgumentError
-        If a function of a text has no body, or calls itself.
     """
     if is_bytecode(code):
+        _check_bytecode(code, operation)
         what = _missing_in_bytecode(code)
         if what:
             _refuse("the program's bytecode", what, operation)
         return
-    problem = problem_of(code)
+    text = read_text(code)
+    _check_text(code, text, operation)
+    for subject, what in _MISSING.items():
+        if subject in text.first:
+            _refuse(_line(code, text.first[subject]), what, operation)
+
+
+def _check_text(code: bytes, text: ProgramText, operation: str) -> None:
+    problem = text.problem()
     if problem:
-        msg = f"{operation} failed: {problem}, and the compiler ends the process on that."
+        msg = f"{operation} failed: {problem}, and compilers end the process on that."
         raise InvalidArgumentError(msg, operation=operation)
-    for pattern, what in _IN_TEXT:
-        found = pattern.search(code)
-        if found is not None:
-            line = code.count(b"\n", 0, found.start()) + 1
-            _refuse(f"line {line}", what, operation)
+    if text.feed is not None:
+        name, at = text.feed
+        _refuse_feed(_line(code, at), name, operation)
+
+
+def _check_bytecode(code: bytes, operation: str) -> None:
+    if b"infeed" not in code and b"outfeed" not in code:
+        return
+    found = set(operations(code)).intersection(_FEEDS)
+    if found:
+        _refuse_feed("the program's bytecode", min(found), operation)
+
+
+def _line(code: bytes, at: int) -> str:
+    number = code.count(b"\n", 0, at) + 1
+    return f"line {number}"
+
+
+def _refuse_feed(where: str, name: str, operation: str) -> NoReturn:
+    msg = (
+        f"{where}: {name} exchanges data with the host while the program runs, and nothing here "
+        "does that: the program would never end. Pass the data as arguments and results, or "
+        "through a custom call."
+    )
+    raise UnimplementedError(msg, operation=operation)
 
 
 def _refuse(where: str, what: str, operation: str) -> NoReturn:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._compile_options import CompileOptions
-from devrt._refused_programs import check_for_host
+from devrt._refused_programs import check, check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
-from devrt._stablehlo_functions import problem_of
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
@@ -60,10 +59,6 @@ class Program:
                 "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
                 f"it begins with {self.code[:16]!r}. Export it again."
             )
-            raise InvalidArgumentError(msg, operation="compile")
-        problem = "" if self.is_bytecode else problem_of(self.code)
-        if problem:
-            msg = f"compile failed: {problem}, and compilers end the process on that."
             raise InvalidArgumentError(msg, operation="compile")
 
     def has_shardy(self) -> bool:
@@ -138,8 +133,8 @@ def compile_and_load(
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program(source)
-    if client.plugin_platform == "cpu":
-        check_for_host(program.code, "compile_and_load")
+    is_for_host = client.plugin_platform == "cpu"
+    (check_for_host if is_for_host else check)(program.code, "compile_and_load")
     chosen = None if devices is None else _check_devices(client, devices)
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
@@ -219,6 +214,7 @@ def compile_ahead(
         Fields of `CompileOptions`.
     """
     program = Program(source)
+    check(program.code, "compile")
     made = _with_flags(library, program.options(options, None))
     if _size(made) > num_devices:
         msg = (
