@@ -24,7 +24,10 @@ registered, or, for one that derives, when the client is made.
 [writing a backend](writing-a-backend.md) says what else a backend has; the full descriptions are in
 the [reference](../reference/contract.md). This page is written by `tools/contract_page.py`.
 """
-_KINDS = (contract.Client, contract.Device, contract.Memory, contract.Buffer)
+_KINDS = (
+    *(contract.Client, contract.Device, contract.Memory, contract.Buffer),
+    *(contract.LoadedExecutable, contract.Topology),
+)
 
 
 def text() -> str:
@@ -36,7 +39,7 @@ def _section(kind: type) -> str:
     rows = [
         f"| `{name}` | {'needed' if needed else ''} | {_sentence(kind, name)} |\n"
         for name, needed in members(kind).items()
-        if name != "_unimplemented"
+        if name not in ("_unimplemented", "_no_dlpack")
     ]
     return f"\n## `{kind.__name__}`\n\n| member | | |\n|---|---|---|\n{''.join(rows)}"
 

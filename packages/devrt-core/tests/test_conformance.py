@@ -79,7 +79,9 @@ def test_the_check_would_notice_a_missing_member():
     assert not hasattr(contract.Memory, "buffer_from_pyval")
 
 
-@pytest.mark.parametrize("name", ["Client", "Device", "Memory", "Buffer", "Topology"])
+@pytest.mark.parametrize(
+    "name", ["Client", "Device", "Memory", "Buffer", "LoadedExecutable", "Topology"]
+)
 def test_an_abstract_class_cannot_be_made(name):
     with pytest.raises(TypeError, match="abstract"):
         getattr(contract, name)()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from devrt.contract import Buffer, Client, Device, Memory
+from devrt.contract import Buffer, Client, Device, LoadedExecutable, Memory, Topology
 from devrt.contract._members import lacking, members
 from devrt.doctor import diagnose
-from devrt.errors import BackendInitializationError, PluginContractError
+from devrt.errors import BackendInitializationError, PluginContractError, UnimplementedError
 
-KINDS = [Client, Device, Memory, Buffer]
+KINDS = [Client, Device, Memory, Buffer, LoadedExecutable, Topology]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,6 +32,53 @@ def test_a_registered_class_gets_the_defaults_that_it_lacks(kind):
     assert not lacking(native, kind)
     for name in members(kind):
         assert hasattr(native, name)
+
+
+def test_a_registered_device_called_returns_itself():
+    needed = {name: lambda self: None for name, is_needed in members(Device).items() if is_needed}
+    device = Device.register(type("NativeDevice", (), needed))()
+    assert device() is device
+
+
+def test_an_executable_that_says_little_is_described_by_the_defaults():
+    import numpy as np
+
+    from devrt_acme.client import AcmeClient
+
+    client = AcmeClient(2)
+    needed = {
+        name: lambda self, *_: None for name, need in members(LoadedExecutable).items() if need
+    }
+    own = {
+        "client": client,
+        "parameters": [((2, 3), np.dtype("float32")), ((), np.dtype("int8"))],
+        "outputs": [((4,), np.dtype("float32"))],
+        "local_devices": lambda self: client.devices(),
+    }
+    native = LoadedExecutable.register(type("NativeExecutable", (), needed | own))()
+    assert (native.num_replicas, native.num_partitions, native.is_collective) == (1, 2, True)
+    assert (native.donated_parameters, native.custom_calls) == ([], [])
+    assert [str(layout) for layout in native.get_parameter_layouts()] == ["{1,0}", "{}"]
+    assert [str(layout) for layout in native.get_output_layouts()] == ["{0}"]
+    assert native.get_parameter_memory_kinds() == ["device", "device"]
+    assert native.get_output_memory_kinds() == ["device"]
+    assert native.size_of_generated_code_in_bytes() == -1
+    for ask in (native.cost_analysis, native.get_compiled_memory_stats, native.serialize):
+        with pytest.raises(UnimplementedError, match="not offered by the executables of the acme"):
+            ask()
+    with pytest.raises(UnimplementedError, match="loads no compiled programs"):
+        client.deserialize_executable(b"")
+
+
+def test_a_buffer_without_dlpack_says_so():
+    import numpy as np
+
+    from devrt_acme.client import AcmeClient
+
+    buffer = AcmeClient(1).buffer_from_pyval(1.5)
+    assert buffer.copy_to_host_async() is None
+    with pytest.raises(UnimplementedError, match="acme backend exports no buffers through DLPack"):
+        np.from_dlpack(buffer)
 
 
 def test_a_class_that_takes_no_attributes_needs_all_members():

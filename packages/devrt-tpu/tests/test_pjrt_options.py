@@ -114,6 +114,22 @@ def test_an_executable_is_loaded_from_any_bytes(xla_cpu, add):
         xla_cpu.deserialize_executable(memoryview(data)[::2])
 
 
+def test_an_executable_is_loaded_on_the_devices_that_are_named(xla_cpu, add):
+    data = xla_cpu.serialize_executable(add)
+    second = xla_cpu.devices()[1]
+    loaded = xla_cpu.deserialize_executable(data, [second])
+    assert loaded.local_devices() == [second]
+    x = [xla_cpu.buffer_from_pyval(np.ones(*p), second) for p in loaded.parameters]
+    (total,) = loaded.execute(x)
+    assert total.device is second
+    assert (np.asarray(total) == len(x)).all()
+    for devices in ([], [second, second], second, [None]):
+        with pytest.raises(DevrtError, match=r"devices are a list|no device of|each device once"):
+            xla_cpu.deserialize_executable(data, devices)
+    with pytest.raises(InvalidArgumentError, match=r"for 2 device.s., and 1 were named"):
+        xla_cpu.deserialize_executable(data, [second], num_partitions=2, num_replicas=1)
+
+
 @pytest.mark.parametrize("name", [None, 3, b"x", "half \udc80"])
 def test_a_topologys_name_is_text(xla_cpu_library, name):
     library = pjrt.library_for("options", xla_cpu_library)

@@ -86,7 +86,7 @@ def test_exported_programs_give_what_they_gave(xla_cpu, name):
 
 def test_text_and_bytes_are_taken_alike(xla_cpu):
     text = (PROGRAMS / "mlp.mlir").read_text()
-    prints = {xla_cpu.compile_and_load(p).fingerprint() for p in (text, text.encode())}
+    prints = {xla_cpu.compile_and_load(p).fingerprint for p in (text, text.encode())}
     assert len(prints) == 1
 
 
@@ -311,7 +311,7 @@ class TestLife:
             lambda: client.buffer_from_pyval(X),
             buffer.block_until_ready,
             executable.serialize,
-            executable.fingerprint,
+            lambda: executable.fingerprint,
             executable.memory_analysis,
             client.topology,
         ):
@@ -356,7 +356,7 @@ class TestLife:
         form, data = add.optimized_program()
         assert form == "hlo_with_config"
         assert b"add" in data
-        assert add.fingerprint()
+        assert add.fingerprint
         assert (add.executable.num_replicas, add.executable.num_partitions) == (1, 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -98,10 +97,6 @@ class DeviceTopology(Topology):
                 f"({type(error).__name__}: {error}). Serialize it again with this devrt."
             )
             raise InvalidArgumentError(msg) from error
-
-    def fingerprint(self) -> int:
-        """Return 64 bits that are equal for equal topologies, on every machine."""
-        return int.from_bytes(hashlib.sha256(self.serialize()).digest()[:8], "big")
 
     def _make_compile_only_devices(self) -> list[Device]:
         return [CompileOnlyDevice(self._platform, fields) for fields in self._devices]

@@ -273,11 +273,10 @@ class Array(Unsupported):
         return memoryview(self._value())  # type: ignore[arg-type]
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self._only("__dlpack__").__dlpack__(**options)  # type: ignore[attr-defined]
+        return self._only("__dlpack__").__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        device = self._only("__dlpack_device__").__dlpack_device__()  # type: ignore[attr-defined]
-        return device  # type: ignore[no-any-return]
+        return self._only("__dlpack_device__").__dlpack_device__()
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         return namespace(api_version)
@@ -387,9 +386,7 @@ class Array(Unsupported):
 
     def _start_copy_to_host(self) -> None:
         for buffer in self._buffers:
-            start = getattr(buffer, "copy_to_host_async", None)
-            if start is not None:
-                start()
+            buffer.copy_to_host_async()
 
     def _gathered(self) -> np.ndarray[Any, Any]:
         if self.is_deleted():

@@ -53,9 +53,7 @@ def _towards_host(source: Buffer) -> Buffer:
             return source.copy_to_memory(pinned)
         except _NO_STAGE:
             pass
-    start = getattr(source, "copy_to_host_async", None)
-    if start is not None:
-        start()
+    source.copy_to_host_async()
     return source
 
 

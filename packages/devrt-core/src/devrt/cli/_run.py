@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from devrt._stablehlo import module_facts, operations
 from devrt.cli import _report
 from devrt.cli._files import naming, read_arguments, read_program, writing
-from devrt.errors import ConfigError, DevrtError, DevrtWarning, InvalidArgumentError
+from devrt.errors import (
+    ConfigError,
+    DevrtError,
+    DevrtWarning,
+    InvalidArgumentError,
+    UnimplementedError,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,8 +117,15 @@ def _described(executable: Any) -> dict[str, Any]:
         "donated": list(executable.donated_parameters),
         "communicates": executable.is_collective and len(executable.local_devices()) > 1,
         "custom_calls": list(executable.custom_calls),
-        "flops": executable.cost_analysis().get("flops"),
+        "flops": _flops(executable),
     }
+
+
+def _flops(executable: LoadedExecutable) -> float | None:
+    try:
+        return executable.cost_analysis().get("flops")
+    except UnimplementedError:  # no backend has to know
+        return None
 
 
 def _compile(

@@ -151,3 +151,31 @@ class Buffer(metaclass=Contract):
         makes one that is writable, or a view of one, read-only without copying its elements. With
         ``copy=True`` it is the caller's own, and writable.
         """
+
+    def copy_to_host_async(self) -> None:
+        """Start what a later `__array__` waits for, where there is anything to start."""
+        return None
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Return the data as a DLPack capsule.
+
+        Raises
+        ------
+        UnimplementedError
+            If the backend exports none.
+        """
+        raise self._no_dlpack("__dlpack__")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's number of the kind of device, and the device's own."""
+        raise self._no_dlpack("__dlpack_device__")
+
+    def _no_dlpack(self, operation: str) -> Exception:
+        from devrt.errors import UnimplementedError
+
+        platform = self.device.platform
+        msg = (
+            f"the {platform} backend exports no buffers through DLPack. Copy the data through the "
+            "host, with numpy.asarray."
+        )
+        return UnimplementedError(msg, operation=operation, platform=platform)

@@ -221,6 +221,26 @@ class Client(BatchedTransfers, metaclass=Contract):
         """
         self._unimplemented("compile_and_load", "it takes no program format yet")
 
+    def compile(self, program: str | bytes, **options: Any) -> LoadedExecutable:
+        """Compile and load, under jaxlib's older name."""
+        return self.compile_and_load(program, None, **options)
+
+    def serialize_executable(self, executable: LoadedExecutable) -> bytes:
+        """Return a compiled program as bytes, for `deserialize_executable`."""
+        return executable.serialize()
+
+    def deserialize_executable(
+        self, serialized: bytes, devices: Sequence[Device] | None = None, **options: Any
+    ) -> LoadedExecutable:
+        """Load what `serialize_executable` gave, of this or another process.
+
+        Raises
+        ------
+        UnimplementedError
+            If the client loads no compiled programs.
+        """
+        self._unimplemented("deserialize_executable", "it loads no compiled programs")
+
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs call a function by a name, in every client of this kind in the process.
 

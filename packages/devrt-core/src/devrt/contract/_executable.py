@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from devrt.contract._members import Contract
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,11 +15,12 @@ if TYPE_CHECKING:
     from devrt.contract._buffer import Buffer
     from devrt.contract._client import Client
     from devrt.contract._device import Device
+    from devrt.layout import PjRtLayout
 
 __all__ = ["LoadedExecutable"]
 
 
-class LoadedExecutable(abc.ABC):
+class LoadedExecutable(metaclass=Contract):
     """A compiled program, loaded on the devices it was compiled for.
 
     Attributes
@@ -26,6 +29,10 @@ class LoadedExecutable(abc.ABC):
         The program's name.
     client : Client
         The client that compiled or loaded it.
+    num_replicas : int
+        How many copies of the program run together; 1 by default.
+    num_partitions : int
+        Among how many devices each copy is divided; by default all that there are.
     """
 
     @property
@@ -45,6 +52,66 @@ class LoadedExecutable(abc.ABC):
     def outputs(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each output, of one device's shard."""
         raise self._unimplemented("outputs")
+
+    @property
+    def num_replicas(self) -> int:
+        return 1
+
+    @property
+    def num_partitions(self) -> int:
+        return max(1, len(self.local_devices()) // self.num_replicas)
+
+    @property
+    def donated_parameters(self) -> Sequence[int]:
+        """Indices of the parameters whose buffers a call deletes; none by default."""
+        return []
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its devices may wait for each other; by default whether there are several."""
+        return len(self.local_devices()) > 1
+
+    @property
+    def custom_calls(self) -> Sequence[str]:
+        """The targets of the custom calls that the compiled program makes; none by default."""
+        return []
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Bytes that are equal for equal programs and equal options."""
+        raise self._unimplemented("fingerprint")
+
+    def get_parameter_layouts(self) -> Sequence[PjRtLayout]:
+        """Return how each parameter must lie in memory; row-major by default."""
+        return _row_major(self.parameters)
+
+    def get_output_layouts(self) -> Sequence[PjRtLayout]:
+        """Return how each output lies in memory; row-major by default."""
+        return _row_major(self.outputs)
+
+    def get_parameter_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each parameter; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.parameters)
+
+    def get_output_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each output; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.outputs)
+
+    def cost_analysis(self) -> Mapping[str, Any]:
+        """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
+        raise self._unimplemented("cost_analysis")
+
+    def get_compiled_memory_stats(self) -> Mapping[str, int]:
+        """Return what the program takes of a device's memory, and of the host's, in bytes."""
+        raise self._unimplemented("get_compiled_memory_stats")
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """Return the size of the code; below 0 where nobody knows."""
+        return -1
+
+    def serialize(self) -> bytes:
+        """Return the executable as bytes, for `Client.deserialize_executable`."""
+        raise self._unimplemented("serialize")
 
     def get_parameter_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each parameter; empty with one partition."""
@@ -103,3 +170,9 @@ class LoadedExecutable(abc.ABC):
     @abc.abstractmethod
     def is_deleted(self) -> bool:
         """Return whether `delete` was called."""
+
+
+def _row_major(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[PjRtLayout]:
+    from devrt.layout import PjRtLayout, row_major
+
+    return [PjRtLayout(row_major(len(shape))) for shape, _ in arrays]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["Contract", "incomplete_classes", "lacking", "members"]
 
 
+_DUNDERS = ("__array__", "__call__", "__dlpack__", "__dlpack_device__")
+
+
 class Contract(abc.ABCMeta):
     """The metaclass of the contract's classes: refuses to register what is no such class."""
 
@@ -62,12 +65,12 @@ def incomplete_classes(module: str) -> str:
     module
         A module of the plugin; classes of its top-level package count.
     """
-    from devrt.contract import Buffer, Client, Device, Memory
+    from devrt.contract import Buffer, Client, Device, LoadedExecutable, Memory, Topology
 
     top = module.partition(".")[0]
     found = [
         f"{cls.__qualname__} ({kind.__name__}) lacks {', '.join(lacking(cls, kind))}"
-        for kind in (Client, Device, Memory, Buffer)
+        for kind in (Client, Device, Memory, Buffer, LoadedExecutable, Topology)
         for cls in _leaves(kind)
         if cls.__module__.partition(".")[0] == top and _is_current(cls) and lacking(cls, kind)
     ]
@@ -105,7 +108,7 @@ def _defined(kind: type) -> dict[str, object]:
 
 
 def _is_member(name: str, value: object) -> bool:
-    if name in ("__array__", "__call__"):
+    if name in _DUNDERS:
         return True
     return not name.startswith("__") and (callable(value) or isinstance(value, property))
 
@@ -117,4 +120,9 @@ def lacking(cls: type, kind: type) -> tuple[str, ...]:
     """
     if kind in cls.__mro__:
         return tuple(sorted(getattr(cls, "__abstractmethods__", ())))
-    return tuple(sorted(name for name in members(kind) if not hasattr(cls, name)))
+    # Not `hasattr`: a class has what its metaclass has, `__call__` for one.
+    return tuple(sorted(name for name in members(kind) if not _has(cls, name)))
+
+
+def _has(cls: type, name: str) -> bool:
+    return any(name in vars(base) for base in cls.__mro__)

@@ -122,7 +122,7 @@ class ArrayProgram:
     """
 
     def __init__(self, executable: LoadedExecutable, mesh: Mesh | None = None) -> None:
-        if getattr(executable, "num_replicas", 1) != 1:
+        if executable.num_replicas != 1:
             msg = f"'{executable.name}' has replicas, which no mesh names: use execute_sharded."
             raise UnimplementedError(msg, operation="load_program")
         self.executable = executable

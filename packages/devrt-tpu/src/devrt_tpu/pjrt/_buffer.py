@@ -238,7 +238,7 @@ class PjrtBuffer(Handle, Buffer):
             return array.astype(dtype)
         return array.copy() if copy else array
 
-    def __dlpack__(
+    def __dlpack__(  # type: ignore[override]  # the options that there are, by name
         self,
         *,
         stream: Any = None,

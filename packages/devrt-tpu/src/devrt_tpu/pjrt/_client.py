@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
+from devrt.contract import (
+    Buffer,
+    Client,
+    Device,
+    HostBufferSemantics,
+    LoadedExecutable,
+    Memory,
+)
 from devrt.errors import DevrtError
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._inventory import Inventory
@@ -190,15 +197,27 @@ class PjrtClient(Inventory, Client):
         """Compile a program for the client's first devices; see `compile_and_load`."""
         return self.compile_and_load(program, None, **options)
 
-    def serialize_executable(self, executable: PjrtLoadedExecutable) -> bytes:
+    def serialize_executable(self, executable: LoadedExecutable) -> bytes:
         """Return an executable as bytes, which `deserialize_executable` loads again."""
         return executable.serialize()
 
-    def deserialize_executable(self, data: bytes, **options: Any) -> PjrtLoadedExecutable:
-        """Load an executable that was compiled earlier, perhaps on another machine."""
+    def deserialize_executable(
+        self, serialized: bytes, devices: Sequence[Device] | None = None, **options: Any
+    ) -> PjrtLoadedExecutable:
+        """Load an executable that was compiled earlier, perhaps on another machine.
+
+        Parameters
+        ----------
+        serialized
+            What `serialize_executable` gave.
+        devices
+            The devices that it runs on; those that it was compiled for when omitted.
+        **options
+            Fields of `devrt_tpu.pjrt.CompileOptions`, in place of those it was compiled with.
+        """
         from devrt_tpu.pjrt import _compile
 
-        return _compile.deserialize(self, data, options)
+        return _compile.deserialize(self, serialized, devices, options)
 
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs of this plugin call a function by a name, in every client of the process.

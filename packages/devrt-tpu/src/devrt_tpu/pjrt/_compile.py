@@ -263,7 +263,10 @@ def _compile(
 
 
 def deserialize(
-    client: PjrtClient, data: bytes, options: Mapping[str, Any]
+    client: PjrtClient,
+    data: bytes,
+    devices: Sequence[Any] | None,
+    options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
     if not isinstance(data, bytes | bytearray | memoryview) or not len(data):
@@ -276,8 +279,23 @@ def deserialize(
             "settled when it is compiled. Leave parameter_is_tupled_arguments out."
         )
         raise InvalidArgumentError(msg, operation="deserialize_executable")
+    if devices is not None:
+        made = _on_devices(client, devices, made or CompileOptions())
     over = b"" if made is None else made.serialize()
     return _load(client, bytes(data), made, over)
+
+
+def _on_devices(
+    client: PjrtClient, devices: Sequence[Any], options: CompileOptions
+) -> CompileOptions:
+    """Return options with a device assignment: one partition for each device, unless they say."""
+    chosen = _check_devices(client, devices)
+    if options.num_replicas is None and options.num_partitions is None:
+        options = options.replace(num_replicas=1, num_partitions=len(chosen))
+    if _size(options) != len(chosen):
+        msg = f"the options are for {_size(options)} device(s), and {len(chosen)} were named."
+        raise InvalidArgumentError(msg, operation="deserialize_executable")
+    return options.replace(device_assignment=_assignment(client, chosen, options))
 
 
 def _load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -94,8 +95,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         with self._client._using("serialize"):
             return self.executable.serialize()
 
+    @property
     def fingerprint(self) -> bytes:
-        """Return bytes that are equal for equal programs and equal options."""
+        """Bytes that are equal for equal programs and equal options."""
         return self.executable.fingerprint()
 
     def cost_analysis(self) -> Mapping[str, Any]:
@@ -105,6 +107,14 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def memory_analysis(self) -> MemoryAnalysis:
         """Return what the program takes of memory."""
         return self.executable.memory_analysis()
+
+    def get_compiled_memory_stats(self) -> dict[str, int]:
+        """Return what the program takes of memory, as `memory_analysis`, by name."""
+        return dataclasses.asdict(self.executable.memory_analysis())
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """Return the size of the code; below 0 where the plugin does not know."""
+        return self.executable.size_of_generated_code_in_bytes()
 
     def optimized_program(self) -> tuple[str, bytes]:
         """Return the program as the compiler left it: its format, and its bytes."""
@@ -135,6 +145,11 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def num_replicas(self) -> int:
         """Number of replicas."""
         return self.executable.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """Number of partitions of each replica."""
+        return self.executable.num_partitions
 
     @property
     def donated_parameters(self) -> list[int]:
@@ -171,6 +186,14 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def get_output_layouts(self) -> list[PjRtLayout]:
         """Return how each result lies in memory, on each device."""
         return self.executable.get_output_layouts()
+
+    def get_parameter_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each argument."""
+        return self.executable.parameter_memory_kinds()
+
+    def get_output_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each result."""
+        return self.executable.output_memory_kinds()
 
     def get_hlo_text(self) -> str:
         """Return the compiler's own program as text in HLO's notation, for people to read."""
