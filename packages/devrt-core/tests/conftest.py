@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from devrt._config import Config
-from devrt.plugins import installed_plugins
+from devrt.plugins import PluginRegistry, _recording, installed_plugins
 from devrt.runtime import Runtime, set_default_runtime
 
 # No test depends on how fast the machine is.
@@ -198,3 +198,78 @@ def add_loader(plugins, write_distribution):
         return "loading_pkg.plugin"
 
     return add
+
+
+REGISTER = """
+import os
+import jax._src.xla_bridge as xb
+
+def initialize():
+    library = os.path.join(os.path.dirname(__file__), "pjrt_zap.so")
+    {before}
+    xb.register_plugin({arguments})
+    {after}
+"""
+
+
+@dataclasses.dataclass
+class Wheels:
+    """A folder on ``sys.path`` with wheels that were made for JAX."""
+
+    path: object
+
+    def add(self, source, *, entry="pjrt_plugin_zap", module="zap_jax", name="zap-wheel"):
+        """Install one: a module of this source, a library beside it, and an entry point."""
+        folder = self.path.joinpath(*module.split("."))
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(textwrap.dedent(source))
+        (folder / "pjrt_zap.so").write_bytes(b"")
+        points = f"[jax_plugins]\n{entry} = {module}\n" if entry else ""
+        info = write_distribution(self.path, name, points)
+        base = "/".join(module.split("."))
+        files = (f"{base}/__init__.py", f"{base}/pjrt_zap.so")
+        (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
+        return str(folder / "pjrt_zap.so")
+
+    def register(
+        self, arguments="'zip', library_path=library", before="pass", after="pass", **install
+    ):
+        """Install one whose ``initialize()`` calls register_plugin so; return its library."""
+        source = REGISTER.format(arguments=arguments, before=before, after=after)
+        return self.add(source, **install)
+
+    def refs(self):
+        return installed_plugins([str(self.path)])
+
+    def registry(self):
+        return PluginRegistry(self.refs)
+
+    def settled(self):
+        """Return what the wheels' modules register."""
+        registry = self.registry()
+        registry.settle()
+        return registry.refs()
+
+    def runtime(self, **environ):
+        return Runtime(config=Config(environ), discover=self.refs)
+
+
+@pytest.fixture
+def wheels(plugins, tmp_path, monkeypatch):
+    """A folder for such wheels, which plugins may lie in too, and a cache of its own."""
+    monkeypatch.setenv("DEVRT_CACHE_DIR", str(tmp_path / "cache"))
+    return Wheels(plugins.path)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The modules that children were started for."""
+    found = []
+    run_all = _recording._run_all
+
+    def run(guesses):
+        found.extend(ref.entry for ref in guesses)
+        return run_all(guesses)
+
+    monkeypatch.setattr(_recording, "_run_all", run)
+    return found

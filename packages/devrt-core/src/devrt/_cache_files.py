@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,6 +50,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     OSError
         If it cannot be written; nothing is left behind then.
     """
+    import tempfile  # slow to import, and a start may read a cache
+
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     try:

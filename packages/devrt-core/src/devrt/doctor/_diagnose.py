@@ -12,6 +12,7 @@ from devrt.doctor._hardware import hardware_findings, seen_hardware
 from devrt.doctor._libraries import surplus_exports
 from devrt.doctor._own_words import said_by_plugin
 from devrt.doctor._records import PluginEntry, Report
+from devrt.doctor._registrations import registration_findings
 from devrt.doctor._survey import Examined, Survey, survey
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
@@ -90,6 +91,7 @@ def diagnose(
         *_trouble(found),
         *(finding for row in rows for finding in _of_plugin(row, found)),
         *(finding for examined in found.examined for finding in said_by_plugin(examined)),
+        *(finding for e in found.examined for finding in registration_findings(e.ref)),
         *_of_this_process(runtime),
         *_of_default(found),
         *_of_libraries(rows),

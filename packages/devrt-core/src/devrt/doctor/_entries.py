@@ -9,6 +9,7 @@ from devrt.doctor._records import PluginEntry, Rule
 from devrt.doctor._survey import Examined, Survey
 from devrt.plugins import Broken, Outcome, PluginRef, Verdict
 from devrt.plugins._isolated import Level
+from devrt.plugins._registered import registered
 from devrt.records import Available, Unavailable
 
 __all__ = ["entries", "entry_of"]
@@ -59,6 +60,9 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
 def _facts(examined: Examined) -> dict[str, object]:
     said = examined.report.facts if examined.report is not None else {}
     found = {key: said[key] for key in _KEPT if key in said}
+    known = registered(examined.ref)
+    if known is not None and known.priority is not None:
+        found["registered"] = known.facts()
     declared = getattr(examined.manifest, "global_symbols", False) or examined.ref.global_symbols
     return found | ({"global_symbols": True} if declared or said.get("global_symbols") else {})
 
@@ -102,6 +106,8 @@ def _excluded(ref: PluginRef, found: Survey) -> str:
 
 
 def _additions(examined: Examined) -> str:
+    if examined.ref.is_empty:
+        return f"its module {examined.ref.entry!r} registers no backend on this machine"
     facts: Mapping[str, object] = examined.report.facts if examined.report is not None else {}
     said = []
     for key, what in (("memory_kinds", "memory kinds"), ("topologies", "topologies for")):

@@ -29,6 +29,8 @@ CODES: Mapping[str, str] = {
     "discovery-failed": "error",
     "probe-not-started": "error",
     "platform-duplicate": "warning",
+    "plugin-not-recorded": "warning",
+    "plugin-options-lost": "warning",
     "library-exports-more": "warning",
     "libraries-share-symbols": "warning",
     "hardware-without-backend": "warning",

@@ -123,12 +123,18 @@ def survey(
         Whether to ask the plugins for what they have to say to the doctor.
     """
     trouble: list[DevrtError] = []
-    refs = _attempt(runtime.plugins.refs, (), trouble)
     policy = _attempt(runtime.policy, Policy(), trouble)
     asked = parse_platforms(",".join(platforms), "--platform") if platforms else None
-    plans = [_plan(runtime, ref, level) for ref in refs]
     allowed = policy.needed if policy.platforms else ()
     names = allowed if asked is None else asked.platforms
+
+    def known() -> tuple[PluginRef, ...]:
+        if level is not Level.METADATA:
+            runtime.plugins.settle(names, policy.forbid, retry=findings)
+        return runtime.plugins.refs()
+
+    refs = _attempt(known, (), trouble)
+    plans = [_plan(runtime, ref, level) for ref in refs]
     considered = _considered(plans, names)
     considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
     given = _given_options(runtime)
@@ -330,7 +336,7 @@ def _why_none(
 ) -> str:
     """Return the words of the runtime for a choice that cannot be made; empty if it can."""
     if decision.chosen is not None:
-        return next((e.refused for e in examined if e.candidate is decision.chosen), "")
+        return next((e.refused for e in examined if e.ref == decision.chosen.ref), "")
     unloaded = [
         DevrtError(e.candidate.state.reason)
         for e in examined

@@ -1,8 +1,9 @@
 """Plugins that were made for JAX or XLA, used as they are: their PJRT library is found by name.
 
 Their modules are never imported. What has to be known of single distributions is data, in
-``data/adopted.toml``. Neither ``re`` nor ``fnmatch`` is used here nor in what is imported: they
-take longer to import than a listing takes.
+``data/adopted.toml``; what other modules register is found out by `devrt.plugins._recording`, in
+a child process, once an answer depends on it. Neither ``re`` nor ``fnmatch`` is used here nor in
+what is imported: they take longer to import than a listing takes.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ def _ref(
     if not platform:
         platform, problem = UNNAMED, f"the entry point of {name} for {module!r} has no name"
     is_global = bool(row.get("global_symbols"))
-    return PluginRef(platform, name, version, "", source, library, "", problem, is_global)
+    entry = "" if row else module  # what the table has a row of is known
+    return PluginRef(
+        platform, name, version, "", source, library, "", problem, is_global, entry=entry
+    )
 
 
 def _no_library(distribution: str, module: str, patterns: Iterable[str]) -> str:

@@ -74,11 +74,12 @@ def main(request: dict[str, Any]) -> NoReturn:
     reporter = _Reporter(int(request["descriptor"]), request["token"])
     loaded: list[Plugin] = []
     answer: dict[str, Any]
+    examine = _record if "entry" in request else _examine
     try:
-        answer = {"facts": _examine(request, reporter, loaded)}
+        answer = {"facts": examine(request, reporter, loaded)}
     except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises is the verdict
         answer = _failure(error)
-    if request["findings"] and loaded and loaded[0].findings is not None:
+    if loaded and request["findings"] and loaded[0].findings is not None:
         reporter.say(kept=answer)  # should the process not survive its last question
         answer["findings"] = _findings(loaded[0])
     reporter.say(**answer)
@@ -146,9 +147,20 @@ def _words(error: BaseException) -> str:
         return "(its message cannot be shown)"
 
 
+def _record(request: dict[str, Any], reporter: _Reporter, _: list[Plugin]) -> dict[str, Any]:
+    """Run a module that was made for JAX against what stands in for it."""
+    from devrt.plugins._stand_in import record_module
+
+    return record_module(request["entry"], reporter.say)
+
+
 def _examine(request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]) -> dict[str, Any]:
     reporter.say(phase="load")
     ref = _ref(request["ref"])
+    if ref.registered:
+        from devrt.plugins._registered import registered, set_environment
+
+        set_environment(registered(ref))
     facts = library_facts(ref.library, ref.global_symbols) if ref.library else {}
     return facts | _examine_plugin(ref, request, reporter, loaded)
 

@@ -25,7 +25,15 @@ from devrt.plugins._child import LOST_PIPE
 from devrt.plugins._discovery import PluginRef
 from devrt.plugins._listening import Replies, last_lines, listen, signal_name
 
-__all__ = ["Level", "ProbeReport", "ProbeRequest", "probe_all", "probe_isolated"]
+__all__ = [
+    "Level",
+    "ProbeReport",
+    "ProbeRequest",
+    "ask_child",
+    "probe_all",
+    "probe_isolated",
+    "verdict",
+]
 
 _WORKERS = 8
 _BOOTSTRAP = (
@@ -51,6 +59,7 @@ class Level(enum.IntEnum):
 _WHERE = {
     "start": "before it was loaded",
     "load": "while it was loaded",
+    "initialize": "in its initialize()",
     "probe": "in its probe",
     "client": "while it made its client",
     "findings": "while it was asked for findings",
@@ -200,6 +209,32 @@ def _not_started(why: str) -> ProbeReport:
 
 
 def _probe(wanted: ProbeRequest) -> ProbeReport:
+    fields = {
+        "level": int(wanted.level),
+        "options": {n: value for n, value in wanted.options.items() if _is_plain(value)},
+        "findings": wanted.findings,
+        "ref": dataclasses.asdict(wanted.ref),
+    }
+    replies, code, timed_out, shown = ask_child(fields, wanted.timeout)
+    if replies.kept is None:
+        return verdict(replies, code, timed_out, wanted.timeout, shown)
+    return _with_findings(replies, code, timed_out, wanted.timeout, shown)
+
+
+def ask_child(fields: Mapping[str, Any], timeout: float) -> tuple[Replies, int, bool, str]:
+    """Put a request to a child process and listen to it until it ends or the time is over.
+
+    Returns
+    -------
+    tuple
+        What it replied, its exit code, whether it had to be stopped, and the end of what it
+        printed.
+
+    Raises
+    ------
+    OSError
+        If it cannot be started.
+    """
     replies = Replies(secrets.token_hex(8))
     with contextlib.ExitStack() as ends:
         read_end, write_end = os.pipe()
@@ -211,19 +246,13 @@ def _probe(wanted: ProbeRequest) -> ProbeReport:
                 "token": replies.token,
                 "parent": os.getpid(),
                 "path": [os.path.abspath(entry) for entry in sys.path],
-                "level": int(wanted.level),
-                "options": {n: value for n, value in wanted.options.items() if _is_plain(value)},
-                "findings": wanted.findings,
-                "ref": dataclasses.asdict(wanted.ref),
+                **fields,
             }
             stdin = _filled_pipe(json.dumps(request, default=str).encode())
             childs_ends.callback(os.close, stdin)
             child = ends.enter_context(_start(stdin, write_end))
-        output, timed_out = listen(child, read_end, replies, wanted.timeout)
-    shown = last_lines(output)
-    if replies.kept is None:
-        return _verdict(replies, child.returncode, timed_out, wanted.timeout, shown)
-    return _with_findings(replies, child.returncode, timed_out, wanted.timeout, shown)
+        output, timed_out = listen(child, read_end, replies, timeout)
+    return replies, child.returncode, timed_out, last_lines(output)
 
 
 def _with_findings(
@@ -237,11 +266,11 @@ def _with_findings(
             said = f"{replies.final.get('error')}: {replies.final.get('message')}"
         findings = tuple(said) if isinstance(said, list) else str(said)
     else:
-        ended = _verdict(replies, code, timed_out, timeout, output)
+        ended = verdict(replies, code, timed_out, timeout, output)
         findings = dataclasses.replace(ended, phase="findings").sentence()
     replies.final = replies.kept
-    verdict = _verdict(replies, 0, False, timeout, output)
-    return dataclasses.replace(verdict, findings=findings)
+    kept = verdict(replies, 0, False, timeout, output)
+    return dataclasses.replace(kept, findings=findings)
 
 
 def _start(stdin: int, write_end: int) -> subprocess.Popen[bytes]:
@@ -274,9 +303,10 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _verdict(
+def verdict(
     replies: Replies, code: int, timed_out: bool, timeout: float, output: str
 ) -> ProbeReport:
+    """Return what became of a child that `ask_child` listened to."""
     phase, final = replies.phase, replies.final
     if timed_out:
         return ProbeReport("timeout", phase, f"{timeout:g} s", output=output)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from devrt.errors import ForkedError, PluginContractError, PluginError
+from devrt.plugins._manifest import BackendManifest, differences
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
 
-__all__ = ["broken_by", "contract_error", "probed", "usual_remedy"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.plugins._loading import Plugin
+
+__all__ = ["broken_by", "check_manifest", "contract_error", "probed", "usual_remedy"]
 
 
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:
@@ -32,6 +37,20 @@ def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
         return answer
     reason = f"its probe returned {type(answer).__name__}, not Available or Unavailable"
     return Broken("contract", reason, usual_remedy(ref))
+
+
+def check_manifest(
+    plugin: Plugin, manifest: BackendManifest | None, factory: ClientFactory | None
+) -> None:
+    """Refuse a plugin whose manifest and records say different things."""
+    if manifest is not None and factory is not None:
+        has_loader = plugin.loader is not None
+        wrong = differences(manifest, factory, has_loader, plugin.global_symbols())
+        if wrong:
+            raise contract_error(plugin.ref, "; ".join(wrong))
+    elif plugin.loader is not None:
+        what = "it has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"
+        raise contract_error(plugin.ref, what)
 
 
 def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractError:

@@ -9,6 +9,7 @@ from typing import Any
 from devrt._record import record
 from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
 from devrt.plugins._refs import FROM_ENVIRONMENT, PluginRef
+from devrt.plugins._registered import Registered, registered, set_environment
 from devrt.records import (
     CACHE_OPTIONS,
     ClientContext,
@@ -18,6 +19,10 @@ from devrt.records import (
     TopologyFactory,
     Unavailable,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.plugins._manifest import BackendManifest
 
 __all__ = ["REGISTERED_PRIORITY", "LibraryBackend", "OptionsSource", "library_backend"]
 
@@ -48,6 +53,9 @@ class LibraryBackend:
         As in `devrt.records.ClientFactory`.
     global_symbols : bool
         Whether it is opened with its symbols visible to every other library.
+    registered : Registered or None
+        What the module that brings it was seen to register, whose variables are set before the
+        library is used; None where there is no such module.
     """
 
     platform: str
@@ -58,6 +66,7 @@ class LibraryBackend:
     fail_quietly: bool = False
     experimental: bool = False
     global_symbols: bool = False
+    registered: Registered | None = None
 
     def client_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> ClientFactory:
         """Return the record that serves the platform through the loader that ``find`` returns."""
@@ -116,6 +125,7 @@ class LibraryBackend:
                 f"{loader.reason}. {loader.remedy}"
             )
             raise UnimplementedError(msg, operation="load", platform=self.platform)
+        set_environment(self.registered)
         if self.global_symbols:
             self._open_global(loader)
         return loader
@@ -141,22 +151,23 @@ class LibraryBackend:
             raise ConfigError(msg, platform=self.platform, **error.data) from error
 
 
-def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> LibraryBackend:
+def library_backend(ref: PluginRef, manifest: BackendManifest | None = None) -> LibraryBackend:
     """Return the backend of a plugin that is a library.
 
     Parameters
     ----------
     ref
         The plugin.
-    terms
-        Its priority, aliases, fail_quietly and experimental, where they are known.
+    manifest
+        What devrt's own table says of it, if it does.
 
     Raises
     ------
     PluginLoadError
         If its configuration file is not valid any more.
     """
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = {}
+    known = registered(ref)
     if ref.config:
         from devrt.plugins._pjrt_env import read_config
 
@@ -164,16 +175,19 @@ def library_backend(ref: PluginRef, terms: Mapping[str, Any] | None = None) -> L
             options = read_config(ref.config).options
         except ConfigError as error:
             raise PluginLoadError(error.message, phase="load", **ref.facts()) from error
-    named = ref.source == FROM_ENVIRONMENT
-    default: dict[str, Any] = {
-        "priority": REGISTERED_PRIORITY if named else ADOPTED_PRIORITY,
-        "experimental": ref.experimental,
-    }
-    given = {**default, **(terms or {})}
+    elif known is not None:
+        options = known.options
+    priority = REGISTERED_PRIORITY if ref.source == FROM_ENVIRONMENT else ADOPTED_PRIORITY
+    if known is not None and known.priority is not None:
+        priority = known.priority
     return LibraryBackend(
         platform=ref.platform,
         library=ref.library,
         options=options or None,
+        priority=priority if manifest is None else manifest.priority,
+        aliases=() if manifest is None else manifest.aliases,
+        fail_quietly=manifest is not None and manifest.fail_quietly,
+        experimental=ref.experimental if manifest is None else manifest.experimental,
         global_symbols=ref.global_symbols,
-        **given,
+        registered=known,
     )

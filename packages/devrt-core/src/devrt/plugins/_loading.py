@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from devrt import hookspecs
-from devrt._record import UnknownFieldError, record
+from devrt._record import UnknownFieldError, record, replaced
 from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
 from devrt.plugins import _api_version
 from devrt.plugins._judging import contract_error
@@ -25,6 +25,7 @@ from devrt.records import (
     OptionSpec,
     PjrtLoader,
     TopologyFactory,
+    Unavailable,
 )
 
 __all__ = ["Initialized", "Plugin", "load_plugin"]
@@ -109,6 +110,18 @@ class Plugin:
     def client_factory(self) -> ClientFactory | None:
         """Return the record for the platform that the entry point names."""
         return next((c for c in self.clients if c.platform == self.ref.platform), None)
+
+    def bound(self, find: Callable[[], PjrtLoader | Unavailable]) -> Plugin:
+        """Return it with records for its libraries, through the loader that ``find`` returns."""
+        if not self.libraries:
+            return self
+        clients = [library.client_factory(find) for library in self.libraries]
+        described = [library.topology_factory(find) for library in self.libraries]
+        return replaced(
+            self,
+            clients=(*self.clients, *clients),
+            topologies=(*self.topologies, *described),
+        )
 
     def global_symbols(self) -> bool | None:
         """Return whether its library is opened with global symbols; None where it has none."""

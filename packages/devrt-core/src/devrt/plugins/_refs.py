@@ -41,6 +41,7 @@ _ORDER = (
     "namespace package (jax_plugins)",
     FROM_TABLE,
 )
+_ADOPTED = frozenset(_ORDER[3:])
 _RANK = {source: rank for rank, source in enumerate(_ORDER)}
 
 UNNAMED = "(unnamed)"
@@ -74,6 +75,12 @@ class PluginRef:
         Whether the library is to be opened with its symbols visible to every other one.
     experimental : bool
         Whether whoever named the library says that it is experimental.
+    entry : str
+        The module made for JAX or XLA that registers the library, where nobody knows what it
+        registers without running it; it is never imported here.
+    registered : str
+        What that module was seen to register, as `devrt.plugins._registered` writes it; empty where
+        it was not run, and the platform is a guess.
     """
 
     platform: str
@@ -86,6 +93,23 @@ class PluginRef:
     problem: str = ""
     global_symbols: bool = False
     experimental: bool = False
+    entry: str = ""
+    registered: str = ""
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether it was made for JAX or XLA and is used as it is."""
+        return self.source in _ADOPTED
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether its platform is the entry point's name, and may be another one."""
+        return bool(self.entry) and not self.registered
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its module was run and registered no backend."""
+        return bool(self.registered) and not self.library and not self.problem
 
     @property
     def name(self) -> str:

@@ -7,20 +7,21 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from devrt._record import replaced
 from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins import _api_version
 from devrt.plugins._adopted import adopted_table
+from devrt.plugins._adoption import Adoption
 from devrt.plugins._discovery import discover_plugins
-from devrt.plugins._judging import broken_by, contract_error, probed
+from devrt.plugins._judging import broken_by, check_manifest, probed
 from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Initialized, Plugin, load_plugin
-from devrt.plugins._manifest import BackendManifest, differences, read_manifest
+from devrt.plugins._manifest import BackendManifest, read_manifest
 from devrt.plugins._once import Once
 from devrt.plugins._preflight import Preflight
 from devrt.plugins._refs import UNNAMED, PluginRef, in_order
 from devrt.plugins._selection import Broken, Candidate
 from devrt.records import (
+    Available,
     ClientFactory,
     MemoryKind,
     PjrtLoader,
@@ -66,6 +67,7 @@ class PluginRegistry:
         self._locks: dict[int, threading.RLock] = {}
         self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
+        self._adoption = Adoption(self.manifest)
         self._added: dict[PluginRef, Plugin] = {}
         self._loaded: dict[PluginRef, Plugin | PluginError] = {}
         self._probed: dict[PluginRef, ProbeResult | Broken] = {}
@@ -96,6 +98,21 @@ class PluginRegistry:
                 self._refs = tuple(self._discover())
             return tuple(sorted({*self._refs, *self._added}, key=in_order))
 
+    def settle(
+        self, names: Sequence[str] = (), forbid: Sequence[str] = (), *, retry: bool = False
+    ) -> bool:
+        """Find out what platforms entries made for JAX serve, as far as ``names`` depend on it.
+
+        Returns whether there was anything to find out; see `devrt.plugins._adoption.Adoption`.
+        """
+        found = self._adoption.replacements(self.refs(), names, forbid, retry=retry)
+        if not found:
+            return False
+        with self._lock:
+            kept = (ref for ref in self.refs() if ref not in self._added)
+            self._refs = tuple(new for ref in kept for new in found.get(ref, (ref,)))
+        return True
+
     def problems(self) -> tuple[str, ...]:
         """Return what is wrong with entries that name no platform; they belong in every error."""
         return tuple(ref.problem for ref in self.refs() if ref.platform == UNNAMED)
@@ -103,7 +120,7 @@ class PluginRegistry:
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""
         with self._lock:
-            plugin = self._bound(plugin)
+            plugin = plugin.bound(self.pjrt_loader)
             if self._on_load is not None:
                 self._on_load(plugin)
             for ref in [ref for ref in self._added if ref.name == plugin.ref.name]:
@@ -184,13 +201,14 @@ class PluginRegistry:
             failed = [self._loaded.get(ref) for ref in self.refs()]
         return tuple(error for error in failed if isinstance(error, PluginError))
 
-    def refs_for(self, names: Sequence[str]) -> tuple[PluginRef, ...]:
+    def refs_for(self, names: Sequence[str], forbid: Sequence[str] = ()) -> tuple[PluginRef, ...]:
         """Return the plugins that can serve one of ``names``, loading as few as possible.
 
         An entry point says its platform by its name, so nothing is imported for a platform that is
         installed. Only a name that none has, an alias perhaps, makes the others load, unless their
         manifests say their aliases.
         """
+        self.settle(names, forbid)
         refs = self.refs()
         if not names:
             return refs
@@ -222,9 +240,16 @@ class PluginRegistry:
 
         Those whose platform or full name is in ``forbid`` are listed without being imported.
         """
+        found = self._judged(names, forbid)
+        if names and not any(isinstance(candidate.state, Available) for candidate in found):
+            # Who serves the name cannot: another plugin may, under a name that nobody knows yet.
+            return self._judged(names, forbid) if self.settle((), forbid) else found
+        return found
+
+    def _judged(self, names: Sequence[str], forbid: Sequence[str]) -> tuple[Candidate, ...]:
         return tuple(
             candidate
-            for ref in self.refs_for(names)
+            for ref in self.refs_for(names, forbid)
             if (candidate := self._judge(ref, names, forbid)) is not None
         )
 
@@ -339,7 +364,7 @@ class PluginRegistry:
         found: Plugin | PluginError
         try:
             self._preflight.load(ref)
-            found = self._bound(self._from_library(ref) if ref.library else self._from_module(ref))
+            found = self._from(ref).bound(self.pjrt_loader)
             if self._on_load is not None:
                 self._on_load(found)
         except PluginBusyError:
@@ -356,39 +381,17 @@ class PluginRegistry:
         here_only = is_exclusive or ref in self._added  # what a call registered is known here only
         return None if here_only else self._preflight.client(ref, options)
 
-    def _from_library(self, ref: PluginRef) -> Plugin:
-        manifest = self.manifest(ref)
-        names = ("priority", "aliases", "fail_quietly", "experimental")
-        terms = None if manifest is None else {name: getattr(manifest, name) for name in names}
-        return Plugin(ref, libraries=(library_backend(ref, terms),))
-
-    def _from_module(self, ref: PluginRef) -> Plugin:
-        if ref.problem:
+    def _from(self, ref: PluginRef) -> Plugin:
+        if ref.problem and not ref.library:
             raise PluginLoadError(f"{ref.problem}.", phase="discovery", **ref.facts())
         manifest = self.manifest(ref)
+        if ref.library:
+            return Plugin(ref, libraries=(library_backend(ref, manifest),))
+        if ref.is_empty:
+            return Plugin(ref)
         built_against = None if manifest is None else manifest.api_version
         return load_plugin(ref, self._initialized, self._check_manifest, built_against)
 
     def _check_manifest(self, plugin: Plugin) -> None:
-        manifest = self.manifest(plugin.ref)
-        factory = self._bound(plugin).client_factory()
-        if manifest is not None and factory is not None:
-            has_loader = plugin.loader is not None
-            wrong = differences(manifest, factory, has_loader, plugin.global_symbols())
-            if wrong:
-                raise contract_error(plugin.ref, "; ".join(wrong))
-        elif plugin.loader is not None:
-            what = "it has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"
-            raise contract_error(plugin.ref, what)
-
-    def _bound(self, plugin: Plugin) -> Plugin:
-        """Return the plugin with records for its libraries, through whichever loader there is."""
-        if not plugin.libraries:
-            return plugin
-        clients = [library.client_factory(self.pjrt_loader) for library in plugin.libraries]
-        described = [library.topology_factory(self.pjrt_loader) for library in plugin.libraries]
-        return replaced(
-            plugin,
-            clients=(*plugin.clients, *clients),
-            topologies=(*plugin.topologies, *described),
-        )
+        factory = plugin.bound(self.pjrt_loader).client_factory()
+        check_manifest(plugin, self.manifest(plugin.ref), factory)

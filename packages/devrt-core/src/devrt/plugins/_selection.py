@@ -3,6 +3,9 @@
 It is pure, total and deterministic. Order: the platforms that the policy names, then those that it
 prefers, then priority, then platform name, then distribution name. Nothing depends on the order of
 installation or on hashing.
+
+A plugin that was made for JAX or XLA says its priority on another scale. Where a plugin made for
+devrt serves the same platform, the other one counts for no more than that and comes after it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
-from devrt._record import record
+from devrt._record import record, replaced
 from devrt.plugins._refs import PluginRef
 from devrt.records import Available, ProbeResult, Unavailable
 
@@ -57,6 +60,8 @@ class Candidate:
         Whether it can be used.
     priority, aliases, experimental
         As in its `devrt.records.ClientFactory`.
+    ceiling : int or None
+        The most that its priority counts for, as `select` finds it; None for no bound.
     """
 
     ref: PluginRef
@@ -64,6 +69,12 @@ class Candidate:
     priority: int = 0
     aliases: tuple[str, ...] = ()
     experimental: bool = False
+    ceiling: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """The priority that it counts with."""
+        return self.priority if self.ceiling is None else min(self.priority, self.ceiling)
 
     def answers_to(self, name: str) -> bool:
         """Return whether ``name`` is the platform, an alias of it, or platform@distribution."""
@@ -189,7 +200,7 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     Decision
         Equal for equal sets of candidates and equal policies.
     """
-    ordered = sorted(candidates, key=lambda c: _key(c, policy))
+    ordered = sorted(_bounded(tuple(candidates), policy), key=lambda c: _key(c, policy))
     unknown = tuple(name for name in policy.needed if not any(c.answers_to(name) for c in ordered))
     first_of: dict[str, Candidate] = {}
     verdicts = [_judge(candidate, policy, first_of) for candidate in ordered]
@@ -205,9 +216,22 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     return Decision(policy, tuple(verdicts), unknown, unserved)
 
 
-def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, int, PluginRef]:
+def _bounded(candidates: tuple[Candidate, ...], policy: Policy) -> Iterable[Candidate]:
+    """Yield the candidates, adopted ones with the priority that devrt's plugins leave them."""
+    own: dict[str, int] = {}
+    for c in candidates:
+        if not (c.ref.is_adopted or isinstance(c.state, Broken) or c.ref.is_among(policy.forbid)):
+            own[c.ref.platform] = min(c.priority, own.get(c.ref.platform, c.priority))
+    for c in candidates:
+        is_bound = c.ref.is_adopted and c.ref.platform in own
+        yield replaced(c, ceiling=own[c.ref.platform]) if is_bound else c
+
+
+def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, int, str, bool, PluginRef]:
     default, named = (_position(candidate, n) for n in (policy.default, policy.platforms))
-    return default, named, _position(candidate, policy.prefer), -candidate.priority, candidate.ref
+    ref = candidate.ref
+    preferred = _position(candidate, policy.prefer)
+    return default, named, preferred, -candidate.weight, ref.platform, ref.is_adopted, ref
 
 
 def _position(candidate: Candidate, names: tuple[str, ...]) -> int:
@@ -257,6 +281,8 @@ def _why_first(winner: Candidate, loser: Candidate, policy: Policy) -> str:
         names = getattr(policy, field)
         if _position(winner, names) < _position(loser, names):
             return f"it comes first in {policy.origin(field)}"
+    if loser.ref.is_adopted and not winner.ref.is_adopted:
+        return f"a plugin made for devrt counts before one of priority {loser.priority} that is not"
     if winner.priority != loser.priority:
         return f"priority {winner.priority} over {loser.priority}"
     return "equal priority, first by name"
@@ -272,14 +298,15 @@ def _promote(verdict: Verdict, first: Candidate, policy: Policy) -> Verdict:
     elif _position(first, policy.prefer) < len(policy.prefer):
         why = f"preferred by {policy.origin('prefer')} ({', '.join(policy.prefer)})"
     else:
-        why = f"highest priority ({first.priority}) among the available"
+        why = f"highest priority ({first.weight}) among the available"
     return Verdict(first, Outcome.CHOSEN, why)
 
 
 def _detail(candidate: Candidate) -> str:
     state = candidate.state
     detail = state.detail if isinstance(state, Available) else ""
-    return f"available{f' ({detail})' if detail else ''}, priority {candidate.priority}"
+    bound = f", counted as {candidate.weight}" if candidate.weight != candidate.priority else ""
+    return f"available{f' ({detail})' if detail else ''}, priority {candidate.priority}{bound}"
 
 
 def parse_platforms(text: str, source: str) -> Policy:

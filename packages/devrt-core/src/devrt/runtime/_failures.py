@@ -213,13 +213,16 @@ def unusable(ref: PluginRef, problem: str) -> BackendInitializationError:
 def _unknown(
     name: str, known: Sequence[PluginRef], unloaded: Sequence[DevrtError], where: str = ""
 ) -> UnknownPlatformError:
-    platforms = sorted({ref.platform for ref in known} - {UNNAMED})
+    platforms = sorted({ref.platform for ref in known if not ref.is_empty} - {UNNAMED})
+    empty = [ref for ref in known if ref.is_empty and ref.is_called(name)]
     near = difflib.get_close_matches(name, platforms, n=2, cutoff=0.5)
     platform, at, _ = name.partition("@")
     from_others = [ref.name for ref in known if at and ref.platform == platform]
     if from_others:
         others = " or ".join(map(repr, from_others))
         hint = f"The platform comes from another distribution; ask for {others}."
+    elif empty:
+        hint = f"What {empty[0]} brings, {empty[0].entry!r}, registers no backend on this machine."
     elif name in platforms:
         added = ", ".join(str(ref) for ref in known if ref.platform == name)
         hint = f"What {added} adds needs the platform's own backend: install that too."

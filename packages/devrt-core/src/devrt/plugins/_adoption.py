@@ -1,0 +1,94 @@
+"""When it is found out what modules made for JAX register: where an answer depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from devrt.errors import PluginError
+from devrt.plugins._refs import PluginRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.plugins._manifest import BackendManifest
+
+__all__ = ["Adoption"]
+
+
+class Adoption:
+    """Finds out what entries' modules register, each once in this process.
+
+    Parameters
+    ----------
+    manifest
+        Returns what a plugin's distribution says of it, None if nothing; may raise `PluginError`.
+    """
+
+    def __init__(self, manifest: Callable[[PluginRef], BackendManifest | None]) -> None:
+        self._manifest = manifest
+        # Kept for good: variables that a plugin sets here would make another verdict of it.
+        self._found: dict[PluginRef, tuple[PluginRef, ...]] = {}
+
+    def replacements(
+        self,
+        refs: Sequence[PluginRef],
+        names: Sequence[str] = (),
+        forbid: Sequence[str] = (),
+        *,
+        retry: bool = False,
+    ) -> dict[PluginRef, tuple[PluginRef, ...]]:
+        """Return what stands in the place of the references whose platforms are guesses.
+
+        Parameters
+        ----------
+        refs
+            Every plugin.
+        names
+            The platforms asked for; empty if all matter. A name that a plugin serves for sure
+            needs no guess.
+        forbid
+            Names of plugins of which nothing may run.
+        retry
+            Whether to run those modules again that failed before.
+        """
+        due = [ref for ref in self._due(refs, names) if not ref.is_among(forbid)]
+        again = [ref for ref in self._found if retry and self._has_failed(ref, refs)]
+        fresh = [ref for ref in due if ref not in self._found]
+        former = {ref: self._found[ref] for ref in again}
+        if fresh or again:
+            from devrt.plugins._recording import settled  # seldom needed, and start-up counts
+
+            self._found |= settled([*fresh, *again], retry=retry)
+        found = {ref: self._found[ref] for ref in due}
+        for ref, (first, *others) in former.items():
+            found |= {first: self._found[ref], **dict.fromkeys(others, ())}
+        return found
+
+    def _due(self, refs: Sequence[PluginRef], names: Sequence[str]) -> list[PluginRef]:
+        guesses = [ref for ref in refs if ref.is_guess]
+        if not guesses or not names:
+            return guesses
+        sure = [ref for ref in refs if not ref.is_guess]
+        unserved = [name for name in names if not any(map(self._serves(name), sure))]
+        return [ref for ref in guesses if any(_may_serve(ref, name) for name in unserved)]
+
+    def _serves(self, name: str) -> Callable[[PluginRef], bool]:
+        return lambda ref: ref.is_called(name) or name in self._aliases(ref)
+
+    def _aliases(self, ref: PluginRef) -> tuple[str, ...]:
+        try:
+            manifest = self._manifest(ref)
+        except PluginError:
+            return ()
+        return manifest.aliases if manifest is not None else ()
+
+    def _has_failed(self, guess: PluginRef, refs: Sequence[PluginRef]) -> bool:
+        from devrt.plugins._registered import registered
+
+        known = [registered(ref) for ref in self._found[guess] if ref in refs]
+        return any(one is not None and (one.failed or one.ended) for one in known)
+
+
+def _may_serve(guess: PluginRef, name: str) -> bool:
+    """Return whether a plugin may turn out to be called ``name``, whatever its platform."""
+    _, at, distribution = name.partition("@")
+    return not at or guess.is_called(f"{guess.platform}@{distribution}")
