@@ -257,6 +257,17 @@ def test_nothing_of_it_is_imported_here(wheels):
     assert not {"zap_jax", "jax", "jaxlib"} & set(sys.modules)
 
 
+def test_a_module_that_no_distribution_brings_is_not_run(wheels):
+    library = wheels.register(
+        before="open(__file__ + '.ran', 'w')", module="jax_plugins.zap", entry=""
+    )
+    (wheels.path / "zap_wheel-1.0.dist-info" / "RECORD").write_text("")
+    (ref,) = wheels.settled()
+    assert (ref.platform, ref.distribution) == ("zap", "(namespace)")
+    assert registered(ref).failed.startswith("no installed distribution brings it")
+    assert not os.path.exists(f"{os.path.dirname(library)}/__init__.py.ran")
+
+
 # -- entries without a backend --------------------------------------------------------------------
 
 

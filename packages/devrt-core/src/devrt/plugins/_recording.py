@@ -112,6 +112,9 @@ def _run(ref: PluginRef) -> dict[str, Any]:
     from devrt.plugins._isolated import ask_child, verdict  # seldom needed, and start-up counts
 
     nothing = {"registered": [], "missing": [], "environment": {}, "read": {}, "initializes": False}
+    if ref.distribution.startswith("("):  # a folder on the path, which anybody may have made
+        why = "no installed distribution brings it, and no other module is run"
+        return {**nothing, "ended": why, "is_kept": False}
     if os.name != "posix" or not sys.executable:
         return {**nothing, "ended": "no child process can run it here", "is_kept": False}
     try:
