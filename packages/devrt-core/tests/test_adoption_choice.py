@@ -6,7 +6,8 @@ import os
 import pytest
 
 from devrt.doctor import diagnose, explain
-from devrt.records import Unavailable
+from devrt.plugins import Broken, Candidate, PluginRef, Policy, select
+from devrt.records import Available, Unavailable
 
 # -- when it is run -------------------------------------------------------------------------------
 
@@ -136,6 +137,52 @@ def test_its_own_priority_counts_where_nobody_else_serves_the_platform(wheels, p
         assert runtime.get_backend().platform == "zip"
 
 
+OWN = PluginRef("one", "own-one")
+WHEEL = PluginRef("one", "wheel", source="entry point (jax_plugins)", library="/one.so")
+OTHER = PluginRef("two", "own-two")
+GONE = Unavailable("no card", "Buy one.")
+BROKEN = Broken("load", "it raised", "Correct it.")
+
+
+@pytest.mark.parametrize(
+    ("state", "policy", "chosen", "weight"),
+    [
+        (Available(), Policy(), OTHER, 5),
+        (GONE, Policy(), OTHER, 5),  # what its author says of the platform holds all the same
+        (BROKEN, Policy(), WHEEL, 500),  # its priority was not read
+        (Available(), Policy(forbid=("one@own-one",)), WHEEL, 500),
+        (Available(), Policy(prefer=("one@wheel",)), WHEEL, 5),
+        (Available(), Policy(prefer=("one",)), OWN, 5),
+    ],
+)
+def test_a_wheel_counts_for_no_more_than_devrts_plugin_of_its_platform(
+    state, policy, chosen, weight
+):
+    candidates = [
+        Candidate(OWN, state, 5),
+        Candidate(WHEEL, Available(), 500),
+        Candidate(OTHER, Available(), 50),
+    ]
+    for order in (candidates, candidates[::-1]):
+        decision = select(order, policy)
+        assert decision.chosen.ref == chosen
+        (wheel,) = [v.candidate for v in decision.verdicts if v.candidate.ref == WHEEL]
+        assert (wheel.priority, wheel.weight) == (500, weight)
+
+
+def test_a_wheel_that_is_bound_says_so():
+    decision = select(
+        [
+            Candidate(OWN, GONE, 5),
+            Candidate(WHEEL, Available("v1"), 500),
+            Candidate(OTHER, Available(), 50),
+        ],
+        Policy(),
+    )
+    (verdict,) = [v for v in decision.verdicts if v.candidate.ref == WHEEL]
+    assert verdict.reason == "available (v1), priority 500, counted as 5"
+
+
 # -- the doctor -----------------------------------------------------------------------------------
 
 
@@ -186,3 +233,21 @@ def test_without_a_loader_an_adopted_wheel_is_unavailable(wheels):
     wheels.register()
     (candidate,) = wheels.registry().candidates(("zip",))
     assert isinstance(candidate.state, Unavailable)
+
+
+def test_the_doctor_tries_again_in_the_same_process(wheels):
+    wheels.register(before="import zap_missing")
+    with wheels.runtime() as runtime:
+        diagnose(runtime=runtime, root=wheels.path)
+        assert [ref.platform for ref in runtime.plugins.refs()] == ["pjrt_plugin_zap"]
+        (wheels.path / "zap_missing.py").write_text("")
+        report = diagnose(runtime=runtime, root=wheels.path)
+        assert [row.platform for row in report.plugins] == ["zip"]
+        assert [ref.platform for ref in runtime.plugins.refs()] == ["zip"]
+
+
+def test_the_doctor_runs_nothing_at_the_level_of_metadata(wheels, runs):
+    wheels.register()
+    with wheels.runtime() as runtime:
+        diagnose(runtime=runtime, root=wheels.path, level="metadata")
+    assert runs == []
