@@ -46,17 +46,14 @@ constexpr const char* kOperation = "buffer_from_pyval";
              "it first, for example with numpy.asarray(x, dtype='float32').");
 }
 
-PyObject* is_masked_function = nullptr;
+PyObject* refuse_nulls_function = nullptr;
 
-/// Throws if a subclass of ndarray marks elements as missing, which a buffer cannot.
-void refuse_masked(nb::handle array) {
-  if (!nb::hasattr(array, "mask") || !nb::hasattr(array, "filled")) return;
-  const nb::handle is_masked = module_attribute(is_masked_function, "numpy.ma", "is_masked");
-  if (nb::cast<bool>(is_masked(array))) {
-    raise_type(
-        "The argument is a masked array with masked elements, and a buffer has no mask. Pass "
-        "x.filled(value), or x.data and x.mask as two arrays.");
-  }
+/// Throws if elements are masked or null, which a buffer cannot show: those of ndarray's subclasses
+/// and of other libraries' arrays may be.
+void refuse_nulls(nb::handle value) {
+  (void)call_python(
+      module_attribute(refuse_nulls_function, "devrt.contract._nulls", "refuse_nulls"), value,
+      nb::str(kOperation));
 }
 
 /// Takes the tensor out of a capsule, so that the capsule frees it no more.
@@ -225,10 +222,11 @@ void HostValue::open_other(nb::handle value, bool keep) {
   const int is_ndarray = PyObject_IsInstance(value.ptr(), numpy_ndarray().ptr());
   if (is_ndarray < 0) throw nb::python_error();
   if (is_ndarray) {
-    refuse_masked(value);
+    refuse_nulls(value);
     return open_array(value, keep);
   }
   if (is_scalar_sequence(value) || PyType_Check(value.ptr())) raise_not_an_array(value);
+  refuse_nulls(value);
   const bool has_buffer = PyObject_CheckBuffer(value.ptr()) != 0;
   if (!has_buffer && nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "__dlpack_device__")) {
     open_dlpack(value);

@@ -18,6 +18,7 @@ from devrt.arrays import Array, device_put
 from devrt.arrays._guards import Config
 from devrt.arrays._like import converted, filled_like
 from devrt.arrays._put import COPY, is_there, put_host, resolve_target, target_kind
+from devrt.contract._nulls import refuse_nulls
 from devrt.errors import InvalidTypeError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def array(
         raise InvalidTypeError(msg, operation="devrt.numpy.array")
     if type(object) is Array:
         return _of_array(object, _dtype(dtype), bool(copy), device)
+    refuse_nulls(object, "devrt.numpy.array")
     has_dtype = hasattr(object, "dtype")
     host = np.asarray(object, dtype=_dtype(dtype))
     return _placed(host if has_dtype else _default(host, dtype), device)

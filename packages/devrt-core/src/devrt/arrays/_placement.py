@@ -25,6 +25,7 @@ from devrt.arrays._put import (
 )
 from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Buffer, Device
+from devrt.contract._nulls import refuse_nulls
 from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.sharding import is_addressable
@@ -124,6 +125,9 @@ def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None)
     """Put leaves on one device, the host values among them in one call to its client."""
     device = default_runtime().default_device() if target is None else target
     host = [leaf for leaf in leaves if type(leaf) is not Array]
+    for leaf in host:
+        if type(leaf) not in HOST_LEAVES:
+            refuse_nulls(leaf)
     semantics = ALIAS if may_alias else COPY
     buffers = iter(device.client.buffers_from_pyvals(host, [device] * len(host), semantics))
     committed = target is not None

@@ -8,7 +8,9 @@ from devrt.arrays._array import Array
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
+from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Device, HostBufferSemantics, Memory
+from devrt.contract._nulls import refuse_nulls
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.sharding import Sharding, SingleDeviceSharding, is_addressable
@@ -70,6 +72,8 @@ def put_host(
     is_explicit: bool = True,
 ) -> Array:
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
+    if type(x) not in HOST_LEAVES:
+        refuse_nulls(x, operation)
     # Asked for before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
     if Config.guards_are_set:
@@ -137,10 +141,12 @@ def as_host_array(x: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     Raises
     ------
     InvalidTypeError
-        If it makes nothing of it.
+        If it makes nothing of it, or elements are missing.
     """
     import numpy as np
 
+    if type(x) not in HOST_LEAVES:
+        refuse_nulls(x, "reading it as an array")
     try:
         return np.asarray(x, dtype=dtype)
     except (TypeError, ValueError) as error:

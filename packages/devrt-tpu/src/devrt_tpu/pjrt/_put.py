@@ -8,6 +8,7 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.contract import HostBufferSemantics
+from devrt.contract._nulls import refuse_nulls
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._buffer import PjrtBuffer
@@ -163,6 +164,7 @@ class Putter:
     def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, PjrtBuffer):
             return value.__array__()
+        refuse_nulls(value, "buffer_from_pyval")
         try:
             return np.asarray(value)
         except (TypeError, ValueError, BufferError) as error:
