@@ -61,7 +61,7 @@ READINGS = {
     "its own dtype": lambda a: a.__array__(a.dtype),
     "numpy.array": lambda a: np.array(a, copy=None),
     "a shard": lambda a: np.asarray(a.addressable_shards[0].data),
-    "__buffer__": lambda a: np.asarray(a.__buffer__(0)),
+    "__buffer__": lambda a: np.asarray(a.__buffer__(0x11C)),  # FULL_RO
 }
 
 

@@ -190,6 +190,9 @@ int devrt_wait(devrt_core* core, uintptr_t handle, int timeout_ms, devrt_result*
 int devrt_read(devrt_core* core, uintptr_t handle, void* target, size_t size, devrt_result* result);
 uintptr_t devrt_hold(uintptr_t handle);
 
+/* buffer_protocol.c: 0, or -1 where Python's answer was an error, which is reported as ignored */
+int devrt_lend_buffer_protocol(void);
+
 /* execute.c */
 int devrt_execute(devrt_core* core, const devrt_execution* execution, const uintptr_t* arguments,
                   uintptr_t* outputs, devrt_result* result);

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._config import Config
+from devrt.arrays._exported import exported
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported, namespace
+from devrt.arrays._printed import outline, representation
 from devrt.arrays._read_only import read_only
-from devrt.contract import Buffer, Device
+from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import Sharding, SingleDeviceSharding
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Array"]
 
+_READ_ALL = 0x11C  # inspect.BufferFlags.FULL_RO, which Python 3.11 does not have
 
-class Array(Unsupported):
+
+class Array(Unsupported, BufferExporter):
     """An immutable array on the devices of a sharding.
 
     Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
@@ -269,8 +273,14 @@ class Array(Unsupported):
 
         return np.array(host, dtype=dtype, copy=copy)
 
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._value())  # type: ignore[arg-type]
+    def _exported(self, flags: int) -> np.ndarray[Any, Any]:
+        host, buffers = self._host, self._buffers
+        if host is None or len(buffers) != 1 or buffers[0].is_deleted():
+            host = self._value()
+        # NumPy asks on its way to every reading: the common case, first.
+        if flags == _READ_ALL and host.dtype.isbuiltin == 1:
+            return host
+        return exported(host, flags)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._only("__dlpack__").__dlpack__(**options)
@@ -314,26 +324,10 @@ class Array(Unsupported):
         return format(self._value() if self.ndim else self.item(), spec)
 
     def __str__(self) -> str:
-        return self._described(str)
+        return outline(self) or str(self._value())
 
     def __repr__(self) -> str:
-        dtype = f"dtype={self.dtype.name}"
-        if self.is_deleted() or not self.is_fully_addressable:
-            return self._described(repr)
-        if not self.size:  # "[]" is what NumPy prints, whatever the shape
-            return f"Array([], shape={self.shape}, {dtype})"
-        import numpy as np
-
-        text = np.array2string(self._value(), separator=", ", prefix="Array(", suffix=f", {dtype})")
-        return f"Array({text}, {dtype})"
-
-    def _described(self, form: Any) -> str:
-        if self.is_deleted():
-            return f"Array(shape={self.shape}, dtype={self.dtype.name}, deleted)"
-        if not self.is_fully_addressable:
-            return f"Array(shape={self.shape}, dtype={self.dtype.name}, sharding={self.sharding})"
-        text: str = form(self._value())
-        return text
+        return outline(self) or representation(self)
 
     # -- helpers ------------------------------------------------------------------------------
 

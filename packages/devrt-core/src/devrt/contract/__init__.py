@@ -13,6 +13,7 @@ from devrt.contract._distributed import (
     TransferServerInterfaceFactory,
 )
 from devrt.contract._executable import LoadedExecutable
+from devrt.contract._exporter import BufferExporter
 from devrt.contract._streams import (
     execution_stream_id,
     get_execution_stream_id,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Assembly",
     "Buffer",
+    "BufferExporter",
     "Client",
     "CpuCollectives",
     "Device",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["make_client"]
 
+lib.devrt_lend_buffer_protocol()  # before there is an array to show
+
 
 def make_client(
     library: Library,
