@@ -208,8 +208,9 @@ class PluginRegistry:
         installed. Only a name that none has, an alias perhaps, makes the others load, unless their
         manifests say their aliases.
         """
-        self.settle(names, forbid)
         refs = self.refs()
+        if any(ref.is_guess for ref in refs) and self.settle(names, forbid):
+            refs = self.refs()
         if not names:
             return refs
         direct = {ref for ref in refs if ref.is_among(names)}

@@ -216,15 +216,19 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     return Decision(policy, tuple(verdicts), unknown, unserved)
 
 
-def _bounded(candidates: tuple[Candidate, ...], policy: Policy) -> Iterable[Candidate]:
-    """Yield the candidates, adopted ones with the priority that devrt's plugins leave them."""
+def _bounded(candidates: tuple[Candidate, ...], policy: Policy) -> tuple[Candidate, ...]:
+    """Return the candidates, adopted ones with the priority that devrt's plugins leave them."""
+    adopted = [c for c in candidates if c.ref.is_adopted]
+    if not adopted:
+        return candidates
     own: dict[str, int] = {}
     for c in candidates:
         if not (c.ref.is_adopted or isinstance(c.state, Broken) or c.ref.is_among(policy.forbid)):
             own[c.ref.platform] = min(c.priority, own.get(c.ref.platform, c.priority))
-    for c in candidates:
-        is_bound = c.ref.is_adopted and c.ref.platform in own
-        yield replaced(c, ceiling=own[c.ref.platform]) if is_bound else c
+    bound = {
+        c.ref: replaced(c, ceiling=own[c.ref.platform]) for c in adopted if c.ref.platform in own
+    }
+    return tuple(bound.get(c.ref, c) for c in candidates)
 
 
 def _key(candidate: Candidate, policy: Policy) -> tuple[int, int, int, int, str, bool, PluginRef]:
