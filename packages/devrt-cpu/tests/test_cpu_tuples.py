@@ -100,3 +100,26 @@ with devrt_cpu.make_cpu_client() as client:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_tuples_that_are_nested_too_deep_are_refused(client):
+    deep = "tuple<" * 65 + "f32" + ">" * 65
+    with pytest.raises(errors.UnimplementedError, match="nested deeper than 64"):
+        client.compile_and_load(f"func.func @main(%a: {deep}) {{ return }}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "func.func @main(%a: tuple<f32>",
+        "func.func @main(%a: tuple<f32>)",
+        "func.func @main(%a: tuple<f32>) -> (",
+        "func.func @main(%a: tuple<f32>) attributes {",
+        "func.func @main(%a: tuple<f32>) {",
+        "func.func @main(tuple<f32>) { return }",
+        "func.func @main(%a: tuple<f32) { return }",
+    ],
+)
+def test_a_program_that_is_cut_short_is_the_compilers_to_refuse(client, text):
+    with pytest.raises(errors.DevrtError):
+        client.compile_and_load(text)

@@ -11,17 +11,31 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-__all__ = ["Function", "ProgramText", "end_of_group", "read_text", "skip_space", "split"]
+__all__ = [
+    "SIGN",
+    "Function",
+    "ProgramText",
+    "end_of_group",
+    "end_of_type",
+    "read_text",
+    "skip_space",
+    "split",
+]
 
 _STRING = rb'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?'  # escapes are \" and \\ and two hexadecimal digits
 _SPACE = re.compile(rb"[\s]*(?://[^\n]*[\s]*)*")
-_SIGN = re.compile(_STRING + rb"|//[^\n]*|->|[(){}\[\]<>,]")
+SIGN = re.compile(_STRING + rb"|//[^\n]*|->|[(){}\[\]<>,]")
+"""A bracket or a comma; or a string, a comment or an arrow, within which none counts."""
 _PAIRS = {b"(": b")", b"{": b"}", b"[": b"]", b"<": b">"}
 _CLOSING = frozenset(_PAIRS.values())
 _SYMBOL = re.compile(rb"@(?:([\w.$-]+)|(" + _STRING + rb"))")
 _VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
 _WORD = re.compile(rb"[!#]?[\w.$]+")
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})")
+_ASIDE = re.compile(_STRING + rb"|//[^\n]*|->")
+_RUN = re.compile(rb"[(\[{<]+|[)\]}>]+")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"(){}[]<>"))
+_DEEPEST, _ROUNDS = 1000, 20
 _TUPLE_ARGUMENT = re.compile(rb":\s*tuple<")
 
 # Each alternative begins with a character of its own, which is what a search can be quick by; what
@@ -74,14 +88,20 @@ class ProgramText:
         By subject, where the first of the things stands that some compilers lack: ``six_bits`` and
         ``quantised`` (types), ``booleans`` (made or read by a bitcast_convert), ``no_groups`` (an
         all_to_all without any), ``tuples`` (as arguments).
+    is_too_deep : bool
+        Whether brackets are nested deeper than compilers survive, which go down by recursion.
     """
 
     functions: list[Function] = dataclasses.field(default_factory=list)
     feed: tuple[str, int] | None = None
     first: dict[str, int] = dataclasses.field(default_factory=dict)
 
+    is_too_deep: bool = False
+
     def problem(self) -> str:
         """Return why a compiler would not come back from it, in a clause; empty if it would."""
+        if self.is_too_deep:
+            return f"its brackets are nested deeper than {_DEEPEST}"
         calls: dict[bytes, set[bytes]] = {}
         for function in self.functions:
             if not function.has_body:
@@ -93,7 +113,25 @@ class ProgramText:
 
 def read_text(code: bytes) -> ProgramText:
     """Read a program's text."""
-    return _Pass(code).read()
+    found = _Pass(code).read()
+    found.is_too_deep = _is_deeper(code, _DEEPEST)
+    return found
+
+
+def _is_deeper(code: bytes, limit: int) -> bool:
+    if sum(code.count(sign) for sign in _PAIRS) <= limit:
+        return False
+    brackets = _ASIDE.sub(b"", code).translate(None, _NO_BRACKETS)
+    for _ in range(_ROUNDS):  # takes the innermost away, which most are, at little cost
+        for sign, end in _PAIRS.items():
+            brackets = brackets.replace(sign + end, b"")
+    depth = 0
+    for run in _RUN.finditer(brackets):
+        signs = run.group()
+        depth = max(0, depth + (len(signs) if signs[:1] in _PAIRS else -len(signs)))
+        if depth > limit - _ROUNDS:
+            return True
+    return False
 
 
 class _Pass:
@@ -196,16 +234,10 @@ def _read_head(code: bytes, at: int) -> tuple[Function, int, int] | None:
         return None
     at = skip_space(code, end_of_group(code, begin))
     if code.startswith(b"->", at):
-        at = skip_space(code, _end_of_type(code, skip_space(code, at + 2)))
+        at = skip_space(code, end_of_type(code, skip_space(code, at + 2)))
     if code.startswith(b"attributes", at):
         at = skip_space(code, end_of_group(code, skip_space(code, at + 10)))
     return Function(_name_of(symbol), code.startswith(b"{", at)), begin, at
-
-
-def _end_of_type(code: bytes, at: int) -> int:
-    word = _WORD.match(code, at)
-    at = word.end() if word else at
-    return end_of_group(code, at) if code[at : at + 1] in (b"(", b"<") else at
 
 
 def _name_of(symbol: re.Match[bytes]) -> bytes:
@@ -228,7 +260,7 @@ def skip_space(code: bytes, at: int) -> int:
 def end_of_group(code: bytes, at: int) -> int:
     """Return where the group that begins at a bracket ends; the text's end if it does not."""
     closing: list[bytes] = []
-    for found in _SIGN.finditer(code, at):
+    for found in SIGN.finditer(code, at):
         sign = found.group()
         if sign in _PAIRS:
             closing.append(_PAIRS[sign])
@@ -239,10 +271,17 @@ def end_of_group(code: bytes, at: int) -> int:
     return len(code)
 
 
+def end_of_type(code: bytes, at: int) -> int:
+    """Return where the type that begins at a place ends."""
+    word = _WORD.match(code, at)
+    at = word.end() if word else at
+    return end_of_group(code, at) if code[at : at + 1] in (b"(", b"<") else at
+
+
 def split(code: bytes) -> Iterator[bytes]:
     """Yield the parts of a list at its commas outside of brackets."""
     depth = begin = 0
-    for found in _SIGN.finditer(code):
+    for found in SIGN.finditer(code):
         sign = found.group()
         if sign in _PAIRS:
             depth += 1

@@ -26,7 +26,7 @@ _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
 # say whether they are registered.
 _SAYS_VERSION, _SAYS_HOW_MANY, _SAYS_REGISTERED = 1, 4, 5
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
-_TEXT_MESH = re.compile(rb"sdy\.mesh\s+@\S+\s*=\s*<\[([^\]]*)\]")
+_TEXT_MESH = re.compile(rb'sdy\.mesh\s+@(?:[\w.$-]+|"[^"\n]*")\s*=\s*<\[([^\]]*)\]?')
 _TEXT_OLD_CALL = re.compile(rb"\bapi_version\s*=\s*2\s*:\s*i32")
 _TEXT_NO_CONFIG = re.compile(rb'\bbackend_config\s*=\s*""\s*,\s*|,\s*backend_config\s*=\s*""')
 _OLD_CALL, _TYPED_CALL = b"\x0b\x05", b"\x0b\x09"  # kind 5 of VHLO's attributes: 2 and 4
@@ -35,6 +35,7 @@ _TEXT_OPERATION = re.compile(rb"(?:^|[\s=\"(])((?:stablehlo|chlo)\.[a-z_0-9]+)",
 _STRUCTURE = {f"stablehlo.{name}" for name in ("call", "func", "return")}
 _VERSION = re.compile(r"_v\d+$")
 _TEXT_AXIS = re.compile(rb'"([^"]+)"\s*=\s*(\d+)')
+_MOST_DIGITS = 18  # of a number of devices; what has more is no such number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,11 +138,18 @@ def operations(code: bytes) -> tuple[str, ...]:
 def _text_facts(code: bytes) -> ModuleFacts:
     def said(name: bytes) -> int | None:
         found = re.search(rb"mhlo\." + name + rb"\s*=\s*(\d+)", code)
-        return max(1, int(found.group(1))) if found else None
+        return max(1, _to_int(found.group(1))) if found else None
 
     axes = [_TEXT_AXIS.findall(mesh) for mesh in _TEXT_MESH.findall(code)]
-    named = [tuple((name.decode(), int(size)) for name, size in mesh) for mesh in axes]
+    named = [
+        tuple((name.decode(errors="replace"), _to_int(size)) for name, size in mesh)
+        for mesh in axes
+    ]
     return ModuleFacts(said(b"num_replicas"), said(b"num_partitions"), _distinct(named))
+
+
+def _to_int(digits: bytes) -> int:
+    return int(digits[:_MOST_DIGITS])
 
 
 def _distinct(meshes: list[tuple[tuple[str, int], ...]]) -> tuple[Any, ...]:

@@ -11,16 +11,16 @@ import itertools
 import re
 from collections.abc import Iterator
 
+from devrt._program_text import SIGN, end_of_group, end_of_type, skip_space, split
 from devrt.errors import UnimplementedError
 
 __all__ = ["without_tuples"]
 
-_MAIN = re.compile(r"\bfunc\.func\s+(?:public\s+)?@main\s*\(")
+_MAIN = re.compile(rb"\bfunc\.func\s+(?:public\s+)?@main\s*\(")
 _INNER = "devrt_main_of_tuples"
-_PAIRS = {"(": ")", "{": "}", "[": "]", "<": ">"}
-_NEXT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|->|[(){}\[\]<>,]')
-_SPACE = re.compile(r"(?:\s|//[^\n]*)*")
-_PARAMETER = re.compile(r"\s*(%[\w.$-]+)\s*:\s*")
+_ALIAS = "!devrt_tuple"
+_PARAMETER = re.compile(rb"\s*(%[\w.$-]+)\s*:\s*")
+_DEEPEST = 64  # of tuples within each other: far more than programs have
 
 
 def without_tuples(code: bytes) -> bytes:
@@ -29,60 +29,134 @@ def without_tuples(code: bytes) -> bytes:
     Parameters
     ----------
     code
-        StableHLO as text. Programs without tuples are returned as they are.
+        StableHLO as text. Programs without tuples are returned as they are, and so are those whose
+        function cannot be read: the compiler says what is wrong.
 
     Raises
     ------
     UnimplementedError
-        If a tuple has attributes, such as a sharding, which say nothing of its elements.
+        If a tuple has attributes, such as a sharding, which say nothing of its elements; or tuples
+        are nested too deep.
     """
     if b"tuple<" not in code:
         return code
-    text = code.decode(errors="surrogateescape")
-    head = _MAIN.search(text)
-    if head is None:
+    head = _MAIN.search(code)
+    signature = None if head is None else _read(code, head)
+    if head is None or signature is None or not signature.has_tuples():
         return code
-    signature = _read(text, head)
-    if signature is None or not signature.has_tuples():
+    body = skip_space(code, signature.end)
+    if code.startswith(b"attributes", body):
+        body = skip_space(code, end_of_group(code, skip_space(code, body + 10)))
+    end = end_of_group(code, body) if code.startswith(b"{", body) else 0
+    if not code.endswith(b"}", 0, end):
         return code
-    inner = text[: head.start()] + f"func.func private @{_INNER}(" + signature.inner(text)
-    end = _end_of_group(inner, inner.index("{", _body_of(inner, head.start())))
-    return (inner[:end] + "\n" + signature.outer() + inner[end:]).encode(errors="surrogateescape")
+    # In one line, so that those of the compiler's messages stay what they are.
+    inner = f"func.func private @{_INNER}({signature.inner()}" + "\n" * signature.lines
+    return b"".join(
+        [
+            _bytes("".join(f"{line} " for line in signature.types.lines)),
+            code[: head.start()],
+            _bytes(inner),
+            code[signature.end : end],
+            _bytes(f"\n{signature.outer()}"),
+            code[end:],
+        ]
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _text(code: bytes) -> str:
+    return code.decode(errors="surrogateescape").strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Type:
+    """A type as it is written, and those of its elements if it is a tuple."""
+
+    text: str
+    elements: tuple[_Type, ...] | None = None
+
+
+class _Types:
+    """The tuples of a program, by short names: each would be written once for every element."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def read(self, code: bytes) -> _Type:
+        """Return a type, which is read in one pass however deep its tuples are nested."""
+        open_: list[list[_Type] | None] = []  # the elements so far, or None in another bracket
+        begin, made = 0, None
+        for found in SIGN.finditer(code):
+            sign, at = found.group(), found.start()
+            in_tuple = bool(open_) and open_[-1] is not None
+            is_tuple = at - begin == 5 and code.startswith(b"tuple", begin)
+            if sign == b"<" and is_tuple and (in_tuple or not open_):
+                _check_depth(len(open_))
+                open_.append([])
+                begin, made = skip_space(code, found.end()), None
+            elif sign in (b"(", b"{", b"[", b"<"):
+                open_.append(None)
+            elif sign in (b")", b"}", b"]", b">", b",") and in_tuple:
+                elements = open_[-1] or []
+                if made is not None or code[begin:at].strip():
+                    elements.append(made or _Type(_text(code[begin:at])))
+                open_[-1], begin, made = elements, skip_space(code, found.end()), None
+                if sign != b",":
+                    open_.pop()
+                    made = self._name(elements)
+            elif sign in (b")", b"}", b"]", b">") and open_:
+                open_.pop()
+        return made if made is not None and not open_ else _Type(_text(code))
+
+    def _name(self, elements: list[_Type]) -> _Type:
+        name = f"{_ALIAS}{len(self.lines)}"
+        self.lines.append(f"{name} = tuple<{', '.join(each.text for each in elements)}>")
+        return _Type(name, tuple(elements))
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= _DEEPEST:
+        msg = (
+            f"the program's tuples are nested deeper than {_DEEPEST}. Export it with the elements "
+            "as values of their own."
+        )
+        raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Value:
     name: str
-    type: str
+    type: _Type
     attributes: str
-
-    def is_tuple(self) -> bool:
-        return self.type.startswith("tuple<")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Signature:
     parameters: list[_Value]
     results: list[_Value]
-    begin: int
+    types: _Types
     end: int
+    lines: int
 
     def has_tuples(self) -> bool:
-        return any(value.is_tuple() for value in (*self.parameters, *self.results))
+        values = (*self.parameters, *self.results)
+        return any(value.type.elements is not None for value in values)
 
-    def inner(self, text: str) -> str:
+    def inner(self) -> str:
         """Return what follows the name of the function that takes the tuples."""
-        parameters = ", ".join(f"{value.name}: {value.type}" for value in self.parameters)
-        results = ", ".join(value.type for value in self.results)
-        lines = "\n" * text.count("\n", self.begin, self.end)  # for the compiler's messages
-        return f"{parameters}) -> ({results}) {lines}" + text[self.end :]
+        parameters = ", ".join(f"{value.name}: {value.type.text}" for value in self.parameters)
+        return f"{parameters}) -> ({', '.join(value.type.text for value in self.results)}) "
 
     def outer(self) -> str:
         """Return the function that takes the elements."""
         writer = _Writer()
         given = [writer.take(value) for value in self.parameters]
-        types = ", ".join(value.type for value in self.parameters)
-        results = ", ".join(value.type for value in self.results)
+        types = ", ".join(value.type.text for value in self.parameters)
+        results = ", ".join(value.type.text for value in self.results)
         names = [f"%r#{i}" if len(self.results) > 1 else "%r" for i in range(len(self.results))]
         bound = f"%r:{len(names)} = " if len(names) > 1 else "%r = " if names else ""
         writer.lines.append(
@@ -102,25 +176,24 @@ class _Writer:
 
     def take(self, value: _Value) -> str:
         """Return the name of a parameter of the inner function, made of those of this one."""
-        if not value.is_tuple():
+        if value.type.elements is None:
             name = next(self._names)
-            self._parameters.append(f"{name}: {value.type}{value.attributes}")
+            self._parameters.append(f"{name}: {value.type.text}{value.attributes}")
             return name
         parts = [self.take(part) for part in _elements(value)]
         name = next(self._names)
-        self.lines.append(f"{name} = stablehlo.tuple {', '.join(parts)} : {value.type}")
+        self.lines.append(f"{name} = stablehlo.tuple {', '.join(parts)} : {value.type.text}")
         return name
 
     def give(self, name: str, value: _Value) -> None:
         """Make results of this function of one of the inner function's."""
-        if not value.is_tuple():
-            self._results.append((name, value.type, value.attributes))
+        if value.type.elements is None:
+            self._results.append((name, value.type.text, value.attributes))
             return
         for at, part in enumerate(_elements(value)):
             made = next(self._names)
-            self.lines.append(
-                f"{made} = stablehlo.get_tuple_element {name}[{at}] : ({value.type}) -> {part.type}"
-            )
+            types = f"({value.type.text}) -> {part.type.text}"
+            self.lines.append(f"{made} = stablehlo.get_tuple_element {name}[{at}] : {types}")
             self.give(made, part)
 
     def function(self) -> str:
@@ -141,83 +214,35 @@ def _elements(value: _Value) -> Iterator[_Value]:
             "which say nothing of its elements. Export it with the elements as values of their own."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
-    inside = value.type[len("tuple<") : -1]
-    for at, kind in enumerate(_split(inside)):
+    for at, kind in enumerate(value.type.elements or ()):
         yield _Value(f"{value.name}[{at}]", kind, "")
 
 
-def _read(text: str, head: re.Match[str]) -> _Signature | None:
-    close = _end_of_group(text, head.end() - 1)
+def _read(code: bytes, head: re.Match[bytes]) -> _Signature | None:
+    types = _Types()
+    close = end_of_group(code, head.end() - 1)
     parameters = []
-    for part in _split(text[head.end() : close - 1]):
+    for part in _parts(code[head.end() : close - 1]):
         found = _PARAMETER.match(part)
         if found is None:
             return None
-        kind, attributes = _type_and_rest(part[found.end() :])
-        parameters.append(_Value(found[1], kind, attributes))
-    at = _skip(text, close)
+        parameters.append(_value(types, _text(found[1]), part[found.end() :]))
+    at = skip_space(code, close)
     results = []
-    if text.startswith("->", at):
-        at = _skip(text, at + 2)
-        if text.startswith("(", at):
-            end = _end_of_group(text, at)
-            listed = _split(text[at + 1 : end - 1])
-        else:
-            end = at + len(_type_and_rest(text[at:])[0])
-            listed = [text[at:end]]
-        for number, part in enumerate(listed):
-            results.append(_Value(f"result {number}", *_type_and_rest(part.strip())))
-        at = end
-    return _Signature(parameters, results, head.start(), at)
+    if code.startswith(b"->", at):
+        begin = skip_space(code, at + 2)
+        is_list = code.startswith(b"(", begin)
+        at = end_of_group(code, begin) if is_list else end_of_type(code, begin)
+        listed = _parts(code[begin + 1 : at - 1]) if is_list else [code[begin:at]]
+        results = [_value(types, f"result {i}", part) for i, part in enumerate(listed)]
+    return _Signature(parameters, results, types, at, code.count(b"\n", head.start(), at))
 
 
-def _type_and_rest(text: str) -> tuple[str, str]:
-    """Return the type that a text begins with, and what is behind it."""
-    end = _end_of_group(text, text.index("<")) if "<" in text else len(text)
-    return text[:end].strip(), text[end:].rstrip()
+def _parts(code: bytes) -> list[bytes]:
+    return [part.strip() for part in split(code) if part.strip()]
 
 
-def _body_of(text: str, start: int) -> int:
-    """Return where a function's body may be looked for: behind its results."""
-    at = _skip(text, _end_of_group(text, text.index("(", start)))
-    if text.startswith("->", at):
-        at = _end_of_group(text, _skip(text, at + 2))
-    at = _skip(text, at)
-    if text.startswith("attributes", at):
-        at = _end_of_group(text, text.index("{", at))
-    return at
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def _split(text: str) -> list[str]:
-    """Return the parts of a list at its commas outside of brackets."""
-    parts, depth, begin = [], 0, 0
-    for found in _NEXT.finditer(text):
-        sign = found.group()
-        if sign in _PAIRS:
-            depth += 1
-        elif sign in _PAIRS.values():
-            depth -= 1
-        elif sign == "," and depth == 0:
-            parts.append(text[begin : found.start()])
-            begin = found.end()
-    parts.append(text[begin:])
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _end_of_group(text: str, at: int) -> int:
-    """Return where the group that begins at a bracket ends; the text's end if it does not."""
-    depth = 0
-    for found in _NEXT.finditer(text, at):
-        sign = found.group()
-        if sign in _PAIRS:
-            depth += 1
-        elif sign in _PAIRS.values():
-            depth -= 1
-            if depth == 0:
-                return found.end()
-    return len(text)
+def _value(types: _Types, name: str, code: bytes) -> _Value:
+    end = end_of_type(code, 0)
+    attributes = code[end:].decode(errors="surrogateescape").rstrip()
+    return _Value(name, types.read(code[:end]), attributes)

@@ -1,0 +1,138 @@
+"""What devrt reads of a program itself takes time linear in the program's length.
+
+A child reads crafted texts of 256 KiB, each with some 20 times the processor time that it needs.
+What grows with the square needs far more for the texts that it is slow on: 20 s for 100 KB were
+seen. Processor time counts, which other processes do not take away from.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from devrt._program_text import read_text
+from devrt._refused_programs import check_for_host
+from devrt.errors import InvalidArgumentError, UnimplementedError
+
+SIZE = 1 << 18
+BUDGET = 6  # seconds of processor time for one text and one reader
+MAIN = "module { func.func public @main("
+
+REPEATED = r"""
+@|call|call @|call @f |call // |//|// call @f |func.func |func.func @|func.func @"
+func.func @a(|func.func @a() |func.func @a() -> |func.func @a() -> (
+func.func @a() attributes {|func.func @a(func.func @b() |func.func @main(: tuple<
+func.func @main(%a: tuple<|@main(:|(|)|{|}|[|]|<|>|()|{}|(]|({[<|([)]|"|\|\"|"\|"a"|"a"(
+"a" |"a" // |"\"|'|,|:|=|->|-|!|#|%|^|stablehlo.|stablehlo.all_to_all |all_to_all |
+stablehlo.all_to_all replica_groups = dense<
+stablehlo.all_to_all replica_groups = dense<> : |replica_groups = dense<|replica_groups |
+replica_groups=|stablehlo.bitcast_convert |stablehlo.bitcast_convert tensor<
+stablehlo.bitcast_convert tensor<1x|tensor<|tensor<1x|tensor<i1>|1x|1|f6E2M3FN|f6E|!quant.
+!quant.a|!quant.a<|tuple<|tuple<f32>, |tuple|"stablehlo.infeed"|"stablehlo.infeed" (
+stablehlo.infeed|mhlo.|mhlo.num_replicas|mhlo.num_replicas =|mhlo.num_partitions = 1
+sdy.mesh |sdy.mesh @|sdy.mesh @a|sdy.mesh @a=|sdy.mesh @a = <[|sdy.mesh @a = <["x"
+api_version|api_version = 2 |backend_config = |backend_config = "" |, |, backend_config
+_ffi |lapack_s|lapack_sa |lapack_sa_ffi|blas_d|a|_|.|s|m|c|f|t|r|é|attributes |loc(|loc("a"(
+affine_map<(d0) -> (d0)>
+"""
+
+
+def texts():
+    """Return crafted texts by name."""
+    pieces = [
+        piece for line in REPEATED.strip("\n").splitlines() for piece in line.split("|") if piece
+    ]
+    made = {repr(piece): filled(piece) for piece in [*pieces, " ", "\n", "\t \n", "\0"]}
+    made["a digit"] = "mhlo.num_replicas = " + filled("1")
+    made["a size of a mesh"] = 'sdy.mesh @a = <["x"=' + filled("1") + "]>"
+    made["axes of a mesh"] = "sdy.mesh @a = <[" + filled('"x"=1,')
+    made["an open head"] = "func.func @a(" + filled("(")
+    made["heads in heads"] = "func.func @a(" * (SIZE // 14) + ") {}" * (SIZE // 14)
+    made["a head of many"] = "func.func @a(" + filled("()") + ") {}"
+    made["a chain of calls"] = "".join(
+        f"func.func @f{i}() {{ call @f{i + 1} }}" for i in range(SIZE // 40)
+    )
+    made["many calls"] = "func.func @f() {" + filled("call @g ") + "} func.func @g() { call @f }"
+    made["a string"] = '"' + filled("\\22")
+    made["tuples in tuples"] = MAIN + "%a: " + "tuple<" * (SIZE // 7) + ">" * (SIZE // 7) + ") {}"
+    deep = "tuple<" * 50 + filled("tensor<f32>,") + "i1" + ">" * 50
+    made["a wide tuple far inside"] = f"{MAIN}%a: {deep}) {{ return }} }}"
+    made["a wide tuple"] = f"{MAIN}%a: tuple<{filled('tensor<f32>,')}i1>) {{ return }} }}"
+    made["a wide result"] = f"{MAIN}) -> tuple<{filled('tensor<f32>,')}i1> {{ return }} }}"
+    many = ",".join(f"%a{i}: tuple<f32>" for i in range(SIZE // 20))
+    made["many tuples"] = f"{MAIN}{many}) {{ return }} }}"
+    made["space in a tuple"] = f"{MAIN}%a: tuple<{filled(' ')}{filled('<>')}>) {{ return }} }}"
+    made["an open tuple"] = MAIN + "%a: " + filled("tuple<")
+    return made
+
+
+def filled(piece):
+    return piece * (SIZE // len(piece))
+
+
+def read_all(say):
+    """Read each of the texts with everything that reads one before a compiler does."""
+    import resource
+
+    from devrt._stablehlo import module_facts, operations
+    from devrt_cpu._linalg import named_calls, with_typed_calls_only
+    from devrt_cpu._tuples import without_tuples
+
+    readers = {
+        "refusals": lambda code: check_for_host(code, "compile"),
+        "devices": module_facts,
+        "operations": operations,
+        "names of calls": named_calls,
+        "typed calls": with_typed_calls_only,
+        "tuples": without_tuples,
+    }
+    for name, text in texts().items():
+        for subject, read in readers.items():
+            say(f"{subject} of {name}")
+            limit = int(time.process_time()) + BUDGET
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+            with contextlib.suppress(UnimplementedError, InvalidArgumentError):  # an answer, too
+                read(text.encode())
+    say("done")
+
+
+def test_crafted_texts_are_read_in_linear_time():
+    pytest.importorskip("devrt_cpu")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", __file__],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env=os.environ,
+    )
+    last = done.stdout.strip().splitlines()[-1:]
+    assert (done.returncode, last) == (0, ["done"]), (last, done.stderr[-2000:])
+
+
+@pytest.mark.parametrize("bracket", ["(", "{", "[", "<"])
+def test_brackets_that_no_compiler_survives_are_refused(bracket):
+    closing = {"(": ")", "{": "}", "[": "]", "<": ">"}[bracket]
+    for deep in (bracket * 100_000, bracket * 100_000 + closing * 100_000):
+        for text in (deep, f"func.func @main{deep}", f"func.func @main() {{ {deep} }}"):
+            with pytest.raises(InvalidArgumentError, match="nested deeper than 1000"):
+                check_for_host(text.encode(), "compile")
+
+
+def test_brackets_are_counted_where_they_nest_only():
+    for text in (
+        "()" * 9000,
+        '"' + "(" * 9000 + '"',
+        "//" + "(" * 9000,
+        "(" * 900 + ")" * 900,
+        "->",
+    ):
+        for repeated in (text, f"{text}\n" * 20):
+            assert not read_text(repeated.encode()).is_too_deep
+
+
+if __name__ == "__main__":
+    read_all(lambda line: sys.stdout.write(f"{line}\n") and sys.stdout.flush())
