@@ -47,7 +47,7 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
         reason=reason,
         remedy=remedy,
         priority=candidate.priority if candidate is not None and known else None,
-        experimental=candidate.experimental if candidate is not None and known else None,
+        experimental=_experimental(examined, known),
         aliases=candidate.aliases if candidate is not None else (),
         level=examined.level.name.lower() if report is not None else "metadata",
         outcome=report.outcome if report is not None else "",
@@ -65,6 +65,12 @@ def _facts(examined: Examined) -> dict[str, object]:
         found["registered"] = known.facts()
     declared = getattr(examined.manifest, "global_symbols", False) or examined.ref.global_symbols
     return found | ({"global_symbols": True} if declared or said.get("global_symbols") else {})
+
+
+def _experimental(examined: Examined, known: bool) -> bool | None:
+    if examined.candidate is None or not (known or examined.ref.experimental):
+        return None
+    return examined.candidate.experimental
 
 
 def _was_asked(examined: Examined) -> bool:
