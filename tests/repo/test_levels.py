@@ -42,6 +42,7 @@ LEVELS = {
         "_compile_options",
         "_custom_calls",
         "_kept_programs",
+        "_log",
         "_op_sharding",
         "_hlo_text",
         "_bytecode_types",

@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 
 from devrt._config import Config
+from devrt.errors import DiscoveryWarning
 from devrt.plugins import PluginRegistry, _recording, installed_plugins
-from devrt.runtime import Runtime, set_default_runtime
+from devrt.runtime import Runtime, _notices, set_default_runtime
 
 # No test depends on how fast the machine is.
 
@@ -110,6 +112,33 @@ def plugins(tmp_path, monkeypatch):
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", "") or "").startswith(str(folder)):
             del sys.modules[name]
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path_factory, monkeypatch):
+    """A machine without any accelerator, whatever the real one has; its files' root."""
+    root = tmp_path_factory.mktemp("machine")
+    monkeypatch.setattr(_notices, "_ROOT", str(root))
+    return root
+
+
+@pytest.fixture
+def told():
+    """Return what a runtime warns of at its first use, and check that nothing is said twice."""
+
+    def ask(runtime, platform=None):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            runtime.get_backend(platform)
+            count = len(caught)
+            runtime.get_backend(platform)
+            runtime.clear_backends()
+            runtime.get_backend(platform)
+        assert len(caught) == count
+        assert {w.category for w in caught} <= {DiscoveryWarning}
+        return [str(w.message) for w in caught]
+
+    return ask
 
 
 @pytest.fixture

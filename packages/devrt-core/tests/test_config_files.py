@@ -132,12 +132,21 @@ def test_files_are_read_once_until_everything_is_cleared(project, tmp_path):
     assert config.read("platforms") == "two"
 
 
-def test_a_misspelt_variable_is_warned_about_once(project, tmp_path):
+def test_a_misspelt_variable_is_found_with_the_one_that_was_meant(project, tmp_path):
     config = Config(environ(tmp_path, DEVRT_PLATFROMS="cpu", DEVRT_SOMETHING_ELSE="1"))
-    with pytest.warns(DevrtWarning, match="DEVRT_PLATFORMS") as caught:
-        read_all(config)
-    assert len(caught) == 1
+    read_all(config)  # the runtime warns, at its first use
+    assert config.misspelt() == [("DEVRT_PLATFROMS", "DEVRT_PLATFORMS")]
     assert config.unread() == ("DEVRT_PLATFROMS", "DEVRT_SOMETHING_ELSE")
+
+
+def test_a_variable_of_a_plugin_is_judged_once_that_is_loaded(tmp_path):
+    config = Config(environ(tmp_path, DEVRT_NUM_ACME_DEVICE="5"))
+    unloaded = ["acme"]
+    config.when_unknown(lambda: None, lambda: unloaded)
+    assert config.misspelt() == []
+    unloaded.clear()
+    config.define(NUM)
+    assert config.misspelt() == [("DEVRT_NUM_ACME_DEVICE", "DEVRT_NUM_ACME_DEVICES")]
 
 
 MISSPELT = ("num_acme_device = 5", "num_acme_device", "num_acme_devices")

@@ -10,13 +10,15 @@ from devrt._config import Config
 from devrt.doctor import CODES, exported_symbols, seen_hardware
 from devrt.doctor._environment import (
     environment_findings,
+    known_variables,
     read_quietly,
     settings_in_force,
     variables_in_force,
     versions,
 )
-from devrt.doctor._hardware import hardware_findings, known_hardware
+from devrt.doctor._hardware import hardware_findings
 from devrt.doctor._libraries import surplus_exports
+from devrt.plugins._hardware import known_hardware
 
 
 def put(root, name, text=""):
@@ -76,15 +78,13 @@ def test_the_drivers_version(tmp_path):
 
 
 def test_the_table_is_complete():
-    table = known_hardware()
-    assert table["schema"] == 1
-    for entry in table["hardware"]:
+    for entry in known_hardware():
         assert entry["name"]
         assert entry["platforms"]
         assert entry["wheel"].startswith("devrt-")
         assert entry["paths"]
         assert isinstance(entry["drivers"], list)
-    for entry in table["variable"]:
+    for entry in known_variables():
         assert ("name" in entry) != ("prefix" in entry)
 
 

@@ -2,10 +2,11 @@
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
-from devrt.hardware import PciDevice, find_shared_library, pci_devices
+from devrt.hardware import PciDevice, find_shared_library, pci_devices, pci_vendors
 
 
 def write(root, path, content=""):
@@ -34,6 +35,29 @@ def test_pci_devices_are_those_of_one_vendor_by_address(tmp_path):
         PciDevice("0000:01:00.0", 0xABCD, 0x0001, 0x120000),
         PciDevice("0000:03:00.0", 0xABCD, 0x0002, 0x030200),
     )
+
+
+def test_the_vendors_on_the_bus(tmp_path):
+    assert pci_vendors(root=tmp_path) == frozenset()
+    for address, vendor in (("0000:01:00.0", 0xABCD), ("0000:02:00.0", 0x1234)):
+        folder = tmp_path / "sys/bus/pci/devices" / address
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor:#06x}\n")
+    assert pci_vendors(root=tmp_path) == {0xABCD, 0x1234}
+    table = tmp_path / "proc/bus/pci/devices"
+    table.parent.mkdir(parents=True)
+    for text, found in (
+        ("0008\t8086abcd\tb\t0\n0010\tabcd0001\t0\tdriver\n", {0x8086, 0xABCD}),
+        ("", {0xABCD, 0x1234}),
+        ("odd\n", {0xABCD, 0x1234}),
+    ):
+        table.write_text(text)
+        assert pci_vendors(root=tmp_path) == found
+
+
+def test_the_vendors_of_this_machine_are_those_of_its_devices():
+    from_bus = {int(p.read_text(), 16) for p in Path("/sys/bus/pci/devices").glob("*/vendor")}
+    assert pci_vendors() == from_bus
 
 
 def test_pci_devices_are_none_where_there_is_no_bus(tmp_path):

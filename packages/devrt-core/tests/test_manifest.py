@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from devrt.errors import PluginContractError
+from devrt.errors import DiscoveryWarning, PluginContractError
 from devrt.plugins import PluginRef, PluginRegistry, _api_version, installed_plugins, parse_manifest
 from devrt.plugins._versions import _matches_release, is_specifier, matches
 from devrt.records import Available, Unavailable
@@ -246,7 +246,8 @@ def test_a_bad_manifest_costs_its_own_plugin_only(plugins, package, content, wor
     module = package("acme2", content, "raise AssertionError")
     plugins.add("good")
     with plugins.runtime() as runtime:
-        assert runtime.get_backend().platform == "good"
+        with pytest.warns(DiscoveryWarning, match="of plugin fake-acme2 1.0 is not valid"):
+            assert runtime.get_backend().platform == "good"
         broken = {v.candidate.ref.platform: v for v in runtime.decide().verdicts}["acme2"]
         assert broken.candidate.state.phase == "manifest"
         assert words in broken.reason

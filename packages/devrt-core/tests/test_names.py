@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from devrt.errors import ConfigError, PluginLoadError, SelectionError, UnknownPlatformError
+from devrt.errors import (
+    ConfigError,
+    DiscoveryWarning,
+    PluginLoadError,
+    SelectionError,
+    UnknownPlatformError,
+)
 from devrt.plugins import UNNAMED
 
 SPELLINGS = ["one@My.Dist_Name", "one@my-dist-name", "one@MY__DIST-.name", "ONE@my_dist.name"]
@@ -59,7 +65,8 @@ def test_an_entry_point_that_cannot_be_asked_for(plugins, write_distribution, na
     plugins.add("one")
     write_distribution(plugins.path, "odd", f"[devrt_plugins]\n{name} = odd_module\n")
     with plugins.runtime() as runtime:
-        assert runtime.get_backend().platform == "one"
+        with pytest.warns(DiscoveryWarning, match="which cannot be asked for"):
+            assert runtime.get_backend().platform == "one"
         verdicts = {v.candidate.ref.distribution: v for v in runtime.decide().verdicts}
         assert verdicts["odd"].outcome.value == "broken"
         assert f"is called {name!r}, which cannot be asked for" in verdicts["odd"].reason

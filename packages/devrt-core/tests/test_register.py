@@ -12,6 +12,7 @@ from devrt.errors import (
     BackendUnavailableError,
     ConfigError,
     DevrtError,
+    DiscoveryWarning,
     InvalidArgumentError,
     PluginError,
     UnimplementedError,
@@ -197,7 +198,8 @@ def test_the_environment_can_be_read_again(runtime, add_loader, library, monkeyp
     for _ in range(2):
         registry.register_pjrt_plugin_factories_from_env()
         assert [r.platform for r in runtime.plugins.refs()] == ["loading", "pow", "zap"]
-    assert devrt.get_backend("zap").platform == "zap"
+    with pytest.warns(DiscoveryWarning, match="entry 2 of PJRT_NAMES_AND_LIBRARY_PATHS, 'pow'"):
+        assert devrt.get_backend("zap").platform == "zap"
     registry.register_pjrt_plugin_factories_from_env()
     monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", f"zap:{library}x")
     with pytest.raises(InvalidArgumentError, match=r"'zap' cannot be registered.*\(environment\)"):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import devrt
-from devrt.errors import PluginContractError, PluginLoadError
+from devrt.errors import DiscoveryWarning, PluginContractError, PluginLoadError
 from devrt.plugins import PluginRegistry
 from devrt.runtime import Runtime, default_runtime
 
@@ -117,7 +117,9 @@ def test_an_initialize_that_fails(plugins, initialize, kind, words):
             with pytest.raises(kind) as caught:
                 runtime.plugins.load(plugins.ref("zap"))
             assert words in str(caught.value)
-        assert runtime.get_backend().platform == "good"
+        with pytest.warns(DiscoveryWarning, match="fake-zap 1.0") as warned:
+            assert runtime.get_backend().platform == "good"
+        assert words in str(warned[0].message)
         assert {ref.platform for ref in runtime.plugins.refs()} == {"good", "zap"}
 
 

@@ -13,6 +13,7 @@ from devrt.contract import Client
 from devrt.errors import (
     ConfigError,
     DevrtWarning,
+    DiscoveryWarning,
     InvalidArgumentError,
     InvalidTypeError,
     UnknownPlatformError,
@@ -190,7 +191,8 @@ def test_a_broken_memory_plugin_costs_its_kinds_only(plugins):
     module = plugins.add("one")
     plugins.add("one", "raise OSError", distribution="a-slow-memory")
     with plugins.runtime() as runtime:
-        assert runtime.get_backend("one").platform == "one"
+        with pytest.warns(DiscoveryWarning, match="'a_slow_memory_plugin' raised OSError"):
+            assert runtime.get_backend("one").platform == "one"
         assert sys.modules[module].contexts[0].memory_kinds == ()
         states = {v.candidate.ref.distribution: v.outcome.value for v in runtime.decide().verdicts}
         assert states == {"fake-one": "chosen", "a-slow-memory": "broken"}

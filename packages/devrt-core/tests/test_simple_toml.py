@@ -79,10 +79,10 @@ def test_our_own_manifests_are_plain(path):
 
 
 def test_the_known_wheels_agree_with_the_table_of_hardware():
-    from devrt.doctor._hardware import known_hardware
+    from devrt.plugins._hardware import known_hardware
     from devrt.plugins._known import platform_with_option, wheels_for
 
-    for row in known_hardware()["hardware"]:
+    for row in known_hardware():
         assert row["wheel"] in {wheel for name in row["platforms"] for wheel in wheels_for(name)}
     assert wheels_for("cpu") == ("devrt-cpu",)
     assert len(wheels_for("gpu")) == 2

@@ -17,12 +17,11 @@ from typing import Any, ClassVar
 
 from devrt._config_files import ConfigFile, read_config_files
 from devrt._config_guards import IMPLIED, is_guard, names_a_guard
-from devrt._config_keys import FileKeys, carries, unknown_option
+from devrt._config_keys import FileKeys, carries, nearest, unknown_option
 from devrt._config_options import CORE_OPTIONS, NOT_OPTIONS
 from devrt._config_values import checked, flag_value
 from devrt._record import record
-from devrt._warn import warn
-from devrt.errors import ConfigError, DevrtWarning
+from devrt.errors import ConfigError
 from devrt.records import OptionSpec
 
 __all__ = ["CORE_OPTIONS", "Config", "Setting", "Survey"]
@@ -187,6 +186,20 @@ class Config:
         known = {f"DEVRT_{name.upper()}" for name in self._specs} | set(NOT_OPTIONS)
         return tuple(sorted(v for v in self._environ if v.startswith("DEVRT_") and v not in known))
 
+    def misspelt(self) -> list[tuple[str, str]]:
+        """Return the ``DEVRT_`` variables that are near to an option's, each with that one.
+
+        What may be an option of a plugin that is not loaded yet is not among them.
+        """
+        unread = self.unread()
+        if not unread:
+            return []
+        may_be_elsewhere = carries(self._platforms())
+        own = [spec.name for spec in CORE_OPTIONS]
+        names = [(v, v.removeprefix("DEVRT_").lower()) for v in unread]
+        near = [(v, nearest(n, self._specs, own)) for v, n in names if not may_be_elsewhere(n)]
+        return [(variable, f"DEVRT_{name.upper()}") for variable, name in near if name]
+
     def files(self) -> tuple[ConfigFile, ...]:
         """Return the configuration files that are in force, the strongest first.
 
@@ -202,8 +215,6 @@ class Config:
             if self._check_keys:
                 self._keys.read(files)
             self._files = files
-            self._keys.check(self._specs, self._platforms)
-            self._warn_of_typos()
         self._keys.check(self._specs, self._platforms)
         return self._files
 
@@ -365,19 +376,6 @@ class Config:
                 value = checked(spec, file.values[spec.name], f"configuration file {file.path}")
                 return Setting(spec.name, value, "file", file.path)
         return Setting(spec.name, spec.default, "default")
-
-    def _warn_of_typos(self) -> None:
-        for variable in self.unread():
-            import difflib  # seldom needed, and startup counts
-
-            name = variable.removeprefix("DEVRT_").lower()
-            near = difflib.get_close_matches(name, self._specs, n=1, cutoff=0.8)
-            if near and not carries(self._platforms())(name):
-                msg = (
-                    f"environment variable {variable} is not read by devrt. "
-                    f"Did you mean DEVRT_{near[0].upper()}?"
-                )
-                warn(msg, DevrtWarning)
 
 
 def _notice_guard(name: str) -> None:

@@ -15,7 +15,7 @@ from devrt._config_files import ConfigFile
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
 
-__all__ = ["FileKeys", "carries", "unknown_option"]
+__all__ = ["FileKeys", "carries", "nearest", "unknown_option"]
 
 
 class FileKeys:
@@ -115,13 +115,29 @@ class FileKeys:
         return None
 
     def _may_be_elsewhere(self, file: ConfigFile, key: str, names: Collection[str]) -> bool:
-        import difflib
-
         if isinstance(file.values[key], dict) or "_" not in key or carries(self._seen)(key):
             return False
-        # Other platforms' options are alike: num_x_devices, num_y_devices.
-        near = difflib.get_close_matches(key, self._own, n=1, cutoff=0.8)
-        return not (near or difflib.get_close_matches(key, names, n=1, cutoff=0.9))
+        return not nearest(key, names, self._own)
+
+
+def nearest(name: str, names: Collection[str], own: Collection[str] = ()) -> str:
+    """Return the option that a name is a misspelling of; empty if it is none's.
+
+    Parameters
+    ----------
+    name
+        The name.
+    names
+        The options that there are.
+    own
+        Those of the core, of which less likeness is asked.
+    """
+    import difflib  # seldom needed, and startup counts
+
+    # Other platforms' options are alike: num_x_devices, num_y_devices.
+    near = difflib.get_close_matches(name, own, n=1, cutoff=0.8)
+    near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.9)
+    return near[0] if near else ""
 
 
 def _listed(platforms: Callable[[], Iterable[str]]) -> set[str] | None:

@@ -20,6 +20,7 @@ __all__ = [
     "DeviceLostError",
     "DevrtError",
     "DevrtWarning",
+    "DiscoveryWarning",
     "DistributedError",
     "ForkedError",
     "InternalError",
@@ -236,6 +237,10 @@ class InternalError(DevrtError):
 
 class DevrtWarning(UserWarning):
     """Root of the warnings that devrt issues."""
+
+
+class DiscoveryWarning(DevrtWarning):
+    """Something that was installed, set or plugged in is left aside, and the user may not know."""
 
 
 class UnraisableErrorWarning(DevrtWarning):

@@ -17,7 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PciDevice", "find_shared_library", "pci_devices"]
+__all__ = ["PciDevice", "find_shared_library", "pci_devices", "pci_vendors"]
+
+_BUS = "sys/bus/pci/devices"
+_TABLE = "proc/bus/pci/devices"
 
 
 @record(frozen=True, slots=True)
@@ -57,11 +60,7 @@ def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[Pci
     tuple of PciDevice
         Empty where the machine has no such device or does not list its bus.
     """
-    bus = os.path.join(root, "sys/bus/pci/devices")
-    try:
-        addresses = sorted(os.listdir(bus))
-    except OSError:
-        return ()
+    bus = os.path.join(root, _BUS)
     return tuple(
         PciDevice(
             address=address,
@@ -69,9 +68,33 @@ def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[Pci
             device=_read_id(bus, address, "device"),
             class_code=_read_id(bus, address, "class"),
         )
-        for address in addresses
+        for address in sorted(_addresses(bus))
         if _read_id(bus, address, "vendor") == vendor
     )
+
+
+def pci_vendors(*, root: str | os.PathLike[str] = "/") -> frozenset[int]:
+    """Return the ids of the vendors that have a device on the PCI bus.
+
+    Parameters
+    ----------
+    root
+        The folder that counts as the root of the file system.
+    """
+    try:  # one file for all of them, where the kernel has it: a start reads this
+        with open(os.path.join(root, _TABLE), "rb") as file:
+            found = frozenset(int(line.split()[1][:4], 16) for line in file)
+    except (OSError, ValueError, IndexError):
+        found = frozenset()
+    bus = os.path.join(root, _BUS)
+    return found or frozenset(_read_id(bus, name, "vendor") for name in _addresses(bus))
+
+
+def _addresses(bus: str) -> list[str]:
+    try:
+        return os.listdir(bus)
+    except OSError:
+        return []
 
 
 def _read_id(*path: str) -> int:

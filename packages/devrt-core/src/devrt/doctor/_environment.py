@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import platform
 import sys
+import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from importlib import metadata
+from importlib import metadata, resources
 from typing import Any
 
 from devrt._config import Config
 from devrt._config_keys import carries, unknown_option
 from devrt._config_options import NOT_OPTIONS
 from devrt.doctor._findings import Finding
-from devrt.doctor._hardware import known_hardware
 from devrt.doctor._records import Variable
 from devrt.errors import ConfigError
 
 __all__ = [
     "config_finding",
     "environment_findings",
+    "known_variables",
     "read_quietly",
     "refused_value",
     "settings_in_force",
@@ -52,11 +54,19 @@ def variables_in_force(
     known = {*config.names(), *options}
     found = []
     for name in sorted(variables):
-        if any(_matches(entry, name) for entry in known_hardware()["variable"]):
+        if any(_matches(entry, name) for entry in known_variables()):
             option = _option(name, known)
             is_read = not option or option not in config.names() or _is_in_force(config, name)
             found.append(Variable(name, variables[name][:_SHOWN], option, is_read))
     return tuple(found)
+
+
+@functools.cache
+def known_variables() -> list[Mapping[str, Any]]:
+    """Return the table of variables worth showing that is part of this package."""
+    text = resources.files("devrt.doctor").joinpath("data/variables.toml").read_text("utf-8")
+    rows: list[Mapping[str, Any]] = tomllib.loads(text)["variable"]
+    return rows
 
 
 def _matches(entry: Mapping[str, Any], name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pluggy
 
-from devrt import hookspecs
+from devrt import _log, hookspecs
 from devrt._record import UnknownFieldError, record, replaced
 from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
 from devrt.plugins import _api_version
@@ -176,6 +176,7 @@ def load_plugin(
             plugin = _collect(manager, ref, module, built_against)
         if check is not None:
             check(plugin)
+        _log.debug("plugin %s was loaded: module %s", ref.name, ref.module)
         return plugin
     except (ForkedError, PluginError):
         raise

@@ -30,6 +30,13 @@ class Requirement:
     library: tuple[str, ...] = ()
     pci_vendor: int = -1
 
+    def shows_hardware(self, root: str | os.PathLike[str]) -> bool:
+        """Return whether it is a device, not a driver or a file of one, and is there."""
+        nodes = (path.lstrip("/") for path in self.path)
+        return any(_exists(node, root) for node in nodes if node.startswith("dev/")) or (
+            self.pci_vendor >= 0 and _has_pci_device(self.pci_vendor, root)
+        )
+
     def is_met(self, root: str | os.PathLike[str]) -> bool:
         """Return whether it is there, by looking at files only."""
         return (

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from devrt import _log
 from devrt._config import Config
 from devrt._warn import warn
 from devrt.contract import Client
@@ -85,6 +87,10 @@ class ClientStore:
         client = self._clients.get(ref)
         return None if client is None or client.is_closed else client
 
+    def is_open(self, ref: PluginRef) -> bool:
+        """Return whether a plugin's client was made and is open."""
+        return self._open(ref) is not None
+
     def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
         self.check_process()
@@ -120,11 +126,11 @@ class ClientStore:
             self._failed.clear()
         return [p for ref, client in sorted(clients.items()) if (p := _close(ref, client))]
 
-    def warn_once(self, message: str) -> None:
+    def warn_once(self, message: str, category: type[Warning] = DevrtWarning) -> None:
         """Warn at the caller's line, the first time that these words are used."""
         if message not in self._warned:
             self._warned.add(message)
-            warn(message, DevrtWarning)
+            warn(message, category)
 
     def check_process(self) -> None:
         """Raise `ForkedError` in a process forked from one that had made clients."""
@@ -144,15 +150,19 @@ class ClientStore:
                 f"platform {ref.platform!r} ({ref}) is experimental: its author says that results "
                 "may be incomplete or wrong."
             )
+        began = time.perf_counter()
         try:
             client = self._call_factory(ref, factory, {})
         except BackendInitializationError as error:  # any other is a value that the user can mend
             self._failed[ref] = error.fresh()
+            _log.info("client of %s failed in %.3f s: %s", ref.name, _since(began), error.message)
             raise
         names = tuple(spec.name for spec in factory.options)
         self._config.freeze(names, f"the {ref.platform} client of {ref}")
         with self._lock:
             self._clients[ref] = client
+        count = client.device_count()
+        _log.info("client of %s made in %.3f s: %d devices", ref.name, _since(began), count)
         return client
 
     def _call_factory(
@@ -246,6 +256,10 @@ def _refuse_a_circle(ref: PluginRef) -> None:
             "client itself, or ask for another platform."
         )
         raise PluginBusyError(msg, **ref.facts())
+
+
+def _since(began: float) -> float:
+    return time.perf_counter() - began
 
 
 def _busy_cause(error: BaseException) -> PluginBusyError | None:

@@ -29,6 +29,7 @@ from devrt.plugins import (
     select,
 )
 from devrt.runtime._clients import ClientStore, without_callers
+from devrt.runtime._notices import Notices
 from devrt.runtime._policy import asked_policy, configured_names, configured_policy
 
 __all__ = ["Runtime"]
@@ -65,6 +66,7 @@ class Runtime:
             discover, self._declare_options, self._isolation, self._patience
         )
         self._clients = ClientStore(self.plugins, self.config)
+        self._notices = Notices(self.plugins, self.config, self._clients.warn_once)
         self._default: tuple[int, Client] | None = None
         self._default_place: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
@@ -219,6 +221,7 @@ class Runtime:
         find = self.plugins.candidates if named else self._candidates
         while True:
             decision = self._decide(None, find)
+            self._notices.tell(decision, is_default=True)
             if decision.chosen is None:
                 from devrt.runtime import _failures  # only where something failed
 
@@ -232,14 +235,7 @@ class Runtime:
                     from devrt.runtime import _failures  # only where something failed
 
                     raise _failures.requested_failed(decision, failure) from failure.__cause__
-                self._fell_back(ref, failure)
-
-    def _fell_back(self, ref: PluginRef, error: DevrtError) -> None:
-        if not self.plugins.factory(ref).fail_quietly:
-            self._clients.warn_once(
-                f"{error.message} Another platform is the default meanwhile; "
-                f"name {ref.platform!r} in DEVRT_PLATFORMS to make this an error."
-            )
+                self._notices.fell_back(ref, failure)
 
     def make_client(
         self, platform: str, options: Mapping[str, Any] | None = None, installed: bool = False
@@ -346,6 +342,8 @@ class Runtime:
     # -- helpers ------------------------------------------------------------------------------
 
     def _chosen(self, platform: str, decision: Decision) -> PluginRef:
+        if decision.chosen is None or not self._clients.is_open(decision.chosen.ref):
+            self._notices.tell(decision)
         if decision.chosen is None:
             unloaded = self.plugins.load_errors()
             from devrt.runtime import _failures  # only where something failed

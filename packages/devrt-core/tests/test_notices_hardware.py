@@ -1,0 +1,154 @@
+"""Hardware that nothing uses while the host's processor does the work."""
+
+import warnings
+
+import pytest
+
+from devrt.errors import DevrtWarning, DiscoveryWarning
+
+
+def put(root, name, text=""):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+SEEN = {
+    "a device node": ("dev/nvidia0", "", "cuda", "NVIDIA GPU is on this machine (/dev/nvidia0)"),
+    "a compute node": ("dev/kfd", "", "rocm", "AMD GPU is on this machine (/dev/kfd)"),
+}
+
+
+@pytest.mark.parametrize("what", SEEN)
+def test_hardware_that_no_backend_serves(plugins, told, machine, what):
+    name, text, platform, words = SEEN[what]
+    plugins.add("cpu")
+    put(machine, name, text)
+    with plugins.runtime() as runtime:
+        (message,) = told(runtime)
+    assert message.startswith(f"{words}, and only the host's processor is used: ")
+    assert f"pip install ./packages/devrt-{platform} (in devrt's checkout)" in message
+    assert "DEVRT_PLATFORMS=cpu" in message
+
+
+def test_hardware_on_the_bus(plugins, told, machine):
+    plugins.add("cpu")
+    bus = "sys/bus/pci/devices/0000:3b:00.0"
+    for file, number in (("vendor", 0x10DE), ("class", 0x030200), ("device", 0x2330)):
+        put(machine, f"{bus}/{file}", f"{number:#x}\n")
+    with plugins.runtime() as runtime:
+        (message,) = told(runtime)
+    assert "(PCI 0000:3b:00.0 (10de:2330))" in message
+
+
+def test_hardware_that_its_backend_cannot_use_is_told_with_the_reason(plugins, told, machine):
+    plugins.add("cpu")
+    plugins.add("cuda", probe="return Unavailable('the driver is too old', 'Renew it.')")
+    put(machine, "dev/nvidia0")
+    with plugins.runtime() as runtime:
+        (message,) = told(runtime)
+    assert "plugin fake-cuda 1.0 for platform 'cuda': the driver is too old. Renew it." in message
+
+
+def test_a_backend_that_fails_is_told_once(plugins, told, machine):
+    plugins.add("cpu")
+    plugins.add("cuda", "import no_such_module")
+    put(machine, "dev/nvidia0")
+    with plugins.runtime() as runtime:
+        (message,) = told(runtime)
+    assert "no_such_module" in message
+
+
+@pytest.mark.parametrize("quietly", [True, False])
+def test_a_client_that_fails_is_told_once(plugins, machine, quietly):
+    plugins.add("cpu")
+    plugins.add("cuda", make="raise OSError('busy')", priority=9, fail_quietly=quietly)
+    put(machine, "dev/nvidia0")
+    with plugins.runtime() as runtime, pytest.warns(DevrtWarning) as caught:
+        assert runtime.get_backend().platform == "cpu"
+    (warning,) = caught
+    assert (warning.category is DiscoveryWarning) == quietly
+    assert "OSError: busy" in str(warning.message)
+
+
+MEANT = [
+    {"DEVRT_PLATFORMS": "cpu"},
+    {"JAX_PLATFORMS": "cpu"},
+    {"DEVRT_PLATFORM_NAME": "cpu"},
+    {"DEVRT_PREFER_PLATFORMS": "cpu"},
+    {"DEVRT_FORBID_PLATFORMS": "cuda"},
+]
+
+
+@pytest.mark.parametrize("environ", MEANT)
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_who_says_what_to_use_is_not_asked_about_hardware(
+    plugins, told, machine, environ, is_installed
+):
+    plugins.add("cpu")
+    if is_installed:
+        plugins.add("cuda", probe="return Unavailable('too old', '')", priority=9)
+    put(machine, "dev/nvidia0")
+    with plugins.runtime(**environ) as runtime:
+        assert told(runtime) == []
+
+
+def test_hardware_is_of_no_concern_to_who_names_a_platform(plugins, machine):
+    plugins.add("cpu")
+    put(machine, "dev/nvidia0")
+    with plugins.runtime() as runtime, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        runtime.get_backend("cpu")
+
+
+@pytest.mark.parametrize("priority", [1, 9])
+def test_hardware_that_is_used_or_can_be_is_no_fault(plugins, told, machine, priority):
+    plugins.add("cpu", priority=5)
+    plugins.add("cuda", priority=priority)
+    put(machine, "dev/nvidia0")
+    with plugins.runtime() as runtime:
+        assert told(runtime) == []
+
+
+MANIFEST = """
+schema = 1
+[[backend]]
+platform = "zap"
+[[backend.requires]]
+{hint}
+reason = "no Zap card was found"
+remedy = "Buy one."
+[[backend.requires]]
+library = ["libzap.so.1"]
+reason = "the Zap driver is not installed"
+remedy = "Install it."
+"""
+
+
+@pytest.mark.parametrize(
+    ("hint", "is_hardware"),
+    [
+        ('path = ["/dev/zap*"]', True),
+        ("pci_vendor = 0x1234", True),
+        ('path = ["/opt/zap"]', False),
+    ],
+)
+def test_hardware_of_which_a_plugin_brings_the_hint(
+    plugins, told, machine, write_distribution, hint, is_hardware
+):
+    plugins.add("cpu")
+    folder = plugins.path / "zap_pkg"
+    folder.mkdir()
+    put(folder, "__init__.py", "raise AssertionError")
+    put(folder, "devrt.toml", MANIFEST.format(hint=hint))
+    write_distribution(plugins.path, "fake-zap", "[devrt_plugins]\nzap = zap_pkg\n")
+    with plugins.runtime() as runtime:
+        assert told(runtime) == [], "there is no such card"
+    put(machine, "dev/zap0")
+    put(machine, "opt/zap")
+    put(machine, "sys/bus/pci/devices/0000:01:00.0/vendor", "0x1234\n")
+    with plugins.runtime() as runtime:
+        messages = told(runtime)
+    assert len(messages) == is_hardware
+    if is_hardware:
+        assert messages[0].startswith("hardware of platform 'zap' is on this machine, and only")
