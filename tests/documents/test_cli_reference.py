@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 
 def reference() -> str:
     """Return the page, made from the commands."""
-    sections = ["# The command line\n"]
+    sections = ["# The command line\n\n[The CLI](../users/cli.md) shows each at work.\n"]
     for name in ["", *sorted(main.commands)]:
         arguments = [name, "--help"] if name else ["--help"]
         done = CliRunner().invoke(main, arguments, prog_name="devrt", terminal_width=80)

@@ -24,7 +24,13 @@ pytest.importorskip("devrt_cpu")
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).parent / "recorded"
-STORIES = ["README.md"]
+STORIES = [
+    "README.md",
+    "docs/users/cli.md",
+    "docs/users/export-jax.md",
+    "docs/users/export-pytorch.md",
+    "docs/users/run-and-serve.md",
+]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FOREIGN = ("jax", "torch", "torchax")
 
