@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from devrt._bytecode_types import has_six_bit_floats, makes_or_reads_booleans
+from devrt._bytecode_types import _Walk, has_six_bit_floats, makes_or_reads_booleans
 from devrt._refused_programs import check, check_for_host, explain
-from devrt._stablehlo import module_facts, operations, with_typed_calls
+from devrt._stablehlo import _Bytecode, module_facts, operations, with_typed_calls
 from devrt.errors import UnimplementedError
 
 BYTECODE = b"ML\xefR..."
@@ -177,3 +177,9 @@ def test_bytecode_that_waits_for_the_host_is_refused(name, form):
         with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
             checked(code, "compile")
     check_for_host((PROGRAMS / f"named_infeed{form}.mlirbc").read_bytes(), "compile")
+
+
+@pytest.mark.parametrize("name", ["named_infeed", "named_infeed_not_portable"])
+def test_regions_that_share_a_section_are_walked(name):
+    bytecode = _Bytecode((PROGRAMS / f"{name}.mlirbc").read_bytes())
+    assert len(_Walk(bytecode).types_of(set(bytecode.operations()))) > 5

@@ -9,6 +9,8 @@ and in VHLO, StableHLO's portable form.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from devrt._stablehlo import _Bytecode, _Reader
 
@@ -52,7 +54,7 @@ def makes_or_reads_booleans(code: bytes, operation: str) -> bool:
     bytecode = _Bytecode(code)
     types = _Types(bytecode)
     names = {f"stablehlo.{operation}", f"vhlo.{operation}_v1"}
-    found = _Walk(bytecode).types_of(names)
+    found = set(_Walk(bytecode).types_of(names))
     return any(types.is_boolean(at) for at in found)
 
 
@@ -81,7 +83,7 @@ class _Types:
             return _SIX_BIT_TEXT.search(data) is not None
         return dialect == "vhlo" and _Reader(data).number() in _SIX_BITS
 
-    def is_boolean(self, at: int) -> bool:
+    def is_boolean(self, at: int, *, is_element: bool = False) -> bool:
         """Return whether a type is that of booleans, or of a tensor of them."""
         if not 0 <= at < len(self._found):
             return False
@@ -90,8 +92,10 @@ class _Types:
             return not is_encoded and re.search(rb"[<x]i1>", data) is not None
         reader = _Reader(data)
         kind = reader.number()
-        if kind in _TENSORS[dialect]:
-            return self.is_boolean(_element(reader, dialect, kind))
+        if kind in _TENSORS[dialect]:  # whose elements are no tensors
+            return not is_element and self.is_boolean(
+                _element(reader, dialect, kind), is_element=True
+            )
         if dialect == "vhlo":
             return kind == _VHLO_BOOLEAN
         return kind == _INTEGER and reader.number() >> 2 == _ONE_BIT
@@ -175,13 +179,11 @@ class _Walk:
 
     def _regions(self, reader: _Reader, scope: _Scope) -> None:
         encoding = reader.number()
+        if encoding & 1:  # they see no values around them, and lie in one section since version 2
+            scope = _Scope()
+            reader = reader if self._version < 2 else _inner(reader)
         for _ in range(encoding >> 1):
-            if not encoding & 1:
-                self._region(reader, scope)
-            elif self._version < 2:
-                self._region(reader, _Scope())
-            else:
-                self._region(_inner(reader), _Scope())
+            self._region(reader, scope)
 
     def _region(self, reader: _Reader, scope: _Scope) -> None:
         blocks = reader.number()
@@ -199,38 +201,29 @@ class _Scope:
     """The types of the values that operations can name, by their numbers."""
 
     def __init__(self) -> None:
-        self._types: list[int] = []
+        self._types: dict[int, int] = {}  # of those defined: what regions announce costs nothing
+        self._size = 0
         self._next = [0]
 
-    def inner(self, count: int) -> _Inner:
-        return _Inner(self, count)
+    @contextmanager
+    def inner(self, count: int) -> Iterator[None]:
+        """Make numbers for the values of a region, which end with it."""
+        outer = self._size
+        self._next.append(outer)
+        self._size += count
+        yield
+        for value in range(outer, self._next.pop()):
+            del self._types[value]
+        self._size = outer
 
     def define(self, types: list[int]) -> None:
         at = self._next[-1]
-        missing = at + len(types) - len(self._types)
-        self._types += [_UNKNOWN] * max(0, missing)
-        self._types[at : at + len(types)] = types
+        self._types.update(enumerate(types, at))
         self._next[-1] += len(types)
+        self._size = max(self._size, self._next[-1])
 
     def type_of(self, value: int) -> int:
-        return self._types[value] if value < len(self._types) else _UNKNOWN
-
-
-class _Inner:
-    """A region's values, which end with it."""
-
-    def __init__(self, scope: _Scope, count: int) -> None:
-        self._scope = scope
-        self._count = count
-
-    def __enter__(self) -> None:
-        self._outer = len(self._scope._types)
-        self._scope._next.append(self._outer)
-        self._scope._types += [_UNKNOWN] * self._count
-
-    def __exit__(self, *_: object) -> None:
-        del self._scope._types[self._outer :]
-        self._scope._next.pop()
+        return self._types.get(value, _UNKNOWN)
 
 
 def _numbers(reader: _Reader) -> list[int]:
@@ -248,10 +241,12 @@ def _skip_orders(reader: _Reader, values: int) -> None:
 
 
 def _inner(reader: _Reader) -> _Reader:
-    """Return the content of a section of its own: a region that sees nothing around it."""
+    """Return a place in a section of its own: regions that see nothing around them."""
     kind = reader.take(1)[0]
     length = reader.number()
     if kind & 0x80:
         alignment = reader.number()
         reader.at += -reader.at % alignment
-    return _Numbers(reader.take(length))
+    inside = _Numbers(reader.data, reader.at)  # no copy, which each section within would repeat
+    reader.at += length
+    return inside
