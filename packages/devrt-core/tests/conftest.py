@@ -29,7 +29,8 @@ contexts = []
 
 def make_client(context):
     contexts.append(context)
-    from devrt_acme.client import AcmeClient
+    from devrt_acme.client import AcmeClient as Acme
+    AcmeClient = type("FakeClient", (Acme,), {{"platform": {platform!r}}})
     {make}
 
 def probe():
@@ -49,7 +50,7 @@ def body(
     platform, *, make=None, probe="return Available('simulated')", options="()", extra="", **fields
 ):
     """Return the source of a plugin module that serves ``platform``; ``options`` is source too."""
-    make = make or f"return type('FakeClient', (AcmeClient,), {{'platform': {platform!r}}})(2)"
+    make = make or "return AcmeClient(2)"
     arguments = ", ".join(f"{name}={value!r}" for name, value in fields.items())
     source = BODY.format(
         platform=platform, make=make, probe=probe, options=options, fields=arguments

@@ -81,7 +81,7 @@ def test_a_runtime_that_is_not_the_default_one_gets_what_it_loads(plugins, as_de
         from devrt.runtime import register_backend_factory
         def make():
             from devrt_acme.client import AcmeClient
-            return AcmeClient(2)
+            return type("ZapClient", (AcmeClient,), {"platform": "zap"})(2)
         def initialize():
             register_backend_factory("zap", make, priority=3, make_topology=dict)
     """

@@ -45,8 +45,8 @@ def acme():
 
     made = []
 
-    def make(count=2):
-        made.append(AcmeClient(count))
+    def make(count=2, platform="mine"):
+        made.append(type("Client", (AcmeClient,), {"platform": platform})(count))
         return made[-1]
 
     yield make
@@ -276,11 +276,11 @@ def test_registering_after_initialisation(plugins, as_default, acme):
     with pytest.raises(InvalidArgumentError, match=r"'one' cannot be registered.*in use") as caught:
         register_backend_factory("one", acme)
     assert caught.value.platform == "one"
-    register_backend_factory("late", acme, priority=9)
+    register_backend_factory("late", lambda: acme(platform="late"), priority=9)
     assert devrt.get_backend("late") is not one
     assert devrt.get_backend() is one, "the default must not change under its users"
     devrt.clear_backends()
-    register_backend_factory("one", lambda: acme(7), priority=10)
+    register_backend_factory("one", lambda: acme(7, "one"), priority=10)
     assert devrt.device_count("one") == 7
 
 

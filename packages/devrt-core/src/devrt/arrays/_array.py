@@ -12,9 +12,10 @@ from devrt.arrays._exported import exported
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported, namespace
 from devrt.arrays._printed import outline, representation
-from devrt.arrays._read_only import read_only
+from devrt.arrays._read_only import host_of
 from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
+from devrt.runtime._plugin_errors import raise_named
 from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -180,16 +181,18 @@ class Array(Unsupported, BufferExporter):
             The error of the work that was to fill a shard, with the device and operation named.
         """
         buffers = self._buffers
-        if len(buffers) == 1:
-            buffers[0].block_until_ready()
-            return self
         try:
+            if len(buffers) == 1:
+                buffers[0].block_until_ready()
+                return self
             if buffers:
                 buffers[0].device.client.batched_block_until_ready(buffers)
                 return self
         except (ClosedError, DeletedError):
-            if not self.is_deleted():
+            if len(buffers) == 1 or not self.is_deleted():
                 raise
+        except Exception as error:  # noqa: BLE001  plugin code
+            raise_named(error, buffers[0].device.client, "block_until_ready")
         if self.is_deleted():
             raise gone(self, "block_until_ready")
         return self
@@ -264,7 +267,7 @@ class Array(Unsupported, BufferExporter):
         host = self._host
         if host is None and self._shape is None and not Config.guards_are_set:
             # The common case, first.
-            self._host = host = read_only(self._buffers[0].__array__())
+            self._host = host = host_of(self._buffers[0])
         else:
             host = self._value("numpy.asarray")
         if dtype is None and not copy:
@@ -364,7 +367,7 @@ class Array(Unsupported, BufferExporter):
             self._check_readable(operation, is_explicit=is_explicit)
         # An array without a shape of its own is its one buffer: the common case, first.
         if self._shape is None or (len(self._buffers) == 1 and self._sharding_is_single()):
-            self._host = host = read_only(self._buffers[0].__array__())
+            self._host = host = host_of(self._buffers[0])
             return host
         self._host = host = self._gathered()
         return host

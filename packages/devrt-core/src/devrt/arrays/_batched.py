@@ -14,6 +14,7 @@ from devrt.arrays._reshard import targets_of
 from devrt.arrays._staging import client_of, copy_across
 from devrt.contract import Buffer, Device, HostBufferSemantics
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.runtime._plugin_errors import names_plugins
 from devrt.sharding import Sharding
 
 __all__ = [
@@ -37,6 +38,7 @@ class ArrayCopySemantics(enum.IntEnum):
     """The input is deleted, and the result may have its memory."""
 
 
+@names_plugins
 def batched_device_put(
     aval: Any,
     sharding: Sharding,
@@ -134,6 +136,7 @@ def array_result_handler(
     return handle
 
 
+@names_plugins
 def batched_copy_array_to_devices_with_sharding(
     arrays: Sequence[Array],
     devices: Sequence[Sequence[Device]],
@@ -198,6 +201,7 @@ def batched_copy_array_to_devices_with_sharding(
     return results
 
 
+@names_plugins
 def reorder_shards(
     x: Array, dst_sharding: Sharding, array_copy_semantics: ArrayCopySemantics
 ) -> Array:
@@ -236,6 +240,7 @@ def reorder_shards(
     return result
 
 
+@names_plugins
 def batched_block_until_ready(x: Iterable[Any]) -> None:
     """Wait until every array, buffer or other value with ``block_until_ready`` is ready.
 

@@ -26,6 +26,7 @@ from devrt.arrays._placement import device_put
 from devrt.arrays._reshard import targets_of
 from devrt.contract import Buffer, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.runtime._plugin_errors import names_plugins
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Sharding, as_shape
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
     return Array(buffers, sharding, shape)
 
 
+@names_plugins
 def make_array_from_callback(
     shape: Shape,
     sharding: Sharding,
@@ -155,6 +157,7 @@ def put_parts(
     return [copy_at.get(place) or by_offset[offset] for place, offset in enumerate(plan.offsets)]
 
 
+@names_plugins
 def make_array_from_process_local_data(
     sharding: Sharding,
     local_data: Any,
@@ -196,6 +199,7 @@ def make_array_from_process_local_data(
     return Array(buffers, sharding, block.global_shape)
 
 
+@names_plugins
 def device_put_sharded(
     sharded_values: Sequence[Any], devices: Sequence[Device], indices: Any = None
 ) -> Any:
@@ -248,6 +252,7 @@ def _stacked(values: Sequence[Any], sharding: NamedSharding) -> Array:
     return Array(put_parts(parts, sharding.placement(shape), sharding), sharding, shape)
 
 
+@names_plugins
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
     """Put a value on each device, and see the copies as one array with a leading axis of devices.
 

@@ -28,6 +28,7 @@ from devrt.contract import Buffer, Device
 from devrt.contract._nulls import refuse_nulls
 from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidTypeError
 from devrt.runtime import default_runtime
+from devrt.runtime._plugin_errors import check_count, names_plugins, plugin_failure, raise_named
 from devrt.sharding import is_addressable
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def device_put(
             if (refusal := not_addressable(error, device, kind, "device_put")) is None:
                 raise
             raise refusal from error
+        except Exception as error:  # noqa: BLE001  plugin code
+            raise_named(error, device.client, "buffer_from_pyval")
     if progress or not _tree.is_leaf(x):
         return _put_tree(x, device, src, donate, may_alias, progress)
     return _put_leaf(x, device, src, donate, may_alias)
@@ -115,12 +118,18 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
         if (refusal := not_addressable(error, target, kind, "device_put")) is None:
             raise
         raise refusal from error
-    except (TypeError, ValueError) as error:
+    except Exception as error:
+        # A value of the user's own may run code of the user's own, and raise what it likes.
         if type(x) in HOST_LEAVES or type(x) is Array:
+            if (failure := plugin_failure(error)) is None:
+                raise
+            raise failure from error
+        if not isinstance(error, TypeError | ValueError):
             raise
         raise no_array(x, error) from error
 
 
+@names_plugins
 def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None) -> list[Array]:
     """Put leaves on one device, the host values among them in one call to its client."""
     device = default_runtime().default_device() if target is None else target
@@ -129,7 +138,9 @@ def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None)
         if type(leaf) not in HOST_LEAVES:
             refuse_nulls(leaf)
     semantics = ALIAS if may_alias else COPY
-    buffers = iter(device.client.buffers_from_pyvals(host, [device] * len(host), semantics))
+    made = device.client.buffers_from_pyvals(host, [device] * len(host), semantics)
+    check_count(made, len(host), device.client, "buffers_from_pyvals")
+    buffers = iter(made)
     committed = target is not None
     return [
         _put_leaf(leaf, target, None, False, may_alias)
@@ -279,6 +290,7 @@ def wait_for(values: list[Any]) -> None:
     _wait_for(arrays, [value for value in values if type(value) is not Array])
 
 
+@names_plugins
 def _wait_for(arrays: list[Array], others: list[Any]) -> None:
     buffers: list[Buffer] = []
     for array in arrays:

@@ -9,10 +9,11 @@ from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.arrays._tree import HOST_LEAVES
-from devrt.contract import Device, HostBufferSemantics, Memory
+from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
 from devrt.contract._nulls import refuse_nulls
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, PluginContractError
 from devrt.runtime import default_runtime
+from devrt.runtime._plugin_errors import check_count, raise_named, wrong_result
 from devrt.sharding import Sharding, SingleDeviceSharding, is_addressable
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def put_host(
         where = device if target is None else target
         check_transfer("host_to_device", operation, x, where, is_explicit=is_explicit)
     if kind == "device":
-        return Array((target.client.buffer_from_pyval(x, target, False, semantics),))
+        return Array((_single(x, target, target.client, semantics),))
     if kind == "sharding":
         return _put_sharded(x, target, semantics)
     if kind == "memory":
@@ -88,9 +89,11 @@ def put_host(
     assert device is not None
     if kind == "default":
         buffer = device.client.buffer_from_pyval(x, device, False, semantics)
+        if type(buffer) not in _KNOWN_BUFFERS:  # here, as this is on the way of most puts
+            _check_made(buffer, x)
         return Array((buffer,), None, None, False)
     memory = _memory(target, device, operation)
-    return Array((device.client.buffer_from_pyval(x, memory, False, semantics),))
+    return Array((_single(x, memory, device.client, semantics),))
 
 
 def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
@@ -110,7 +113,7 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     if isinstance(sharding, SingleDeviceSharding):
         (device,) = sharding._device_assignment
         (target,) = targets_of((device,), sharding.memory_kind)
-        return Array((device.client.buffer_from_pyval(x, target, False, semantics),), sharding)
+        return Array((_single(x, target, device.client, semantics),), sharding)
     if type(x).__module__ != "numpy":  # only NumPy's own arrays are taken at their word
         x = as_host(x)
     shape = x.shape
@@ -118,10 +121,48 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     if not plan.devices:
         return Array(NoShards(x.dtype, sharding), sharding, shape)
     targets = targets_of(plan.devices, sharding.memory_kind)
-    buffers = plan.devices[0].client.batched_buffer_from_pyval(
+    client = plan.devices[0].client
+    buffers = client.batched_buffer_from_pyval(
         x, targets, plan.offsets, plan.shard_shape, semantics
     )
+    check_count(buffers, len(targets), client, "batched_buffer_from_pyval")
+    if type(buffers[0]) not in _KNOWN_BUFFERS:
+        _check_first(buffers[0], plan.shard_shape, x.dtype, "batched_buffer_from_pyval")
     return Array(buffers, sharding, shape)
+
+
+_KNOWN_BUFFERS: set[type] = set()
+"""Classes of buffers of which one was found to be of the shape and dtype that it was asked for."""
+
+
+def _check_first(buffer: Buffer, shape: tuple[int, ...], dtype: Any, operation: str) -> None:
+    """Check the first buffer of a class: a backend that gives another one gives none as asked."""
+    client = buffer.device.client
+    if tuple(buffer.shape) != tuple(shape) or buffer.dtype != dtype:
+        what = f"{buffer.dtype}{list(buffer.shape)}, and {dtype}{list(shape)} was asked for"
+        raise wrong_result(client, operation, what)
+    _KNOWN_BUFFERS.add(type(buffer))
+
+
+def _single(x: Any, target: Any, client: Client, semantics: int) -> Buffer:
+    try:
+        buffer: Buffer = client.buffer_from_pyval(x, target, False, semantics)
+    except Exception as error:
+        if type(x).__module__ == "numpy":  # another value may run code of its own, and fail in it
+            raise_named(error, client, "buffer_from_pyval")
+        raise
+    if type(buffer) not in _KNOWN_BUFFERS:
+        try:
+            _check_made(buffer, x)
+        except PluginContractError:
+            TARGET_KINDS.pop(type(target), None)  # so that the next one is checked as well
+            raise
+    return buffer
+
+
+def _check_made(buffer: Buffer, x: Any) -> None:
+    if type(x).__module__ == "numpy":  # of another value the shape is not known
+        _check_first(buffer, x.shape, x.dtype, "buffer_from_pyval")
 
 
 def as_host(x: Any) -> np.ndarray[Any, Any]:

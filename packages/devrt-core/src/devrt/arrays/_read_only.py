@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from devrt.runtime._plugin_errors import raise_named, wrong_result
+
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["read_only"]
+    from devrt.contract import Buffer
+
+__all__ = ["host_of", "read_only"]
+
+
+def host_of(buffer: Buffer) -> np.ndarray[Any, Any]:
+    """Return a buffer's elements as `read_only` does, checked to be of its shape and dtype."""
+    try:
+        host = buffer.__array__()
+    except Exception as error:  # noqa: BLE001  plugin code
+        raise_named(error, buffer.device.client, "__array__")
+    base: Any = host.base
+    if not host.flags.writeable and base is not None and not hasattr(base, "flags"):
+        return host
+    if host.shape != buffer.shape or host.dtype != buffer.dtype:
+        what = f"{host.dtype}{list(host.shape)} for {buffer.dtype}{list(buffer.shape)}"
+        raise wrong_result(buffer.device.client, "__array__", what)
+    return _protected(host)
 
 
 def read_only(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -11,6 +11,7 @@ from devrt.arrays._array import Array
 from devrt.arrays._missing import NoShards, held_elsewhere
 from devrt.arrays._staging import Target, assemble_across, client_of, copy_across
 from devrt.contract import Buffer, Device, Memory
+from devrt.runtime._plugin_errors import names_plugins
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
@@ -45,6 +46,7 @@ _Singles = dict[tuple[Device, str | None], SingleDeviceSharding]
 _singles: weakref.WeakKeyDictionary[Sharding, _Singles] = weakref.WeakKeyDictionary()
 
 
+@names_plugins
 def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     """Return ``x`` under another sharding; does not wait for the devices.
 
@@ -66,6 +68,7 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
 
 
+@names_plugins
 def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = True) -> Array:
     """Return all of ``x`` on one memory of one device; does not wait for the devices."""
     if x.is_fully_replicated:

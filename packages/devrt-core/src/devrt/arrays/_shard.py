@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._missing import gone, held_elsewhere
-from devrt.arrays._read_only import read_only
+from devrt.arrays._read_only import host_of, read_only
 from devrt.contract import Device
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
+from devrt.runtime._plugin_errors import names_plugins
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,6 +68,7 @@ def addressable_shards(array: Array) -> list[Shard]:
     return [shard for shard in global_shards(array) if shard.data is not None]
 
 
+@names_plugins
 def gather(array: Array) -> np.ndarray[Any, Any]:
     """Return the whole array in host memory, each element copied once, read-only.
 
@@ -79,12 +81,13 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
 
     _check_addressable(array)
     if array.is_fully_replicated:
-        return read_only(array._buffers[0].__array__())
+        return host_of(array._buffers[0])
     whole = np.empty(array.shape, array.dtype)
     _read_shards(array, whole)
     return read_only(whole)
 
 
+@names_plugins
 def read_into(x: Any, out: Any) -> Any:
     """Write an array, or what ``numpy.asarray`` makes of another value, into ``out``; return it.
 

@@ -252,7 +252,7 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
 def _client_facts(
     plugin: Plugin, factory: ClientFactory, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    from devrt.contract import Client
+    from devrt.plugins._client_checks import problem_of
     from devrt.records import ClientContext
 
     own = tuple(kind for kind in plugin.memory_kinds if kind.platform == plugin.ref.platform)
@@ -267,14 +267,10 @@ def _client_facts(
         if incomplete:
             raise _UnusableError(f"of its classes, {incomplete}") from error
         raise
-    if client is None:
-        raise _UnusableError("its factory returned None")
-    if not isinstance(client, Client):
-        name = type(client).__name__
-        raise _UnusableError(f"its factory returned {name}, which is no devrt.contract.Client")
+    problem = problem_of(plugin.ref, client)
+    if problem:
+        raise _UnusableError(problem)
     devices = client.devices()
-    if not devices:
-        raise _UnusableError("its client has no devices")
     facts = {
         "device_count": len(devices),
         "device_kinds": sorted({str(device.device_kind) for device in devices})[:16],

@@ -12,6 +12,7 @@ from devrt._stablehlo import module_facts
 from devrt.arrays import Array, device_put
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs._shardings import mesh_of, named_sharding
+from devrt.runtime._plugin_errors import check_count, raise_named
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -166,7 +167,11 @@ class ArrayProgram:
             )
             raise InvalidArgumentError(msg, operation="execute")
         rows = [self._shards(i, argument) for i, argument in enumerate(arguments)]
-        results = self.executable.execute_sharded(rows)
+        try:
+            results = self.executable.execute_sharded(rows)
+        except Exception as error:  # noqa: BLE001  plugin code
+            raise_named(error, self.executable.client, "execute_sharded")
+        check_count(results, len(self._out_order), self.executable.client, "execute_sharded")
         return [
             Array([shards[place] for place in order], sharding, shape, True)
             for shards, order, sharding, (shape, _) in zip(

@@ -23,8 +23,10 @@ from devrt.errors import (
     PluginBusyError,
 )
 from devrt.plugins import FROM_FACTORY, Candidate, PluginRef, PluginRegistry
+from devrt.plugins._client_checks import problem_of
 from devrt.plugins._once import Once
 from devrt.records import ClientContext, ClientFactory
+from devrt.runtime._plugin_errors import note_origin
 
 __all__ = ["ClientStore", "without_callers"]
 
@@ -183,7 +185,7 @@ class ClientStore:
         token = _under_way.set(_under_way.get() | {ref})
         try:
             client = self._call(ref, lambda: factory.factory(context), timeout)
-            problem = _problem(client)
+            problem = problem_of(ref, client)
         except ForkedError:
             raise  # of this process, not of the plugin
         except InvalidArgumentError:
@@ -204,10 +206,11 @@ class ClientStore:
         finally:
             _under_way.reset(token)
         if problem:
-            _close(ref, client)
+            _discard(ref, client)
             from devrt.runtime import _failures  # only where something failed
 
             raise _failures.unusable(ref, problem)
+        note_origin(client, ref)
         return client
 
     def _timeout(self, ref: PluginRef) -> float | None:
@@ -295,11 +298,3 @@ def _close(ref: PluginRef, client: Client) -> str:
     except Exception as error:  # noqa: BLE001  plugin code: one bad close must not keep others open
         return f"closing the {ref.platform} client of {ref} failed: {error}"
     return ""
-
-
-def _problem(client: Any) -> str:
-    if client is None:
-        return "its factory returned None"
-    if not isinstance(client, Client):
-        return f"its factory returned {type(client).__name__}, which is no devrt.contract.Client"
-    return "" if client.device_count() else "its client has no devices"
