@@ -110,6 +110,14 @@ Memory& Device::memory(std::string_view kind) const {
                         .on(name()));
 }
 
+Status Client::wait(const ReadyEvent& event) const {
+  using namespace std::chrono_literals;
+  for (;;) {
+    if (const std::optional<Status> status = event.wait_for(100ms)) return *status;
+    check_signals();
+  }
+}
+
 void Client::check(const ClientOptions& options) {
   const auto in_range = [](const char* name, int value, int least, int limit) {
     if (value < least || value >= limit) {
@@ -139,6 +147,9 @@ void Client::check(const ClientOptions& options) {
         "at most " +
             std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
         "make_cpu_client");
+  }
+  if (options.execution_timeout <= std::chrono::milliseconds(0)) {
+    raise_invalid("execution_timeout must be a number of seconds above 0.", "make_cpu_client");
   }
   if (options.recycled_bytes < 0) {
     raise_invalid("recycled_bytes must not be negative, and is " +

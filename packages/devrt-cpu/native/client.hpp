@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -112,6 +113,10 @@ struct ClientOptions {
   Traceback traceback = Traceback::kSampled;
   /// Calls a function that waits, without the locks of the language binding; null if it has none.
   void (*wait_unlocked)(const std::function<void()>& wait) = nullptr;
+  /// Throws what the language binding's handlers of signals raise; null if it has none.
+  void (*check_signals)() = nullptr;
+  /// For how long a call waits for a device on which no execution ends.
+  std::chrono::milliseconds execution_timeout = std::chrono::minutes(10);
 };
 
 /// Where one kind of memory comes from; the devices of a client share it.
@@ -240,6 +245,15 @@ class DEVRT_CPU_API Client {
   /// Calls a function that waits, without the locks of the language binding.
   void wait_unlocked(const std::function<void()>& wait) const {
     options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();
+  }
+  /// Throws what a signal raises that came meanwhile; for calls that wait, every now and then.
+  void check_signals() const {
+    if (options_.check_signals) options_.check_signals();
+  }
+  /// Waits for an event as long as no signal raises anything.
+  Status wait(const ReadyEvent& event) const;
+  std::chrono::milliseconds execution_timeout() const noexcept {
+    return options_.execution_timeout;
   }
   /// Returns what programs take on their way.
   ScratchUses& scratch() const noexcept { return *scratch_; }

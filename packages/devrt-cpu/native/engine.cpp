@@ -67,7 +67,7 @@ Ref<pjrt::Buffer> Engine::view(Buffer& buffer) {
     return Ref<pjrt::Buffer>::adopt(known);
   }
   Ref<Storage> storage = buffer.memory()->client().storage_of(buffer, "execute");
-  raise_if_error(buffer.ready().wait());
+  raise_if_error(buffer.memory()->client().wait(buffer.ready()));
   Ref<pjrt::Buffer> made = make_view(buffer, std::move(storage));
   buffer.attach(Ref<Attachment>::share_of(made.get()));
   return made;

@@ -71,6 +71,10 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
              std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
+  /// Takes a slot on each device. Throws DEADLINE_EXCEEDED if nothing ends there, and what a signal
+  /// raises.
+  void take_slots(std::span<const std::size_t> devices,
+                  std::span<pjrt::InFlight::Slot> slots) const;
   /// Takes room for what a call makes, of all shards at once: whoever has it can go on to the end.
   void take_rooms(std::span<Room> rooms, std::span<const std::int64_t> outputs) const;
   /// After a lack of memory: waits for others to give some back. Returns whether to try again.

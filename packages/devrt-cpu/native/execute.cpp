@@ -1,6 +1,8 @@
 // Calls of executables.
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,7 @@ struct Shard {
   std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
+  bool has_ended = false;  // before the call returned
 };
 
 /// Buffers that a call takes the memory of; given back unless the call is made.
@@ -47,8 +50,12 @@ class Donations {
   Donations& operator=(const Donations&) = delete;
   ~Donations() {
     for (Claim& claim : claims_) {
-      if (!claim.contents.storage || is_taken(claim)) continue;
-      claim.buffer->put_back(std::move(claim.contents));
+      if (!claim.contents.storage) continue;
+      if (is_taken(claim)) {
+        view_of(claim)->set_donated();
+      } else {
+        claim.buffer->put_back(std::move(claim.contents));
+      }
     }
   }
 
@@ -70,9 +77,12 @@ class Donations {
     return is_given;
   }
 
-  /// Lets go of what was given.
+  /// Releases what was given, now or once the program has ended.
   void commit() noexcept {
-    for (Claim& claim : claims_) claim.contents = {};
+    for (Claim& claim : claims_) {
+      if (!claim.shard->has_ended) view_of(claim)->set_donated();
+      claim.contents = {};
+    }
   }
 
  private:
@@ -85,8 +95,11 @@ class Donations {
 
   /// Returns whether the engine has it, as it has what it was given before another shard failed.
   static bool is_taken(const Claim& claim) noexcept {
-    const Ref<pjrt::Buffer>& view = (*claim.shard->views)[claim.index];
+    const Ref<pjrt::Buffer>& view = view_of(claim);
     return view && !view->is_view() && view->is_deleted();
+  }
+  static const Ref<pjrt::Buffer>& view_of(const Claim& claim) noexcept {
+    return (*claim.shard->views)[claim.index];
   }
 
   Engine& engine_;
@@ -123,11 +136,11 @@ std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
 
 /// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
 /// would wait for ever for one whose arguments failed.
-void await_arguments(std::span<const std::span<Buffer* const>> arguments,
+void await_arguments(const Client& client, std::span<const std::span<Buffer* const>> arguments,
                      const std::string& program) {
   for (const std::span<Buffer* const> shard : arguments) {
     for (std::size_t i = 0; i < shard.size(); ++i) {
-      const Status status = shard[i]->ready().wait();
+      const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
                                                   " of program '" + program +
@@ -173,7 +186,8 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
     return true;
   // What was deleted meanwhile makes room with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
-  client_->wait_unlocked([this] { engine_->client().in_flight().wait(); });
+  client_->wait_unlocked(
+      [this] { engine_->client().in_flight().wait([this] { client_->check_signals(); }); });
   return true;
 }
 
@@ -202,20 +216,40 @@ void Executable::take_rooms(std::span<Room> rooms, std::span<const std::int64_t>
   }
 }
 
+void Executable::take_slots(std::span<const std::size_t> devices,
+                            std::span<pjrt::InFlight::Slot> slots) const {
+  engine_->client().in_flight().enter(devices, slots, [this](const pjrt::InFlight::Wait& wait) {
+    client_->check_signals();
+    if (wait.stalled < client_->execution_timeout()) return;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait.stalled).count();
+    const std::string device = client_->local_devices()[wait.device]->name();
+    throw StatusError(
+        Status(StatusCode::kDeadlineExceeded,
+               "execute failed: program '" + signature_->name + "' waited for a slot on " + device +
+                   ", where " + std::to_string(wait.in_flight) +
+                   " executions are in flight, and none has ended for " + std::to_string(seconds) +
+                   " seconds. Find the one that does not end; where programs take "
+                   "longer, raise execution_timeout (option cpu_execution_timeout).")
+            .during("execute")
+            .on(device));
+  });
+}
+
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
                        std::span<Ref<Buffer>> results, std::int64_t stream,
                        std::span<ReadyEvent> ended, bool& has_begun) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
   const bool is_together = signature_->is_collective && arguments.size() > 1;
-  if (is_together) await_arguments(arguments, signature_->name);
-  SmallArray<pjrt::InFlight::Place, 1> places(arguments.size());
-  if (!is_short()) engine_->client().in_flight().enter(loaded->devices(), places.span());
+  if (is_together) await_arguments(*client_, arguments, signature_->name);
+  SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
+  if (!is_short()) take_slots(loaded->devices(), slots.span());
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], num_outputs);
   }
-  StreamOrder::Turn turn = engine_->streams().wait(stream, device_numbers_);
+  StreamOrder::Turn turn =
+      engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
   Donations donations(*engine_);
   std::vector<std::int64_t> kept;
   if (signature_->has_donation) {
@@ -241,7 +275,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   const auto finish = [&](std::size_t i, pjrt::Event done) {
     ReadyEvent event = take_outputs(
         shards[i].outputs->span(), std::move(done), targets(i),
-        {std::move(places[i]), std::move(rooms[i]), context ? context.share() : Context()});
+        {std::move(slots[i]), std::move(rooms[i]), context ? context.share() : Context()});
+    shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     turn.begun(i, std::move(event));
   };

@@ -2,6 +2,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,6 +25,16 @@ void wait_unlocked(const std::function<void()>& wait) {
   if (GilRelease::is_active()) return wait();
   GilRelease released;
   wait();
+}
+
+/// Throws what the handlers of signals raise, with the GIL or without.
+void check_signals() {
+  if (GilRelease::is_active()) {
+    const GilRelease::Pause pause;
+    const nb::gil_scoped_acquire acquired;
+    return check_signals();
+  }
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
 bool is_builtin_kind(const std::string& kind) {
@@ -68,13 +80,21 @@ Traceback to_traceback_mode(const std::string& name) {
                 "make_cpu_client");
 }
 
+/// Returns at least one millisecond for what is above zero, a year at most, and else zero.
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  constexpr double kMost = 365.0 * 86400.0 * 1e3;
+  if (!(seconds > 0)) return {};
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::clamp(seconds * 1e3, 1.0, kMost)));
+}
+
 std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
                                         int num_nodes, nb::handle memory_kinds,
                                         std::optional<std::int64_t> recycled_bytes,
                                         std::optional<std::int64_t> memory_limit_bytes,
                                         const std::string& traceback_in_buffers,
-                                        nb::handle devices_of_nodes,
-                                        nb::object distributed_client) {
+                                        nb::handle devices_of_nodes, nb::object distributed_client,
+                                        double execution_timeout) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
@@ -85,6 +105,8 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.memory_limit = memory_limit_bytes;
   options.traceback = to_traceback_mode(traceback_in_buffers);
   options.wait_unlocked = &wait_unlocked;
+  options.check_signals = &check_signals;
+  options.execution_timeout = to_milliseconds(execution_timeout);
   for (nb::handle count : devices_of_nodes) {
     options.devices_of_nodes.push_back(to_int(count, "a number of devices", "make_cpu_client"));
   }
@@ -113,13 +135,13 @@ void bind_make_client(nb::module_& module) {
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
       "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
       "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
-      "distributed_client"_a = nb::none(),
+      "distributed_client"_a = nb::none(), "execution_timeout"_a = 600.0,
       nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
               "int = 0, num_nodes: int = 1, memory_kinds: "
               "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
               "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
               "devices_of_nodes: collections.abc.Sequence[int] = (), distributed_client: "
-              "typing.Any = None) -> CpuClient"),
+              "typing.Any = None, execution_timeout: float = 600.0) -> CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
   module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
              "Raise what `make_cpu_client` would for these numbers.");

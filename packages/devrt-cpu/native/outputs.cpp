@@ -129,7 +129,7 @@ class Pending {
  public:
   Pending(std::span<Output> outputs, const OutputTargets& targets, Kept kept)
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
-        place_(kept.place ? std::move(kept.place) : client_->in_flight().take(targets.device)),
+        slot_(kept.slot ? std::move(kept.slot) : client_->in_flight().take(targets.device)),
         scratch_(std::move(kept.room.scratch)),
         context_(std::move(kept.context)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
@@ -184,7 +184,7 @@ class Pending {
   }
 
   const Ref<pjrt::Client> client_;
-  const pjrt::InFlight::Place place_;  // left after all else
+  const pjrt::InFlight::Slot slot_;  // left after all else
   Scratch scratch_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   const std::shared_ptr<Countdown> countdown_;

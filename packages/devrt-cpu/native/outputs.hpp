@@ -34,8 +34,8 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
-  pjrt::InFlight::Place place;  ///< may be empty
-  Room room;  ///< for `bytes_of_outputs`, and for what the program takes meanwhile
+  pjrt::InFlight::Slot slot;  ///< may be empty
+  Room room;                  ///< for `bytes_of_outputs`, and for what the program takes meanwhile
   Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls
 };
 

@@ -115,7 +115,7 @@ bool Client::wait_for_programs(std::size_t bytes) const {
   if (!budget_ || bytes > budget_->limit() || pjrt::is_in_callback()) return false;
   if (!scratch_->is_any_held()) return false;
   bool has_room = false;
-  wait_unlocked([&] { has_room = scratch_->wait(*budget_, bytes); });
+  wait_unlocked([&] { has_room = scratch_->wait(*budget_, bytes, [this] { check_signals(); }); });
   return has_room;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -74,9 +75,17 @@ class ScratchUses {
     given_.notify_all();
   }
   /// Waits until a budget has as many bytes left, or no program holds any. Returns whether it has.
-  bool wait(const ByteBudget& budget, std::size_t bytes) {
+  /// Meanwhile `on_slice` is called every now and then, and may throw.
+  template <class OnSlice>
+  bool wait(const ByteBudget& budget, std::size_t bytes, const OnSlice& on_slice) {
+    using Clock = std::chrono::system_clock;  // gcc 12's TSan misses waits on the steady one
     std::unique_lock lock(mutex_);
-    given_.wait(lock, [&] { return budget.left() >= bytes || held_ == 0; });
+    const auto is_done = [&] { return budget.left() >= bytes || held_ == 0; };
+    while (!given_.wait_until(lock, Clock::now() + std::chrono::milliseconds(100), is_done)) {
+      lock.unlock();
+      on_slice();
+      lock.lock();
+    }
     return budget.left() >= bytes;
   }
   bool is_any_held() const {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -38,13 +39,13 @@ class StreamOrder {
    private:
     friend class StreamOrder;
     struct Lane {
-      std::mutex mutex;
+      std::timed_mutex mutex;
       ReadyEvent last;
     };
 
     std::vector<std::size_t> order_;  // by position, the place in `lanes_`
     std::vector<std::shared_ptr<Lane>> lanes_;
-    std::vector<std::unique_lock<std::mutex>> locks_;
+    std::vector<std::unique_lock<std::timed_mutex>> locks_;
   };
 
   /// Returns whether work of a stream other than 0 may be there to wait for.
@@ -56,8 +57,10 @@ class StreamOrder {
     return lanes_.size();
   }
 
-  /// Waits for the stream's work on the devices, given by number, and returns the turn.
-  Turn wait(std::int64_t stream, std::span<const int> devices) {
+  /// Waits for the stream's work on the devices, given by number, and returns the turn. Meanwhile
+  /// `on_slice` is called every `kSlice`, and may throw.
+  template <class OnSlice>
+  Turn wait(std::int64_t stream, std::span<const int> devices, const OnSlice& on_slice) {
     Turn turn;
     if (stream == 0) return turn;
     // Everybody takes the lanes in the order of the devices, so that nobody waits in a circle.
@@ -70,8 +73,10 @@ class StreamOrder {
       turn.lanes_.push_back(lane({stream, devices[sorted[place]]}));
     }
     for (const auto& lane : turn.lanes_) {
-      turn.locks_.emplace_back(lane->mutex);
-      (void)lane->last.wait();  // a failure before it is no concern of the next
+      auto& lock = turn.locks_.emplace_back(lane->mutex, std::defer_lock);
+      // By the system clock: gcc 12's TSan misses locks by the steady one.
+      while (!lock.try_lock_until(std::chrono::system_clock::now() + kSlice)) on_slice();
+      while (!lane->last.wait_for(kSlice)) on_slice();  // a failure of it is not the next one's
     }
     return turn;
   }
@@ -86,6 +91,7 @@ class StreamOrder {
   }
 
  private:
+  static constexpr std::chrono::milliseconds kSlice{100};
   using Lane = Turn::Lane;
   using Key = std::pair<std::int64_t, int>;
   static constexpr std::size_t kManyLanes = 1024;

@@ -32,6 +32,7 @@ def make_cpu_client(
     memory_limit_bytes: int | None = None,
     traceback_in_buffers: str = "sampled",
     *,
+    execution_timeout: float = 600.0,
     distributed_client: DistributedRuntimeClient | None = None,
     get_local_topology_timeout_minutes: float | None = None,
     get_global_topology_timeout_minutes: float | None = None,
@@ -64,6 +65,9 @@ def make_cpu_client(
         For which buffers to note where the program made them, for ``buffer.traceback``, heap
         profiles and out-of-memory errors: ``"off"``, ``"all"``, or ``"sampled"``: every buffer
         from 256 KiB on and about one in 32 of the smallest, which costs next to nothing.
+    execution_timeout
+        Seconds that a call of a program waits for a device on which as many executions are in
+        flight as may be, and none of them ends; then it raises `DeadlineExceededError`.
     distributed_client
         The connection to the cluster's key-value store, kept as ``client.distributed_client``.
         Device ids are contiguous by node: those of node 0 come first. Devices of other processes
@@ -122,6 +126,7 @@ def make_cpu_client(
         traceback_in_buffers=_of_type("traceback_in_buffers", traceback_in_buffers, str),
         devices_of_nodes=counts,
         distributed_client=distributed_client,
+        execution_timeout=_seconds("execution_timeout", execution_timeout),
     )
 
 
@@ -165,6 +170,12 @@ def _of_type(name: str, value: _T, kind: type) -> _T:
     if not isinstance(value, kind):
         _raise_type(name, value, kind.__name__)
     return value
+
+
+def _seconds(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        _raise_type(name, value, "float")
+    return float(value)
 
 
 def _raise_type(name: str, value: object, wanted: str) -> NoReturn:

@@ -250,7 +250,7 @@ class CpuClient:
     def batched_block_until_ready(self, buffers: Sequence[Any]) -> None:
         """Wait for every buffer with the GIL released; raise the first error."""
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), distributed_client: Any = None) -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), distributed_client: Any = None, execution_timeout: float = 600.0) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
 
 def check_nodes(num_devices: int, node_id: int, num_nodes: int) -> None:

@@ -65,6 +65,7 @@ def _make_client(context: ClientContext) -> Client:
         memory_kinds=tuple(_usable(context.memory_kinds)),
         memory_limit_bytes=context.options.get("cpu_memory_limit"),
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
+        execution_timeout=context.options.get("cpu_execution_timeout", 600.0),
         **given,
     )
     # Without what joins it to others, which may refer to the client.
@@ -141,6 +142,13 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     minimum=1,
                     maximum=2**63 - 1,
                     help="Bytes that the buffers of the CPU client may take together.",
+                ),
+                OptionSpec(
+                    name="cpu_execution_timeout",
+                    type=float,
+                    default=600.0,
+                    minimum=0.001,
+                    help="Seconds that a call waits for a device on which no program ends.",
                 ),
                 TRACEBACK_IN_BUFFERS,
                 *CACHE_OPTIONS,

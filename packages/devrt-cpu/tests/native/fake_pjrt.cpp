@@ -1,10 +1,13 @@
 // A PJRT plugin of one page, whose programs do what their text says: for paths that a real compiler
 // does not take when asked. "double" adds its argument to itself, in the caller; "later" does so in
 // another thread; "donate" too, in its argument's memory; "fail" fails the call, "poison" its
-// event; "second" donates on every device, and fails the call on all but the first.
+// event; "second" donates on every device, and fails the call on all but the first; "hold" donates,
+// runs in the one thread of a pool, and lets its argument's destruction wait for its end.
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -64,6 +67,7 @@ struct Block {
 struct PJRT_Buffer {
   std::shared_ptr<Block> block;
   std::shared_ptr<Moment> filled;  // null where it is from the start
+  std::shared_ptr<Moment> taken;   // the end of the program that it was donated to
 };
 struct PJRT_LoadedExecutable {
   PJRT_Client* client;
@@ -92,7 +96,7 @@ std::string field(int number, const std::string& bytes) {
 std::string module_of(const std::string& kind) {
   const std::string shape = std::string("\x10\x0b", 2) + field(3, "\x08");
   std::string module = field(1, kind) + field(4, field(1, shape) + field(2, shape));
-  if (kind == "donate" || kind == "second") module += field(8, field(1, ""));
+  if (kind == "donate" || kind == "second" || kind == "hold") module += field(8, field(1, ""));
   return field(1, module);
 }
 
@@ -110,6 +114,41 @@ void wait_for(const std::shared_ptr<Moment>& moment) {
   while (moment && !is_ready()) std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
+/// One thread that does one thing after the other. Never destroyed.
+class Pool {
+ public:
+  static Pool& get() {
+    static auto* const pool = new Pool;
+    return *pool;
+  }
+  void push(std::function<void()> work) {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_one();
+  }
+
+ private:
+  Pool() {
+    std::thread([this] { work(); }).detach();
+  }
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return !queue_.empty(); });
+      const std::function<void()> next = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      next();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+};
+
 PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string& kind = args->executable->kind;
   const bool is_first = !args->execute_device || args->execute_device->id == 0;
@@ -118,7 +157,7 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
   }
   std::lock_guard lock(blocks);
   PJRT_Buffer* argument = args->argument_lists[0][0];
-  const bool donates = kind == "donate" || kind == "second";
+  const bool donates = kind == "donate" || kind == "second" || kind == "hold";
   const bool in_place = donates && args->options->num_non_donatable_input_indices == 0 &&
                         (argument->block->is_own || argument->block->released);
   const std::shared_ptr<Moment> filled = argument->filled;
@@ -132,11 +171,14 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
   if (in_place) argument->block.reset();
   ++live_buffers;
   auto moment = std::make_shared<Moment>();
-  args->output_lists[0][0] = new PJRT_Buffer{out, moment};
+  args->output_lists[0][0] = new PJRT_Buffer{out, moment, nullptr};
   args->device_complete_events[0] = new PJRT_Event{moment};
   if (kind == "double") {
     wait_for(filled);
     run(kind, in, out, moment);
+  } else if (kind == "hold") {
+    argument->taken = moment;
+    Pool::get().push([=] { run(kind, in, out, moment); });
   } else {
     std::thread([=] {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -199,7 +241,7 @@ PJRT_Error* view(PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {
   block->on_delete = args->on_delete_callback;
   block->context = args->on_delete_callback_arg;
   ++live_buffers;
-  args->buffer = new PJRT_Buffer{std::move(block), nullptr};
+  args->buffer = new PJRT_Buffer{std::move(block), nullptr, nullptr};
   return nullptr;
 }
 
@@ -212,7 +254,7 @@ PJRT_Error* give(PJRT_Client_BufferFromHostBuffer_Args* args) {
   block->released = std::make_shared<Moment>();
   ++live_buffers;
   args->done_with_host_buffer = new PJRT_Event{block->released};
-  args->buffer = new PJRT_Buffer{std::move(block), nullptr};
+  args->buffer = new PJRT_Buffer{std::move(block), nullptr, nullptr};
   return nullptr;
 }
 
@@ -259,6 +301,7 @@ PJRT_Api make_table() {
   api.PJRT_Client_BufferFromHostBuffer = give;
   api.PJRT_Client_CreateViewOfDeviceBuffer = view;
   api.PJRT_Buffer_Destroy = [](auto* a) -> PJRT_Error* {
+    wait_for(a->buffer->taken);
     delete a->buffer;
     --live_buffers;
     return nullptr;

@@ -159,7 +159,9 @@ TEST_CASE(engine_failures_keep_arguments_and_poison_results) {
 }
 
 TEST_CASE(engine_gives_back_what_was_not_taken_before_a_shard_failed) {
-  const auto client = cpu::Client::make({.num_devices = 2});
+  cpu::ClientOptions options;
+  options.num_devices = 2;
+  const auto client = cpu::Client::make(std::move(options));
   const Ref<Executable> second = compile(*client, "second");
   const Ref<cpu::Buffer> arguments[] = {put(*client, 1, 0), put(*client, 2, 1)};
   cpu::Buffer* buffers[] = {arguments[0].get(), arguments[1].get()};
@@ -176,14 +178,15 @@ TEST_CASE(in_flight_has_a_bound_on_each_device_and_an_end) {
   using pjrt::InFlight;
   InFlight of(2);
   const std::size_t both[] = {0, 1};
-  std::vector<InFlight::Place> first(InFlight::kMost);
-  for (InFlight::Place& place : first) of.enter({both, 1}, {&place, 1});
-  InFlight::Place other;
-  of.enter({both + 1, 1}, {&other, 1});  // another device has room
+  const auto patient = [](const InFlight::Wait&) {};
+  std::vector<InFlight::Slot> first(InFlight::kMost);
+  for (InFlight::Slot& slot : first) of.enter({both, 1}, {&slot, 1}, patient);
+  InFlight::Slot other;
+  of.enter({both + 1, 1}, {&other, 1}, patient);  // another device has a free slot
   std::atomic<bool> is_in{false};
   std::jthread late([&] {
-    InFlight::Place places[2];
-    of.enter(both, places);
+    InFlight::Slot slots[2];
+    of.enter(both, slots, patient);
     is_in = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -191,9 +194,57 @@ TEST_CASE(in_flight_has_a_bound_on_each_device_and_an_end) {
   other = {};
   std::jthread end([&] {
     of.wait();
-    CHECK(is_in);  // it waited for those without room too
+    CHECK(is_in);  // it waited for those without a slot too
   });
   first.clear();
+}
+
+TEST_CASE(in_flight_tells_the_waiter_that_nothing_ends) {
+  using pjrt::InFlight;
+  InFlight of(2);
+  const std::size_t device = 1;
+  const auto enter = [&](InFlight::Slot& slot, const auto& on_slice) {
+    of.enter({&device, 1}, {&slot, 1}, on_slice);
+  };
+  std::vector<InFlight::Slot> all(InFlight::kMost);
+  for (InFlight::Slot& slot : all) enter(slot, [](const InFlight::Wait&) {});
+  InFlight::Slot late;
+  int slices = 0;
+  const Status status = harness::status_of([&] {
+    enter(late, [&](const InFlight::Wait& wait) {
+      CHECK(wait.device == 1 && wait.in_flight == InFlight::kMost);
+      CHECK(wait.stalled >= ++slices * InFlight::kSlice / 2);
+      if (slices == 3) throw StatusError(Status(StatusCode::kDeadlineExceeded, "stalled"));
+    });
+  });
+  CHECK(status.code() == StatusCode::kDeadlineExceeded && slices == 3);
+  late = {};
+  all.clear();
+  of.wait();  // who gave up is not waited for
+}
+
+TEST_CASE(engine_never_waits_for_the_plugin_where_work_ends) {
+  // The plugin's one thread ends every step, and to destroy a step's argument is to wait for the
+  // step after it. Without a thread of its own for that, this stops for ever.
+  std::atomic<bool> has_ended{false};
+  std::jthread watchdog([&] {
+    for (int i = 0; i < 600 && !has_ended; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    if (!has_ended) std::abort();
+  });
+  {
+    const auto client = cpu::Client::make({});
+    const Ref<Executable> hold = compile(*client, "hold");
+    Ref<cpu::Buffer> x = put(*client, 0);
+    for (int i = 0; i < 200; ++i) x = call(*hold, *x);
+    CHECK(first(*x) == 0);
+    for (int i = 0; i < 20; ++i) x = call(*hold, *x);
+    x.reset();  // the last result is released where its work ends
+    client->close();
+  }
+  while (live_buffers() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  has_ended = true;
 }
 
 TEST_CASE(engine_close_waits_for_what_is_in_flight) {

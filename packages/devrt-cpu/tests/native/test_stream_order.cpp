@@ -9,29 +9,46 @@
 using namespace devrt;
 using cpu::StreamOrder;
 
+static constexpr auto keep_on = [] {};
+
 TEST_CASE(stream_order_waits_for_what_came_before_on_the_device) {
   StreamOrder order;
   const int device = 0;
   ReadyPromise first;
-  StreamOrder::Turn turn = order.wait(7, {&device, 1});
+  StreamOrder::Turn turn = order.wait(7, {&device, 1}, keep_on);
   turn.begun(0, first.event());
   order.finish(std::move(turn));
   CHECK(order.is_used());
   std::atomic<bool> is_second{false};
   std::thread second([&] {
-    StreamOrder::Turn next = order.wait(7, {&device, 1});
+    StreamOrder::Turn next = order.wait(7, {&device, 1}, keep_on);
     is_second = true;
     next.begun(0, ReadyEvent());
     order.finish(std::move(next));
   });
   const int other = 1;
-  order.finish(order.wait(7, {&other, 1}));   // another device
-  order.finish(order.wait(8, {&device, 1}));  // another stream
-  order.finish(order.wait(0, {&device, 1}));  // none
+  order.finish(order.wait(7, {&other, 1}, keep_on));   // another device
+  order.finish(order.wait(8, {&device, 1}, keep_on));  // another stream
+  order.finish(order.wait(0, {&device, 1}, keep_on));  // none
   CHECK(!is_second);
   first.set(Status(StatusCode::kInternal, "failed"));  // a failure lets the next one begin
   second.join();
   CHECK(is_second && !order.is_used());
+}
+
+TEST_CASE(stream_order_gives_up_when_told) {
+  StreamOrder order;
+  const int device = 0;
+  const ReadyPromise never;
+  StreamOrder::Turn turn = order.wait(7, {&device, 1}, keep_on);
+  turn.begun(0, never.event());
+  const auto interrupt = [] { throw StatusError(Status(StatusCode::kCancelled, "a signal")); };
+  const auto code = [&] {
+    return harness::status_of([&] { (void)order.wait(7, {&device, 1}, interrupt); }).code();
+  };
+  CHECK(code() == StatusCode::kCancelled);  // while another one has the turn
+  order.finish(std::move(turn));
+  CHECK(code() == StatusCode::kCancelled);  // while its work runs
 }
 
 TEST_CASE(stream_order_does_not_wait_in_a_circle) {
@@ -44,7 +61,7 @@ TEST_CASE(stream_order_does_not_wait_in_a_circle) {
       const int forward[] = {0, 1, 2};
       const int backward[] = {2, 1, 0};
       for (int i = 0; i < 200; ++i) {
-        StreamOrder::Turn turn = order.wait(1, t % 2 ? forward : backward);
+        StreamOrder::Turn turn = order.wait(1, t % 2 ? forward : backward, keep_on);
         const int now = ++inside;
         if (now > most) most = now;
         for (std::size_t d = 0; d < 3; ++d) turn.begun(d, ReadyEvent());
@@ -61,7 +78,7 @@ TEST_CASE(stream_order_forgets_idle_streams) {
   StreamOrder order;
   const int device = 0;
   for (std::int64_t stream = 1; stream < 5000; ++stream) {
-    StreamOrder::Turn turn = order.wait(stream, {&device, 1});
+    StreamOrder::Turn turn = order.wait(stream, {&device, 1}, keep_on);
     turn.begun(0, ReadyEvent());
     order.finish(std::move(turn));
   }

@@ -19,6 +19,7 @@
 #include "devrt/pjrt/engine_api.hpp"
 #include "devrt/pjrt/engine_event.hpp"
 #include "devrt/pjrt/engine_in_flight.hpp"
+#include "devrt/pjrt/engine_release.hpp"
 
 namespace devrt::pjrt {
 
@@ -52,7 +53,10 @@ class Client final : public RefCounted<Client> {
   }
 
   ~Client() {
-    if (fork_.is_child()) return;  // its threads are the parent's
+    if (fork_.is_child()) {
+      (void)releases_.release();  // its thread is the parent's, as the plugin's are
+      return;
+    }
     if (!is_in_callback()) {
       destroy(*api_, client_);
       return;
@@ -66,6 +70,18 @@ class Client final : public RefCounted<Client> {
   PJRT_Client* get() const noexcept { return client_; }
   bool is_forked() const noexcept { return fork_.is_child(); }
   InFlight& in_flight() noexcept { return *in_flight_; }
+
+  /// Destroys a buffer in a thread that may wait, and keeps the client until then. Never waits.
+  void release_later(PJRT_Buffer* buffer) {
+    // In the order of their ends: the buffer, the client's count, the client, the process's count.
+    releases_->push([all = InFlight::of_process().hold(), self = Ref<Client>::share_of(this),
+                     one = in_flight_->hold(), buffer]() mutable {
+      destroy(self->api(), buffer);
+      one = {};
+      self.reset();
+      all = {};
+    });
+  }
   std::span<PJRT_Device* const> devices() const noexcept { return devices_; }
 
   /// Returns the index of a device of this process, or the number of devices if it is none.
@@ -105,6 +121,12 @@ class Client final : public RefCounted<Client> {
     in_flight_ = std::make_unique<InFlight>(devices_.size());
   }
 
+  friend class Buffer;
+  static void destroy(const Api& api, PJRT_Buffer* buffer) noexcept {
+    auto args = make_args<PJRT_Buffer_Destroy_Args>();
+    args.buffer = buffer;
+    api.dispose<&PJRT_Api::PJRT_Buffer_Destroy>(args);
+  }
   static void destroy(const Api& api, PJRT_Client* client) noexcept {
     auto args = make_args<PJRT_Client_Destroy_Args>();
     args.client = client;
@@ -115,6 +137,7 @@ class Client final : public RefCounted<Client> {
   PJRT_Client* const client_;
   std::vector<PJRT_Device*> devices_;
   std::unique_ptr<InFlight> in_flight_;
+  std::unique_ptr<ReleaseQueue> releases_ = std::make_unique<ReleaseQueue>();
   std::atomic<bool> is_stuck_{false};
   ForkGuard fork_;
 };
@@ -133,12 +156,16 @@ class Buffer final : public Attachment {
       client_.leak();
       return;
     }
-    auto args = make_args<PJRT_Buffer_Destroy_Args>();
-    args.buffer = buffer_;
-    client_->api().dispose<&PJRT_Api::PJRT_Buffer_Destroy>(args);
+    if (is_in_callback() || is_donated_.load(std::memory_order_relaxed)) {
+      client_->release_later(buffer_);
+    } else {
+      Client::destroy(client_->api(), buffer_);
+    }
   }
 
   PJRT_Buffer* get() const noexcept { return buffer_; }
+  /// Says that a program which still runs took it: to destroy it is to wait for that program.
+  void set_donated() noexcept { is_donated_.store(true, std::memory_order_relaxed); }
   bool is_view() const noexcept { return memory_ == Memory::kView; }
   Memory memory() const noexcept { return memory_; }
   const Client& client() const noexcept { return *client_; }
@@ -246,6 +273,7 @@ class Buffer final : public Attachment {
   Ref<Client> client_;
   PJRT_Buffer* const buffer_;
   const Memory memory_;
+  std::atomic<bool> is_donated_{false};
 };
 
 }  // namespace devrt::pjrt

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -20,18 +22,26 @@ class InFlight {
   /// end the work of others wait for it: everything hangs.
   static constexpr std::size_t kMost = 24;
 
-  /// One execution on one device, from before it is started until it has ended.
-  class Place {
+  /// What a wait has come to; told to the waiter every `kSlice`, who throws to give up.
+  struct Wait {
+    std::size_t device = 0;                ///< that has no free slot
+    std::size_t in_flight = 0;             ///< on that device
+    std::chrono::milliseconds stalled{0};  ///< for how long no execution has ended
+  };
+  static constexpr std::chrono::milliseconds kSlice{100};
+
+  /// A slot: one execution on one device, from before it is started until it has ended; or, on no
+  /// device, something that the end of everything waits for.
+  class Slot {
    public:
-    Place() noexcept = default;
-    Place(Place&& other) noexcept
-        : of_(std::exchange(other.of_, nullptr)), device_(other.device_) {}
-    Place& operator=(Place&& other) noexcept {
+    Slot() noexcept = default;
+    Slot(Slot&& other) noexcept : of_(std::exchange(other.of_, nullptr)), device_(other.device_) {}
+    Slot& operator=(Slot&& other) noexcept {
       std::swap(of_, other.of_);
       std::swap(device_, other.device_);
       return *this;
     }
-    ~Place() {
+    ~Slot() {
       if (of_) of_->leave(device_);
     }
 
@@ -39,7 +49,7 @@ class InFlight {
 
    private:
     friend class InFlight;
-    Place(InFlight& of, std::size_t device) noexcept : of_(&of), device_(device) {}
+    Slot(InFlight& of, std::size_t device) noexcept : of_(&of), device_(device) {}
 
     InFlight* of_ = nullptr;
     std::size_t device_ = 0;
@@ -56,33 +66,60 @@ class InFlight {
     return *all;
   }
 
-  /// Waits until every one of the devices has room, and takes a place on each.
-  void enter(std::span<const std::size_t> devices, std::span<Place> places) {
+  /// Takes a slot on each of the devices, once every one of them has a free one. Meanwhile
+  /// `on_slice` is called with the `Wait`.
+  template <class OnSlice>
+  void enter(std::span<const std::size_t> devices, std::span<Slot> slots, OnSlice&& on_slice) {
     parent_->begin(devices.size());
-    {
-      std::unique_lock lock(mutex_);
-      count_ += devices.size();  // already: who waits for the end waits for those without room too
-      room_.wait(lock, [&] {
-        return std::ranges::all_of(devices, [&](std::size_t d) { return on_[d] < kMost; });
-      });
-      for (const std::size_t device : devices) ++on_[device];
+    std::unique_lock lock(mutex_);
+    // Before the wait: the end of everything waits for those that have no slot yet.
+    count_ += devices.size();
+    for (std::size_t i = 0; i < devices.size(); ++i) slots[i] = Slot(*this, kNoDevice);
+    const auto find_full = [&] {
+      return std::ranges::find_if(devices, [&](std::size_t d) { return on_[d].count >= kMost; });
+    };
+    Progress progress;
+    while (!wait_a_slice(lock, freed_, [&] { return find_full() == devices.end(); })) {
+      const std::size_t device = *find_full();
+      const Wait wait{device, on_[device].count, progress.stalled(device, on_[device].ended)};
+      lock.unlock();
+      on_slice(wait);
+      lock.lock();
     }
-    for (std::size_t i = 0; i < devices.size(); ++i) places[i] = Place(*this, devices[i]);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      slots[i].device_ = devices[i];
+      ++on_[devices[i]].count;
+    }
   }
 
-  /// Takes a place for work that is under way, whether there is room or not.
-  Place take(std::size_t device) {
+  /// Takes a slot for work that is under way, whether there is a free one or not.
+  Slot take(std::size_t device) {
     parent_->begin(1);
     std::lock_guard lock(mutex_);
-    ++on_[device];
+    ++on_[device].count;
     ++count_;
     return {*this, device};
   }
 
-  /// Waits until nothing is in flight.
-  void wait() {
+  /// Has the end of everything wait for something that is no execution. Never waits.
+  Slot hold() {
+    if (parent_) parent_->add(1);
+    add(1);
+    return {*this, kNoDevice};
+  }
+
+  /// Waits until nothing is in flight. Meanwhile `on_slice` is called every `kSlice`.
+  template <class OnSlice>
+  void wait(OnSlice&& on_slice) {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return count_ == 0; });
+    while (!wait_a_slice(lock, idle_, [this] { return count_ == 0; })) {
+      lock.unlock();
+      on_slice();
+      lock.lock();
+    }
+  }
+  void wait() {
+    wait([] {});
   }
 
   /// Waits, and lets nothing begin any more: who tries waits for the end of the process.
@@ -93,35 +130,69 @@ class InFlight {
   }
 
  private:
+  static constexpr std::size_t kNoDevice = SIZE_MAX;
+
+  struct OnDevice {
+    std::size_t count = 0;
+    std::uint64_t ended = 0;
+  };
+
+  /// For how long no execution has ended on the device that a wait is for.
+  class Progress {
+   public:
+    std::chrono::milliseconds stalled(std::size_t device, std::uint64_t ended) {
+      const auto now = std::chrono::steady_clock::now();
+      if (device != device_ || ended != ended_) since_ = now - kSlice;
+      device_ = device;
+      ended_ = ended;
+      return std::chrono::duration_cast<std::chrono::milliseconds>(now - since_);
+    }
+
+   private:
+    std::size_t device_ = kNoDevice;
+    std::uint64_t ended_ = 0;
+    std::chrono::steady_clock::time_point since_;
+  };
+
   InFlight(std::size_t devices, InFlight* parent) : parent_(parent), on_(devices) {}
+
+  template <class IsDone>
+  static bool wait_a_slice(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
+                           const IsDone& is_done) {
+    // A system-clock wait: the steady one is pthread_cond_clockwait, which gcc 12's TSan misses.
+    return changed.wait_until(lock, std::chrono::system_clock::now() + kSlice, is_done);
+  }
 
   void begin(std::size_t count) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [this] { return !is_finished_; });
+    freed_.wait(lock, [this] { return !is_finished_; });
+    count_ += count;
+  }
+
+  void add(std::size_t count) {
+    std::lock_guard lock(mutex_);
     count_ += count;
   }
 
   void leave(std::size_t device) {
     {
       std::lock_guard lock(mutex_);
-      --on_[device];
+      if (device != kNoDevice) {
+        --on_[device].count;
+        ++on_[device].ended;
+        freed_.notify_all();
+      }
       if (--count_ == 0) idle_.notify_all();
-      room_.notify_all();
     }
-    parent_->end();
-  }
-
-  void end() {
-    std::lock_guard lock(mutex_);
-    if (--count_ == 0) idle_.notify_all();
+    if (parent_) parent_->leave(kNoDevice);
   }
 
   InFlight* const parent_;
   std::mutex mutex_;
   std::condition_variable idle_;
-  std::condition_variable room_;
+  std::condition_variable freed_;
   std::size_t count_ = 0;
-  std::vector<std::size_t> on_;
+  std::vector<OnDevice> on_;
   bool is_finished_ = false;
 };
 
