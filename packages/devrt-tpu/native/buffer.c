@@ -41,13 +41,18 @@ static void free_memory(storage* of) {
   destroy_error(of->core->api, of->core->api->PJRT_Buffer_Delete(&args));
 }
 
-static void drop_storage(storage* of) {
-  if (atomic_fetch_sub(&of->shares, 1) != 1) return;
+void destroy_storage(storage* of) {
   devrt_watch* watch = atomic_load(&of->watch);
   destroy_buffer(of->core->api, of->buffer);
   if (watch != NULL) devrt_watch_release(watch);
   core_release(of->core);
   free(of);
+}
+
+static void drop_storage(storage* of) {
+  if (atomic_fetch_sub(&of->shares, 1) != 1) return;
+  /* Within the gate this thread may be the plugin's, and end what others wait for. */
+  (atomic_load(&of->is_taken) || gate_is_inside() ? release_later : destroy_storage)(of);
 }
 
 uintptr_t devrt_adopt(devrt_core* core, PJRT_Buffer* buffer) {

@@ -40,6 +40,7 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   pthread_mutex_init(&box->lock, NULL);
   core->outbox = box;
   pthread_mutex_init(&core->turn, NULL);
+  releases_init(core);
   core->api = api;
   core->client = client;
   core->forks = atomic_load(&forks);
@@ -48,8 +49,10 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   return core;
 }
 
+void core_own(devrt_core* core) { atomic_fetch_add(&core->owners, 1); }
+
 void core_share(devrt_core* core) {
-  atomic_fetch_add(&core->owners, 1);
+  core_own(core);
   atomic_fetch_add(&core->shares, 1);
 }
 
@@ -130,26 +133,26 @@ static void destroy_client(devrt_core* core) {
   destroy_error(core->api, core->api->PJRT_Client_Destroy(&args));
 }
 
-static void drop_owner(devrt_core* core) {
+void core_disown(devrt_core* core) {
   if (atomic_fetch_sub(&core->owners, 1) != 1) return;
   outbox_release(core->outbox);
+  releases_destroy(core);
   pthread_mutex_destroy(&core->turn);
   free(core);
 }
 
 static void* destroy_and_drop(void* core) {
   destroy_client(core);
-  drop_owner(core);
+  core_disown(core);
   return NULL;
 }
 
-/* A client waits for its threads to end: one of them, which calls Python, must not destroy it. */
-static int destroy_elsewhere(devrt_core* core) {
+int start_thread(void* (*run)(void*), void* context) {
   pthread_t thread;
   sigset_t all, former;
   sigfillset(&all); /* signals are for the program's own threads */
   pthread_sigmask(SIG_SETMASK, &all, &former);
-  const int failed = pthread_create(&thread, NULL, destroy_and_drop, core);
+  const int failed = pthread_create(&thread, NULL, run, context);
   pthread_sigmask(SIG_SETMASK, &former, NULL);
   if (!failed) pthread_detach(thread);
   return !failed;
@@ -158,10 +161,12 @@ static int destroy_elsewhere(devrt_core* core) {
 void core_release(devrt_core* core) {
   if (core_is_forked(core)) return; /* the child of a fork must not touch its parent's client */
   if (atomic_fetch_sub(&core->shares, 1) == 1) {
-    if (gate_is_inside() && destroy_elsewhere(core)) return;
+    releases_close(core);
+    /* A client waits for its threads to end: one of them, which calls Python, must not do it. */
+    if (gate_is_inside() && start_thread(destroy_and_drop, core)) return;
     destroy_client(core);
   }
-  drop_owner(core);
+  core_disown(core);
 }
 
 /* Gives up the share that an open client has of itself, once. */
@@ -174,7 +179,7 @@ void devrt_core_retire(devrt_core* core) {
 void devrt_core_drop(devrt_core* core) {
   if (core_is_forked(core)) return;
   devrt_core_retire(core);
-  drop_owner(core);
+  core_disown(core);
 }
 
 int devrt_core_enter(devrt_core* core) {

@@ -43,7 +43,10 @@ static void mark_donated(devrt_core* core, const devrt_execution* run, const uin
           .buffer = of->buffer,
       };
       PJRT_Error* error = core->api->PJRT_Buffer_IsDeleted(&args);
-      if (error == NULL && args.is_deleted) atomic_store(&of->is_gone, 1);
+      if (error == NULL && args.is_deleted) {
+        atomic_store(&of->is_taken, 1);
+        atomic_store(&of->is_gone, 1);
+      }
       destroy_error(core->api, error);
     }
   }
@@ -178,8 +181,17 @@ static int run_in_turn(devrt_core* core, const devrt_execution* run, const uintp
   return status;
 }
 
+/* Lets a caller run ahead of its donations by so many programs: the plugin has a bound of its own,
+ * at which it waits deaf to signals. */
+static int wait_for_donations(devrt_core* core, const devrt_execution* run) {
+  enum { kMost = 24, kSlice = 100 };
+  if (run->num_donated == 0 || gate_is_inside()) return DEVRT_OK;
+  return devrt_core_settle(core, kMost * run->num_donated * run->num_devices, kSlice);
+}
+
 int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
                   uintptr_t* outputs, devrt_result* result) {
+  if (wait_for_donations(core, run) != DEVRT_OK) return DEVRT_BUSY;
   int status = devrt_core_enter(core);
   if (status != DEVRT_OK) return status;
   const size_t num_in = run->num_devices * run->num_args;

@@ -17,6 +17,23 @@
   (offsetof(PJRT_Api, function) + sizeof((api)->function) <= (api)->struct_size && \
    (api)->function != NULL)
 
+typedef struct storage storage;
+
+/* Buffers to destroy in a thread that may wait: a plugin may let the end of a buffer wait for the
+ * program that took it by donation, and XLA's does. The caller would wait with it, and a thread of
+ * the plugin, which ends programs, for itself. */
+typedef struct releases {
+  pthread_mutex_t lock;
+  pthread_cond_t pushed;
+  pthread_cond_t ended;
+  storage* first;
+  storage** last;
+  size_t count; /* waiting, or being destroyed */
+  long done;
+  int has_thread;
+  int is_closed;
+} releases;
+
 struct devrt_core {
   const PJRT_Api* api;
   PJRT_Client* client;
@@ -27,6 +44,7 @@ struct devrt_core {
   atomic_int is_closed;
   int forks; /* how often the process had forked when the client was made */
   struct outbox* outbox;
+  releases releases;
   pthread_mutex_t turn;  /* of programs whose devices wait for each other, and of what follows */
   devrt_watch** running; /* one for each device of the last such program */
   size_t num_running;
@@ -46,18 +64,20 @@ typedef struct outbox {
   size_t room;
 } outbox;
 
-typedef struct storage {
+struct storage {
   devrt_core* core;
   PJRT_Buffer* buffer;
+  storage* next;       /* of those that are to be destroyed */
   atomic_long shares;  /* handles, views */
   atomic_long open;    /* handles that are not deleted */
   atomic_long pins;    /* calls that use the buffer */
   atomic_long views;   /* exported views */
   atomic_int is_gone;  /* donated, or its memory was given back */
+  atomic_int is_taken; /* donated: its end may wait for the program that took it */
   atomic_int is_ready; /* ready without an error */
   int is_promised;     /* its data depends on what the program has yet to send */
   _Atomic(devrt_watch*) watch;
-} storage;
+};
 
 typedef struct handle {
   storage* storage;
@@ -67,6 +87,11 @@ typedef struct handle {
 
 void core_share(devrt_core* core);
 void core_release(devrt_core* core);
+void core_own(devrt_core* core);                      /* keeps the structure, */
+void core_disown(devrt_core* core);                   /* and not the client */
+int start_thread(void* (*run)(void*), void* context); /* detached, without signals; 0: no thread */
+struct timespec deadline_after(int timeout_ms);       /* by the monotonic clock */
+void init_monotonic(pthread_cond_t* condition);
 outbox* outbox_share(devrt_core* core);
 void outbox_release(outbox* box);
 void outbox_put(outbox* box, int64_t token);
@@ -102,6 +127,12 @@ void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run
   if (!DEVRT_HAS(api, PJRT_##function)) return DEVRT_STALE; \
   row->error = api->PJRT_##function(&function);             \
   if (row->error != NULL) return DEVRT_FAILED
+
+void releases_init(devrt_core* core);
+void releases_close(devrt_core* core);
+void releases_destroy(devrt_core* core);
+void release_later(storage* of); /* never waits */
+void destroy_storage(storage* of);
 
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);

@@ -23,6 +23,7 @@ enum {
   DEVRT_NO_MEMORY = 6,
   DEVRT_STALE = 7,
   DEVRT_PROMISED = 8,
+  DEVRT_BUSY = 9,
 };
 
 typedef struct devrt_core devrt_core;
@@ -163,6 +164,11 @@ int devrt_core_close(devrt_core* core, int timeout_ms);
 int devrt_core_is_stuck(devrt_core* core, int grace_ms);
 size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t room);
 int devrt_was_forked(void);
+
+/* release.c: waits until at most so many donated buffers are to be destroyed, and counts those that
+ * were */
+int devrt_core_settle(devrt_core* core, size_t most, int timeout_ms);
+long devrt_core_settled(devrt_core* core);
 
 /* watch.c */
 devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core* core,

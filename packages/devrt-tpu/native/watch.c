@@ -43,6 +43,14 @@ static void on_ready(PJRT_Error* error, void* user_arg) {
   drop(watch);
 }
 
+void init_monotonic(pthread_cond_t* condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
 static devrt_watch* make(const PJRT_Api* api, PJRT_Event* event, int64_t token) {
   devrt_watch* watch = calloc(1, sizeof(*watch));
   if (watch == NULL) return NULL;
@@ -51,11 +59,7 @@ static devrt_watch* make(const PJRT_Api* api, PJRT_Event* event, int64_t token) 
   watch->token = token;
   atomic_init(&watch->shares, 2);
   pthread_mutex_init(&watch->lock, NULL);
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&watch->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  init_monotonic(&watch->changed);
   return watch;
 }
 
@@ -83,7 +87,7 @@ devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core
   return NULL;
 }
 
-static struct timespec after(int timeout_ms) {
+struct timespec deadline_after(int timeout_ms) {
   struct timespec at;
   clock_gettime(CLOCK_MONOTONIC, &at);
   at.tv_sec += timeout_ms / 1000;
@@ -97,7 +101,7 @@ static struct timespec after(int timeout_ms) {
 
 /* The error belongs to the watch. */
 int devrt_watch_wait(devrt_watch* watch, int timeout_ms, PJRT_Error** error) {
-  const struct timespec deadline = after(timeout_ms);
+  const struct timespec deadline = deadline_after(timeout_ms);
   pthread_mutex_lock(&watch->lock);
   int late = 0;
   while (!watch->is_done && late != ETIMEDOUT && timeout_ms > 0) {

@@ -101,8 +101,15 @@ class Lifetime(Handle):
             lib.devrt_release(handle)
         self._drain()
         lib.devrt_core_retire(self._core)
+        self._settle(deadline)
         if self._store is not None:
             self._store.close()
+
+    def _settle(self, deadline: float) -> None:
+        """Wait for the programs that took donated buffers: only then are these destroyed."""
+        while lib.devrt_core_settle(self._core, 0, 100) == lib.DEVRT_WAITING:
+            if lib.devrt_core_is_stuck(self._core, _STUCK_MS) or time.monotonic() > deadline:
+                return  # the process may go on; its end does not wait for the plugin either
 
     @property
     def is_closed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -36,8 +37,32 @@ _NULL = ffi.NULL
 _PATIENCE = 1.0
 """Seconds for an argument that depends on data to be sent, perhaps by another thread."""
 
+_STALLED = 600.0
+"""Seconds without the end of a program that took donated arguments, for which a call waits."""
 
 Output = tuple[Spec, "PjrtMemory", Callable[..., PjrtBuffer]]
+
+
+class _Stall:
+    """For how long no program that took donated arguments has ended."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._ended, self._since = lib.devrt_core_settled(core), time.monotonic()
+
+    def check(self, label: str, devices: Sequence[Any]) -> None:
+        """Raise where that is too long."""
+        now, ended = time.monotonic(), lib.devrt_core_settled(self._core)
+        if ended != self._ended:
+            self._ended, self._since = ended, now
+        if now - self._since >= _STALLED:
+            names = ", ".join(map(str, devices))
+            msg = (
+                f"execute failed: {label} waited on {names} for the programs before it, whose "
+                f"donated arguments are not free yet: none has ended for {now - self._since:.0f} "
+                "seconds. Find the one that does not end."
+            )
+            raise DeadlineExceededError(msg, operation="execute")
 
 
 class Runner:
@@ -242,7 +267,12 @@ class Runner:
         handles = [buffer._handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)
+        donations: _Stall | None = None
         while status := lib.devrt_execute(client._core, run, handles, made, result):
+            if status == lib.DEVRT_BUSY:
+                donations = donations or _Stall(client._core)
+                donations.check(self._label, devices)
+                continue
             given = [b for buffers in by_device for b in buffers]
             if status not in (lib.DEVRT_WAITING, lib.DEVRT_PROMISED):
                 self._fail(status, result, given)
