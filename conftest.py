@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # The same examples in every run: a failure is the change's fault, not the dice's. The profile
-# "explore" draws anew each time (pytest --hypothesis-profile=explore).
+# "fuzz" draws anew each time (pytest --hypothesis-profile=fuzz).
 settings.register_profile(
     "devrt",
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("explore", deadline=None, max_examples=1000, print_blob=True)
+settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("devrt")
 
 # Before anything asks for a device: the tests' meshes need eight of them, and a platform that the

@@ -74,18 +74,21 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
-def explore(session: nox.Session) -> None:
+def fuzz(session: nox.Session) -> None:
     """Run the property tests on ten times as many examples, drawn anew."""
     _install(session)
-    session.run("python", "-m", "pytest", "--hypothesis-profile=explore", *session.posargs)
+    session.run("python", "-m", "pytest", "--hypothesis-profile=fuzz", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])
-def heavy(session: nox.Session) -> None:
-    """Count what is left over after a million puts and the like."""
+def stress(session: nox.Session) -> None:
+    """Count what is left over after a million puts, run every training loop for 20,000 steps.
+
+    ``nox -s stress -- tests/integration/test_training_loops.py -k loader`` runs a part.
+    """
     _install(session)
     session.install("--no-deps", "-r", "requirements-plugins.txt")
-    session.run("python", "-m", "pytest", "-m", "heavy", *session.posargs)
+    session.run("python", "-m", "pytest", "-m", "stress", *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

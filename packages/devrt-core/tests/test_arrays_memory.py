@@ -153,7 +153,7 @@ def quiet(cpu):
 
 
 @pytest.mark.parametrize(
-    "count", [1_000, pytest.param(150_000, marks=pytest.mark.heavy, id="a million puts")]
+    "count", [1_000, pytest.param(150_000, marks=pytest.mark.stress, id="a million puts")]
 )
 def test_many_small_puts_leak_nothing(quiet, count):
     left = churn(quiet, count)

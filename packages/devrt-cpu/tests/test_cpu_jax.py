@@ -1,6 +1,6 @@
 """The same programs under jax: what jax exports gives here what it gives there.
 
-They need a Python that has jax: `PEER_PYTHON=/path/to/python pytest -m heavy ...`. As many
+They need a Python that has jax: `PEER_PYTHON=/path/to/python pytest -m stress ...`. As many
 random programs as `PEER_PROGRAMS` says (20), from the seed `PEER_SEED` (0) on.
 """
 
@@ -18,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "peer"))
 import fuzz_programs
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.stress
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 

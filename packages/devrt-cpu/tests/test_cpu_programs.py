@@ -104,7 +104,7 @@ def test_a_program_gives_its_known_results(path):
     _check(path)
 
 
-@pytest.mark.heavy
+@pytest.mark.stress
 @pytest.mark.parametrize("path", _more(), ids=lambda p: p.name)
 def test_a_program_that_this_machine_has(path):
     reason = REFUSED.get(path.name) or REFUSED.get(path.stem)

@@ -169,7 +169,7 @@ def _run(client: Any, case: dict[str, Any]) -> list[str]:
     return wrong
 
 
-@pytest.mark.heavy
+@pytest.mark.stress
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_case_of_stablehlo(eight, name):
     case = CASES[name]

@@ -15,7 +15,7 @@ import pytest
 
 from devrt.errors import UnimplementedError
 
-pytestmark = pytest.mark.heavy
+pytestmark = pytest.mark.stress
 
 FOLDER = Path(os.environ.get("STABLEHLO_CASES", "")) / "programs"
 ABOUT = json.loads((FOLDER / "programs.json").read_text()) if FOLDER.is_dir() else {}

@@ -1,0 +1,76 @@
+"""A training loop goes on for ever: on both clients, with every engine, donated or not."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+DRIVER = Path(__file__).with_name("training_loops.py")
+CLIENTS = ["cpu", "loader"]
+ENGINES = {"xla-cpu-pjrt": ("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so")}
+"""By distribution: the module and the file of each engine that the clients run."""
+
+SHAPES = [
+    *(("chains", devices) for devices in (1, 2, 8)),
+    *itertools.product(("replicas", "sharded", "collective"), (2, 8)),
+]
+PATTERNS = [
+    f"{shape}/{kept}/{devices}/{floats}/{threads}"
+    for (shape, devices), kept, floats, threads in itertools.product(
+        SHAPES, ("donated", "kept"), (64, 65_536, 262_144), (1, 4)
+    )
+]
+SHORT = [p for p in PATTERNS if "/65536/" in p and ("donated" in p or p.endswith("/1"))]
+
+
+def library_of(engine: str) -> str:
+    module, name = ENGINES[engine]
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        if (library := Path(folder, name)).is_file():
+            return str(library)
+    pytest.skip(f"{engine} is not installed")
+
+
+def run(client: str, engine: str, steps: int, seconds: float, patterns: list[str]) -> list[str]:
+    """Run loops in a child, which ends itself where one stops."""
+    module = {"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client]
+    pytest.importorskip(module, reason=f"needs {module}")
+    command = [sys.executable, "-W", "error", str(DRIVER), client, library_of(engine)]
+    done = subprocess.run(
+        [*command, str(steps), str(seconds), *patterns],
+        capture_output=True,
+        text=True,
+        timeout=(seconds + 100) * len(patterns),
+        check=False,
+        env=dict(os.environ),
+    )
+    assert done.returncode == 0, f"stopped or failed:\n{done.stdout}{done.stderr[-6000:]}"
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_loops_go_on(client: str, engine: str) -> None:
+    assert len(run(client, engine, 150, 0.25, SHORT)) == len(SHORT)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_loops_go_on_for_20000_steps_or_a_minute(
+    client: str, engine: str, pattern: str, record_property: Callable[[str, object], None]
+) -> None:
+    (line,) = run(client, engine, 20_000, 60, [pattern])
+    record_property("loop", line)
