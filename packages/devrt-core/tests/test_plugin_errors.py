@@ -42,6 +42,7 @@ def own(plugins, as_default, monkeypatch):
     # As in a process that has met no such device and no such buffer yet.
     monkeypatch.delitem(_put.TARGET_KINDS, AcmeDevice, raising=False)
     monkeypatch.setattr(_put, "_KNOWN_BUFFERS", set())
+    monkeypatch.setattr(_put.Config, "guards_are_set", False)
 
     def install(members):
         plugins.add("own", SOURCE.replace("{members}", textwrap.indent(members, "    ")))
