@@ -130,6 +130,14 @@ def exports(session: nox.Session, jax: str) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def pages(session: nox.Session) -> None:
+    """Run the pages of the documentation with the libraries that their blocks import."""
+    _install(session)
+    session.install("torch==2.12.1", "torchax==0.0.13", "jax==0.10.2")
+    session.run("python", "-m", "pytest", "tests/documents/test_pages.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def wheels(session: nox.Session) -> None:
     """Build every wheel, install them outside the checkout and use them there."""
     session.install("build>=1.2", "packaging>=24", "pytest>=8.3")
@@ -181,7 +189,7 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def fresh(session: nox.Session) -> None:
-    """Run the README's two commands in a fresh clone with an empty home."""
+    """Run the demo, the tests and the documentation in a fresh clone with an empty home."""
     with tempfile.TemporaryDirectory() as folder:
         clone, home = Path(folder, "clone"), Path(folder, "home")
         home.mkdir()
@@ -190,3 +198,4 @@ def fresh(session: nox.Session) -> None:
         with session.chdir(clone):
             session.run("make", "demo", env=env, external=True)
             session.run("make", "test", env=env, external=True)
+            session.run("make", "docs", env=env, external=True)
