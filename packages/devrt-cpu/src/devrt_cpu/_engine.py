@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from devrt._compile_options import CompileOptions
+from devrt._compile_options import XLA_CPU_FLAGS, CompileOptions
 from devrt._refused_programs import check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
@@ -38,7 +38,7 @@ _WHEEL = "xla-cpu-pjrt"
 _LIBRARY = "xla_cpu_pjrt.so"
 
 # This plugin's own default lets maximum and minimum lose NaNs, against StableHLO's definition.
-_FLAGS = {"xla_cpu_enable_fast_min_max": False}
+_FLAGS = {"xla_cpu_enable_fast_min_max": False} | XLA_CPU_FLAGS
 
 # Its newer emitter of loops sets MLIR up anew for each of them: half of the time that a small
 # program takes to compile. What the older one writes runs as fast there and gives the same bits,

@@ -7,8 +7,10 @@ import os
 import re
 import threading
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
+from devrt._compile_options import XLA_CPU_FLAGS
 from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule, _gpu_tools
@@ -101,8 +103,10 @@ class Library(Handle):
         words = f"{self.name} {os.path.basename(self.path)}".lower()
         return any(word in words for word in _GPU_WORDS)
 
-    def compiler_flags(self) -> dict[str, str]:
+    def compiler_flags(self) -> Mapping[str, str | bool]:
         """Return flags that programs are compiled with unless the caller gives others."""
+        if os.path.basename(self.path) == "xla_cpu_pjrt.so":
+            return XLA_CPU_FLAGS
         return _gpu_tools.compiler_flags() if self.is_gpu else {}
 
     def initialize(self) -> None:
