@@ -88,6 +88,7 @@ def test_a_module_that_failed_is_run_again_once_something_is_installed(wheels, r
     assert [wheels.settled()[0].platform, wheels.settled()[0].platform] == ["pjrt_plugin_zap"] * 2
     assert len(runs) == 1
     (wheels.path / "zap_missing.py").write_text("")
+    (wheels.path / "zap_missing-1.0.dist-info").mkdir()
     assert wheels.settled()[0].platform == "zip"
 
 

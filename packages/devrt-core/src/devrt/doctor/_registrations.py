@@ -28,6 +28,20 @@ def registration_findings(ref: PluginRef) -> Iterator[Finding]:
             " with the options in a configuration file; or ask its author for a devrt plugin."
         )
         yield Finding("plugin-not-recorded", ref.name, message, remedy)
+    if known.ended:
+        message = (
+            f"not all that {whose} registers may have been recorded: {known.ended}. Platform "
+            f"{ref.platform!r} is used as it was registered before that."
+        )
+        remedy = "Correct that and run the doctor again; or ask its author for a devrt plugin."
+        yield Finding("plugin-not-recorded", ref.name, message, remedy)
+    if known.unknown_library and ref.library:
+        message = (
+            f"the library of {whose} is not known: {known.unknown_library}. The one found among "
+            f"its files is used, {ref.library}."
+        )
+        remedy = f"If that is another one, name the right one in {ENVIRONMENT_VARIABLE}."
+        yield Finding("plugin-not-recorded", ref.name, message, remedy)
     if known.lost:
         message = (
             f"{whose} registers options that a client cannot be given here, so that they are left "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devrt.plugins._registry import PluginRegistry
     from devrt.records import ClientFactory
 
-__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main"]
+__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main", "words"]
 
 MAX_LINE = 1 << 17
 """Bytes of one reply; the parent drops what is longer."""
@@ -30,6 +30,9 @@ LOST_PIPE = 86
 """Exit code of a child whose pipe to the parent was closed or replaced under it."""
 
 FINDING_FIELDS = ("code", "message", "remedy", "severity", "command")
+
+is_running = False
+"""Whether this process is such a child: it starts none of its own."""
 
 _CLIENT = 2
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -70,6 +73,11 @@ class _Reporter:
 
 def main(request: dict[str, Any]) -> NoReturn:
     """Do what the request asks, report it, and leave without clean-up."""
+    global is_running
+    is_running = True
+    # A plugin that asks devrt meanwhile is refused as it is without isolation, and so are the
+    # processes that it starts.
+    os.environ["DEVRT_PROBE"] = "in-process"
     _stay_harmless(int(request["parent"]))
     reporter = _Reporter(int(request["descriptor"]), request["token"])
     loaded: list[Plugin] = []
@@ -96,7 +104,7 @@ def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
         said = plugin.findings() if plugin.findings is not None else ()
         return [{name: getattr(item, name) for name in FINDING_FIELDS} for item in said]
     except BaseException as error:  # noqa: BLE001  plugin code: a hook may raise anything
-        return f"{type(error).__name__}: {_words(error)}"[:4000]
+        return f"{type(error).__name__}: {words(error)}"[:4000]
 
 
 def _stay_harmless(parent: int) -> None:
@@ -132,7 +140,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     missing = str(getattr(error, "missing", "") or "")
     return {
         "error": name[:200],
-        "message": _words(error)[:4000],
+        "message": words(error)[:4000],
         "kind": kind,
         "missing": missing[:200],
         "upgrade": str(getattr(error, "upgrade", "") or "")[:200],
@@ -140,7 +148,8 @@ def _failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _words(error: BaseException) -> str:
+def words(error: BaseException) -> str:
+    """Return an exception's message, whatever its class makes of that."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print

@@ -9,7 +9,6 @@ Only probing is isolated. A backend that is used runs in the user's own process.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import enum
@@ -21,9 +20,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from devrt.plugins import _child
 from devrt.plugins._child import LOST_PIPE
 from devrt.plugins._discovery import PluginRef
 from devrt.plugins._listening import Replies, last_lines, listen, signal_name
+from devrt.plugins._parallel import Children, side_by_side
 
 __all__ = [
     "Level",
@@ -35,7 +36,6 @@ __all__ = [
     "verdict",
 ]
 
-_WORKERS = 8
 _BOOTSTRAP = (
     "import json, sys\n"
     "request = json.loads(sys.stdin.read())\n"
@@ -172,56 +172,40 @@ def probe_isolated(
     ProbeReport
         Whatever the plugin does; nothing is raised on its account.
     """
-    if level is Level.METADATA:
-        return ProbeReport("ok", "start")
-    if os.name != "posix":
-        return _not_started("plugins can be probed in isolation on POSIX systems only")
-    if not sys.executable:
-        return _not_started("the path of the Python interpreter is not known (sys.executable)")
-    try:
-        return _probe(ProbeRequest(ref, level, timeout, dict(options or {}), findings))
-    except OSError as error:
-        return _not_started(f"{type(error).__name__}: {error}")
+    return _do(ProbeRequest(ref, level, timeout, dict(options or {}), findings), Children())
 
 
 def probe_all(requests: Iterable[ProbeRequest]) -> list[ProbeReport]:
     """Examine several plugins side by side, each with its own deadline; answers in order."""
-    wanted = list(requests)
-    if len(wanted) < 2:
-        return [_do(request) for request in wanted]
-    workers = min(len(wanted), _WORKERS, 2 * (os.cpu_count() or 1))
-    with concurrent.futures.ThreadPoolExecutor(workers, "devrt-probe") as pool:
-        return list(pool.map(_do, wanted))
+    return side_by_side(_do, list(requests), "devrt-probe")
 
 
-def _do(request: ProbeRequest) -> ProbeReport:
-    return probe_isolated(
-        request.ref,
-        request.level,
-        timeout=request.timeout,
-        options=request.options,
-        findings=request.findings,
-    )
+def _do(request: ProbeRequest, children: Children) -> ProbeReport:
+    if request.level is Level.METADATA:
+        return ProbeReport("ok", "start")
+    try:
+        return _probe(request, children)
+    except OSError as error:
+        why = f"{type(error).__name__}: {error}" if error.errno else str(error)
+        return ProbeReport("raised", "start", why, {"kind": "start"})
 
 
-def _not_started(why: str) -> ProbeReport:
-    return ProbeReport("raised", "start", why, {"kind": "start"})
-
-
-def _probe(wanted: ProbeRequest) -> ProbeReport:
+def _probe(wanted: ProbeRequest, children: Children) -> ProbeReport:
     fields = {
         "level": int(wanted.level),
         "options": {n: value for n, value in wanted.options.items() if _is_plain(value)},
         "findings": wanted.findings,
         "ref": dataclasses.asdict(wanted.ref),
     }
-    replies, code, timed_out, shown = ask_child(fields, wanted.timeout)
+    replies, code, timed_out, shown = ask_child(fields, wanted.timeout, children)
     if replies.kept is None:
         return verdict(replies, code, timed_out, wanted.timeout, shown)
     return _with_findings(replies, code, timed_out, wanted.timeout, shown)
 
 
-def ask_child(fields: Mapping[str, Any], timeout: float) -> tuple[Replies, int, bool, str]:
+def ask_child(
+    fields: Mapping[str, Any], timeout: float, children: Children
+) -> tuple[Replies, int, bool, str]:
     """Put a request to a child process and listen to it until it ends or the time is over.
 
     Returns
@@ -235,6 +219,7 @@ def ask_child(fields: Mapping[str, Any], timeout: float) -> tuple[Replies, int, 
     OSError
         If it cannot be started.
     """
+    _refuse_without_children()
     replies = Replies(secrets.token_hex(8))
     with contextlib.ExitStack() as ends:
         read_end, write_end = os.pipe()
@@ -251,8 +236,18 @@ def ask_child(fields: Mapping[str, Any], timeout: float) -> tuple[Replies, int, 
             stdin = _filled_pipe(json.dumps(request, default=str).encode())
             childs_ends.callback(os.close, stdin)
             child = ends.enter_context(_start(stdin, write_end))
+            ends.enter_context(children.holding(child))
         output, timed_out = listen(child, read_end, replies, timeout)
     return replies, child.returncode, timed_out, last_lines(output)
+
+
+def _refuse_without_children() -> None:
+    if os.name != "posix":
+        raise OSError("plugins can be run in child processes on POSIX systems only")
+    if not sys.executable:
+        raise OSError("the path of the Python interpreter is not known (sys.executable)")
+    if _child.is_running:  # a plugin that asks devrt while it is tried would begin another circle
+        raise OSError("this process is itself a child that tries a plugin")
 
 
 def _with_findings(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from devrt.plugins._child import MAX_LINE
+from devrt.plugins._parallel import kill_group
 
 __all__ = ["Replies", "last_lines", "listen", "signal_name"]
 
@@ -114,7 +115,7 @@ def listen(
                 _drain(selector, sinks, patience)
                 del output[:-_TAIL]  # a plugin may print for ever
     finally:
-        _kill_group(child)
+        kill_group(child)
         child.wait()
     for descriptor, sink in sinks.items():
         _drain_rest(descriptor, sink)
@@ -172,11 +173,6 @@ def _read(descriptor: int) -> bytes | None:
         return os.read(descriptor, _CHUNK)
     except BlockingIOError:
         return None
-
-
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
 
 
 def signal_name(number: int) -> str:

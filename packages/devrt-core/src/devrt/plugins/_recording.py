@@ -1,8 +1,9 @@
-"""Finding out what modules made for JAX register: run once in a child, then kept on disk.
+"""Finding out what modules made for JAX register: run once in a child, then in the disk cache.
 
 A verdict is kept under a hash of the module's own files and holds for as long as the library, the
-files that it imported and the variables that it read are what they were. One that registered
-nothing depends on what else is installed, too.
+files that it imported and the variables that it read are what they were. It depends on
+the version of JAX that is installed, and where it failed or registered nothing, on every
+distribution.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from typing import Any
 
 from devrt._cache_files import cache_folder, write_atomically
 from devrt._record import replaced
+from devrt.plugins._parallel import Children, side_by_side
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._registered import Registered, digest_of
+from devrt.plugins._sources import list_folder
+from devrt.plugins._unknown import REGISTERING
 
 __all__ = ["settled"]
 
-_SCHEMA = 1
+_SCHEMA = 2
 _SECONDS = 30.0
-_WORKERS = 8
 _MAX_FILES = 1000
 _MAX_BYTES = 1 << 20
 _MAX_KEPT = 256
@@ -78,18 +81,16 @@ def _refs(guess: PluginRef, facts: Mapping[str, Any]) -> tuple[PluginRef, ...]:
 
 
 def _ref(guess: PluginRef, one: Mapping[str, Any], facts: Mapping[str, Any]) -> PluginRef:
-    how = "a factory" if one.get("by_factory") else "a function table"
-    unknown = "" if one["library"] else f"it registers {how}, not a library"
     known = Registered(
         priority=one["priority"],
         options=one.get("options", {}),
         lost=tuple(one.get("lost", ())),
         environment=facts["environment"],
         ended=facts["ended"],
-        unknown_library=unknown,
+        unknown_library=one["unknown_library"],
     )
     library = one["library"] or guess.library
-    problem = "" if library else f"{guess.problem}; {unknown}"
+    problem = "" if library else f"{guess.problem}; {known.unknown_library}"
     text = known.text()
     return replaced(guess, platform=one["name"], library=library, problem=problem, registered=text)
 
@@ -98,16 +99,10 @@ def _ref(guess: PluginRef, one: Mapping[str, Any], facts: Mapping[str, Any]) -> 
 
 
 def _run_all(guesses: Sequence[PluginRef]) -> list[dict[str, Any]]:
-    if len(guesses) < 2:
-        return [_run(ref) for ref in guesses]
-    import concurrent.futures  # seldom needed, and slow to import
-
-    workers = min(len(guesses), _WORKERS, 2 * (os.cpu_count() or 1))
-    with concurrent.futures.ThreadPoolExecutor(workers, "devrt-record") as pool:
-        return list(pool.map(_run, guesses))
+    return side_by_side(_run, guesses, "devrt-record")
 
 
-def _run(ref: PluginRef) -> dict[str, Any]:
+def _run(ref: PluginRef, children: Children) -> dict[str, Any]:
     """Return what a child saw; ``ended`` says how it ended where that was not a return."""
     from devrt.plugins._isolated import ask_child, verdict  # seldom needed, and start-up counts
 
@@ -115,23 +110,29 @@ def _run(ref: PluginRef) -> dict[str, Any]:
     if ref.distribution.startswith("("):  # a folder on the path, which anybody may have made
         why = "no installed distribution brings it, and no other module is run"
         return {**nothing, "ended": why, "is_kept": False}
-    if os.name != "posix" or not sys.executable:
-        return {**nothing, "ended": "no child process can run it here", "is_kept": False}
     try:
-        replies, code, timed_out, output = ask_child({"entry": ref.entry}, _SECONDS)
+        replies, code, timed_out, output = ask_child({"entry": ref.entry}, _SECONDS, children)
     except OSError as error:
         return {**nothing, "ended": f"no child process could be started: {error}", "is_kept": False}
     if replies.final is not None and "facts" in replies.final:
         facts = replies.final["facts"]
         where = "while it was imported" if not facts["initializes"] else "in its initialize()"
         ended = facts["error"] and f"it raised {facts['error']} {where}"
+        if not ended and not facts["registered"]:
+            ended = _refused(facts["missing"])
         return {**facts, "ended": ended, "is_kept": True}
     report = verdict(replies, code, timed_out, _SECONDS, output)
     kept = (replies.kept or {}).get("facts", nothing)
     return {**kept, "ended": f"it {report.sentence()}", "is_kept": report.phase != "start"}
 
 
-# -- what is kept on disk -------------------------------------------------------------------------
+def _refused(missing: Iterable[str]) -> str:
+    """Return what a module that went on without it wanted to register with; empty if nothing."""
+    refused = [name for name in missing if name.rpartition(".")[2] in REGISTERING]
+    return f"it registers by {', '.join(refused)}, which is not known here" if refused else ""
+
+
+# -- the disk cache -------------------------------------------------------------------------------
 
 
 class _Sources:
@@ -209,9 +210,8 @@ def _keep(source: _Sources, facts: dict[str, Any]) -> None:
     if path is None or not facts.pop("is_kept"):
         return
     read, files = facts.pop("read"), facts.pop("files", ())
-    depends = {"read": read, "files": {name: None for name in files}, "folders": {}}
-    if facts["ended"] or not facts["registered"]:
-        depends["folders"] = {os.path.abspath(folder): None for folder in sys.path}
+    is_lacking = bool(facts["ended"] or not facts["registered"])
+    depends = {"read": read, "files": dict.fromkeys(files), "on_all": is_lacking}
     depends = _depends(depends) | {"read": read}
     with contextlib.suppress(OSError, TypeError, ValueError):
         write_atomically(path, json.dumps({"depends": depends, "facts": facts}).encode())
@@ -223,8 +223,16 @@ def _depends(on: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "read": {name: digest_of(os.environ.get(name)) for name in on["read"]},
         "files": {name: _identity(name) for name in on["files"]},
-        "folders": {name: _identity(name) for name in on["folders"]},
+        "on_all": on["on_all"],
+        "installed": _installed("" if on["on_all"] else ("jax-", "jaxlib-")),
     }
+
+
+def _installed(starts: str | tuple[str, ...]) -> str:
+    """Return what stands for the installed distributions whose names and versions begin so."""
+    infos = (info for folder in sys.path for info in list_folder(folder or os.curdir, ()).infos)
+    names = (os.path.basename(info) for info in infos)
+    return digest_of("\n".join(dict.fromkeys(name for name in names if name.startswith(starts))))
 
 
 def _identity(path: str) -> list[int] | None:

@@ -18,8 +18,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from devrt.plugins._child import words
 from devrt.plugins._registered import digest_of
-from devrt.plugins._unknown import Unknown, UnknownValueError
+from devrt.plugins._unknown import Unknown
 
 __all__ = ["record_module"]
 
@@ -31,6 +32,7 @@ _MAX_READ, _MAX_FILES = 500, 400
 _MAX_WORDS = 2000
 
 _BRIDGES = ("jax._src.xla_bridge", "jax.lib.xla_bridge")
+_EXTENDED = "jax.extend.backend"  # the documented one
 _CLIENTS = (
     *("jax._src.lib.xla_client", "jax._src.lib.xla_extension", "jax._src.lib._jax"),
     *("jax.lib.xla_client", "jax.lib.xla_extension"),
@@ -38,8 +40,7 @@ _CLIENTS = (
 )
 _MADE = (
     *("jaxlib", "jaxlib.version", "jaxlib.plugin_support", "jax.version", "jax._src.config"),
-    *_BRIDGES,
-    *_CLIENTS,
+    *(_EXTENDED, *_BRIDGES, *_CLIENTS),
 )
 
 Say = Callable[..., None]
@@ -84,9 +85,10 @@ class _Recorder:
         **others: Any,
     ) -> _Table:
         table = c_api if isinstance(c_api, _Table) else self.open.get(plugin_name, _Table())
+        unknown = "it registers a function table, not a library"
         if library_path is not None:
-            table = _Table(os.path.abspath(os.fspath(library_path)))
-        self._add(plugin_name, priority, library=table.library, by_table=library_path is None)
+            table, unknown = _located(library_path)
+        self._add(plugin_name, priority, table, unknown)
         self.registered[-1] |= _options(options)
         self._on_change()
         return table
@@ -95,27 +97,34 @@ class _Recorder:
         self, name: str, factory: Any, *, priority: int = 0, **others: Any
     ) -> None:
         table = self.open.get(name, _Table())
-        self._add(name, priority, library=table.library, by_factory=True)
+        self._add(name, priority, table, "it registers a factory, not a library")
         self._on_change()
 
-    def _add(self, name: Any, priority: Any, **more: Any) -> None:
+    def _add(self, name: Any, priority: Any, table: _Table, unknown: str) -> None:
         if not isinstance(name, str) or not name or set(name) & set(",@ \t\n"):
             raise TypeError(f"{name!r} is no platform's name")
         if not isinstance(priority, int):
             raise TypeError(f"the priority of {name!r} is an integer, not {priority!r}")
-        self.registered.append({"name": name.lower(), "priority": int(priority), **more})
+        library = {"library": table.library, "unknown_library": "" if table.library else unknown}
+        self.registered.append({"name": name.lower(), "priority": int(priority), **library})
 
     def load(self, plugin_name: str, library_path: Any) -> _Table:
-        library = os.path.abspath(os.fspath(library_path))
-        return self.open.setdefault(plugin_name, _Table(library))
+        return self.open.setdefault(plugin_name, _located(library_path)[0])
 
     def load_table(self, plugin_name: str, c_api: Any) -> None:
         self.open[plugin_name] = c_api if isinstance(c_api, _Table) else _Table()
 
 
+def _located(library_path: Any) -> tuple[_Table, str]:
+    """Return a library that was named, or nothing and why it may be another one tomorrow."""
+    path = os.fsdecode(os.fspath(library_path))
+    if os.path.isabs(path):
+        return _Table(path), ""
+    return _Table(), f"it names its library {path!r}, which depends on the current folder"
+
+
 def _options(options: Any) -> dict[str, Any]:
     """Return the options that can be kept, and the others by name with what is wrong with them."""
-    from devrt.errors import ConfigError
     from devrt.plugins._pjrt_env import check_options
 
     try:
@@ -127,17 +136,17 @@ def _options(options: Any) -> dict[str, Any]:
     for name, value in given.items():
         try:
             kept |= check_options({name: _plain(value)})
-        except (ConfigError, UnknownValueError) as error:
-            lost.append(f"{name}: {_words(error)}")
+        except Exception as error:  # noqa: BLE001  plugin code: a value may be of any class
+            lost.append(f"{name}: {words(error)[:_MAX_WORDS]}")
     return {"options": kept, "lost": lost}
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of NumPy's, say, as one of Python's; anything else as it is."""
+    """Return numbers and arrays of NumPy's, say, as Python's; anything else as it is."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    item = None if isinstance(value, Unknown) else getattr(value, "item", None)
-    return item() if callable(item) else value
+    listed = None if isinstance(value, Unknown) else getattr(value, "tolist", None)
+    return listed() if callable(listed) else value
 
 
 # -- the packages ---------------------------------------------------------------------------------
@@ -223,6 +232,8 @@ def _contents(name: str, recorder: _Recorder) -> Mapping[str, Any]:
             "discover_pjrt_plugins": lambda: None,
             "expand_platform_alias": lambda platform: [platform],
         }
+    if name == _EXTENDED:
+        return {"register_backend_factory": recorder.register_backend_factory}
     if name == "jaxlib.plugin_support":
         return {"import_from_plugin": lambda *args, **named: None}
     if name == "jax._src.lib":
@@ -352,12 +363,5 @@ def _variables() -> dict[str, str]:
 
 
 def _sentence(error: BaseException) -> str:
-    words = _words(error)
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return str(error)[:_MAX_WORDS]
-    except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print
-        return "(its message cannot be shown)"
+    said = words(error)[:_MAX_WORDS]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-__all__ = ["Unknown", "UnknownValueError"]
+__all__ = ["REGISTERING", "Unknown", "UnknownValueError"]
+
+REGISTERING = ("register_plugin", "register_backend_factory")
 
 
 class UnknownValueError(RuntimeError):
@@ -23,6 +25,8 @@ class Unknown:
         return Unknown(f"{self.__name}.{name}", self.__missing)
 
     def __call__(self, *args: Any, **named: Any) -> Unknown:
+        if self.__name.rpartition(".")[2] in REGISTERING:
+            self.__refuse()  # a backend would be lost without a word
         return Unknown(f"{self.__name}()", self.__missing)
 
     def __getitem__(self, key: Any) -> Unknown:
