@@ -36,7 +36,9 @@ stablehlo.infeed|mhlo.|mhlo.num_replicas|mhlo.num_replicas =|mhlo.num_partitions
 sdy.mesh |sdy.mesh @|sdy.mesh @a|sdy.mesh @a=|sdy.mesh @a = <[|sdy.mesh @a = <["x"
 api_version|api_version = 2 |backend_config = |backend_config = "" |, |, backend_config
 _ffi |lapack_s|lapack_sa |lapack_sa_ffi|blas_d|a|_|.|s|m|c|f|t|r|é|attributes |loc(|loc("a"(
-affine_map<(d0) -> (d0)>
+affine_map<(d0) -> (d0)>|""(|( )|"func.func"(|"func.func"() ({|"func.func"() ({})|"func.call"(|loc (
+callee = |callee = @f |callee = [@f, |"callee" = @f |decomposition = @f |sym_name = "f"|{sym_name =
+function_type = (|module {|module attributes {|"builtin.module"() ({|{-#|#-}|"\73"(|"\73" =|chlo.
 """
 
 

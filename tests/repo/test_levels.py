@@ -36,6 +36,8 @@ LEVELS = {
         "_device_assignment",
         "_fork",
         "_pprof",
+        "_mlir_tokens",
+        "_program_facts",
         "_program_text",
         "_protobuf",
         "_record",

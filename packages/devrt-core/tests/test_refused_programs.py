@@ -145,6 +145,8 @@ FED = """func.func @main(%a: tensor<i32>) -> tensor<i32> {{
         ("%0:2 = stablehlo.infeed %t", "stablehlo.infeed"),
         ("%0:2=stablehlo.infeed %t", "stablehlo.infeed"),
         ('%0:2 = "mhlo.infeed"(%t)', "mhlo.infeed"),
+        ('call @loc(%a) %0:2 = "stablehlo.infeed"(%t)', "stablehlo.infeed"),
+        ('%0 = stablehlo.abs %a loc("a") %1 = "stablehlo.infeed"(%t)', "stablehlo.infeed"),
         ('%0:2 = "vhlo.infeed_v1"(%t)', "vhlo.infeed"),
     ],
 )
@@ -163,6 +165,12 @@ def test_a_program_that_waits_for_the_host_is_refused_with_the_line(line, name):
         '%0 = stablehlo.add %a, %a {b = "stablehlo.infeed"} : tensor<i32> loc("stablehlo.infeed")',
         '%0 = stablehlo.add %a, %a : tensor<i32> loc("stablehlo.infeed"("f.py":1:2))',
         "%stablehlo.infeed = stablehlo.infeed_like %a",
+        '%0 = stablehlo.abs %a : tensor<i32> loc(fused["stablehlo.infeed"("f.py":1:2), "b"])',
+        '%0 = stablehlo.abs %a : tensor<i32> loc(callsite("stablehlo.infeed"("f") at "g"))',
+        '%0 = stablehlo.abs %a : tensor<i32> loc( // why\n "stablehlo.infeed"("f.py":1:2))',
+        '%0 = stablehlo.abs %a : tensor<i32> loc ("stablehlo.infeed"("f.py":1:2))',
+        "%0 = stablehlo.abs %a {stablehlo.infeed = 1 : i32, stablehlo.outfeed} : tensor<i32>",
+        '{-# dialect_resources: { builtin: { stablehlo.infeed: "0x04" } } #-}',
     ],
 )
 def test_the_words_alone_are_no_reason(line):

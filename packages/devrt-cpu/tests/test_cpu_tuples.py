@@ -62,6 +62,13 @@ def test_elements_are_parameters_and_results(client, program, values, wanted, op
     assert again.parameters == executable.parameters
 
 
+def test_a_head_in_a_comment_is_none():
+    head = "func.func @main(%a: tuple<tensor<2xf32>>) -> tensor<2xf32> { return }"
+    plain = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
+    program = f"// was: {head}\n{plain}".encode()
+    assert without_tuples(program) is program
+
+
 def test_programs_without_tuples_are_left_as_they_are():
     program = b"func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
     assert without_tuples(program) is program

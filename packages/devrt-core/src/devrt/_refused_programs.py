@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from devrt._program_text import ProgramText, read_text
+from devrt._program_facts import ProgramText
+from devrt._program_text import read_text
 from devrt._stablehlo import is_bytecode, operations
 from devrt.errors import InvalidArgumentError, UnimplementedError
 

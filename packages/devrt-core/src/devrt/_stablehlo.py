@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from devrt._program_text import read_text
+
 __all__ = [
     "ModuleFacts",
     "for_older_readers",
@@ -26,16 +28,11 @@ _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
 # say whether they are registered.
 _SAYS_VERSION, _SAYS_HOW_MANY, _SAYS_REGISTERED = 1, 4, 5
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
-_TEXT_MESH = re.compile(rb'sdy\.mesh\s+@(?:[\w.$-]+|"[^"\n]*")\s*=\s*<\[([^\]]*)\]?')
 _TEXT_OLD_CALL = re.compile(rb"\bapi_version\s*=\s*2\s*:\s*i32")
 _TEXT_NO_CONFIG = re.compile(rb'\bbackend_config\s*=\s*""\s*,\s*|,\s*backend_config\s*=\s*""')
 _OLD_CALL, _TYPED_CALL = b"\x0b\x05", b"\x0b\x09"  # kind 5 of VHLO's attributes: 2 and 4
-_TEXT_ASIDE = re.compile(rb'//[^\n]*|"[^"\n]*"(\()?')  # with a parenthesis: an operation
-_TEXT_OPERATION = re.compile(rb"(?:^|[\s=\"(])((?:stablehlo|chlo)\.[a-z_0-9]+)", re.M)
 _STRUCTURE = {f"stablehlo.{name}" for name in ("call", "func", "return")}
 _VERSION = re.compile(r"_v\d+$")
-_TEXT_AXIS = re.compile(rb'"([^"]+)"\s*=\s*(\d+)')
-_MOST_DIGITS = 18  # of a number of devices; what has more is no such number
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,8 +120,7 @@ def operations(code: bytes) -> tuple[str, ...]:
     bytecode have the names of StableHLO, without their versions; what cannot be read has none.
     """
     if not is_bytecode(code):
-        written = _TEXT_ASIDE.sub(lambda aside: aside.group() if aside.group(1) else b"", code)
-        names = [name.decode() for name in _TEXT_OPERATION.findall(written)]
+        names = list(read_text(code).operations)
     else:
         try:
             found = _Bytecode(code).operations()
@@ -136,20 +132,11 @@ def operations(code: bytes) -> tuple[str, ...]:
 
 
 def _text_facts(code: bytes) -> ModuleFacts:
-    def said(name: bytes) -> int | None:
-        found = re.search(rb"mhlo\." + name + rb"\s*=\s*(\d+)", code)
-        return max(1, _to_int(found.group(1))) if found else None
-
-    axes = [_TEXT_AXIS.findall(mesh) for mesh in _TEXT_MESH.findall(code)]
-    named = [
-        tuple((name.decode(errors="replace"), _to_int(size)) for name, size in mesh)
-        for mesh in axes
-    ]
-    return ModuleFacts(said(b"num_replicas"), said(b"num_partitions"), _distinct(named))
-
-
-def _to_int(digits: bytes) -> int:
-    return int(digits[:_MOST_DIGITS])
+    text = read_text(code)
+    counts = text.counts
+    return ModuleFacts(
+        counts.get("num_replicas"), counts.get("num_partitions"), _distinct(text.meshes)
+    )
 
 
 def _distinct(meshes: list[tuple[tuple[str, int], ...]]) -> tuple[Any, ...]:

@@ -11,12 +11,13 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from devrt._program_text import SIGN, end_of_group, end_of_type, skip_space, split
+from devrt._mlir_tokens import SIGN, end_of_group, end_of_type, skip_space, split
+from devrt._program_facts import Function
+from devrt._program_text import read_text
 from devrt.errors import UnimplementedError
 
 __all__ = ["without_tuples"]
 
-_MAIN = re.compile(rb"\bfunc\.func\s+(?:public\s+)?@main\s*\(")
 _INNER = "devrt_main_of_tuples"
 _ALIAS = "!devrt_tuple"
 _PARAMETER = re.compile(rb"\s*(%[\w.$-]+)\s*:\s*")
@@ -40,9 +41,11 @@ def without_tuples(code: bytes) -> bytes:
     """
     if b"tuple<" not in code:
         return code
-    head = _MAIN.search(code)
-    signature = None if head is None else _read(code, head)
-    if head is None or signature is None or not signature.has_tuples():
+    main = read_text(code).main()
+    if main is None or main.parameters < 0:
+        return code
+    signature = _read(code, main)
+    if signature is None or not signature.has_tuples():
         return code
     body = skip_space(code, signature.end)
     if code.startswith(b"attributes", body):
@@ -55,7 +58,7 @@ def without_tuples(code: bytes) -> bytes:
     return b"".join(
         [
             _bytes("".join(f"{line} " for line in signature.types.lines)),
-            code[: head.start()],
+            code[: main.at],
             _bytes(inner),
             code[signature.end : end],
             _bytes(f"\n{signature.outer()}"),
@@ -218,11 +221,12 @@ def _elements(value: _Value) -> Iterator[_Value]:
         yield _Value(f"{value.name}[{at}]", kind, "")
 
 
-def _read(code: bytes, head: re.Match[bytes]) -> _Signature | None:
+def _read(code: bytes, main: Function) -> _Signature | None:
     types = _Types()
-    close = end_of_group(code, head.end() - 1)
+    begin = main.parameters
+    close = end_of_group(code, begin)
     parameters = []
-    for part in _parts(code[head.end() : close - 1]):
+    for part in _parts(code[begin + 1 : close - 1]):
         found = _PARAMETER.match(part)
         if found is None:
             return None
@@ -235,7 +239,7 @@ def _read(code: bytes, head: re.Match[bytes]) -> _Signature | None:
         at = end_of_group(code, begin) if is_list else end_of_type(code, begin)
         listed = _parts(code[begin + 1 : at - 1]) if is_list else [code[begin:at]]
         results = [_value(types, f"result {i}", part) for i, part in enumerate(listed)]
-    return _Signature(parameters, results, types, at, code.count(b"\n", head.start(), at))
+    return _Signature(parameters, results, types, at, code.count(b"\n", main.at, at))
 
 
 def _parts(code: bytes) -> list[bytes]:
