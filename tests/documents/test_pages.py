@@ -1,4 +1,7 @@
-"""Pages that tell a story run from top to bottom in one folder, commands with their output.
+"""The pages for users run as they stand.
+
+Pages that tell a story run from top to bottom in one folder, commands with their output; of the
+others every Python block runs by itself, in silence.
 
 Each Python block is a program of its own; what it writes is there for the blocks that follow. In a
 console block a line ``$ command`` is run by the shell, and the lines below it are what it prints,
@@ -93,6 +96,29 @@ def run_python(code: str, folder: Path, recorded: Path) -> None:
 
 def blocks(story: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / story).read_text(encoding="utf-8"))
+
+
+OTHERS = sorted({*(ROOT / "docs" / "users").glob("*.md")} - {ROOT / story for story in STORIES})
+SNIPPETS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in OTHERS
+    for number, (kind, block) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
+    if kind == "python"
+]
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_the_snippet_runs(snippet, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", snippet],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("story", STORIES)
