@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import pytest
 
@@ -103,6 +104,42 @@ def test_variables_that_it_set_here_make_no_other_verdict_of_it(wheels, add_load
             runtime.clear_backends()
 
 
+def test_a_platform_that_a_distribution_serves_for_devrt_is_not_there_twice(wheels, plugins):
+    library = wheels.register("'one', priority=500, library_path=library")
+    plugins.add("one")
+    name = "zap_wheel-1.0.dist-info"
+    points = wheels.path / name / "entry_points.txt"
+    points.write_text(points.read_text() + "[devrt_plugins]\none = fake_one_plugin\n")
+    refs = [ref for ref in wheels.settled() if ref.distribution == "zap-wheel"]
+    assert [(ref.name, ref.library) for ref in refs] == [("one@zap-wheel", "")]
+    assert library
+
+
+def test_a_platform_that_is_registered_twice_is_one(wheels):
+    wheels.register(after="xb.register_plugin('zip', priority=7, library_path='/opt/zip.so')")
+    refs = wheels.settled()
+    assert [(ref.name, ref.library) for ref in refs] == [("zip@zap-wheel", "/opt/zip.so")]
+
+
+def test_a_platform_that_two_entries_register_is_one(wheels):
+    library = wheels.register()
+    points = wheels.path / "zap_wheel-1.0.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "other = zap_jax\n")
+    assert [(r.name, r.library) for r in wheels.settled()] == [("zip@zap-wheel", library)]
+
+
+def test_two_threads_that_ask_run_a_module_once(wheels, runs):
+    wheels.register(before="import time; time.sleep(1)")
+    registry = wheels.registry()
+    threads = [threading.Thread(target=registry.settle) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(runs) == 1
+    assert [ref.platform for ref in registry.refs()] == ["zip"]
+
+
 # -- which one is chosen --------------------------------------------------------------------------
 
 
@@ -152,6 +189,7 @@ BROKEN = Broken("load", "it raised", "Correct it.")
         (GONE, Policy(), OTHER, 5),  # what its author says of the platform holds all the same
         (BROKEN, Policy(), WHEEL, 500),  # its priority was not read
         (Available(), Policy(forbid=("one@own-one",)), WHEEL, 500),
+        (Available(), Policy(forbid=("uno",)), WHEEL, 500),
         (Available(), Policy(prefer=("one@wheel",)), WHEEL, 5),
         (Available(), Policy(prefer=("one",)), OWN, 5),
     ],
@@ -160,7 +198,7 @@ def test_a_wheel_counts_for_no_more_than_devrts_plugin_of_its_platform(
     state, policy, chosen, weight
 ):
     candidates = [
-        Candidate(OWN, state, 5),
+        Candidate(OWN, state, 5, ("uno",)),
         Candidate(WHEEL, Available(), 500),
         Candidate(OTHER, Available(), 50),
     ]

@@ -4,7 +4,7 @@ import pytest
 
 from devrt import records
 from devrt.doctor import diagnose
-from devrt.errors import PluginContractError, PluginLoadError
+from devrt.errors import ConfigError, PluginContractError, PluginLoadError
 from devrt.plugins import PluginRegistry, _api_version
 
 RECORD = """
@@ -153,3 +153,14 @@ def test_the_doctor_names_the_one_to_upgrade(add, plugins, tmp_path, manifest):
     assert finding.code == "version-mismatch"
     assert finding.command == COMMAND
     assert finding.remedy == CORE
+
+
+def test_a_question_about_options_imports_nothing_of_another_contract(add, plugins):
+    registry, ref = add(source="assert 0, 'imported'", manifest='api_version = "2.0"')
+    with pytest.raises(PluginContractError, match=r"built against plugin contract 2\.0"):
+        registry.load(ref)
+    with plugins.runtime() as runtime:
+        with pytest.raises(ConfigError):
+            runtime.config.update("bogus", 1)
+        (error,) = runtime.plugins.load_errors()
+    assert "plugin contract 2.0" in error.message

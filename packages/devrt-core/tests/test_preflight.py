@@ -1,5 +1,7 @@
 """The preflight of a plugin in a child: its outcome as a state, and anew in each process."""
 
+import subprocess
+
 import pytest
 
 from devrt.plugins import Broken, PluginRef
@@ -132,3 +134,55 @@ def test_nothing_is_written(plugins, tmp_path, monkeypatch):
     (report,) = probe_all([ProbeRequest(plugins.ref("one"), Level.CLIENT, 60.0)])
     assert report.is_ok
     assert not (tmp_path / "cache").exists()
+
+
+# -- libraries that a call registers --------------------------------------------------------------
+
+REGISTERS = """
+import devrt
+from devrt.runtime import register_plugin
+register_plugin("zap", library_path={library!r}, options={{"count": 2}})
+try:
+    print(len(devrt.devices("zap")))
+except devrt.errors.DevrtError as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+"""
+
+
+def test_a_library_that_a_call_registers_is_tried_first(add_loader, plugins, run_python, tmp_path):
+    source = "__attribute__((constructor)) void f() {__builtin_trap();}"
+    (tmp_path / "crash.c").write_text(source)
+    library = tmp_path / "crash.so"
+    command = ["cc", "-shared", "-fPIC", "-w", "-o", library, tmp_path / "crash.c"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no C compiler")
+    check = "lambda library: __import__('ctypes').CDLL(library) and Available()"
+    add_loader(f"PjrtLoader(make_client=make_client, check={check})")
+    code = REGISTERS.format(library=str(library))
+    result = run_python("-c", code, path=[plugins.path], DEVRT_PROBE="isolated")
+    assert result.returncode == 0, result.stderr
+    assert "was killed by SIG" in result.stdout
+
+
+def test_the_child_makes_its_client_with_the_options_of_the_call(
+    add_loader, plugins, run_python, tmp_path
+):
+    makes = "lambda library, platform, options, context: ("
+    makes += "options['count'], make_client(library, platform, options, context))[1]"
+    add_loader(f"PjrtLoader(make_client={makes}, check=check)")
+    (tmp_path / "c.c").write_text(
+        "struct {unsigned long s; void *e; unsigned long v;"
+        " void *w; int major, minor;} api = {40, 0, 24, 0, 0, 7};"
+        " void *GetPjrtApi(void) {return &api;}"
+    )
+    library = tmp_path / "good.so"
+    command = ["cc", "-shared", "-fPIC", "-w", "-o", library, tmp_path / "c.c"]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("there is no C compiler")
+    code = REGISTERS.format(library=str(library))
+    result = run_python("-c", code, path=[plugins.path], DEVRT_PROBE="isolated")
+    assert result.stdout == "2\n", result.stderr

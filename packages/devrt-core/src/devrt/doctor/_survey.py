@@ -16,11 +16,10 @@ from devrt.plugins import (
     Decision,
     PluginRef,
     Policy,
-    _api_version,
     parse_platforms,
 )
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
-from devrt.plugins._judging import broken_by
+from devrt.plugins._judging import NOT_IMPORTED, broken_by
 from devrt.plugins._preflight import state_of
 from devrt.records import Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, _failures
@@ -130,7 +129,8 @@ def survey(
 
     def known() -> tuple[PluginRef, ...]:
         if level is not Level.METADATA:
-            runtime.plugins.settle(names, policy.forbid, retry=findings)
+            with contextlib.suppress(ConfigError):  # told already, as the policy's
+                runtime.plugins.settle(names, retry=findings)
         return runtime.plugins.refs()
 
     refs = _attempt(known, (), trouble)
@@ -216,8 +216,7 @@ def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRe
 def _skipped(plan: Examined, policy: Policy) -> Examined:
     if not plan.ref.is_among(policy.forbid):
         return dataclasses.replace(plan, skipped="excluded by the policy")
-    state = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
-    candidate = Candidate(plan.ref, state)
+    candidate = Candidate(plan.ref, NOT_IMPORTED)
     return dataclasses.replace(plan, candidate=candidate, skipped="forbidden by the policy")
 
 
@@ -225,7 +224,6 @@ def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
     manifest, error = None, None
     try:
         manifest = runtime.plugins.manifest(ref)
-        error = _other_contract(ref, manifest)
     except PluginError as raised:
         error = raised
     except Exception as raised:  # noqa: BLE001  finders on sys.meta_path are strangers' code
@@ -237,15 +235,6 @@ def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
     if _lacks(plan) is not None:  # its devices are not here: no more than a library's version
         return dataclasses.replace(plan, level=min(level, Level.LOAD))
     return plan
-
-
-def _other_contract(ref: PluginRef, manifest: BackendManifest | None) -> PluginError | None:
-    try:
-        if manifest is not None:
-            _api_version.check(ref, manifest.api_version)
-    except PluginError as error:
-        return error
-    return None
 
 
 def _given_options(runtime: Runtime) -> dict[str, Any]:
@@ -268,7 +257,7 @@ def _without_child(plan: Examined) -> bool:
     return (
         plan.level is Level.METADATA
         or plan.manifest_error is not None
-        or bool(_problem(plan.ref))
+        or bool(plan.ref.problem)
         or _is_by_call(plan.ref)
         or (_lacks(plan) is not None and not plan.ref.library)
     )
@@ -279,17 +268,13 @@ def _is_by_call(ref: PluginRef) -> bool:
     return not ref.module and not ref.library and not ref.config
 
 
-def _problem(ref: PluginRef) -> str:
-    return ref.problem
-
-
 def _lacks(plan: Examined) -> Unavailable | None:
     return plan.manifest.missing() if plan.manifest is not None else None
 
 
 def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Examined:
     ref, manifest = plan.ref, plan.manifest
-    if report is None and _is_by_call(ref) and not _problem(ref):
+    if report is None and _is_by_call(ref) and not ref.problem:
         return dataclasses.replace(plan, candidate=runtime.plugins.candidate(ref))
     if report is not None and report.is_ok and not report.facts.get("serves", True):
         return dataclasses.replace(plan, report=report)
@@ -311,8 +296,8 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
 
 
 def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
-    if _problem(plan.ref):
-        return Broken("load", _problem(plan.ref), "Correct the entry, or take it out.")
+    if plan.ref.problem:
+        return Broken("load", plan.ref.problem, "Correct the entry, or take it out.")
     if plan.manifest_error is not None:
         return broken_by(plan.ref, plan.manifest_error, "manifest")
     return _lacks(plan) or Available("not loaded")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from devrt.errors import PluginError
-from devrt.plugins._refs import PluginRef
+from devrt.plugins._once import Once
+from devrt.plugins._refs import PluginRef, normalized
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.plugins._manifest import BackendManifest
 
-__all__ = ["Adoption"]
+__all__ = ["Adoption", "replaced_refs"]
 
 
 class Adoption:
@@ -21,10 +22,20 @@ class Adoption:
     ----------
     manifest
         Returns what a plugin's distribution says of it, None if nothing; may raise `PluginError`.
+    is_forbidden
+        Returns whether nothing of a plugin may run.
     """
 
-    def __init__(self, manifest: Callable[[PluginRef], BackendManifest | None]) -> None:
+    def __init__(
+        self,
+        manifest: Callable[[PluginRef], BackendManifest | None],
+        is_forbidden: Callable[[PluginRef], bool],
+    ) -> None:
         self._manifest = manifest
+        self._is_forbidden = is_forbidden
+        self._recording: Once[tuple[PluginRef, ...], bool] = Once(
+            lambda _: "what modules made for JAX register is being recorded"
+        )
         # Kept for good: variables that a plugin sets here would make another verdict of it.
         self._found: dict[PluginRef, tuple[PluginRef, ...]] = {}
 
@@ -32,7 +43,6 @@ class Adoption:
         self,
         refs: Sequence[PluginRef],
         names: Sequence[str] = (),
-        forbid: Sequence[str] = (),
         *,
         retry: bool = False,
     ) -> dict[PluginRef, tuple[PluginRef, ...]]:
@@ -45,23 +55,31 @@ class Adoption:
         names
             The platforms asked for; empty if all matter. A name that a plugin serves for sure
             needs no guess.
-        forbid
-            Names of plugins of which nothing may run.
         retry
             Whether to run those modules again that failed before.
         """
-        due = [ref for ref in self._due(refs, names) if not ref.is_among(forbid)]
+        due = [ref for ref in self._due(refs, names) if not self._is_forbidden(ref)]
         again = [ref for ref in self._found if retry and self._has_failed(ref, refs)]
-        fresh = [ref for ref in due if ref not in self._found]
         former = {ref: self._found[ref] for ref in again}
-        if fresh or again:
-            from devrt.plugins._recording import settled  # seldom needed, and start-up counts
-
-            self._found |= settled([*fresh, *again], retry=retry)
+        fresh = tuple(ref for ref in due if ref not in self._found)
+        if again:
+            self._record((*fresh, *again), retry)
+        elif fresh:
+            self._recording.get(
+                fresh,
+                lambda: self._found.keys() >= {*fresh} or None,
+                lambda: self._record(fresh, retry),
+            )
         found = {ref: self._found[ref] for ref in due}
         for ref, (first, *others) in former.items():
             found |= {first: self._found[ref], **dict.fromkeys(others, ())}
         return found
+
+    def _record(self, guesses: Sequence[PluginRef], retry: bool) -> bool:
+        from devrt.plugins._recording import settled  # seldom needed, and start-up counts
+
+        self._found |= settled(guesses, retry=retry)
+        return True
 
     def _due(self, refs: Sequence[PluginRef], names: Sequence[str]) -> list[PluginRef]:
         guesses = [ref for ref in refs if ref.is_guess]
@@ -92,3 +110,25 @@ def _may_serve(guess: PluginRef, name: str) -> bool:
     """Return whether a plugin may turn out to be called ``name``, whatever its platform."""
     _, at, distribution = name.partition("@")
     return not at or guess.is_called(f"{guess.platform}@{distribution}")
+
+
+def replaced_refs(
+    refs: Sequence[PluginRef], found: Mapping[PluginRef, Sequence[PluginRef]]
+) -> tuple[PluginRef, ...]:
+    """Return every plugin, with what was found in the place of guesses, each name once.
+
+    Where a distribution serves a platform by a plugin made for devrt, or by another entry, what
+    its module registers for that platform says nothing new.
+    """
+    served = {_key(ref) for ref in refs if ref not in found}
+    kept: list[PluginRef] = []
+    for ref in refs:
+        for new in found.get(ref, (ref,)):
+            if ref not in found or new.is_empty or _key(new) not in served:
+                kept.append(new)
+                served.add(_key(new))
+    return tuple(kept)
+
+
+def _key(ref: PluginRef) -> tuple[str, str]:
+    return ref.platform, normalized(ref.distribution)

@@ -14,7 +14,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.plugins._loading import Plugin
 
-__all__ = ["broken_by", "check_manifest", "contract_error", "probed", "usual_remedy"]
+__all__ = [
+    "NOT_IMPORTED",
+    "broken_by",
+    "check_manifest",
+    "contract_error",
+    "probed",
+    "usual_remedy",
+]
+
+
+NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
 
 
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from devrt._record import record
+from devrt._record import record, replaced
 from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
 from devrt.plugins._refs import FROM_ENVIRONMENT, PluginRef
 from devrt.plugins._registered import Registered, registered, set_environment
@@ -22,9 +22,16 @@ from devrt.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from devrt.plugins._loading import Plugin
     from devrt.plugins._manifest import BackendManifest
 
-__all__ = ["REGISTERED_PRIORITY", "LibraryBackend", "OptionsSource", "library_backend"]
+__all__ = [
+    "REGISTERED_PRIORITY",
+    "LibraryBackend",
+    "OptionsSource",
+    "as_registered",
+    "library_backend",
+]
 
 REGISTERED_PRIORITY = 400
 """The priority of a library that a person named, in the environment or by a call."""
@@ -80,7 +87,7 @@ class LibraryBackend:
 
         def make(context: ClientContext) -> Any:
             own = {name: v for name, v in context.options.items() if name not in _SHARED_OPTIONS}
-            options = {**self._options(), **own}
+            options = {**self.all_options(), **own}
             return self._loader(find).make_client(self.library, self.platform, options, context)
 
         return ClientFactory(
@@ -140,7 +147,8 @@ class LibraryBackend:
             raise UnimplementedError(msg, operation="load", platform=self.platform)
         loader.open_global(self.platform, self.library)
 
-    def _options(self) -> dict[str, Any]:
+    def all_options(self) -> dict[str, Any]:
+        """Return the client's options, checked; calls what gives them."""
         from devrt.plugins._pjrt_env import check_options  # only where such a client is made
 
         options = self.options() if callable(self.options) else self.options
@@ -191,3 +199,13 @@ def library_backend(ref: PluginRef, manifest: BackendManifest | None = None) -> 
         global_symbols=ref.global_symbols,
         registered=known,
     )
+
+
+def as_registered(plugin: Plugin) -> PluginRef:
+    """Return the reference to a library that a call registered, with its options, for a child."""
+    (library,) = plugin.libraries
+    try:
+        known = Registered(priority=library.priority, options=library.all_options())
+    except Exception:  # noqa: BLE001  a user's callable: it fails again where the client is made
+        return plugin.ref
+    return replaced(plugin.ref, registered=known.text())

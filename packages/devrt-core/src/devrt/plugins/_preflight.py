@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from devrt.errors import PluginLoadError
 from devrt.plugins._judging import usual_remedy
+from devrt.plugins._libraries import as_registered
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._selection import Broken
 from devrt.records import Available, ProbeResult, Unavailable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from devrt.plugins._isolated import ProbeReport
+    from devrt.plugins._loading import Plugin
 
 __all__ = ["Preflight", "state_of"]
 
@@ -56,13 +58,20 @@ class Preflight:
             msg = f"{who}{state.reason}."
             raise PluginLoadError(msg, phase=state.phase, remedy=state.remedy, **ref.facts())
 
-    def client(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
-        """Let a child make a client; return what became of it if that failed."""
+    def client(
+        self, ref: PluginRef, options: Mapping[str, Any], added: Plugin | None = None
+    ) -> Broken | None:
+        """Let a child make a client; return what became of it if that failed.
+
+        ``added`` is the plugin that a call registered the library with, if one did.
+        """
         timeout = self._timeout(ref)
         if timeout is None:
             return None
         from devrt.plugins._isolated import Level, probe_isolated
 
+        if added is not None:
+            ref = as_registered(added)
         report = probe_isolated(ref, Level.CLIENT, timeout=timeout, options=options)
         state = state_of(ref, report)
         return state if isinstance(state, Broken) else None

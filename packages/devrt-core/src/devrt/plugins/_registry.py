@@ -10,9 +10,9 @@ from typing import Any
 from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins import _api_version
 from devrt.plugins._adopted import adopted_table
-from devrt.plugins._adoption import Adoption
+from devrt.plugins._adoption import Adoption, replaced_refs
 from devrt.plugins._discovery import discover_plugins
-from devrt.plugins._judging import broken_by, check_manifest, probed
+from devrt.plugins._judging import NOT_IMPORTED, broken_by, check_manifest, probed
 from devrt.plugins._libraries import library_backend
 from devrt.plugins._loading import Initialized, Plugin, load_plugin
 from devrt.plugins._manifest import BackendManifest, read_manifest
@@ -34,8 +34,6 @@ __all__ = ["PluginRegistry"]
 
 _PATIENCE = 60.0
 
-_NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
-
 
 class PluginRegistry:
     """Finds, loads and probes plugins, each at most once, and keeps what failed.
@@ -52,6 +50,8 @@ class PluginRegistry:
     patience
         Returns the seconds that one thread waits while another loads or probes the plugin that it
         needs; None for a minute.
+    forbidden
+        Returns the names of plugins that are not imported, nor run in a child process.
     """
 
     def __init__(
@@ -60,26 +60,30 @@ class PluginRegistry:
         on_load: Callable[[Plugin], None] | None = None,
         isolation: Callable[[], float | None] = lambda: None,
         patience: Callable[[], float | None] = lambda: None,
+        forbidden: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._discover = discover
         self._on_load = on_load
+        self._forbidden = forbidden
         self._preflight = Preflight(isolation)
         self._locks: dict[int, threading.RLock] = {}
         self._initialized: Initialized = {}
         self._refs: tuple[PluginRef, ...] | None = None
-        self._adoption = Adoption(self.manifest)
+        self._adoption = Adoption(self.manifest, self.is_forbidden)
         self._added: dict[PluginRef, Plugin] = {}
         self._loaded: dict[PluginRef, Plugin | PluginError] = {}
         self._probed: dict[PluginRef, ProbeResult | Broken] = {}
         self._manifests: dict[PluginRef, BackendManifest | PluginError | None] = {}
         self._missing: dict[PluginRef, Unavailable | None] = {}
+
+        def wait(_: object) -> float:
+            return patience() or _PATIENCE
+
         # One module may serve several entry points, so modules are what is loaded once.
-        self._loading: Once[str | PluginRef, Plugin | PluginError] = Once(
-            lambda key: f"plugin {key} is being loaded", lambda _: patience() or _PATIENCE
-        )
-        self._probing: Once[PluginRef, ProbeResult | Broken] = Once(
-            lambda ref: f"plugin {ref} is being probed", lambda _: patience() or _PATIENCE
-        )
+        self._loading: Once[str | PluginRef, Plugin | PluginError]
+        self._loading = Once(lambda key: f"plugin {key} is being loaded", wait)
+        self._probing: Once[PluginRef, ProbeResult | Broken]
+        self._probing = Once(lambda ref: f"plugin {ref} is being probed", wait)
 
     @property
     def _lock(self) -> threading.RLock:
@@ -98,19 +102,20 @@ class PluginRegistry:
                 self._refs = tuple(self._discover())
             return tuple(sorted({*self._refs, *self._added}, key=in_order))
 
-    def settle(
-        self, names: Sequence[str] = (), forbid: Sequence[str] = (), *, retry: bool = False
-    ) -> bool:
+    def is_forbidden(self, ref: PluginRef) -> bool:
+        """Return whether a plugin is not to be imported, nor run in a child process."""
+        return ref.is_among(self._forbidden())
+
+    def settle(self, names: Sequence[str] = (), *, retry: bool = False) -> bool:
         """Find out what platforms entries made for JAX serve, as far as ``names`` depend on it.
 
         Returns whether there was anything to find out; see `devrt.plugins._adoption.Adoption`.
         """
-        found = self._adoption.replacements(self.refs(), names, forbid, retry=retry)
-        if not found:
+        if not (found := self._adoption.replacements(self.refs(), names, retry=retry)):
             return False
         with self._lock:
-            kept = (ref for ref in self.refs() if ref not in self._added)
-            self._refs = tuple(new for ref in kept for new in found.get(ref, (ref,)))
+            kept = [ref for ref in self.refs() if ref not in self._added]
+            self._refs = replaced_refs(kept, found)
         return True
 
     def problems(self) -> tuple[str, ...]:
@@ -120,15 +125,16 @@ class PluginRegistry:
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""
         with self._lock:
-            plugin = plugin.bound(self.pjrt_loader)
+            bound = plugin.bound(self.pjrt_loader)
             if self._on_load is not None:
-                self._on_load(plugin)
+                self._on_load(bound)
             for ref in [ref for ref in self._added if ref.name == plugin.ref.name]:
                 del self._added[ref]
                 self._loaded.pop(ref, None)
                 self._probed.pop(ref, None)
             self._added[plugin.ref] = plugin
-            self._loaded[plugin.ref] = plugin
+            if not plugin.ref.library:  # which is tried like any other
+                self._loaded[plugin.ref] = bound
 
     def replace_source(self, source: str, refs: Iterable[PluginRef]) -> None:
         """Put ``refs`` in the place of the plugins that were found in one source."""
@@ -151,13 +157,15 @@ class PluginRegistry:
         Raises
         ------
         PluginContractError
-            If the manifest is not valid.
+            If the manifest is not valid, or of a version of the contract that is not supported.
         """
         if ref not in self._manifests:
             added = ref in self._added or bool(ref.problem)
             found: BackendManifest | PluginError | None
             try:
                 found = None if added else read_manifest(ref)
+                if found is not None:
+                    _api_version.check(ref, found.api_version)
             except PluginError as error:
                 found = error
             self._manifests.setdefault(ref, found)  # two threads may read it, and read the same
@@ -176,8 +184,7 @@ class PluginRegistry:
         PluginError
             What the first attempt raised, on every call.
         """
-        known = self._loaded.get(ref)
-        if known is None:
+        if (known := self._loaded.get(ref)) is None:
             known = self._loading.get(
                 ref.module or ref, lambda: self._loaded.get(ref), lambda: self._attempt(ref)
             )
@@ -197,19 +204,17 @@ class PluginRegistry:
 
     def load_errors(self) -> tuple[PluginError, ...]:
         """Return the errors of the plugins that could not be loaded so far."""
-        with self._lock:
-            failed = [self._loaded.get(ref) for ref in self.refs()]
-        return tuple(error for error in failed if isinstance(error, PluginError))
+        return tuple(error for error in self._tried() if isinstance(error, PluginError))
 
-    def refs_for(self, names: Sequence[str], forbid: Sequence[str] = ()) -> tuple[PluginRef, ...]:
+    def refs_for(self, names: Sequence[str]) -> tuple[PluginRef, ...]:
         """Return the plugins that can serve one of ``names``, loading as few as possible.
 
         An entry point says its platform by its name, so nothing is imported for a platform that is
         installed. Only a name that none has, an alias perhaps, makes the others load, unless their
-        manifests say their aliases.
+        manifests say their aliases or they are forbidden.
         """
         refs = self.refs()
-        if any(ref.is_guess for ref in refs) and self.settle(names, forbid):
+        if any(ref.is_guess for ref in refs) and self.settle(names):
             refs = self.refs()
         if not names:
             return refs
@@ -225,6 +230,8 @@ class PluginRegistry:
             manifest = self.manifest(ref)
             if manifest is not None:
                 return manifest.aliases
+            if self.is_forbidden(ref):
+                return ()
             factory = self.load(ref).client_factory()
         except PluginBusyError:
             raise  # nothing is known of it yet
@@ -235,32 +242,26 @@ class PluginRegistry:
     # -- judging ------------------------------------------------------------------------------
 
     def candidates(
-        self, names: Sequence[str] = (), forbid: Sequence[str] = ()
+        self, names: Sequence[str] = (), *, regardless: bool = False
     ) -> tuple[Candidate, ...]:
         """Load and probe the plugins that can serve ``names`` (all, if empty).
 
-        Those whose platform or full name is in ``forbid`` are listed without being imported.
+        Those that are forbidden are listed without being imported, unless ``regardless`` of that.
         """
-        found = self._judged(names, forbid)
+        found = self._judged(names, regardless)
         if names and not any(isinstance(candidate.state, Available) for candidate in found):
             # Who serves the name cannot: another plugin may, under a name that nobody knows yet.
-            return self._judged(names, forbid) if self.settle((), forbid) else found
+            return self._judged(names, regardless) if self.settle() else found
         return found
 
-    def _judged(self, names: Sequence[str], forbid: Sequence[str]) -> tuple[Candidate, ...]:
-        return tuple(
-            candidate
-            for ref in self.refs_for(names, forbid)
-            if (candidate := self._judge(ref, names, forbid)) is not None
+    def _judged(self, names: Sequence[str], regardless: bool) -> tuple[Candidate, ...]:
+        judged = (
+            Candidate(ref, NOT_IMPORTED, aliases=self.aliases(ref) if names else ())
+            if not regardless and self.is_forbidden(ref)
+            else self.candidate(ref)
+            for ref in self.refs_for(names)
         )
-
-    def _judge(
-        self, ref: PluginRef, names: Sequence[str], forbid: Sequence[str]
-    ) -> Candidate | None:
-        if not ref.is_among(forbid):
-            return self.candidate(ref)
-        by_alias = bool(names) and not ref.is_among(names)
-        return Candidate(ref, _NOT_IMPORTED, aliases=self.aliases(ref) if by_alias else ())
+        return tuple(candidate for candidate in judged if candidate is not None)
 
     def candidate(self, ref: PluginRef) -> Candidate | None:
         """Load and probe one plugin; None if it serves no platform by itself.
@@ -269,11 +270,13 @@ class PluginRegistry:
         """
         try:
             manifest = self.manifest(ref)
-            missing = None if manifest is None else self._missing_for(ref, manifest)
-            if manifest is not None and missing is not None:
-                return Candidate(
-                    ref, missing, manifest.priority, manifest.aliases, manifest.experimental
-                )
+            if manifest is not None:
+                if ref not in self._missing:
+                    self._missing[ref] = manifest.missing()
+                if (missing := self._missing[ref]) is not None:
+                    return Candidate(
+                        ref, missing, manifest.priority, manifest.aliases, manifest.experimental
+                    )
             factory = self.load(ref).client_factory()
         except PluginBusyError:
             raise  # no verdict on it: it would be another one in a moment
@@ -290,16 +293,9 @@ class PluginRegistry:
 
         return self._probing.get(ref, lambda: self._probed.get(ref), probe)
 
-    def _missing_for(self, ref: PluginRef, manifest: BackendManifest) -> Unavailable | None:
-        _api_version.check(ref, manifest.api_version)
-        if ref not in self._missing:
-            self._missing[ref] = manifest.missing()
-        return self._missing[ref]
-
     def factory(self, ref: PluginRef) -> ClientFactory:
         """Return the client factory of a plugin that `candidate` found usable."""
-        factory = self.load(ref).client_factory()
-        if factory is None:
+        if (factory := self.load(ref).client_factory()) is None:
             msg = f"plugin {ref} has no client factory for platform {ref.platform!r}."
             raise PluginContractError(msg, plugin=ref.distribution, platform=ref.platform)
         return factory
@@ -318,7 +314,8 @@ class PluginRegistry:
     def topologies(self, platform: str) -> tuple[tuple[PluginRef, TopologyFactory], ...]:
         """Return who describes a platform: its own plugins, and others that are loaded."""
         for ref in self.refs_for((platform,)):
-            self._load_quietly(ref)  # also where the machine lacks the devices
+            if not self.is_forbidden(ref):
+                self._load_quietly(ref)  # also where the machine lacks the devices
         return tuple(
             (plugin.ref, record)
             for plugin in self._loaded_plugins()
@@ -357,9 +354,11 @@ class PluginRegistry:
             return None  # kept, and told by `candidate` and `load_errors`
 
     def _loaded_plugins(self) -> list[Plugin]:
+        return [plugin for plugin in self._tried() if isinstance(plugin, Plugin)]
+
+    def _tried(self) -> list[Plugin | PluginError | None]:
         with self._lock:
-            known = [self._loaded.get(ref) for ref in self.refs()]
-        return [plugin for plugin in known if isinstance(plugin, Plugin)]
+            return [self._loaded.get(ref) for ref in self.refs()]
 
     def _attempt(self, ref: PluginRef) -> Plugin | PluginError:
         found: Plugin | PluginError
@@ -377,14 +376,17 @@ class PluginRegistry:
 
     def try_client(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
         """Let a child process make the client first, where isolation is asked for."""
-        manifest = self.manifest(ref)
+        manifest, added = self.manifest(ref), self._added.get(ref)
         is_exclusive = manifest is not None and manifest.exclusive
-        here_only = is_exclusive or ref in self._added  # what a call registered is known here only
-        return None if here_only else self._preflight.client(ref, options)
+        if is_exclusive or (added is not None and not ref.library):
+            return None  # of what a call registered, only a library is known in another process
+        return self._preflight.client(ref, options, added)
 
     def _from(self, ref: PluginRef) -> Plugin:
         if ref.problem and not ref.library:
             raise PluginLoadError(f"{ref.problem}.", phase="discovery", **ref.facts())
+        if ref in self._added:
+            return self._added[ref]
         manifest = self.manifest(ref)
         if ref.library:
             return Plugin(ref, libraries=(library_backend(ref, manifest),))

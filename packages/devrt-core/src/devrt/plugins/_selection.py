@@ -223,7 +223,9 @@ def _bounded(candidates: tuple[Candidate, ...], policy: Policy) -> tuple[Candida
         return candidates
     own: dict[str, int] = {}
     for c in candidates:
-        if not (c.ref.is_adopted or isinstance(c.state, Broken) or c.ref.is_among(policy.forbid)):
+        if not (
+            c.ref.is_adopted or isinstance(c.state, Broken) or any(map(c.answers_to, policy.forbid))
+        ):
             own[c.ref.platform] = min(c.priority, own.get(c.ref.platform, c.priority))
     bound = {
         c.ref: replaced(c, ceiling=own[c.ref.platform]) for c in adopted if c.ref.platform in own

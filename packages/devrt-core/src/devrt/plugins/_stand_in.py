@@ -106,6 +106,9 @@ class _Recorder:
         if not isinstance(priority, int):
             raise TypeError(f"the priority of {name!r} is an integer, not {priority!r}")
         library = {"library": table.library, "unknown_library": "" if table.library else unknown}
+        former = [one for one in self.registered if one["name"] == name.lower()]
+        for one in former:  # the last one counts, as in JAX
+            self.registered.remove(one)
         self.registered.append({"name": name.lower(), "priority": int(priority), **library})
 
     def load(self, plugin_name: str, library_path: Any) -> _Table:

@@ -90,6 +90,18 @@ def noted(error: SelectionError, notes: Sequence[str]) -> SelectionError:
     return type(error)(message, code=error.code, **error.data)
 
 
+def notes(plugins: PluginRegistry, decision: Decision) -> tuple[str, ...]:
+    """Return what is wrong with how plugins were named, and which might have a name unasked."""
+    policy = decision.policy
+    unasked = (ref for ref in plugins.refs() if decision.unknown and plugins.is_forbidden(ref))
+    return plugins.problems() + tuple(
+        f"{policy.origin('forbid')} forbids {ref.platform} ({ref}), so that its aliases are not "
+        "known"
+        for ref in unasked
+        if not plugins.aliases(ref)
+    )
+
+
 def no_default(
     decision: Decision, known: Sequence[PluginRef], unloaded: Sequence[DevrtError] = ()
 ) -> SelectionError:

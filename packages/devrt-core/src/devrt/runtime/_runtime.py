@@ -36,7 +36,7 @@ __all__ = ["Runtime"]
 
 _PROBE_SECONDS = 60.0
 
-_Find = Callable[[tuple[str, ...], tuple[str, ...]], tuple[Candidate, ...]]
+_Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
 
 
 class Runtime:
@@ -63,7 +63,11 @@ class Runtime:
     ) -> None:
         self.config = Config() if config is None else config
         self.plugins = PluginRegistry(
-            discover, self._declare_options, self._isolation, self._patience
+            discover,
+            self._declare_options,
+            self._isolation,
+            self._patience,
+            lambda: configured_names(self.config, "forbid_platforms").platforms,
         )
         self._clients = ClientStore(self.plugins, self.config)
         self._notices = Notices(self.plugins, self.config, self._clients.warn_once)
@@ -110,7 +114,7 @@ class Runtime:
             The platforms that a call names; None asks for the default.
         """
         given = tuple(candidates)
-        return self._decide(asked, lambda names, forbid: given)
+        return self._decide(asked, lambda names: given)
 
     def failures(self) -> dict[PluginRef, DevrtError]:
         """Return why clients could not be made in this process, as far as that is remembered."""
@@ -122,13 +126,13 @@ class Runtime:
             policy = replaced(policy, require=())
         named = asked or configured_names(self.config, "platform_name")
         if not named.platforms:
-            return select(find(policy.needed if policy.platforms else (), policy.forbid), policy)
+            return select(find(policy.needed if policy.platforms else ()), policy)
         if asked is not None:
             merged = replaced(policy, platforms=asked.platforms, source=asked.source)
         else:
             origins = (*policy.origins, ("default", named.source))
             merged = replaced(policy, default=named.platforms, require=(), origins=origins)
-        candidates = self._allowed(find(named.platforms, policy.forbid), named, policy)
+        candidates = self._allowed(find(named.platforms), named, policy)
         if policy.require:
             return self._required(select(candidates, merged), policy, find)
         return select(candidates, merged)
@@ -152,14 +156,11 @@ class Runtime:
     def _required(self, decision: Decision, policy: Policy, find: _Find) -> Decision:
         """Return ``decision``, or else one without a choice that says what is required in vain."""
         needs = replaced(policy, platforms=())
-        required = select(find(policy.require, policy.forbid), needs)
+        required = select(find(policy.require), needs)
         return decision if required.chosen is not None else required
 
-    def _candidates(
-        self, names: tuple[str, ...], forbid: tuple[str, ...] = ()
-    ) -> tuple[Candidate, ...]:
-        found = self.plugins.candidates(names, forbid)
-        return tuple(self._with_failure(candidate) for candidate in found)
+    def _candidates(self, names: tuple[str, ...]) -> tuple[Candidate, ...]:
+        return tuple(self._with_failure(c) for c in self.plugins.candidates(names))
 
     def _with_failure(self, candidate: Candidate) -> Candidate:
         error = self._clients.failure(candidate.ref)
@@ -226,7 +227,7 @@ class Runtime:
                 from devrt.runtime import _failures  # only where something failed
 
                 error = _failures.no_default(decision, self._known(), self.plugins.load_errors())
-                raise _failures.noted(error, self.plugins.problems())
+                raise _failures.noted(error, _failures.notes(self.plugins, decision))
             ref = decision.chosen.ref
             try:
                 return self._clients.get(ref)
@@ -259,7 +260,7 @@ class Runtime:
         """
         self._clients.check_process()
         asked = asked_policy(platform)
-        found = self.plugins.candidates(asked.platforms)
+        found = self.plugins.candidates(asked.platforms, regardless=True)
         found = without_callers(found) if installed else found
         ref = self._chosen(platform, select(found, asked))
         return self._clients.make(ref, options or {})
@@ -349,7 +350,7 @@ class Runtime:
             from devrt.runtime import _failures  # only where something failed
 
             error = _failures.not_served(platform, decision, self._known(), unloaded)
-            raise _failures.noted(error, self.plugins.problems())
+            raise _failures.noted(error, _failures.notes(self.plugins, decision))
         return decision.chosen.ref
 
     def _known(self) -> tuple[PluginRef, ...]:
@@ -390,9 +391,8 @@ class Runtime:
         self._load_allowed()
 
     def _load_allowed(self) -> None:
-        policy = self.policy()
-        for ref in self.plugins.refs_for(policy.platforms):
-            if ref.is_among(policy.forbid):
+        for ref in self.plugins.refs_for(self.policy().platforms):
+            if self.plugins.is_forbidden(ref):
                 continue
             with contextlib.suppress(DevrtError):  # a broken plugin declares no option
                 self.plugins.load(ref)
