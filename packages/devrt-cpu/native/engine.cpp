@@ -1,25 +1,13 @@
 #include "engine.hpp"
 
-#include <cstdlib>
 #include <utility>
 
+#include "ending.hpp"
 #include "executable.hpp"
 
 namespace devrt::cpu {
 
 namespace {
-
-/// Returns a guard that was made with the first engine, or now.
-const ForkGuard& process() noexcept {
-  static const ForkGuard guard;
-  return guard;
-}
-
-/// Has `finish_engines` called when the process exits: libraries are taken apart next.
-void finish_before_exit() {
-  (void)process();
-  [[maybe_unused]] static const int registered = std::atexit(&finish_engines);
-}
 
 Ref<pjrt::Client> make_client(const std::string& library, std::size_t num_devices) {
   const pjrt::Option count{"cpu_device_count", static_cast<std::int64_t>(num_devices)};
@@ -42,14 +30,6 @@ ExternalOwner share_for_engine(Ref<Storage> storage) {
 }
 
 }  // namespace
-
-static std::atomic<bool> is_abandoned{false};
-
-void finish_engines() noexcept {
-  if (!process().is_child() && !is_abandoned) pjrt::InFlight::of_process().finish();
-}
-
-void abandon_engines() noexcept { is_abandoned = true; }
 
 Engine::Engine(const std::string& library, std::size_t num_devices)
     : client_(make_client(library, num_devices)) {}

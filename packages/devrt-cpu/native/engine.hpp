@@ -16,14 +16,6 @@ namespace devrt::cpu {
 
 class Executable;
 
-/// Waits for all that the engines of this process run; at once in a forked child.
-///
-/// To be called before any handler of the process's exit runs: a plugin registers handlers of its
-/// own, as for what it makes at the first call of a kind, as late as while a program runs.
-DEVRT_CPU_API void finish_engines() noexcept;
-/// Lets `finish_engines` wait for nothing: something will never end.
-DEVRT_CPU_API void abandon_engines() noexcept;
-
 /// What passed between a client and its engine.
 struct EngineCounters {
   std::atomic<std::int64_t> executions{0};    ///< calls, one for each device

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "ending.hpp"
+
 namespace devrt::cpu {
 
 namespace {
@@ -45,6 +47,7 @@ std::string describe(ElementType type, std::span<const std::int64_t> dims) {
 
 Ref<Executable> Executable::compile(Client& client, const std::string& library,
                                     const ProgramText& program) {
+  const Compiling scope;
   std::shared_ptr<Engine> engine = client.engine(library);
   Ref<pjrt::Executable> loaded = make_checked("compile_and_load", [&] {
     return pjrt::Executable::compile(engine->client(), program.code, program.format,
@@ -55,6 +58,7 @@ Ref<Executable> Executable::compile(Client& client, const std::string& library,
 
 Ref<Executable> Executable::deserialize(Client& client, const std::string& library,
                                         std::string_view serialized, std::string_view options) {
+  const Compiling scope;
   std::shared_ptr<Engine> engine = client.engine(library);
   Ref<pjrt::Executable> loaded = make_checked("deserialize_executable", [&] {
     return pjrt::Executable::deserialize(engine->client(), serialized, options);

@@ -244,6 +244,12 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   if (is_together) await_arguments(*client_, arguments, signature_->name);
   SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
   if (!is_short()) take_slots(loaded->devices(), slots.span());
+  SmallArray<pjrt::Running::Note, 1> notes(arguments.size());
+  if (!is_short()) {
+    for (std::size_t i = 0; i < notes.size(); ++i) {
+      notes[i] = pjrt::Running::of_process().add(signature_, devices_[i]->name());
+    }
+  }
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], num_outputs);
@@ -273,9 +279,9 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   Context context = context_of(is_together);
   has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    ReadyEvent event = take_outputs(
-        shards[i].outputs->span(), std::move(done), targets(i),
-        {std::move(slots[i]), std::move(rooms[i]), context ? context.share() : Context()});
+    ReadyEvent event = take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
+                                    {std::move(notes[i]), std::move(slots[i]), std::move(rooms[i]),
+                                     context ? context.share() : Context()});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     turn.begun(i, std::move(event));

@@ -1,7 +1,7 @@
 // The module devrt_cpu._ext: a thin front of the CPU client.
 #include <exception>
 
-#include "engine.hpp"
+#include "ending.hpp"
 #include "graveyard.hpp"
 #include "python.hpp"
 
@@ -24,6 +24,7 @@ NB_MODULE(_ext, module) {
   bind_lapack(module);
   bind_custom_calls(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    watch_exit();
     std::exception_ptr broken_off;
     if (!finish_custom_calls()) {
       broken_off = std::make_exception_ptr(nb::python_error());

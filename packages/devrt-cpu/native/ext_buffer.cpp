@@ -1,9 +1,10 @@
 // The Python class of buffers.
-#include <chrono>
 #include <memory>
+#include <utility>
 
 #include "graveyard.hpp"
 #include "python.hpp"
+#include "signals.hpp"
 #include "site.hpp"
 
 namespace devrt::cpu {
@@ -44,13 +45,8 @@ nb::object to_tuple(std::span<const std::int64_t> values) {
 void await(const Buffer& buffer) { await(buffer.ready()); }
 
 void await(const ReadyEvent& ready) {
-  using namespace std::chrono_literals;
-  while (!ready.is_ready()) {
-    {
-      GilRelease released;
-      (void)ready.wait_for(100ms);
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  if (!ready.is_ready()) {
+    wait_in_slices([&] { return ready.wait_for(kWaitSlice).has_value(); });
   }
   raise_if_error(ready.error());
 }
@@ -79,6 +75,21 @@ void delete_buffer(const BufferHandle& self) {
   buffer.remove();
 }
 
+/// Copies without the GIL. A copy of what is not there yet may wait, for others or for its source.
+Ref<Buffer> copy_apart(const Buffer& source, Memory& target, bool may_alias, std::int64_t stream) {
+  Client& client = source.memory()->client();
+  if (source.ready().is_ready()) {
+    const GilRelease released;
+    return client.copy(source, target, may_alias, stream);
+  }
+  const auto copied = std::make_shared<Ref<Buffer>>();
+  const std::shared_ptr<Memory> to = target.shared();
+  call_apart([=, from = Ref<const Buffer>::share_of(&source)] {
+    *copied = to->client().copy(*from, *to, may_alias, stream);
+  });
+  return std::move(*copied);
+}
+
 nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, nb::handle alias) {
   const Buffer& source = *self.state;
   Client& client = source.memory()->client();
@@ -94,8 +105,7 @@ nb::object copy_to_memory(const BufferHandle& self, nb::handle memory, nb::handl
   Ref<Buffer> copied;
   if (source.bytes() > kInlineCopyBytes || !source.ready().is_ready()) {
     const std::int64_t stream = execution_stream();
-    GilRelease released;
-    copied = client.copy(source, target, may_alias, stream);
+    copied = copy_apart(source, target, may_alias, stream);
   } else {
     copied = client.copy(source, target, may_alias);
   }

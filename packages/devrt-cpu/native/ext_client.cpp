@@ -7,6 +7,7 @@
 #include "graveyard.hpp"
 #include "host_value.hpp"
 #include "python.hpp"
+#include "signals.hpp"
 
 namespace devrt::cpu {
 
@@ -137,9 +138,9 @@ std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, nb::
 
 void close_client(Client& client, nb::handle cancel) {
   const bool is_cancelled = to_bool(cancel, "cancel", "close");
+  const auto how = is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain;
   DrainScope drain;
-  GilRelease released;
-  client.close(is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain);
+  call_apart([how, closed = client.shared()] { closed->close(how); }, Waiting::kEnd);
 }
 
 nb::object distributed_client(const Client& client) {

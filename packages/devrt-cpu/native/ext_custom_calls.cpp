@@ -10,6 +10,7 @@
 #include "custom_calls.hpp"
 #include "devrt/fork_guard.hpp"
 #include "python.hpp"
+#include "signals.hpp"
 
 namespace devrt::cpu {
 
@@ -175,13 +176,11 @@ std::size_t register_native(const std::string& library, const std::string& name,
 bool finish_custom_calls() {
   if (!has_bound_custom_calls() || gate().is_forked()) return true;
   gate().shut();
-  for (bool have_ended = false;;) {
-    {
-      GilRelease released;
-      have_ended = gate().wait();
-    }
-    if (have_ended) break;
-    if (PyErr_CheckSignals() != 0) return false;
+  try {
+    wait_in_slices([] { return gate().wait(); });
+  } catch (nb::python_error& error) {
+    error.restore();
+    return false;
   }
   static PyObject* function = nullptr;
   (void)call_python(module_attribute(function, "devrt_cpu._custom_call", "forget_all"));

@@ -2,6 +2,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "graveyard.hpp"
 #include "outputs.hpp"
 #include "python.hpp"
+#include "signals.hpp"
 
 namespace devrt::cpu {
 
@@ -74,6 +77,31 @@ Buffer* to_buffer(nb::handle item, const char* operation) {
              operation);
 }
 
+/// Calls the program where a signal can end the wait for the call itself.
+void call_in_other_thread(const Executable& executable, std::vector<Ref<Buffer>> kept,
+                          std::span<Ref<Buffer>> results, std::int64_t stream,
+                          std::span<ReadyEvent> ended) {
+  struct Given {
+    std::vector<Ref<Buffer>> results;
+    std::vector<ReadyEvent> ended;
+  };
+  const auto given = std::make_shared<Given>();
+  given->results.resize(results.size());
+  given->ended.resize(ended.size());
+  call_apart([given, stream, called = Ref<const Executable>::share_of(&executable),
+              arguments = std::move(kept)] {
+    const std::size_t shards = called->devices().size();
+    const std::size_t width = arguments.size() / shards;
+    std::vector<Buffer*> raw;
+    for (const Ref<Buffer>& argument : arguments) raw.push_back(argument.get());
+    std::vector<std::span<Buffer* const>> rows;
+    for (std::size_t i = 0; i < shards; ++i) rows.emplace_back(&raw[i * width], width);
+    called->execute(rows, given->results, stream, given->ended);
+  });
+  std::ranges::move(given->results, results.begin());
+  std::ranges::move(given->ended, ended.begin());
+}
+
 /// Calls the program: with the GIL where that takes no time, without it elsewhere.
 void call(const Executable& executable, std::span<const std::span<Buffer* const>> arguments,
           std::span<Ref<Buffer>> results, const char* operation, std::span<ReadyEvent> ended = {}) {
@@ -88,6 +116,10 @@ void call(const Executable& executable, std::span<const std::span<Buffer* const>
     for (Buffer* buffer : shard) kept.push_back(Ref<Buffer>::share_of(buffer));
   }
   const std::int64_t stream = execution_stream();
+  // The engine runs a loop over little data inline, however often it goes round.
+  if (executable.signature().has_loop) {
+    return call_in_other_thread(executable, std::move(kept), results, stream, ended);
+  }
   GilRelease released;
   executable.execute(arguments, results, stream, ended);
   kept.clear();
@@ -208,26 +240,22 @@ nb::object wrap_executable(Ref<Executable> executable) {
 
 nb::object compile(Client& client, const std::string& library, nb::bytes program,
                    const std::string& format, nb::bytes options) {
-  Ref<Executable> made;
-  {
-    const ProgramText text{
-        {program.c_str(), program.size()}, format, {options.c_str(), options.size()}};
-    GilRelease released;
-    made = Executable::compile(client, library, text);
-  }
-  return wrap_executable(std::move(made));
+  const auto made = std::make_shared<Ref<Executable>>();
+  call_apart([=, on = client.shared(), code = std::string(program.c_str(), program.size()),
+              chosen = std::string(options.c_str(), options.size())] {
+    *made = Executable::compile(*on, library, {code, format, chosen});
+  });
+  return wrap_executable(std::move(*made));
 }
 
 nb::object deserialize(Client& client, const std::string& library, nb::bytes serialized,
                        nb::bytes options) {
-  Ref<Executable> made;
-  {
-    const std::string_view data(serialized.c_str(), serialized.size());
-    const std::string_view overridden(options.c_str(), options.size());
-    GilRelease released;
-    made = Executable::deserialize(client, library, data, overridden);
-  }
-  return wrap_executable(std::move(made));
+  const auto made = std::make_shared<Ref<Executable>>();
+  call_apart([=, on = client.shared(), data = std::string(serialized.c_str(), serialized.size()),
+              overridden = std::string(options.c_str(), options.size())] {
+    *made = Executable::deserialize(*on, library, data, overridden);
+  });
+  return wrap_executable(std::move(*made));
 }
 
 void bind_class(nb::module_& module) {
@@ -255,8 +283,7 @@ void bind_class(nb::module_& module) {
       .def(
           "delete",
           [](const ExecutableHandle& e) {
-            GilRelease released;
-            e.state->remove();
+            call_apart([removed = e.state.share()] { removed->remove(); });
           },
           "Unload the program once no execution in flight uses it. Idempotent.")
       .def("is_deleted", [](const ExecutableHandle& e) { return e.state->is_deleted(); })

@@ -75,6 +75,27 @@ void show(PyObject* owner, const Storage& storage, ElementType type, const Dims&
   view->obj = Py_NewRef(owner);
 }
 
+/// What a signal raised while a view of a buffer was waited for. NumPy drops that error, as all of
+/// the buffer protocol, and asks the same buffer for an array next: there it is raised again.
+struct DroppedError {
+  const Buffer* of = nullptr;
+  PyObject* error = nullptr;
+};
+DroppedError dropped;
+
+void forget_dropped() {
+  dropped.of = nullptr;
+  Py_CLEAR(dropped.error);
+}
+
+void raise_dropped(const Buffer& buffer) {
+  if (dropped.of != &buffer || !dropped.error) return;
+  const nb::object error = nb::borrow(dropped.error);
+  forget_dropped();
+  PyErr_SetObject(error.type().ptr(), error.ptr());
+  throw nb::python_error();
+}
+
 void fill_view(PyObject* self, const Buffer& buffer, Py_buffer* view, int flags) {
   auto exported = std::make_unique<ViewExport>();
   exported->storage = read(buffer, "memoryview");
@@ -88,6 +109,7 @@ int buffer_get(PyObject* self, Py_buffer* view, int flags) noexcept {
   const Buffer& buffer = *nb::inst_ptr<BufferHandle>(self)->state;
   view->obj = nullptr;
   try {
+    forget_dropped();
     if (const char* refusal = refuse_view(buffer, flags)) {
       PyErr_SetString(PyExc_BufferError, refusal);
       return -1;
@@ -97,6 +119,7 @@ int buffer_get(PyObject* self, Py_buffer* view, int flags) noexcept {
   } catch (const StatusError& error) {
     set_python_error(error.status());
   } catch (nb::python_error& error) {
+    dropped = {&buffer, nb::borrow(error.value()).release().ptr()};
     error.restore();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_MemoryError, error.what());
@@ -141,6 +164,7 @@ nb::object convert_array(nb::object array, nb::handle dtype, nb::handle copy) {
 }
 
 nb::object to_array(const BufferHandle& self, nb::handle dtype, nb::handle copy) {
+  raise_dropped(*self.state);
   nb::object array = view_as_numpy(*self.state, read(*self.state, "__array__"));
   if (dtype.is_none() && copy.is_none()) return array;
   return convert_array(std::move(array), dtype, copy);

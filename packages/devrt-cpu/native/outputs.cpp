@@ -130,6 +130,7 @@ class Pending {
   Pending(std::span<Output> outputs, const OutputTargets& targets, Kept kept)
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
         slot_(kept.slot ? std::move(kept.slot) : client_->in_flight().take(targets.device)),
+        note_(std::move(kept.note)),
         scratch_(std::move(kept.room.scratch)),
         context_(std::move(kept.context)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
@@ -185,6 +186,7 @@ class Pending {
 
   const Ref<pjrt::Client> client_;
   const pjrt::InFlight::Slot slot_;  // left after all else
+  const pjrt::Running::Note note_;
   Scratch scratch_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   const std::shared_ptr<Countdown> countdown_;

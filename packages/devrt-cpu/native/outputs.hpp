@@ -4,6 +4,7 @@
 #include <span>
 
 #include "devrt/pjrt/engine_ffi.hpp"
+#include "devrt/pjrt/engine_running.hpp"
 #include "devrt/small_array.hpp"
 #include "engine.hpp"
 
@@ -34,6 +35,7 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
+  pjrt::Running::Note note;   ///< may be empty
   pjrt::InFlight::Slot slot;  ///< may be empty
   Room room;                  ///< for `bytes_of_outputs`, and for what the program takes meanwhile
   Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls

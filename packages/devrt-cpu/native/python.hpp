@@ -91,6 +91,18 @@ class GilRelease {
     const bool was_active_;
   };
 
+  /// Marks a thread that Python does not know as one without the GIL, while one lives.
+  class Without {
+   public:
+    Without() noexcept : was_active_(std::exchange(active_, true)) {}
+    Without(const Without&) = delete;
+    Without& operator=(const Without&) = delete;
+    ~Without() { active_ = was_active_; }
+
+   private:
+    const bool was_active_;
+  };
+
  private:
   static inline thread_local bool active_ = false;
   PyThreadState* state_;

@@ -32,7 +32,9 @@ def run(code):
         [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-    assert (result.returncode, result.stderr) == (0, "")
+    # A slow machine says meanwhile what the exit waits for.
+    said = [line for line in result.stderr.splitlines() if "devrt: waiting for" not in line]
+    assert (result.returncode, said) == (0, [])
     return result.stdout
 
 

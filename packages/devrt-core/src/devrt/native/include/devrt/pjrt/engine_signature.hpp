@@ -42,6 +42,8 @@ struct Signature {
   bool is_collective = false;
   /// Whether a call does no more than touch a few bytes, and so may be made without a thought.
   bool is_short = false;
+  /// Whether a call may take any time however little it works on: engines make small ones inline.
+  bool has_loop = false;
   std::size_t temp_bytes = 0;  ///< what a shard takes on its way, beside arguments and outputs
   std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
   std::vector<HloSharding> output_shardings;     ///< empty with one partition
@@ -155,6 +157,7 @@ inline Signature make_signature(const HloModule& module) {
   std::size_t touched = 0;
   for (const Tensor& tensor : signature.parameters) touched += tensor.bytes;
   for (const Tensor& tensor : signature.outputs) touched += tensor.bytes;
+  signature.has_loop = module.opcodes.contains("while");
   signature.is_short =
       touched <= kShortBytes && !signature.is_collective && detail::is_elementwise(module);
   signature.parameter_shardings = module.parameter_shardings;
