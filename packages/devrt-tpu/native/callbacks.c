@@ -21,6 +21,8 @@ int gate_enter(void) {
 
 int gate_is_inside(void) { return depth > 0; }
 
+int devrt_is_inside(void) { return gate_is_inside(); }
+
 /* The calls that were inside when the process forked are not inside its child. */
 void gate_reset(void) { atomic_store(&inside, 0); }
 

@@ -182,6 +182,9 @@ void devrt_core_drop(devrt_core* core) {
   core_disown(core);
 }
 
+void devrt_core_hold(devrt_core* core) { core_share(core); }
+void devrt_core_let_go(devrt_core* core) { core_release(core); }
+
 int devrt_core_enter(devrt_core* core) {
   if (core_is_forked(core)) return DEVRT_FORKED;
   atomic_fetch_add(&core->users, 1);

@@ -83,7 +83,13 @@ typedef struct devrt_answer {
   size_t size;
 } devrt_answer;
 
+/* ending.c */
+void devrt_busy(int change); /* how many more calls nobody may be waiting for */
+void devrt_end_on_demand(void);
+uintptr_t devrt_finish_address(void); /* for Py_AtExit */
+
 /* callbacks.c */
+int devrt_is_inside(void); /* whether a plugin has called this thread */
 void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
 int devrt_gate_shut(int timeout_ms);
 char* devrt_bytes(size_t size); /* malloc, with room for a zero behind */
@@ -158,6 +164,8 @@ uintptr_t devrt_signal_handler(int number);
 devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client);
 void devrt_core_retire(devrt_core* core);
 void devrt_core_drop(devrt_core* core);
+void devrt_core_hold(devrt_core* core); /* keeps the client for a call that nobody waits for */
+void devrt_core_let_go(devrt_core* core);
 int devrt_core_enter(devrt_core* core);
 void devrt_core_leave(devrt_core* core);
 int devrt_core_close(devrt_core* core, int timeout_ms);

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_tpu.pjrt import _fetch
+from devrt_tpu.pjrt._apart import note_interrupt
 from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._memory_report import NOTED_BYTES, note_site, traceback_of, with_report
@@ -134,6 +135,13 @@ class PjrtBuffer(Handle, Buffer):
         return self
 
     def _wait(self, operation: str, timeout: float | None = None) -> None:
+        try:
+            self._wait_in_slices(operation, timeout)
+        except KeyboardInterrupt:
+            note_interrupt()
+            raise
+
+    def _wait_in_slices(self, operation: str, timeout: float | None) -> None:
         client = self._client
         result = ffi.new(_NEW_RESULT)
         timeout = seconds_of(timeout, operation)
@@ -151,6 +159,14 @@ class PjrtBuffer(Handle, Buffer):
             if deadline is not None and time.monotonic() >= deadline:
                 msg = f"{self!r} was not ready within {timeout:g} s. Wait longer, or delete it."
                 raise DeadlineExceededError(msg, operation=operation, device=str(self._device))
+
+    def _is_settled(self, timeout_ms: int) -> bool:
+        """Wait for at most a while; return whether the data or an error has come."""
+        result = ffi.new(_NEW_RESULT)
+        status = lib.devrt_wait(self._client._core, self._handle, timeout_ms, result)
+        if status == lib.DEVRT_FAILED and not result.kept:
+            self._client._api.take(result.error, "wait")
+        return bool(status != lib.DEVRT_WAITING)
 
     def _fail(self, status: int, operation: str, result: Any) -> NoReturn:
         """Raise what a status of the native half means for this buffer."""

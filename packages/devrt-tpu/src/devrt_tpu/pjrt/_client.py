@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import os
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -19,6 +21,7 @@ from devrt.contract import (
     Memory,
 )
 from devrt.errors import DevrtError
+from devrt_tpu.pjrt._apart import Speaker, begin_exit, end_on_demand, is_end_demanded
 from devrt_tpu.pjrt._buffer import PjrtBuffer
 from devrt_tpu.pjrt._inventory import Inventory
 from devrt_tpu.pjrt._library import Library
@@ -162,6 +165,21 @@ class PjrtClient(Inventory, Client):
         """
         return heap_profile(self)
 
+    def _finish(self) -> None:
+        """Wait at exit for what is known to run, whether it fails or not."""
+        is_owed = any(manager.owes_data() for manager in self._managers)
+        if not self._last_run or is_owed or self.is_closed or self._pid != os.getpid():
+            return
+        speaker = Speaker(self._what_runs)
+        for buffer in self.live_buffers():
+            while not buffer._is_settled(_SLICE_MS):  # type: ignore[attr-defined]
+                if lib.devrt_core_is_stuck(self._core, 0):
+                    return  # and it is not destroyed then
+                speaker.speak()
+        while self._calls:
+            time.sleep(_SLICE_MS / 1000)
+            speaker.speak()
+
     def _explained(self, error: DevrtError) -> DevrtError:
         return with_report(self, error)
 
@@ -275,7 +293,24 @@ class PjrtClient(Inventory, Client):
         return f"PjrtClient({self._platform!r}, {len(self._devices)} devices{state})"
 
 
+_SLICE_MS = 100
 _clients: weakref.WeakSet[PjrtClient] = weakref.WeakSet()
+
+
+def _finish_programs() -> None:
+    """Wait for what runs when the interpreter exits, as plugins do in silence when they end."""
+    begin_exit()
+    for client in list(_clients):
+        try:
+            if not is_end_demanded():
+                client._finish()
+        except KeyboardInterrupt:
+            end_on_demand()
+        if is_end_demanded():  # then nothing may end, as that would wait
+            lib.devrt_busy(1)
+            for each in list(_clients):
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+            return
 
 
 def _keep_what_is_lent() -> None:
@@ -286,3 +321,4 @@ def _keep_what_is_lent() -> None:
 
 
 atexit.register(_keep_what_is_lent)
+atexit.register(_finish_programs)

@@ -10,6 +10,7 @@ from devrt._refused_programs import check, check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
+from devrt_tpu.pjrt._apart import call_apart
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._compiled import Executable
@@ -144,7 +145,12 @@ def compile_and_load(
     def compile() -> PjrtLoadedExecutable:
         with client._using("compile"):
             args = _compile(
-                client._library, "PJRT_Client_Compile", program, data, client=client._pointer
+                client._library,
+                "PJRT_Client_Compile",
+                program,
+                data,
+                client._core,
+                client=client._pointer,
             )
             return PjrtLoadedExecutable(client, args.executable, made)
 
@@ -197,6 +203,7 @@ def compile_ahead(
     num_devices: int,
     source: str | bytes,
     options: Mapping[str, Any],
+    owner: Any = None,
 ) -> Executable:
     """Compile a program for devices that need not be there.
 
@@ -212,6 +219,8 @@ def compile_ahead(
         StableHLO as text or bytecode.
     options
         Fields of `CompileOptions`.
+    owner
+        Keeps the description.
     """
     program = Program(source)
     check(program.code, "compile")
@@ -224,7 +233,7 @@ def compile_ahead(
         )
         raise InvalidArgumentError(msg, operation="compile")
     data = made.serialize()
-    args = _compile(library, "PJRT_Compile", program, data, topology=topology)
+    args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
     return Executable(library.api, args.executable)
 
 
@@ -234,20 +243,41 @@ def _with_flags(library: Library, options: CompileOptions) -> CompileOptions:
     return options.replace(env_option_overrides={**flags, **given}) if flags else options
 
 
+def _destroy(api: Api, executable: Any, is_loaded: bool) -> None:
+    """Give back an executable that nobody waited for."""
+    function = "PJRT_LoadedExecutable_Destroy" if is_loaded else "PJRT_Executable_Destroy"
+    api.call(function, executable=executable)
+
+
 def _compile(
-    library: Library, function: str, program: Program, options: bytes, **target: Any
+    library: Library,
+    function: str,
+    program: Program,
+    options: bytes,
+    core: Any = None,
+    owner: Any = None,
+    **target: Any,
 ) -> Any:
-    pointer, _kept = program.pointer(library.api)
+    """Compile; ``core`` or ``owner`` is kept for as long as it takes, also where nobody waits."""
+    pointer, kept = program.pointer(library.api)
     text = ffi.from_buffer(options)
     try:
         with captured(library):
-            return library.api.call(
-                function,
-                program=pointer,
-                compile_options=text,
-                compile_options_size=len(options),
-                **target,
+            made, _ = call_apart(
+                lambda: (
+                    library.api.call(
+                        function,
+                        program=pointer,
+                        compile_options=text,
+                        compile_options_size=len(options),
+                        **target,
+                    ),
+                    (kept, owner),
+                ),
+                core=core,
+                on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
             )
+            return made
     except DevrtError as error:
         told = explain(error)
         if told is not error:
@@ -256,7 +286,7 @@ def _compile(
             raise
         older = for_older_readers(program.code, error.message)
         if older is not None and older != program.code:
-            return _compile(library, function, Program(older), options, **target)
+            return _compile(library, function, Program(older), options, core, owner, **target)
         # What the parser and the verifier find has no code of its own.
         message = explain_refusal(error.message, program.code)
         raise InvalidArgumentError(message, code=error.code, **error.data) from error
@@ -321,5 +351,9 @@ def _load(
         args.overridden_serialized_compile_options = ffi.cast("char *", text)
         args.overridden_serialized_compile_options_size = len(over)
     with client._using("deserialize_executable"):
-        api.call_with("PJRT_Executable_DeserializeAndLoad", args)
+        call_apart(
+            lambda: (api.call_with("PJRT_Executable_DeserializeAndLoad", args), held, text),
+            core=client._core,
+            on_late=lambda _: _destroy(api, args.loaded_executable, True),
+        )
         return PjrtLoadedExecutable(client, args.loaded_executable, made, source)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeadlineExceededError
+from devrt_tpu.pjrt._apart import note_interrupt
 from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
@@ -64,8 +65,17 @@ class Event(Handle):
         DevrtError
             The event's own error.
         """
-        error = ffi.new("PJRT_Error **")
         timeout = seconds_of(timeout, operation)
+        try:
+            self._wait(operation, timeout)
+        except KeyboardInterrupt:
+            note_interrupt()
+            raise
+        if self._client._kept:
+            self._client._drain()
+
+    def _wait(self, operation: str, timeout: float | None) -> None:
+        error = ffi.new("PJRT_Error **")
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SLICE if end is None else max(0, int((end - time.monotonic()) * 1000))
@@ -73,12 +83,10 @@ class Event(Handle):
             if status == lib.DEVRT_FAILED:
                 raise self._client._api.describe(error[0], operation)
             if status == lib.DEVRT_OK:
-                break
+                return
             if end is not None and time.monotonic() >= end:
                 msg = f"{operation} did not finish within {timeout:g} s."
                 raise DeadlineExceededError(msg, operation=operation)
-        if self._client._kept:
-            self._client._drain()
 
     def __del__(self) -> None:
         watch = getattr(self, "_watch", None)

@@ -92,6 +92,8 @@ class HloFacts:
         Serialised ``OpSharding`` messages; empty where there is one partition.
     may_communicate, is_collective : bool
         Whether devices may wait for each other, and whether they certainly do.
+    has_loop : bool
+        Whether it may take any time, however little it works on.
     """
 
     parameters: tuple[Parameter, ...]
@@ -101,6 +103,7 @@ class HloFacts:
     result_shardings: tuple[bytes, ...]
     may_communicate: bool
     is_collective: bool
+    has_loop: bool
 
 
 def read_module(data: bytes, *, with_config: bool) -> HloFacts:
@@ -141,6 +144,7 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
         tuple(made),
         may_communicate=any(word in data for word in _PERHAPS),
         is_collective=any(word in data for word in _COLLECTIVES),
+        has_loop=b"while" in data,
     )
 
 

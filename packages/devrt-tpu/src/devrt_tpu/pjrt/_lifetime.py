@@ -16,6 +16,7 @@ from devrt.errors import (
     InternalError,
     OutOfMemoryError,
 )
+from devrt_tpu.pjrt._apart import Speaker, call_apart, is_end_demanded
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
@@ -68,6 +69,8 @@ class Lifetime(Handle):
         self._rooms: list[tuple[Any, Any]] = []  # and memory that buffers are read into
         # By memory: whether its plugin puts elements where a layout says; see `_put_laid_out`.
         self._transposing: dict[Any, bool] = {}
+        self._last_run = ""  # to name what is waited for
+        self._calls: set[object] = set()  # of programs that run on the thread that calls them
         self._runners: weakref.WeakSet[Runner] = weakref.WeakSet()
         self._managers: weakref.WeakSet[TransferManager] = weakref.WeakSet()
 
@@ -84,6 +87,10 @@ class Lifetime(Handle):
         """
         if self._closed or self._pid != os.getpid():
             return
+        if not is_end_demanded():
+            call_apart(self._close, speaker=Speaker(self._what_runs))
+
+    def _close(self) -> None:
         deadline = time.monotonic() + _CLOSE_SECONDS
         while (status := lib.devrt_core_close(self._core, 100)) == lib.DEVRT_WAITING:
             if time.monotonic() > deadline:
@@ -110,6 +117,10 @@ class Lifetime(Handle):
         while lib.devrt_core_settle(self._core, 0, 100) == lib.DEVRT_WAITING:
             if lib.devrt_core_is_stuck(self._core, _STUCK_MS) or time.monotonic() > deadline:
                 return  # the process may go on; its end does not wait for the plugin either
+
+    def _what_runs(self) -> str:
+        """Return the name of the program that was started last; "" if there is none."""
+        return self._last_run
 
     @property
     def is_closed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from devrt.errors import (
     UnimplementedError,
     UnraisableErrorWarning,
 )
+from devrt_tpu.pjrt._apart import call_apart
 from devrt_tpu.pjrt._arguments import Arguments
 from devrt_tpu.pjrt._buffer import LaidOutBuffer, PjrtBuffer
 from devrt_tpu.pjrt._checks import listed
@@ -98,17 +100,21 @@ class Runner:
         self.is_deleted = False
         # Errors name the program when nothing can be asked any more.
         self._label = f"program {executable.name!r}"
+        self._label_here = f"{self._label} on {devices[0]}" if devices else self._label
         facts = executable.facts
         self._arguments = Arguments(client, self._label, facts)
         self._parameters = self._arguments.specs
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
+        # A loop over little data is run on the caller's thread, however often it goes round.
+        self._may_block = client.plugin_platform == "cpu" and facts is not None and facts.has_loop
         self._is_plain = (
             self._one is not None
             and self._parameters is not None
             and self._arguments.are_dense
             and not self._donated
+            and not self._may_block
         )
         # One after the other is four times as fast on a processor, and hangs where devices wait
         # for each other; a result on the wrong device would show in its memory.
@@ -177,6 +183,7 @@ class Runner:
             return self._execute_many(handles, arguments, outputs)
         spare = client._results
         result = spare.pop() if spare else ffi.new(_NEW_RESULT)
+        client._last_run = self._label_here
         # With one result there is room for it in the structure itself.
         status = _execute_one(client._core, pointer, handles, len(handles), _NULL, 1, result)
         if status:
@@ -189,6 +196,7 @@ class Runner:
     def _execute_many(
         self, handles: list[int], arguments: Sequence[Any], outputs: list[Output]
     ) -> list[Any]:
+        self._client._last_run = self._label_here
         client, here, count = self._client, self._devices[0], len(outputs)
         made, result = ffi.new(_NEW_HANDLES, count), ffi.new(_NEW_RESULT)
         status = _execute_one(
@@ -267,8 +275,9 @@ class Runner:
         handles = [buffer._handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)
+        client._last_run = self._label_here
         donations: _Stall | None = None
-        while status := lib.devrt_execute(client._core, run, handles, made, result):
+        while status := self._start(run, handles, made, result, by_device):
             if status == lib.DEVRT_BUSY:
                 donations = donations or _Stall(client._core)
                 donations.check(self._label, devices)
@@ -287,6 +296,27 @@ class Runner:
             ]
             for row, device in enumerate(devices)
         ]
+
+    def _start(self, run: Any, handles: list[int], made: Any, result: Any, buffers: Any) -> int:
+        core = self._client._core
+
+        calls, call = self._client._calls, object()
+
+        def execute() -> tuple[int, Any]:
+            try:
+                return int(lib.devrt_execute(core, run, handles, made, result)), (self, buffers)
+            finally:
+                calls.discard(call)
+
+        def drop(late: tuple[int, Any]) -> None:
+            for handle in made if late[0] == lib.DEVRT_OK else ():
+                lib.devrt_release(handle)
+
+        if not self._may_block:
+            return execute()[0]
+        if threading.current_thread() is threading.main_thread():
+            calls.add(call)
+        return call_apart(execute, core=core, on_late=drop)[0]
 
     def _await(self, given: Sequence[Any], status: int, result: Any) -> None:
         """Wait for an argument, or raise its own error; not for data that may never be sent."""

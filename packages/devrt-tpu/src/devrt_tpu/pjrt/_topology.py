@@ -207,7 +207,7 @@ class PjrtTopology(Handle, Topology):
 
         with self._owner._using("compile") if self._owner is not None else nullcontext():
             count = len(self.descriptions())
-            return compile_ahead(self._library, self._pointer, count, program, options)
+            return compile_ahead(self._library, self._pointer, count, program, options, self)
 
     def __repr__(self) -> str:
         try:
