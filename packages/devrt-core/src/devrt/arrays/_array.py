@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._config import Config
-from devrt.arrays._exported import exported
+from devrt.arrays._exported import dropped, exported, raise_dropped
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported, namespace
 from devrt.arrays._printed import outline, representation
@@ -265,6 +265,8 @@ class Array(Unsupported, BufferExporter):
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
         host = self._host
+        if dropped:
+            raise_dropped(self)
         if host is None and self._shape is None and not Config.guards_are_set:
             # The common case, first.
             self._host = host = host_of(self._buffers[0])
@@ -279,7 +281,12 @@ class Array(Unsupported, BufferExporter):
     def _exported(self, flags: int) -> np.ndarray[Any, Any]:
         host, buffers = self._host, self._buffers
         if host is None or len(buffers) != 1 or buffers[0].is_deleted():
-            host = self._value()
+            dropped.clear()
+            try:
+                host = self._value()
+            except KeyboardInterrupt as interrupt:
+                dropped.append((self, interrupt))
+                raise
         # NumPy asks on its way to every reading: the common case, first.
         if flags == _READ_ALL and host.dtype.isbuiltin == 1:
             return host

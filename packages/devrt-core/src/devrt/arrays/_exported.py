@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["exported"]
+__all__ = ["dropped", "exported", "raise_dropped"]
+
+dropped: list[tuple[object, KeyboardInterrupt]] = []
+"""The interrupt of an array's view that was waited for: NumPy drops it, as all errors of the
+buffer protocol, and asks the same object for an array next."""
+
+
+def raise_dropped(array: object) -> None:
+    """Raise what NumPy has dropped, if it asks for the same array now."""
+    found = dropped.copy()
+    dropped.clear()
+    for of, interrupt in found:
+        if of is array:
+            raise interrupt
+
 
 _WRITABLE = 0x1  # of inspect.BufferFlags, which Python 3.11 does not have
 
