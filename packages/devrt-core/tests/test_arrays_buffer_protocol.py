@@ -19,7 +19,7 @@ from devrt import contract
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
-from devrt_acme.client import AcmeClient
+from devrt_acme.client import AcmeBuffer, AcmeClient
 
 pytest.importorskip("devrt_cpu")
 
@@ -62,6 +62,10 @@ def test_scalars_empty_and_column_major_arrays(cpu, value):
     assert memoryview(a).tolist() == value.tolist()
     assert bytes(a) == value.tobytes()
     assert hashlib.sha256(a).digest() == hashlib.sha256(value.tobytes()).digest()
+    assert b"".join([a]) == value.tobytes()
+    file = io.BytesIO()
+    file.write(a)
+    assert file.getvalue() == value.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4])
@@ -70,6 +74,10 @@ def test_types_without_a_format_show_their_bytes_only(cpu, dtype):
     a = devrt.device_put(x, cpu[0])
     with pytest.raises(BufferError, match=rf"no format for {x.dtype}.*ml_dtypes"):
         memoryview(a)
+    assert bytes(a) == x.tobytes()
+    file = io.BytesIO()
+    assert file.write(a) == x.nbytes
+    assert file.getvalue() == x.tobytes()
     assert hashlib.sha256(a).digest() == hashlib.sha256(x.tobytes()).digest()
     assert np.asarray(a).dtype == dtype
 
@@ -171,10 +179,46 @@ def test_every_class_of_the_kind_is_shown(cpu):
 
     assert bytes(Mine(b"abc")) == b"abc"
     with pytest.raises(TypeError):
-        memoryview(Mine("no buffer"))
+        memoryview(Mine(1.5))
+    with pytest.raises(BufferError, match="why not"):
+        memoryview(Mine("why not"))
     with pytest.raises(NotImplementedError):
         memoryview(contract.BufferExporter())
     assert isinstance(devrt.device_put(1.0, cpu[0]), contract.BufferExporter)
+
+
+BELOW = """
+from devrt import contract
+class Mine(contract.BufferExporter):
+    def _exported(self, flags):
+        return b"abc"
+class Below(Mine): pass
+class Own(Below): pass
+import devrt_cpu._ext
+print(bytes(memoryview(Below())), bytes(memoryview(Own())))
+"""
+
+
+def test_classes_made_before_a_backend_is_imported_are_shown(run_python):
+    done = run_python("-c", BELOW)
+    assert done.stdout.strip() == "b'abc' b'abc'", done.stderr
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_a_format_that_is_refused_is_not_waited_for(devices_that_count, dtype):
+    devices, read = devices_that_count
+    a = devrt.device_put(np.ones(3, dtype), devices[0])
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(a), np.ones(3, dtype))
+    assert len(read) == 1
+
+
+@pytest.fixture
+def devices_that_count(monkeypatch):
+    read = []
+    plain = AcmeBuffer.__array__
+    monkeypatch.setattr(AcmeBuffer, "__array__", lambda self: read.append(1) or plain(self))
+    return AcmeClient(1).devices(), read
 
 
 FIRST = """

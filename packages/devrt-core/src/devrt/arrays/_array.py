@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._config import Config
-from devrt.arrays._exported import dropped, exported, raise_dropped
+from devrt.arrays._exported import BROKEN_OFF, exported, raise_broken_off
 from devrt.arrays._missing import NoShards, gone, held_elsewhere
 from devrt.arrays._operators import Unsupported, namespace
 from devrt.arrays._printed import outline, representation
@@ -46,7 +46,7 @@ class Array(Unsupported, BufferExporter):
         Whether the placement was asked for, rather than taken by default.
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_committed", "_host", "_shape", "_sharding")
+    __slots__ = ("__weakref__", "_buffers", "_committed", "_host", "_shape", "_sharding", "_shown")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Array(Unsupported, BufferExporter):
         self._shape = shape
         self._committed = committed
         self._host: np.ndarray[Any, Any] | None = None
+        self._shown: memoryview | str | None = None
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class Array(Unsupported, BufferExporter):
             buffer.delete()
         if isinstance(self._buffers, NoShards):
             self._buffers.was_deleted = True
-        self._host = None
+        self._host = self._shown = None
 
     def clone(self) -> Array:
         """Return another handle on the same memory, deleted independently."""
@@ -264,13 +265,15 @@ class Array(Unsupported, BufferExporter):
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
+        if BROKEN_OFF:
+            raise_broken_off(self)
         host = self._host
-        if dropped:
-            raise_dropped(self)
-        if host is None and self._shape is None and not Config.guards_are_set:
-            # The common case, first.
+        # The common cases, first.
+        if self._shape is not None:
+            host = self._value("numpy.asarray")
+        elif host is None and not Config.guards_are_set:
             self._host = host = host_of(self._buffers[0])
-        else:
+        elif host is None or self._buffers[0].is_deleted():
             host = self._value("numpy.asarray")
         if dtype is None and not copy:
             return host
@@ -278,19 +281,15 @@ class Array(Unsupported, BufferExporter):
 
         return np.array(host, dtype=dtype, copy=copy)
 
-    def _exported(self, flags: int) -> np.ndarray[Any, Any]:
-        host, buffers = self._host, self._buffers
-        if host is None or len(buffers) != 1 or buffers[0].is_deleted():
-            dropped.clear()
-            try:
-                host = self._value()
-            except KeyboardInterrupt as interrupt:
-                dropped.append((self, interrupt))
-                raise
+    def _exported(self, flags: int) -> Any:
         # NumPy asks on its way to every reading: the common case, first.
-        if flags == _READ_ALL and host.dtype.isbuiltin == 1:
-            return host
-        return exported(host, flags)
+        shown = self._shown if flags == _READ_ALL else None
+        if type(shown) is str or (shown is not None and not self._buffers[0].is_deleted()):
+            return shown
+        return exported(self, flags)
+
+    def __bytes__(self) -> bytes:
+        return self._value().tobytes()
 
     def __dlpack__(self, **options: Any) -> Any:
         return self._only("__dlpack__").__dlpack__(**options)

@@ -1,50 +1,104 @@
-"""What an array shows through the buffer protocol, other than NumPy's view of its value."""
+"""What an array shows through the buffer protocol."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+import sys
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["dropped", "exported", "raise_dropped"]
+    from devrt.arrays._array import Array
 
-dropped: list[tuple[object, KeyboardInterrupt]] = []
-"""The interrupt of an array's view that was waited for: NumPy drops it, as all errors of the
-buffer protocol, and asks the same object for an array next."""
+__all__ = ["BROKEN_OFF", "exported", "raise_broken_off"]
 
-
-def raise_dropped(array: object) -> None:
-    """Raise what NumPy has dropped, if it asks for the same array now."""
-    found = dropped.copy()
-    dropped.clear()
-    for of, interrupt in found:
-        if of is array:
-            raise interrupt
+# Of inspect.BufferFlags, which Python 3.11 does not have.
+_WRITABLE = 0x1
+_FORMAT = 0x4
+_STRIDES = 0x10
+_C_CONTIGUOUS = 0x20
+_FULL_RO = 0x11C
 
 
-_WRITABLE = 0x1  # of inspect.BufferFlags, which Python 3.11 does not have
+class _BrokenOff(NamedTuple):
+    call: tuple[int, int, int]
+    kind: type[BaseException]
+    args: tuple[Any, ...]
 
 
-def exported(host: np.ndarray[Any, Any], flags: int) -> np.ndarray[Any, Any]:
-    """Return what shows an array's host value as ``flags`` of the protocol ask for it.
+BROKEN_OFF: dict[int, _BrokenOff] = {}
+"""What broke off the waiting of `exported` last, by thread. It is empty but for an interrupt.
 
-    Raises
-    ------
-    BufferError
-        If it is to be written to, or a format is asked for and the protocol has none.
+NumPy asks for a buffer, drops every error, and calls ``__array__``, which would wait again."""
+
+
+def exported(x: Array, flags: int) -> Any:
+    """Return what shows an array's value as ``flags`` of the protocol ask for it.
+
+    Text, without waiting, says why nothing does: it is to be written to, or a format is asked for
+    and the protocol has none.
     """
-    import numpy as np
-
+    if BROKEN_OFF:
+        BROKEN_OFF.pop(get_ident(), None)
     if flags & _WRITABLE:
-        msg = "a devrt array is immutable: it shows read-only views. Change a copy, numpy.array(x)."
-        raise BufferError(msg)
-    if not flags:  # bytes without a shape or a format: those of every dtype, in row-major order
-        return host.reshape(-1).view(np.uint8)
-    if host.dtype.isbuiltin == 1:
-        return host
-    msg = (
-        f"the buffer protocol has no format for {host.dtype}, one of ml_dtypes' types. Use "
+        return (
+            "a devrt array is immutable: it shows read-only views. Change a copy, numpy.array(x)."
+        )
+    is_single = len(x._buffers) == 1
+    if flags & _FORMAT and x.dtype.isbuiltin != 1:
+        refusal = _without_format(x.dtype)
+        if is_single:
+            x._shown = refusal
+        return refusal
+    try:
+        host = x._value()
+    except DevrtError:
+        raise
+    except BaseException as error:
+        # Without the error itself, whose traceback holds arrays.
+        BROKEN_OFF[get_ident()] = _BrokenOff(_call_on(x), type(error), error.args)
+        raise
+    if flags == _FULL_RO:
+        shown = memoryview(host)  # type: ignore[arg-type]
+        if is_single:
+            x._shown = shown
+        return shown
+    return _laid_out(host, flags)
+
+
+@functools.cache
+def _without_format(dtype: np.dtype[Any]) -> str:
+    return (
+        f"the buffer protocol has no format for {dtype}, one of ml_dtypes' types. Use bytes(x), "
         "numpy.asarray(x), or DLPack."
     )
-    raise BufferError(msg)
+
+
+def raise_broken_off(x: Array) -> None:
+    """Raise what broke off `exported` of ``x``, if NumPy dropped it within the call that asks."""
+    broken_off = BROKEN_OFF.pop(get_ident(), None)
+    if broken_off is not None and broken_off.call == _call_on(x):
+        raise broken_off.kind(*broken_off.args)
+
+
+def _call_on(x: Array) -> tuple[int, int, int]:
+    """Return which call of the user's code is in progress: its frame and instruction."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("devrt."):
+        frame = frame.f_back
+    return id(x), id(frame), frame.f_lasti
+
+
+def _laid_out(host: np.ndarray[Any, Any], flags: int) -> np.ndarray[Any, Any]:
+    """Return a host value for those who ask for less than its strides and format."""
+    import numpy as np
+
+    if not flags & _STRIDES or flags & _C_CONTIGUOUS:  # the order is row-major
+        host = np.asarray(host, order="C")
+        host.flags.writeable = False
+    # Bytes without a shape or a format: those of every dtype.
+    return host if flags else host.reshape(-1).view(np.uint8)

@@ -37,4 +37,4 @@ def clear_caches() -> None:
     """
     forget_routes()
     for array in live_arrays():
-        array._host = None
+        array._host = array._shown = None

@@ -11,7 +11,7 @@ __all__ = ["outline", "representation"]
 
 
 def outline(x: Array) -> str:
-    """Return what is told of an array that has no value here; empty if it has one."""
+    """Return shape, dtype and state of an array without a value here; empty if it has one."""
     what = f"Array(shape={x.shape}, dtype={x.dtype.name}"
     if x.is_deleted():
         return f"{what}, deleted)"

@@ -21,9 +21,13 @@ class BufferExporter:
     def _exported(self, flags: int) -> Any:
         """Return the object that shows the data; ``flags`` are those of `inspect.BufferFlags`.
 
-        NumPy asks each time that it reads an array.
+        Text says why there is none, as a `BufferError`. NumPy asks each time that it reads an
+        array, and drops every error.
         """
         raise NotImplementedError
 
     def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._exported(flags))
+        shown = self._exported(flags)
+        if isinstance(shown, str):
+            raise BufferError(shown)
+        return memoryview(shown)

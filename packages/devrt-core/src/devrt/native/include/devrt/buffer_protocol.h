@@ -14,7 +14,8 @@
 #endif
 
 /* Asks `_exported` for the object that shows the data, and shows that. The view refers to it, so
- * that releasing the view needs nothing of the class. */
+ * that releasing the view needs nothing of the class. Text says why nothing shows the data: NumPy
+ * asks on its way to every reading and drops the error, so that it is to cost little. */
 static int devrt_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   static PyObject* name;
   view->obj = NULL;
@@ -24,14 +25,27 @@ static int devrt_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   PyObject* shown = PyObject_CallMethodObjArgs(self, name, asked, NULL);
   Py_DECREF(asked);
   if (!shown) return -1;
-  int status = PyObject_GetBuffer(shown, view, flags);
+  int status = -1;
+  if (PyUnicode_Check(shown)) {
+    PyErr_SetObject(PyExc_BufferError, shown);
+  } else {
+    status = PyObject_GetBuffer(shown, view, flags);
+  }
   Py_DECREF(shown);
   return status;
 }
 
-static inline void devrt_export_class(PyObject* cls) {
+/* Fills the slot of a class and of all that derive from it. Returns 0, or -1 with an error. */
+static inline int devrt_export_class(PyObject* cls) {
   PyBufferProcs* slots = ((PyTypeObject*)cls)->tp_as_buffer;
   if (slots && !slots->bf_getbuffer) slots->bf_getbuffer = devrt_get_buffer;
+  PyObject* classes = PyObject_CallMethod(cls, "__subclasses__", NULL);
+  int status = classes ? 0 : -1;
+  for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(classes); ++i) {
+    status = devrt_export_class(PyList_GetItem(classes, i));
+  }
+  Py_XDECREF(classes);
+  return status;
 }
 
 /* Lets `memoryview` and its like take instances of `devrt.contract.BufferExporter`. Called when a
@@ -41,15 +55,8 @@ static inline int devrt_export_buffers(void) {
   if (Py_Version >> 16 != 0x030B) return 0;
   PyObject* contract = PyImport_ImportModule("devrt.contract");
   PyObject* base = contract ? PyObject_GetAttrString(contract, "BufferExporter") : NULL;
-  PyObject* classes = base ? PyObject_CallMethod(base, "__subclasses__", NULL) : NULL;
-  if (classes) {
-    devrt_export_class(base);
-    for (Py_ssize_t i = 0; i < PyList_Size(classes); ++i) {
-      devrt_export_class(PyList_GetItem(classes, i));
-    }
-  }
+  int status = base ? devrt_export_class(base) : -1;
   Py_XDECREF(contract);
   Py_XDECREF(base);
-  Py_XDECREF(classes);
-  return classes ? 0 : -1;
+  return status;
 }
