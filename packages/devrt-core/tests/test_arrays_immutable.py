@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -30,8 +32,26 @@ HANDED_OUT = {
     "column-major": lambda data: data.copy(order="F"),
     "with steps": lambda data: np.stack([data, data], axis=-1)[..., 0],
     "a subclass": lambda data: data.copy().view(np.memmap),
+    "a locked array over a bytearray": lambda data: _over(bytearray(data.tobytes()), data),
+    "a locked array over a writable view": lambda data: _over(
+        memoryview(bytearray(data.tobytes())), data
+    ),
+    "a locked array over a map": lambda data: _over(_mapped(data.tobytes()), data),
+    "a read-only view of a bytearray": lambda data: _over(
+        memoryview(bytearray(data.tobytes())).toreadonly(), data
+    ),
     "read-only bytes": lambda data: np.frombuffer(data.tobytes(), data.dtype).reshape(data.shape),
 }
+
+
+def _over(memory, data):
+    return _locked(np.ndarray(data.shape, data.dtype, memory))
+
+
+def _mapped(data):
+    mapped = mmap.mmap(-1, len(data) or 1)
+    mapped.write(data)
+    return mapped
 
 
 def _locked(host):

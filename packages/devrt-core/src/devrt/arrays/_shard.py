@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
 from devrt.arrays._missing import gone, held_elsewhere
-from devrt.arrays._read_only import host_of, read_only
-from devrt.contract import Device
+from devrt.arrays._read_only import host_of
+from devrt.contract import Device, read_only
 from devrt.contract._batched import BatchedTransfers
 from devrt.errors import InvalidArgumentError
 from devrt.runtime._plugin_errors import names_plugins

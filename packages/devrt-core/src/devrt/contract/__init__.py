@@ -14,6 +14,8 @@ from devrt.contract._distributed import (
 )
 from devrt.contract._executable import LoadedExecutable
 from devrt.contract._exporter import BufferExporter
+from devrt.contract._nulls import refuse_nulls
+from devrt.contract._read_only import read_only
 from devrt.contract._streams import (
     execution_stream_id,
     get_execution_stream_id,
@@ -47,6 +49,8 @@ __all__ = [
     "TransferServerInterfaceFactory",
     "execution_stream_id",
     "get_execution_stream_id",
+    "read_only",
+    "refuse_nulls",
     "set_execution_stream_id",
 ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from devrt.contract import read_only
 from devrt.errors import DevrtError
 from devrt.layout import Layout
 from devrt_tpu.pjrt import _buffer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from devrt_tpu.pjrt._buffer import PjrtBuffer
     from devrt_tpu.pjrt._place import Place
 
-__all__ = ["copy", "elements", "is_host_visible", "seal", "to_host", "to_numpy", "view"]
+__all__ = ["copy", "elements", "is_host_visible", "to_host", "to_numpy", "view"]
 
 _COPIED = 1 << 16
 """Up to this many bytes a copy is cheaper than a view, which must be released again."""
@@ -44,7 +45,7 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     if is_visible is None:
         is_visible = is_host_visible(buffer)
     if not is_visible or spec.is_packed or not (buffer._is_dense or spec.size):
-        return seal(to_host(buffer))
+        return read_only(to_host(buffer))
     if not buffer._is_dense:
         return _in_order(view(buffer), spec.shape, _order(buffer))
     if spec.nbytes > _COPIED:
@@ -66,15 +67,6 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     rooms.append(room)
     flat = _frombuffer(data, spec.dtype)
     return flat if len(spec.shape) == 1 else flat.reshape(spec.shape)
-
-
-def seal(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return a view of a fresh array that can never be made writable."""
-    if not array.size:
-        array.flags.writeable = False
-        return array
-    data = memoryview(array.reshape(-1).view(np.uint8)).toreadonly()  # type: ignore[arg-type]
-    return np.frombuffer(data, array.dtype).reshape(array.shape)
 
 
 def is_host_visible(buffer: PjrtBuffer) -> bool:
