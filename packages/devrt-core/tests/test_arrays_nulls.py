@@ -7,7 +7,8 @@ import pytest
 
 import devrt
 import devrt.numpy as jnp
-from devrt.errors import InvalidTypeError
+from devrt import contract
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
 from devrt_acme.client import AcmeClient
@@ -38,6 +39,12 @@ MISSING = {
     "polars flags": polars(lambda pl: pl.Series([True, None])),
     "polars rows": rows(None),
     "polars table": polars(lambda pl: pl.DataFrame({"a": [1.0, 2.0], "b": [1, None]})),
+    "polars structs": polars(lambda pl: pl.Series([{"a": 1.0, "b": None}, {"a": 2.0, "b": 3.0}])),
+    "polars rows of structs": polars(
+        lambda pl: pl.Series(
+            [[{"a": None}], [{"a": 1.0}]], dtype=pl.Array(pl.Struct({"a": pl.Float64}), 1)
+        )
+    ),
     "pandas column": pandas(lambda pd: pd.Series([1, None], dtype="Int64")),
     "pandas array": pandas(lambda pd: pd.array([1.5, None], dtype="Float64")),
     "pandas index": pandas(lambda pd: pd.Index([1, None], dtype="Int64")),
@@ -52,6 +59,7 @@ WHOLE = {
     "polars": polars(lambda pl: pl.Series([1.0, float("nan")])),
     "polars rows": rows(2.0),
     "polars table": polars(lambda pl: pl.DataFrame({"a": [1.0, 2.0], "b": [1, 2]})),
+    "polars structs": polars(lambda pl: pl.Series([{"a": 1.0, "b": 0.5}, {"a": 2.0, "b": 3.0}])),
     "pandas": pandas(lambda pd: pd.Series([1.0, float("nan")])),
     "pandas nullable": pandas(lambda pd: pd.Series([1, 2], dtype="Int64")),
     "pandas table": pandas(lambda pd: pd.DataFrame({"a": [1.0, float("nan")]})),
@@ -89,3 +97,45 @@ def test_whole_arrays_are_taken(cpu, make, take):
     x = make()
     found = np.asarray(take(x, cpu))
     np.testing.assert_array_equal(found.squeeze(), np.asarray(x).squeeze())
+
+
+@pytest.mark.parametrize("make", MISSING.values(), ids=MISSING)
+@pytest.mark.parametrize("nest", [lambda x: [x, x], lambda x: ([1.0, 2.0], [x])])
+def test_missing_elements_within_sequences_are_refused(cpu, make, nest):
+    with pytest.raises(InvalidTypeError, match=r"1 of its elements .* mask"):
+        jnp.array(nest(make()))
+    with pytest.raises(InvalidTypeError, match=r"1 of its elements .* mask"):
+        jnp.full(2, nest(make()))
+
+
+def test_sequences_of_whole_arrays_are_taken(cpu):
+    made = jnp.array([np.ma.array([1.0, 2.0], mask=[0, 0]), [3.0, float("nan")]])
+    np.testing.assert_array_equal(np.asarray(made), [[1.0, 2.0], [3.0, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [polars(lambda pl: pl.LazyFrame({"a": [1.0]})), polars(lambda pl: pl.col("a"))],
+    ids=["query", "expression"],
+)
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_what_has_no_elements_yet_is_no_array(cpu, make, take, request):
+    x = make()
+    if "device_get" in request.node.name:
+        assert take(x, cpu) is x
+        return
+    with pytest.raises((InvalidTypeError, InvalidArgumentError)):  # it has no shape to divide
+        take(x, cpu)
+
+
+def test_a_table_is_asked_once_for_all_columns(cpu, monkeypatch):
+    pd = pytest.importorskip("pandas")
+    taken = []
+    plain = pd.DataFrame(np.ones((2, 50)))
+    nullable = plain.astype("Float64")
+    iloc = pd.DataFrame.iloc
+    monkeypatch.setattr(pd.DataFrame, "iloc", property(lambda x: taken.append(1) or iloc.fget(x)))
+    for x, times in ((plain, 0), (nullable, 5)):
+        taken.clear()
+        contract.refuse_nulls(x)
+        assert len(taken) <= times

@@ -11,7 +11,7 @@ import devrt.numpy as jnp
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
-from devrt_acme.client import AcmeBuffer, AcmeClient
+from devrt_acme.client import AcmeBuffer, AcmeClient, AcmeMemory
 
 pytest.importorskip("devrt_cpu")
 
@@ -169,7 +169,14 @@ def test_a_copy_has_memory_of_its_own(cpu):
 def test_of_a_deleted_array_nothing_is_made(devices):
     x = devrt.device_put(X, devices[1])
     x.delete()
-    for make in (jnp.zeros_like, jnp.array, lambda x: jnp.array(x, np.int32)):
+    for make in (
+        jnp.zeros_like,
+        jnp.array,
+        jnp.asarray,
+        lambda x: jnp.array(x, np.int32),
+        lambda x: jnp.array(x, copy=False),
+        lambda x: jnp.asarray(x, device=devices[0]),
+    ):
         with pytest.raises(DeletedError, match="was deleted or donated"):
             make(x)
 
@@ -187,3 +194,44 @@ def test_host_values_are_taken_as_before():
     assert jnp.zeros_like([1.0, 2.0]).dtype == np.float32
     assert jnp.zeros_like(np.ones(3)).dtype == np.float64
     assert jnp.asarray([1, 2], copy=False).dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error", "why"),
+    [
+        (np.uint8, 300, InvalidArgumentError, "300"),
+        (np.uint8, "abc", InvalidArgumentError, "abc"),
+        (np.float32, "abc", InvalidArgumentError, "abc"),
+        (np.float32, {}, InvalidTypeError, "dict"),
+        (np.float32, 1j, InvalidArgumentError, "no imaginary part"),
+        (np.int32, np.complex64(1j), InvalidArgumentError, "no imaginary part"),
+        (np.float32, np.ma.masked, InvalidTypeError, "masked or null"),
+        (np.float32, None, InvalidTypeError, "None"),
+    ],
+)
+def test_a_value_that_the_dtype_does_not_hold_is_a_typed_error(devices, dtype, value, error, why):
+    x = devrt.device_put(X.astype(dtype), devices[0])
+    for make in (
+        lambda: jnp.full_like(x, value),
+        lambda: jnp.full_like(np.asarray(x), value),
+        lambda: jnp.full_like(x, value, device=devices[1]),
+        lambda: jnp.full((2,), value, dtype),
+    ):
+        with pytest.raises(error, match=why):
+            make()
+
+
+def test_a_complex_value_fills_complex_arrays(devices):
+    x = devrt.device_put(X.astype(np.complex64), devices[0])
+    assert np.asarray(jnp.full_like(x, 2j))[0, 0] == 2j
+
+
+def test_each_part_that_is_read_is_copied_once(monkeypatch):
+    devices = AcmeClient(4).devices()
+    copied = []
+    monkeypatch.setattr(AcmeBuffer, "copy_to_host_async", lambda self: copied.append(self))
+    monkeypatch.setattr(AcmeMemory, "is_host_visible", False)
+    mesh = devrt.make_mesh((2, 2), ("x", "y"), devices=devices)
+    x = devrt.device_put(X, NamedSharding(mesh, P("x")))
+    assert jnp.array(x, np.int32).dtype == np.int32
+    assert len(copied) == 2

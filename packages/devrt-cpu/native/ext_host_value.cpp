@@ -51,9 +51,8 @@ PyObject* refuse_nulls_function = nullptr;
 /// Throws if elements are masked or null, which a buffer cannot show: those of ndarray's subclasses
 /// and of other libraries' arrays may be.
 void refuse_nulls(nb::handle value) {
-  (void)call_python(
-      module_attribute(refuse_nulls_function, "devrt.contract._nulls", "refuse_nulls"), value,
-      nb::str(kOperation));
+  (void)call_python(module_attribute(refuse_nulls_function, "devrt.contract", "refuse_nulls"),
+                    value, nb::str(kOperation));
 }
 
 /// Takes the tensor out of a capsule, so that the capsule frees it no more.
@@ -221,12 +220,9 @@ void HostValue::open_dlpack(nb::handle value) {
 void HostValue::open_other(nb::handle value, bool keep) {
   const int is_ndarray = PyObject_IsInstance(value.ptr(), numpy_ndarray().ptr());
   if (is_ndarray < 0) throw nb::python_error();
-  if (is_ndarray) {
-    refuse_nulls(value);
-    return open_array(value, keep);
-  }
-  if (is_scalar_sequence(value) || PyType_Check(value.ptr())) raise_not_an_array(value);
   refuse_nulls(value);
+  if (is_ndarray) return open_array(value, keep);
+  if (is_scalar_sequence(value) || PyType_Check(value.ptr())) raise_not_an_array(value);
   const bool has_buffer = PyObject_CheckBuffer(value.ptr()) != 0;
   if (!has_buffer && nb::hasattr(value, "__dlpack__") && nb::hasattr(value, "__dlpack_device__")) {
     open_dlpack(value);

@@ -16,9 +16,16 @@ import numpy as np
 from devrt import dtypes
 from devrt.arrays import Array, device_put
 from devrt.arrays._guards import Config
-from devrt.arrays._like import converted, filled_like
-from devrt.arrays._put import COPY, is_there, put_host, resolve_target, target_kind
-from devrt.contract._nulls import refuse_nulls
+from devrt.arrays._like import converted, filled, filled_like
+from devrt.arrays._missing import gone
+from devrt.arrays._put import (
+    COPY,
+    as_host_array,
+    is_there,
+    put_host,
+    resolve_target,
+    target_kind,
+)
 from devrt.errors import InvalidTypeError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -92,7 +99,8 @@ def array(
     Returns
     -------
     Array
-        Does not wait for the device. Sharded, and on the memory kind, as the devrt array.
+        Sharded, and on the memory kind, as the devrt array. Waits for the device only where the
+        elements of a devrt array become another dtype.
 
     Raises
     ------
@@ -105,13 +113,14 @@ def array(
         raise InvalidTypeError(msg, operation="devrt.numpy.array")
     if type(object) is Array:
         return _of_array(object, _dtype(dtype), bool(copy), device)
-    refuse_nulls(object, "devrt.numpy.array")
     has_dtype = hasattr(object, "dtype")
-    host = np.asarray(object, dtype=_dtype(dtype))
+    host = as_host_array(object, _dtype(dtype), "devrt.numpy.array")
     return _placed(host if has_dtype else _default(host, dtype), device)
 
 
 def _of_array(x: Array, dtype: np.dtype[Any] | None, copy: bool, device: Any) -> Array:
+    if x.is_deleted():
+        raise gone(x, "devrt.numpy.array")
     if dtype is None or dtype == x.dtype:
         placed: Array = x if device is None else device_put(x, device, may_alias=not copy)
         return x.copy() if copy and device is None else placed
@@ -137,8 +146,14 @@ def full(
     *,
     device: Any = None,
 ) -> Array:
-    """Make an array of ``shape`` whose elements are all ``fill_value``."""
-    host = np.full(shape, fill_value, dtype=_dtype(dtype))
+    """Make an array of ``shape`` whose elements are all ``fill_value``.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        If the dtype does not hold ``fill_value``, or it has elements that are missing.
+    """
+    host = filled(shape, fill_value, _dtype(dtype), "devrt.numpy.full")
     return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
 
 
@@ -170,12 +185,20 @@ def full_like(
 
     It lies where ``x`` lies, on the same memory kind, unless ``device`` says otherwise. Nothing is
     read of an ``x`` on devices: one part goes from the host to each place that differs.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        If the dtype does not hold ``fill_value``, or it has elements that are missing.
+    DeletedError
+        If ``x`` was deleted.
     """
     if type(x) is Array and device is None:
         return filled_like(x, fill_value, _dtype(dtype) or x.dtype)
     like: Any = x if type(x) is Array else np.asarray(x)
     own = like.dtype if hasattr(x, "dtype") else _default(like, dtype).dtype
-    return _placed(np.full(like.shape, fill_value, _dtype(dtype) or own), device)
+    host = filled(like.shape, fill_value, _dtype(dtype) or own, "devrt.numpy.full_like")
+    return _placed(host, device)
 
 
 def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:

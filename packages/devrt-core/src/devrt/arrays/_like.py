@@ -12,16 +12,45 @@ from devrt.arrays._array import Array
 from devrt.arrays._construct import put_parts
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
-from devrt.errors import InvalidArgumentError
+from devrt.contract import refuse_nulls
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Placement
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["converted", "filled_like"]
+__all__ = ["converted", "filled", "filled_like"]
 
 Shape = tuple[int, ...]
 Parts = Mapping[Shape, "np.ndarray[Any, Any]"]
+
+
+def filled(
+    shape: Any, value: Any, dtype: np.dtype[Any] | None, operation: str
+) -> np.ndarray[Any, Any]:
+    """Return what ``numpy.full`` makes, without losing anything of a complex or masked value.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        If there is no such shape, or the dtype does not hold the value.
+    """
+    import numpy as np
+
+    refuse_nulls(value, operation)
+    what = f"{operation} cannot fill an array of shape {shape} and dtype {dtype} with {value!r:.80}"
+    if dtype is not None and dtype.kind != "c" and np.iscomplexobj(value):
+        msg = f"{what}: the dtype has no imaginary part. Pass the value's real part."
+        raise InvalidArgumentError(msg, operation=operation, dtype=str(dtype))
+    try:
+        if value is not None:  # NumPy makes NaN of it
+            return np.full(shape, value, dtype)
+        error: Exception = TypeError("None is no number")
+    except (OverflowError, TypeError, ValueError) as refused:
+        error = refused
+    kind = InvalidTypeError if isinstance(error, TypeError) else InvalidArgumentError
+    msg = f"{what}: {str(error).rstrip('.')}. Pass a value that the dtype holds."
+    raise kind(msg, operation=operation, dtype=str(dtype)) from error
 
 
 def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
@@ -39,7 +68,7 @@ def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
     if x.is_deleted():
         raise gone(x, "devrt.numpy.full_like")
     plan = x.sharding.placement(x.shape)
-    filling = np.full(np.shape(value), value, dtype)
+    filling = filled(np.shape(value), value, dtype, "devrt.numpy.full_like")
     if filling.ndim == 0:
         block = np.full(plan.shard_shape, filling)
         return _placed_as(x, dict.fromkeys(plan.offsets, block), plan, dtype)
@@ -69,8 +98,9 @@ def converted(x: Array, dtype: np.dtype[Any]) -> Array:
     x._check_readable("devrt.numpy.array")
     plan = x.sharding.placement(x.shape)
     held = dict(zip(plan.offsets, x._buffers, strict=True))
-    if not all(buffer.memory.is_host_visible for buffer in held.values()):
-        x._start_copy_to_host()
+    for buffer in held.values():
+        if not buffer.memory.is_host_visible:
+            buffer.copy_to_host_async()
     parts = {offset: buffer.__array__().astype(dtype) for offset, buffer in held.items()}
     return _placed_as(x, parts, plan, dtype)
 

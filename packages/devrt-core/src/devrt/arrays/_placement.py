@@ -24,8 +24,7 @@ from devrt.arrays._put import (
     target_kind,
 )
 from devrt.arrays._tree import HOST_LEAVES
-from devrt.contract import Buffer, Device
-from devrt.contract._nulls import refuse_nulls
+from devrt.contract import Buffer, Device, refuse_nulls
 from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.runtime._plugin_errors import check_count, names_plugins, plugin_failure, raise_named

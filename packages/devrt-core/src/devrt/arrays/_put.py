@@ -9,8 +9,7 @@ from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.arrays._tree import HOST_LEAVES
-from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
-from devrt.contract._nulls import refuse_nulls
+from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory, refuse_nulls
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, PluginContractError
 from devrt.runtime import default_runtime
 from devrt.runtime._plugin_errors import check_count, raise_named, wrong_result
@@ -176,7 +175,9 @@ def as_host(x: Any) -> np.ndarray[Any, Any]:
     return as_host_array(x, np.int64 if wide else narrow.get(type(x)))
 
 
-def as_host_array(x: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
+def as_host_array(
+    x: Any, dtype: Any = None, operation: str = "reading it as an array"
+) -> np.ndarray[Any, Any]:
     """Return what ``numpy.asarray`` makes of a value.
 
     Raises
@@ -187,7 +188,7 @@ def as_host_array(x: Any, dtype: Any = None) -> np.ndarray[Any, Any]:
     import numpy as np
 
     if type(x) not in HOST_LEAVES:
-        refuse_nulls(x, "reading it as an array")
+        refuse_nulls(x, operation)
     try:
         return np.asarray(x, dtype=dtype)
     except (TypeError, ValueError) as error:

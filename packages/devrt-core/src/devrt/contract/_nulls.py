@@ -14,13 +14,30 @@ def refuse_nulls(x: object, operation: str = "device_put") -> None:
     """Raise unless every element of a host value is there.
 
     Masked arrays of NumPy, and arrays, columns and tables of polars, pyarrow and pandas (nullable
-    dtypes) tell which are missing. NaN is a value. No library is imported.
+    dtypes) tell which are missing, also within lists and tuples. NaN is a value. No library is
+    imported. A client asks this of what it reads itself.
+
+    Parameters
+    ----------
+    x
+        Any value.
+    operation
+        What is to take it, for the message.
 
     Raises
     ------
     InvalidTypeError
         If elements are missing; says how many, and of what type the value is.
     """
+    _refuse(x, operation, _DEEPEST)
+
+
+def _refuse(x: Any, operation: str, depth: int) -> None:
+    if isinstance(x, list | tuple):
+        if depth and not _NUMBERS.issuperset(map(type, x)):
+            for item in x:
+                _refuse(item, operation, depth - 1)
+        return
     for base in type(x).__mro__:
         count = _COUNTS.get(base.__module__.partition(".")[0])
         if count is not None:
@@ -38,6 +55,11 @@ def refuse_nulls(x: object, operation: str = "device_put") -> None:
         raise InvalidTypeError(msg, type=kind, missing=missing, operation=operation)
 
 
+_NUMBERS = {bool, int, float, complex}
+_DEEPEST = 64
+"""Sequences within sequences that NumPy looks at."""
+
+
 def _of_numpy(x: Any) -> int:
     import numpy as np
 
@@ -48,14 +70,16 @@ def _of_numpy(x: Any) -> int:
 def _of_polars(x: Any) -> int:
     if hasattr(x, "get_columns"):
         return sum(map(_of_polars, x.get_columns()))
-    if not hasattr(x, "null_count"):
+    dtype = getattr(x, "dtype", None)
+    if dtype is None:  # no elements yet: an expression, a query
         return 0
-    while getattr(x.dtype, "inner", None) is not None:  # rows of a fixed length
-        missing: int = x.null_count()
-        if missing:
-            return missing
-        x = x.explode()
-    return int(x.null_count())
+    missing = int(x.null_count())
+    if missing:
+        return missing
+    kind = type(dtype).__name__
+    if kind == "Struct":
+        return sum(_of_polars(x.struct.field(name)) for name in x.struct.fields)
+    return _of_polars(x.explode()) if kind == "Array" else 0  # rows of a fixed length
 
 
 def _of_pyarrow(x: Any) -> int:
@@ -65,11 +89,16 @@ def _of_pyarrow(x: Any) -> int:
 
 
 def _of_pandas(x: Any) -> int:
-    if getattr(x, "ndim", 1) == 2 and hasattr(x, "iloc"):
-        return sum(_of_pandas(x.iloc[:, column]) for column in range(x.shape[1]))
-    missing_value = getattr(getattr(x, "dtype", None), "na_value", None)
+    if hasattr(x, "dtypes") and hasattr(x, "columns"):
+        # Once for all columns: taking one of a table is slow.
+        nullable = [at for at, dtype in enumerate(x.dtypes.array) if _is_nullable(dtype)]
+        return int(x.iloc[:, nullable].isna().to_numpy().sum()) if nullable else 0
+    return int(x.isna().sum()) if _is_nullable(getattr(x, "dtype", None)) else 0
+
+
+def _is_nullable(dtype: Any) -> bool:
     # Of the other dtypes NaN is what is missing, and what NumPy holds too.
-    return int(x.isna().sum()) if type(missing_value).__name__ == "NAType" else 0
+    return type(getattr(dtype, "na_value", None)).__name__ == "NAType"
 
 
 _COUNTS: dict[str, Callable[[Any], int]] = {

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt import dtypes
-from devrt.contract import HostBufferSemantics
-from devrt.contract._nulls import refuse_nulls
+from devrt.contract import HostBufferSemantics, refuse_nulls
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._buffer import PjrtBuffer
