@@ -163,14 +163,14 @@ def test_memory_that_the_host_does_not_see_is_transferred(child):
         b = c.buffer_from_pyval(x); y = np.asarray(b)
         print((y == x).all(), y.flags.writeable)
         try: y.flags.writeable = True
-        except ValueError: print("sealed")
+        except ValueError: print("read-only")
         try: b.__dlpack_device__()
         except BufferError as error: print("no name" in str(error))
         del b; c.close(); print(counts())
         """,
         FAKE_OFF_HOST=1,
     )
-    assert done.stdout == f"True False\nsealed\nTrue\n{CLEAN}\n", done.stderr
+    assert done.stdout == f"True False\nread-only\nTrue\n{CLEAN}\n", done.stderr
 
 
 def test_a_transfer_that_fails_is_told(child):

@@ -74,7 +74,7 @@ class PluginRef:
     global_symbols : bool
         Whether the library is to be opened with its symbols visible to every other one.
     experimental : bool
-        Whether whoever named the library says that it is experimental.
+        Whether the library was named as an experimental one.
     entry : str
         The module made for JAX or XLA that registers the library, where nobody knows what it
         registers without running it; it is never imported here.

@@ -13,13 +13,13 @@ from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, Sta
 from devrt_tpu.pjrt._apart import call_apart
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
+from devrt_tpu.pjrt._checksum import split_options, with_checksum, with_options, without_checksum
 from devrt_tpu.pjrt._compiled import Executable
 from devrt_tpu.pjrt._device import PjrtDevice
 from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
-from devrt_tpu.pjrt._seal import seal, split_options, unseal, with_options
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
@@ -333,13 +333,13 @@ def _load(
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` takes the place of the options that it was compiled with."""
     api = client._api
-    whole = unseal(data, "deserialize_executable")
+    whole = without_checksum(data, "deserialize_executable")
     plain, kept = split_options(whole)
     if over and over != kept:
         changed = with_options(plain, over)
-        source = None if changed is None else seal(changed)
+        source = None if changed is None else with_checksum(changed)
     else:
-        over, source = kept, seal(data) if whole is data else data
+        over, source = kept, with_checksum(data) if whole is data else data
     held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_tpu.pjrt._api import Api, text_of
+from devrt_tpu.pjrt._checksum import with_checksum
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._hlo import HloFacts, custom_calls, read_module
 from devrt_tpu.pjrt._layout import executable_layouts
 from devrt_tpu.pjrt._native import ffi
-from devrt_tpu.pjrt._seal import seal
 from devrt_tpu.pjrt._spec import Spec, spec_of
 from devrt_tpu.pjrt._values import read_values
 
@@ -230,7 +230,8 @@ class Executable(Handle):
                 return self._source
         args = self._ask("Serialize")
         try:
-            return seal(bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)))
+            data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
+            return with_checksum(bytes(data))
         finally:
             args.serialized_executable_deleter(args.serialized_executable)
 

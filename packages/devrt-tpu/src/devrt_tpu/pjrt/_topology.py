@@ -12,12 +12,12 @@ from devrt.topology import CompileOnlyDevice
 from devrt_tpu.pjrt import _gpu_topology, _tpu_topology
 from devrt_tpu.pjrt._api import text_of
 from devrt_tpu.pjrt._checks import encoded, options_of
+from devrt_tpu.pjrt._checksum import with_checksum, without_checksum
 from devrt_tpu.pjrt._device import Description
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
 from devrt_tpu.pjrt._options import TOPOLOGY_OPTIONS
-from devrt_tpu.pjrt._seal import seal, unseal
 from devrt_tpu.pjrt._values import NamedValues, check_types, read_values
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def deserialize_topology(library: Library, platform: str, data: bytes) -> PjrtTo
         msg = f"a topology is rebuilt from bytes, not from {data!r:.40}."
         raise InvalidArgumentError(msg, operation="deserialize_topology")
     library.initialize()
-    data = unseal(data, "deserialize_topology")
+    data = without_checksum(data, "deserialize_topology")
     held = ffi.from_buffer(data)
     args = library.api.call(
         "PJRT_TopologyDescription_Deserialize",
@@ -159,7 +159,8 @@ class PjrtTopology(Handle, Topology):
         """Return bytes from which `deserialize_topology` rebuilds it."""
         with self._using("Serialize") as args:
             try:
-                return seal(bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)))
+                data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
+                return with_checksum(bytes(data))
             finally:
                 args.serialized_topology_deleter(args.serialized_topology)
 

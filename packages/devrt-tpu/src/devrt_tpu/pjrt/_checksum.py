@@ -1,4 +1,4 @@
-"""A digest behind what a plugin has serialised: of damaged machine code the process would die.
+"""A checksum behind what a plugin has serialised: of damaged machine code the process would die.
 
 It is one more field of the message, of a number that nobody uses, so that other runtimes still read
 the message: they pass over fields that they do not know. What is no message is left as it is.
@@ -11,11 +11,11 @@ import hashlib
 from devrt._protobuf import bytes_field, fields
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["seal", "split_options", "unseal", "with_options"]
+__all__ = ["split_options", "with_checksum", "with_options", "without_checksum"]
 
 _NUMBER = 0x0DE5_2017
-_OPTIONS = 0x0DE5_2018  # one field more, before the digest
-_MAGIC = b"devrt seal 1 "
+_OPTIONS = 0x0DE5_2018  # one field more, before the checksum
+_MAGIC = b"devrt sha256 1 "
 
 
 def _trailer(data: bytes) -> bytes:
@@ -26,8 +26,8 @@ _BYTES = len(_trailer(b""))
 _HEAD = _trailer(b"")[: -hashlib.sha256().digest_size]
 
 
-def seal(data: bytes) -> bytes:
-    """Return serialised bytes with their digest; those that are no protobuf message without one."""
+def with_checksum(data: bytes) -> bytes:
+    """Return serialised bytes and their checksum; what is no protobuf message, as it is."""
     return data + _trailer(data) if _is_message(data) else data
 
 
@@ -58,8 +58,8 @@ def split_options(data: bytes) -> tuple[bytes, bytes]:
     return (data[: -len(bytes_field(_OPTIONS, options))], options) if options else (data, b"")
 
 
-def unseal(data: bytes, operation: str) -> bytes:
-    """Return what was sealed; bytes without a digest, as other runtimes write them, as they are.
+def without_checksum(data: bytes, operation: str) -> bytes:
+    """Return bytes that have a checksum without it, and others, of other runtimes, as they are.
 
     Raises
     ------

@@ -7,7 +7,7 @@ import pytest
 
 from devrt.errors import DevrtError, InvalidArgumentError
 from devrt_tpu.pjrt import _compile
-from devrt_tpu.pjrt._seal import seal, unseal
+from devrt_tpu.pjrt._checksum import with_checksum, without_checksum
 
 
 def test_a_bit_that_changed_anywhere_is_seen(xla_cpu, add, add_text):
@@ -27,23 +27,23 @@ def test_a_bit_that_changed_anywhere_is_seen(xla_cpu, add, add_text):
 
 
 def test_bytes_without_a_digest_are_taken(xla_cpu, add, monkeypatch):
-    sealed = add.serialize()
-    plain = unseal(sealed, "test")
-    assert len(plain) < len(sealed)
+    checked = add.serialize()
+    plain = without_checksum(checked, "test")
+    assert len(plain) < len(checked)
     assert xla_cpu.deserialize_executable(plain).name == "add"
-    monkeypatch.setattr(_compile, "unseal", lambda data, _: data)
-    assert xla_cpu.deserialize_executable(sealed).name == "add"  # as another runtime reads it
+    monkeypatch.setattr(_compile, "without_checksum", lambda data, _: data)
+    assert xla_cpu.deserialize_executable(checked).name == "add"  # as another runtime reads it
 
 
 @pytest.mark.parametrize("data", [b"", b"\x0a\x03abc", b"\x08\x01" * 99])
 def test_a_message_comes_back(data):
-    assert unseal(seal(data), "test") == data
-    assert seal(data) != data
+    assert without_checksum(with_checksum(data), "test") == data
+    assert with_checksum(data) != data
     with pytest.raises(InvalidArgumentError, match="damaged"):
-        unseal(b"\x08" + seal(data), "test")
+        without_checksum(b"\x08" + with_checksum(data), "test")
 
 
 @pytest.mark.parametrize("data", [b"\x83\xaf", b"text", b"\x0a\xff"])
 def test_what_is_no_message_is_left_alone(data):
-    assert seal(data) == data
-    assert unseal(data, "test") == data
+    assert with_checksum(data) == data
+    assert without_checksum(data, "test") == data
