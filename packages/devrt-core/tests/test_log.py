@@ -30,6 +30,20 @@ def test_the_log_tells_what_was_found_chosen_and_made(plugins, caplog):
     assert "plugin cpu@fake-cpu was loaded: module fake_cpu_plugin" in messages
 
 
+def test_a_decision_is_told_once_within_an_override(plugins, caplog):
+    plugins.add("cpu")
+    caplog.set_level(logging.INFO, "devrt")
+    with plugins.runtime() as runtime, runtime.config.override(init_timeout=9.0):
+        runtime.get_backend()
+        count = len(caplog.records)
+        for _ in range(3):
+            runtime.get_backend()
+        assert len(caplog.records) == count
+        runtime.clear_backends()
+        runtime.get_backend()
+        assert len(caplog.records) > count
+
+
 def test_the_log_tells_of_failures(plugins, caplog):
     plugins.add("bad", make="raise OSError('busy')", priority=9, fail_quietly=True)
     plugins.add("cpu")

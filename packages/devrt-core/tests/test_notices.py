@@ -1,6 +1,7 @@
 """Where a user needs a word: one warning for each fault, at the first use and never half-way."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -48,6 +49,8 @@ def test_a_warning_points_at_the_callers_line(plugins, as_default):
     [
         ("DEVRT_PLATFROMS", "DEVRT_PLATFORMS"),
         ("DEVRT_INIT_TIMOUT", "DEVRT_INIT_TIMEOUT"),
+        ("DEVRT_CACHE_DIRS", "DEVRT_CACHE_DIR"),
+        ("DEVRT_CONFG_FILE", "DEVRT_CONFIG_FILE"),
         ("DEVRT_NUM_CPU_PART", "DEVRT_NUM_CPU_PARTS"),
     ],
 )
@@ -137,6 +140,20 @@ def test_an_entry_that_cannot_be_used(naming, told, add_loader, files, what, pla
     )
     if value.endswith((".so", ".json")) and what != "without a name":
         assert value.partition(":")[2].format(folder=files) in message
+
+
+@pytest.mark.parametrize("platform", ["cpu@fake-cpu", None])
+@pytest.mark.parametrize("name", ["pipe.so", "pipe.json"])
+def test_a_pipe_is_not_waited_for(plugins, run_python, tmp_path, name, platform):
+    plugins.add("cpu")
+    os.mkfifo(tmp_path / name)
+    environ = {ENVIRONMENT_VARIABLE: f"zap:{tmp_path / name}"}
+    code = (
+        f"import signal, devrt; signal.alarm(30); print(devrt.get_backend({platform!r}).platform)"
+    )
+    result = run_python("-c", code, path=[plugins.path], **environ)
+    assert result.stdout == "cpu\n", result.stderr
+    assert "is no file" in result.stderr or "is not there" in result.stderr
 
 
 def test_a_good_library_is_no_fault(naming, told, add_loader, tmp_path):

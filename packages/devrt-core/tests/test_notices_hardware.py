@@ -31,14 +31,56 @@ def test_hardware_that_no_backend_serves(plugins, told, machine, what):
     assert "DEVRT_PLATFORMS=cpu" in message
 
 
+def put_on_bus(machine, vendor, kind, model):
+    bus = "sys/bus/pci/devices/0000:3b:00.0"
+    for file, number in (("vendor", vendor), ("class", kind), ("device", model)):
+        put(machine, f"{bus}/{file}", f"{number:#x}\n")
+
+
 def test_hardware_on_the_bus(plugins, told, machine):
     plugins.add("cpu")
-    bus = "sys/bus/pci/devices/0000:3b:00.0"
-    for file, number in (("vendor", 0x10DE), ("class", 0x030200), ("device", 0x2330)):
-        put(machine, f"{bus}/{file}", f"{number:#x}\n")
+    put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
+    put(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
         (message,) = told(runtime)
-    assert "(PCI 0000:3b:00.0 (10de:2330))" in message
+    assert "(PCI 0000:3b:00.0 (10de:2330), /dev/nvidia0)" in message
+
+
+def test_hardware_on_the_bus_with_a_node_that_others_have_too(plugins, told, machine):
+    plugins.add("cpu")
+    put(machine, "dev/vfio/0")
+    with plugins.runtime() as runtime:
+        assert told(runtime) == []
+    put_on_bus(machine, 0x1AE0, 0x120000, 0x006F)
+    with plugins.runtime() as runtime:
+        (message,) = told(runtime)
+    assert message.startswith("Google TPU is on this machine")
+
+
+def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, told, machine):
+    plugins.add("cpu")
+    put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
+    put(machine, "proc/driver/nvidia/version", "NVRM version: 1")
+    with plugins.runtime() as runtime:
+        assert told(runtime) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "variable"),
+    [
+        ("dev/nvidia0", "CUDA_VISIBLE_DEVICES"),
+        ("dev/kfd", "HIP_VISIBLE_DEVICES"),
+        ("dev/kfd", "ROCR_VISIBLE_DEVICES"),
+    ],
+)
+def test_hardware_that_the_user_hid_is_not_missed(plugins, told, machine, node, variable):
+    plugins.add("cpu")
+    put(machine, node)
+    for value in ("", "-1"):
+        with plugins.runtime(**{variable: value}) as runtime:
+            assert told(runtime) == []
+    with plugins.runtime(**{variable: "0"}) as runtime:
+        assert len(told(runtime)) == 1
 
 
 def test_hardware_that_its_backend_cannot_use_is_told_with_the_reason(plugins, told, machine):

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from devrt.errors import BackendInitializationError
 from devrt.plugins import Broken, PluginRef
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all, probe_isolated
 from devrt.plugins._preflight import Preflight, state_of
@@ -134,6 +135,23 @@ def test_nothing_is_written(plugins, tmp_path, monkeypatch):
     (report,) = probe_all([ProbeRequest(plugins.ref("one"), Level.CLIENT, 60.0)])
     assert report.is_ok
     assert not (tmp_path / "cache").exists()
+
+
+def test_the_remedy_of_a_client_that_fails_is_kept(plugins):
+    plugins.add("one", make="import os; os.abort()")
+    with (
+        plugins.runtime(DEVRT_PROBE="isolated") as runtime,
+        pytest.raises(BackendInitializationError) as caught,
+    ):
+        runtime.get_backend("one")
+    assert "Upgrade fake-one or report this to its author; or uninstall it." in str(caught.value)
+
+
+def test_what_no_distribution_brings_is_not_to_be_uninstalled():
+    ref = PluginRef("one", "(namespace)", module="one")
+    state = state_of(ref, ProbeReport("timeout", "load", "1 s"))
+    assert "uninstall" not in state.remedy
+    assert "DEVRT_INIT_TIMEOUT" in state.remedy
 
 
 # -- libraries that a call registers --------------------------------------------------------------

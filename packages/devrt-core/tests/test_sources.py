@@ -362,3 +362,16 @@ def test_of_fifty_plugins_one_is_imported_and_no_library_is_opened(plugins, inst
     result = run_python("-c", FIFTY, path=[plugins.path], **environ)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == ["['fake_p7_plugin.py']", "[]", "True"]
+
+
+class Foreign:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("fake_"):
+            raise RuntimeError("not mine")
+
+
+def test_a_foreign_finder_that_fails_hides_no_plugin(plugins, monkeypatch):
+    plugins.add("one")
+    monkeypatch.setattr(sys, "meta_path", [Foreign(), *sys.meta_path])
+    registry = PluginRegistry(plugins.refs)
+    assert registry.manifest(plugins.ref("one")) is None

@@ -196,6 +196,7 @@ class Config:
             return []
         may_be_elsewhere = carries(self._platforms())
         own = [spec.name for spec in CORE_OPTIONS]
+        own += [variable.removeprefix("DEVRT_").lower() for variable in NOT_OPTIONS]
         names = [(v, v.removeprefix("DEVRT_").lower()) for v in unread]
         near = [(v, nearest(n, self._specs, own)) for v, n in names if not may_be_elsewhere(n)]
         return [(variable, f"DEVRT_{name.upper()}") for variable, name in near if name]

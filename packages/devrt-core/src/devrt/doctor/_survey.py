@@ -226,8 +226,6 @@ def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
         manifest = runtime.plugins.manifest(ref)
     except PluginError as raised:
         error = raised
-    except Exception as raised:  # noqa: BLE001  finders on sys.meta_path are strangers' code
-        error = PluginError(f"the manifest of plugin {ref} cannot be looked for: {raised}")
     exclusive = manifest is not None and manifest.exclusive
     if level is None:
         level = Level.LOAD if exclusive else Level.CLIENT

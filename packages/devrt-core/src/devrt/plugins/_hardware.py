@@ -7,7 +7,6 @@ A start looks here where the host's processor is the default, so little is impor
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatchcase
 
 from devrt import hardware
 from devrt._record import record
@@ -15,13 +14,14 @@ from devrt.plugins import _simple_toml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
 __all__ = ["SeenHardware", "known_hardware", "seen_hardware"]
 
 _TABLE = os.path.join(os.path.dirname(__file__), "data", "hardware.toml")
 _SHOWN = 8
+_NONE = ("", "-1")
 
 
 @record(frozen=True, slots=True)
@@ -40,6 +40,8 @@ class SeenHardware:
         PCI addresses and files that show it.
     driver : str
         The first line of its driver's version; empty where it has none.
+    is_open : bool
+        Whether a device node of it is there that the user did not hide.
     """
 
     name: str
@@ -47,6 +49,7 @@ class SeenHardware:
     wheel: str
     evidence: tuple[str, ...]
     driver: str = ""
+    is_open: bool = False
 
 
 _parsed: list[dict[str, Any]] = []
@@ -62,23 +65,33 @@ def known_hardware() -> list[dict[str, Any]]:
     return _parsed
 
 
-def seen_hardware(root: str | os.PathLike[str] = "/") -> tuple[SeenHardware, ...]:
+def seen_hardware(
+    root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None
+) -> tuple[SeenHardware, ...]:
     """Return the accelerators that the machine shows.
 
     Parameters
     ----------
     root
         The folder that counts as the root of the file system.
+    environ
+        Environment variables; those of the process when omitted.
     """
+    variables = os.environ if environ is None else environ
     vendors = hardware.pci_vendors(root=root)
     listed: dict[str, list[str]] = {}
     found = []
     for entry in known_hardware():
-        evidence = (*_on_bus(entry, vendors, root), *_files(entry, listed, root))
+        evidence = (*_on_bus(entry, vendors, root), *_files(entry["paths"], listed, root))
         if evidence:
             platforms = tuple(entry["platforms"])
             driver = _driver(entry, root)
-            found.append(SeenHardware(entry["name"], platforms, entry["wheel"], evidence, driver))
+            nodes = _files(entry["nodes"], listed, root)
+            is_hidden = any(variables.get(v, "all").strip() in _NONE for v in entry["hidden_by"])
+            is_open = not is_hidden and next(nodes, None) is not None
+            found.append(
+                SeenHardware(entry["name"], platforms, entry["wheel"], evidence, driver, is_open)
+            )
     return tuple(found)
 
 
@@ -100,15 +113,23 @@ def _on_bus(
 
 
 def _files(
-    entry: Mapping[str, Any], listed: dict[str, list[str]], root: str | os.PathLike[str]
+    patterns: Iterable[str], listed: dict[str, list[str]], root: str | os.PathLike[str]
 ) -> Iterator[str]:
-    """Yield the files that show hardware; a folder is listed once for the whole table."""
-    for pattern in entry["paths"]:
+    """Yield the files that there are; a folder is listed once for the whole table."""
+    for pattern in patterns:
         folder, name = os.path.split(pattern)
         if folder not in listed:
             listed[folder] = _list(os.path.join(root, folder))
-        matching = (found for found in listed[folder] if fnmatchcase(found, name))
+        start = name.partition("[")[0].partition("*")[0]
+        likely = [found for found in listed[folder] if found.startswith(start)]
+        matching = (found for found in likely if _is_like(found, name))
         yield from (f"/{folder}/{found}" for found in sorted(matching)[:_SHOWN])
+
+
+def _is_like(name: str, pattern: str) -> bool:
+    from fnmatch import fnmatchcase  # only where something may match, and startup counts
+
+    return fnmatchcase(name, pattern)
 
 
 def _list(folder: str) -> list[str]:

@@ -46,6 +46,7 @@ from devrt.plugins import _api_version, _simple_toml
 from devrt.plugins._adopted import adopted_table
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._requirements import Conflict, Requirement
+from devrt.plugins._sources import find_module
 from devrt.records import ClientFactory, Unavailable
 
 __all__ = [
@@ -188,15 +189,10 @@ def parse_manifest(
 
 
 def _manifest_path(ref: PluginRef) -> str | None:
-    import importlib.util
-
     top, *rest = ref.module.split(".")
     if not top:
         return None
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
+    spec = find_module(top)
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         package = os.fspath(folder)
         for part in rest:

@@ -212,6 +212,8 @@ def read_config(path: str) -> LibraryConfig:
     """
     import json
 
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise _invalid(path, "it is no file")  # a pipe would be waited for
     try:
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)

@@ -94,7 +94,8 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
         reason = reason if kind in _NAMES_THE_CAUSE else report.sentence()
         phase = "contract" if kind in _CONTRACT else report.phase
         return Broken(phase, reason, remedy)
-    remedy = _REMEDIES.get(report.outcome, usual_remedy(ref)).format(ref=ref)
+    usual = usual_remedy(ref)
+    remedy = _REMEDIES.get(report.outcome, "{usual}").format(usual=usual)
     return Broken("probe", f"it {report.sentence()}", remedy)
 
 
@@ -102,9 +103,6 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
 _CONTRACT = ("contract", "version", "manifest")
 _NAMES_THE_CAUSE = (*_CONTRACT, "dependency", "import")
 _REMEDIES = {
-    "timeout": (
-        "Give it longer (DEVRT_INIT_TIMEOUT, devrt doctor --timeout), or uninstall "
-        "{ref.distribution}."
-    ),
+    "timeout": ("Give it longer (DEVRT_INIT_TIMEOUT, devrt doctor --timeout). {usual}"),
     "raised": "Run `devrt doctor`; if it says the same, repair the Python installation.",
 }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import sys
@@ -23,7 +22,7 @@ from devrt._record import replaced
 from devrt.plugins._parallel import Children, side_by_side
 from devrt.plugins._refs import PluginRef
 from devrt.plugins._registered import Registered, digest_of
-from devrt.plugins._sources import list_folder
+from devrt.plugins._sources import find_module, list_folder
 from devrt.plugins._unknown import REGISTERING
 
 __all__ = ["settled"]
@@ -160,10 +159,7 @@ class _Sources:
 def _own_files(entry: str) -> Iterator[tuple[str, bytes]]:
     """Yield the Python files of a module, found without importing it."""
     top, *rest = entry.partition(":")[0].split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError, AttributeError):
-        return
+    spec = find_module(top)
     bases = list(spec.submodule_search_locations or ()) if spec is not None else []
     if spec is not None and not bases and spec.origin:
         bases = [spec.origin]

@@ -15,6 +15,7 @@ from devrt.plugins._refs import normalized
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from importlib.machinery import ModuleSpec
     from typing import Any
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Site",
     "distributions_by_library",
     "distributions_in",
+    "find_module",
     "list_folder",
     "metadata_library",
     "namespace_modules",
@@ -133,6 +135,20 @@ def distributions_in(sites: Iterable[Site]) -> Iterator[Distribution]:
             if found.key not in seen:
                 seen.add(found.key)
                 yield found
+
+
+def find_module(name: str) -> ModuleSpec | None:
+    """Return where a top module is, as the import system's finders say; nothing is imported."""
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(name)
+    except Exception as error:  # a foreign finder may fail in any way
+        from devrt.errors import ForkedError  # a listing imports it for this alone
+
+        if isinstance(error, ForkedError):  # of this process, not of the module
+            raise
+        return None
 
 
 def metadata_library() -> Any:

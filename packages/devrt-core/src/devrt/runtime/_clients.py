@@ -96,7 +96,7 @@ class ClientStore:
     def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
         self.check_process()
-        return self._call_factory(ref, self._plugins.factory(ref), options)
+        return self._call_factory(ref, self._plugins.factory(ref), options)[0]
 
     def live(self) -> dict[PluginRef, Client]:
         """Return the clients made so far that are open, ordered by plugin."""
@@ -130,9 +130,11 @@ class ClientStore:
 
     def warn_once(self, message: str, category: type[Warning] = DevrtWarning) -> None:
         """Warn at the caller's line, the first time that these words are used."""
-        if message not in self._warned:
+        with self._lock:  # two threads may have the same to say
+            if message in self._warned:
+                return
             self._warned.add(message)
-            warn(message, category)
+        warn(message, category)
 
     def check_process(self) -> None:
         """Raise `ForkedError` in a process forked from one that had made clients."""
@@ -154,22 +156,23 @@ class ClientStore:
             )
         began = time.perf_counter()
         try:
-            client = self._call_factory(ref, factory, {})
+            client, count = self._call_factory(ref, factory, {})
         except BackendInitializationError as error:  # any other is a value that the user can mend
             self._failed[ref] = error.fresh()
             _log.info("client of %s failed in %.3f s: %s", ref.name, _since(began), error.message)
             raise
+        seconds = _since(began)
         names = tuple(spec.name for spec in factory.options)
         self._config.freeze(names, f"the {ref.platform} client of {ref}")
         with self._lock:
             self._clients[ref] = client
-        count = client.device_count()
-        _log.info("client of %s made in %.3f s: %d devices", ref.name, _since(began), count)
+        _log.info("client of %s made in %.3f s: %d devices", ref.name, seconds, count)
         return client
 
     def _call_factory(
         self, ref: PluginRef, factory: ClientFactory, options: Mapping[str, Any]
-    ) -> Client:
+    ) -> tuple[Client, int]:
+        """Return a client and the number of its devices."""
         _refuse_a_circle(ref)
         values = {spec.name: self._config.read(spec.name) for spec in factory.options}
         context = ClientContext(
@@ -180,12 +183,14 @@ class ClientStore:
         if broken is not None:
             from devrt.runtime import _failures  # only where something failed
 
-            raise _failures.unusable(ref, f"tried in a child process, {broken.reason}")
+            problem = f"tried in a child process, {broken.reason}"
+            raise _failures.unusable(ref, problem, broken.remedy)
         timeout = self._timeout(ref)  # a malformed one is the configuration's error
         token = _under_way.set(_under_way.get() | {ref})
         try:
             client = self._call(ref, lambda: factory.factory(context), timeout)
             problem = problem_of(ref, client)
+            count = 0 if problem else client.device_count()  # plugin code, like the rest
         except ForkedError:
             raise  # of this process, not of the plugin
         except InvalidArgumentError:
@@ -211,7 +216,7 @@ class ClientStore:
 
             raise _failures.unusable(ref, problem)
         note_origin(client, ref)
-        return client
+        return client, count
 
     def _timeout(self, ref: PluginRef) -> float | None:
         timeout: float | None = self._config.read("init_timeout")

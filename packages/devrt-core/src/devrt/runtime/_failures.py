@@ -211,12 +211,10 @@ def absent_option(
     return f"{whose}, which cannot be loaded: {broken[0].message}" if broken else ""
 
 
-def unusable(ref: PluginRef, problem: str) -> BackendInitializationError:
+def unusable(ref: PluginRef, problem: str, remedy: str = "") -> BackendInitializationError:
     """Return the error for a client factory whose client cannot be used."""
-    msg = (
-        f"platform {ref.platform!r} could not be initialised by plugin {ref}: {problem}. "
-        f"Report it to the author of {ref.distribution}."
-    )
+    remedy = remedy or f"Report it to the author of {ref.distribution}."
+    msg = f"platform {ref.platform!r} could not be initialised by plugin {ref}: {problem}. {remedy}"
     return BackendInitializationError(
         msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
     )

@@ -6,6 +6,7 @@ errors, nothing is half-done, and the next call goes on, for each warning is iss
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 from devrt import _log
@@ -62,9 +63,10 @@ class Notices:
         self._config = config
         self._warn_once = warn_once
         self._logged: tuple[PluginRef, ...] = ()
+        self._told: dict[bool, tuple[Decision, tuple[PluginRef, ...]]] = {}
 
     def tell(self, decision: Decision, *, is_default: bool = False) -> None:
-        """Log a decision and warn of what was left aside on the way to it.
+        """Log a decision and warn of what was left aside on the way to it; the same one once.
 
         Parameters
         ----------
@@ -73,7 +75,17 @@ class Notices:
         is_default
             Whether the default platform was asked for, which the hardware may be at odds with.
         """
-        self._log_found()
+        refs = self._plugins.refs()
+        if self._told.get(is_default) != (decision, refs):
+            self._tell(decision, refs, is_default)
+            self._told[is_default] = (decision, refs)  # not if a warning was raised: more may come
+
+    def forget(self) -> None:
+        """Tell the next decision whatever it is."""
+        self._told.clear()
+
+    def _tell(self, decision: Decision, refs: tuple[PluginRef, ...], is_default: bool) -> None:
+        self._log_found(refs)
         _log_decision(decision)
         self._warn(self._misspelt())
         if decision.chosen is None:
@@ -92,8 +104,7 @@ class Notices:
             )
             self._warn_once(message, DevrtWarning)
 
-    def _log_found(self) -> None:
-        refs = self._plugins.refs()
+    def _log_found(self, refs: tuple[PluginRef, ...]) -> None:
         if refs == self._logged:
             return
         self._logged = refs
@@ -132,8 +143,9 @@ class Notices:
     def _unused_hardware(self, decision: Decision) -> Iterator[str]:
         from devrt.plugins._hardware import known_hardware, seen_hardware
 
-        for hardware in seen_hardware(_ROOT):
-            message = self._unused(hardware, decision)
+        for hardware in seen_hardware(_ROOT, self._config.environ):
+            # A driver's file or a place on the bus alone is a container's view of its host.
+            message = self._unused(hardware, decision) if hardware.is_open else ""
             if message:
                 yield message
         known = {platform for row in known_hardware() for platform in row["platforms"]}
@@ -203,6 +215,8 @@ def _named(ref: PluginRef, problem: str) -> str:
 
 def _file_problem(library: str) -> str:
     """Return what is wrong with the file of a library that nothing was asked of; else empty."""
+    if os.path.exists(library) and not os.path.isfile(library):
+        return "it is no file"  # a pipe would be waited for
     try:
         with open(library, "rb") as file:
             head = file.read(4)

@@ -330,6 +330,7 @@ class Runtime:
         """
         self._default = None
         self._default_place = None
+        self._notices.forget()
         problems = self._clients.close_all()
         self.config.thaw()
         self.plugins.refresh()
