@@ -224,6 +224,8 @@ class DEVRT_CPU_API Client {
   }
   void* attached() const noexcept { return attached_; }
   std::shared_ptr<Client> shared() const { return self_.lock(); }
+  /// Returns how many own the client.
+  long owners() const noexcept { return self_.use_count(); }
   LiveRegistry<Buffer>& registry() noexcept { return registry_; }
   /// Returns whether to note where a new buffer of `bytes` was made. Under the binding's lock.
   ///

@@ -30,6 +30,7 @@ NB_MODULE(_ext, module) {
       broken_off = std::make_exception_ptr(nb::python_error());
       abandon_engines();  // what calls Python will not end any more
     }
+    release_stores();
     expect_finalization();
     close_graveyard();
     if (broken_off) std::rethrow_exception(broken_off);

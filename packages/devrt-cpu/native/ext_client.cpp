@@ -149,17 +149,23 @@ nb::object distributed_client(const Client& client) {
 }
 
 // A user's distributed client may well refer to the client, if only through its class and the
-// globals of the module that both are in: the garbage collector has to see that.
+// globals of the module that both are in: the garbage collector has to see that. What buffers,
+// devices or executables own as well is not the Python object's to show or to clear: they may be
+// in use, and the collector does not see them. The exit handler releases those.
+Client* only_owned(PyObject* self) {
+  if (!nb::inst_ready(self)) return nullptr;
+  Client* client = nb::inst_ptr<Client>(self);
+  return client->owners() == 1 ? client : nullptr;
+}
+
 int traverse_client(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  Py_VISIT(static_cast<PyObject*>(nb::inst_ptr<Client>(self)->attached()));
+  if (Client* client = only_owned(self)) Py_VISIT(static_cast<PyObject*>(client->attached()));
   return 0;
 }
 
 int clear_client(PyObject* self) {
-  if (!nb::inst_ready(self)) return 0;
-  nb::inst_ptr<Client>(self)->attach(nullptr, {});
+  if (Client* client = only_owned(self)) client->attach(nullptr, {});
   drain_graveyard();
   return 0;
 }

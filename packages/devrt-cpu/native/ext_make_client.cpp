@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "graveyard.hpp"
 #include "python.hpp"
@@ -88,6 +89,20 @@ std::chrono::milliseconds to_milliseconds(double seconds) {
       static_cast<std::int64_t>(std::clamp(seconds * 1e3, 1.0, kMost)));
 }
 
+// Of clients with a distributed client. Under the GIL; never destroyed, for the exit handler.
+std::vector<std::weak_ptr<Client>>& clients_with_stores() {
+  static auto* clients = new std::vector<std::weak_ptr<Client>>;
+  return *clients;
+}
+
+void attach_store(const std::shared_ptr<Client>& client, nb::object store) {
+  auto& clients = clients_with_stores();
+  std::erase_if(clients, [](const auto& each) { return each.expired(); });
+  clients.push_back(client);
+  PyObject* object = store.ptr();
+  client->attach(object, keep_object(std::move(store)));
+}
+
 std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
                                         int num_nodes, nb::handle memory_kinds,
                                         std::optional<std::int64_t> recycled_bytes,
@@ -112,8 +127,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   }
   std::shared_ptr<Client> client = Client::make(std::move(options));
   if (!distributed_client.is_none()) {
-    PyObject* object = distributed_client.ptr();
-    client->attach(object, keep_object(std::move(distributed_client)));
+    attach_store(client, std::move(distributed_client));
   }
   return client;
 }
@@ -128,6 +142,13 @@ void check_nodes(int num_devices, int node_id, int num_nodes) {
 }
 
 }  // namespace
+
+void release_stores() noexcept {
+  for (const auto& each : clients_with_stores()) {
+    if (const std::shared_ptr<Client> client = each.lock()) client->attach(nullptr, {});
+  }
+  drain_graveyard();
+}
 
 void bind_make_client(nb::module_& module) {
   module.def(

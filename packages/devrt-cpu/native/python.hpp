@@ -252,6 +252,8 @@ bool finish_custom_calls();
 void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 void bind_make_client(nb::module_& module);
+/// Releases every client's `distributed_client`; at the interpreter's exit.
+void release_stores() noexcept;
 void bind_allocators(nb::module_& module);
 /// Adds what works on many buffers to the classes; called once all of them are there.
 void bind_batched();

@@ -245,6 +245,17 @@ def test_a_store_that_refers_to_its_client_is_collected() -> None:
     assert alive() is None
 
 
+def test_a_store_whose_client_a_buffer_keeps_is_not_cleared() -> None:
+    store = Store()
+    store.client = xla_client.make_cpu_client(distributed_client=store)
+    buffer = store.client.buffer_from_pyval(1.0)
+    del store
+    gc.collect()
+    kept: Any = buffer.device.client.distributed_client
+    assert isinstance(kept, Store)
+    assert kept._values is not None
+
+
 LEAKS = """
 from devrt import xla_client
 class Store:
@@ -258,9 +269,25 @@ buffer, devices = client.buffer_from_pyval(1.0), client.devices()
 """
 
 
-def test_a_store_of_a_users_script_leaks_nothing_at_exit() -> None:
+PROGRAM = "func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "",
+        "del client, devices",
+        "del client, buffer",
+        f"program = client.compile_and_load('{PROGRAM}'); del client, buffer, devices",
+    ],
+)
+def test_a_store_of_a_users_script_leaks_nothing_at_exit(last: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LEAKS], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", LEAKS + last],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "released\n", "")
 
