@@ -87,6 +87,24 @@ for _ in range(3):
     assert found == ["0"] * 3
 
 
+def test_a_deleted_executable_is_not_serialised_and_keeps_no_bytes(run):
+    found = run("""
+from devrt.errors import DeletedError
+client = new_client()
+compiled = client.compile_and_load(PROGRAM)
+loaded = client.deserialize_executable(compiled.serialize())
+for each in (compiled, loaded):
+    each.delete()
+    for ask in (each.serialize, lambda: client.serialize_executable(each)):
+        try:
+            ask()
+        except DeletedError as error:
+            print(error.operation)
+    print(getattr(getattr(each, "executable", None), "_source", None))
+""")
+    assert found == ["serialize", "serialize", "None"] * 2
+
+
 def test_what_comes_from_the_disk_cache_can_be_serialised(run):
     code = """
 from devrt import runtime

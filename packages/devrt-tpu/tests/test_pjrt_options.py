@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.topology import get_topology_for_devices
 from devrt_tpu import pjrt
 from devrt_tpu.pjrt._options import gpu_options
@@ -124,7 +124,7 @@ def test_an_executable_is_loaded_on_the_devices_that_are_named(xla_cpu, add):
     assert total.device is second
     assert (np.asarray(total) == len(x)).all()
     for devices in ([], [second, second], second, [None]):
-        with pytest.raises(DevrtError, match=r"devices are a list|no device of|each device once"):
+        with pytest.raises(DevrtError, match=r"a list|no device of|each device once|is empty"):
             xla_cpu.deserialize_executable(data, devices)
     with pytest.raises(InvalidArgumentError, match=r"for 2 device.s., and 1 were named"):
         xla_cpu.deserialize_executable(data, [second], num_partitions=2, num_replicas=1)
@@ -144,6 +144,37 @@ def test_options_of_a_gpu_client_have_the_plugins_names():
         "node_id": 1,
     }
     assert gpu_options({"allowed_devices": [3]}) == {"visible_devices": [3]}
+
+
+def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):
+    data = xla_cpu.compile_and_load(add_text).serialize()
+    for devices, match in (([], "devices is empty"), (None, "there are no bytes")):
+        with pytest.raises(InvalidArgumentError, match=match) as caught:
+            xla_cpu.deserialize_executable(b"" if devices is None else data, devices)
+        assert str(caught.value).startswith("deserialize_executable failed: ")
+        assert caught.value.operation == "deserialize_executable"
+    with pytest.raises(InvalidTypeError, match="executable is bytes, not str"):
+        xla_cpu.deserialize_executable("text")
+
+
+FED = """func.func @main(%a: tensor<f32>) {
+  %t = stablehlo.create_token : !stablehlo.token
+  "stablehlo.outfeed"(%a, %t) : (tensor<f32>, !stablehlo.token) -> !stablehlo.token
+  return }"""
+
+
+def test_an_executable_that_waits_for_the_host_is_not_loaded(xla_cpu, monkeypatch):
+    monkeypatch.setattr("devrt_tpu.pjrt._compile.check_for_host", lambda *_: None)
+    data = xla_cpu.compile_and_load(FED).serialize()
+    with pytest.raises(UnimplementedError, match=r"exchanges data with the host.*outfeed"):
+        xla_cpu.deserialize_executable(data)
+
+
+def test_what_the_hosts_compiler_does_not_survive_is_refused_for_a_topology(xla_cpu):
+    kind = "tensor<f6E2M3FN>"
+    program = f"func.func @main(%a: {kind}) -> {kind} {{ return %a : {kind} }}"
+    with pytest.raises(UnimplementedError, match="6-bit"):
+        xla_cpu.topology().compile(program)
 
 
 def test_the_topology_of_all_devices_is_the_clients_own(xla_cpu):

@@ -9,7 +9,13 @@ from devrt._compile_options import CompileOptions
 from devrt._refused_programs import check, check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
+from devrt.errors import (
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    StatusCode,
+    UnimplementedError,
+)
 from devrt_tpu.pjrt._apart import call_apart
 from devrt_tpu.pjrt._api import Api
 from devrt_tpu.pjrt._checks import encoded
@@ -24,6 +30,7 @@ from devrt_tpu.pjrt._native import ffi
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._library import Library
+    from devrt_tpu.pjrt._topology import PjrtTopology
 
 __all__ = ["Program", "compile_ahead", "compile_and_load", "deserialize"]
 
@@ -136,7 +143,7 @@ def compile_and_load(
     program = Program(source)
     is_for_host = client.plugin_platform == "cpu"
     (check_for_host if is_for_host else check)(program.code, "compile_and_load")
-    chosen = None if devices is None else _check_devices(client, devices)
+    chosen = None if devices is None else _check_devices(client, devices, "compile")
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(client, chosen, made))
@@ -161,19 +168,22 @@ def compile_and_load(
     return compiled(client, program.code, data, lambda known: _load(client, known, made), compile)
 
 
-def _check_devices(client: PjrtClient, devices: Sequence[Any]) -> list[PjrtDevice]:
+def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -> list[PjrtDevice]:
     try:
         chosen = list(devices)
     except TypeError as error:
-        msg = f"compile failed: devices are a list of devices, not {devices!r:.60}."
-        raise InvalidTypeError(msg, operation="compile") from error
+        msg = f"{operation} failed: devices are a list of devices, not {devices!r:.60}."
+        raise InvalidTypeError(msg, operation=operation) from error
+    if not chosen:
+        msg = f"{operation} failed: devices is empty. Name some, or leave it out."
+        raise InvalidArgumentError(msg, operation=operation)
     for device in chosen:
         if not isinstance(device, PjrtDevice) or device.client is not client:
-            msg = f"compile failed: {device!r} is no device of {client!r}."
-            raise InvalidArgumentError(msg, operation="compile")
-    if len(set(chosen)) != len(chosen) or not chosen:
-        msg = f"compile failed: name each device once, not {chosen}."
-        raise InvalidArgumentError(msg, operation="compile")
+            msg = f"{operation} failed: {device!r} is no device of {client!r}."
+            raise InvalidArgumentError(msg, operation=operation)
+    if len(set(chosen)) != len(chosen):
+        msg = f"{operation} failed: name each device once, not {chosen}."
+        raise InvalidArgumentError(msg, operation=operation)
     return chosen
 
 
@@ -203,7 +213,7 @@ def compile_ahead(
     num_devices: int,
     source: str | bytes,
     options: Mapping[str, Any],
-    owner: Any = None,
+    owner: PjrtTopology,
 ) -> Executable:
     """Compile a program for devices that need not be there.
 
@@ -223,7 +233,8 @@ def compile_ahead(
         Keeps the description.
     """
     program = Program(source)
-    check(program.code, "compile")
+    is_for_host = owner.plugin_platform() == "cpu"
+    (check_for_host if is_for_host else check)(program.code, "compile")
     made = _with_flags(library, program.options(options, None))
     if _size(made) > num_devices:
         msg = (
@@ -299,9 +310,13 @@ def deserialize(
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
-    if not isinstance(data, bytes | bytearray | memoryview) or not len(data):
-        msg = f"an executable is loaded from bytes, not from {type(data).__name__} {data!r:.40}."
-        raise InvalidTypeError(msg, operation="deserialize_executable")
+    operation = "deserialize_executable"
+    if not isinstance(data, bytes | bytearray | memoryview):
+        msg = f"{operation} failed: a serialised executable is bytes, not {type(data).__name__}."
+        raise InvalidTypeError(msg, operation=operation)
+    if not len(data):
+        msg = f"{operation} failed: there are no bytes. Serialise the executable again."
+        raise InvalidArgumentError(msg, operation=operation)
     made = CompileOptions.of(options) if options else None
     if made is not None and made.parameter_is_tupled_arguments:
         msg = (
@@ -319,11 +334,14 @@ def _on_devices(
     client: PjrtClient, devices: Sequence[Any], options: CompileOptions
 ) -> CompileOptions:
     """Return options with a device assignment: one partition for each device, unless they say."""
-    chosen = _check_devices(client, devices)
+    chosen = _check_devices(client, devices, "deserialize_executable")
     if options.num_replicas is None and options.num_partitions is None:
         options = options.replace(num_replicas=1, num_partitions=len(chosen))
     if _size(options) != len(chosen):
-        msg = f"the options are for {_size(options)} device(s), and {len(chosen)} were named."
+        msg = (
+            f"deserialize_executable failed: the options are for {_size(options)} device(s), and "
+            f"{len(chosen)} were named. Name as many."
+        )
         raise InvalidArgumentError(msg, operation="deserialize_executable")
     return options.replace(device_assignment=_assignment(client, chosen, options))
 
@@ -356,4 +374,22 @@ def _load(
             core=client._core,
             on_late=lambda _: _destroy(api, args.loaded_executable, True),
         )
-        return PjrtLoadedExecutable(client, args.loaded_executable, made, source)
+        loaded = PjrtLoadedExecutable(client, args.loaded_executable, made, source)
+        _check_feeds(loaded)
+        return loaded
+
+
+def _check_feeds(loaded: PjrtLoadedExecutable) -> None:
+    """Refuse an executable that waits for the host, which others compile: it would never end."""
+    facts = loaded.executable.facts
+    if facts is None or not facts.feed:
+        return
+    loaded.delete()
+    msg = (
+        f"deserialize_executable failed: program {loaded.name!r} exchanges data with the host "
+        f"while it runs ({facts.feed}), and nothing here does that: it would never end. Pass the "
+        "data as arguments and results."
+    )
+    raise UnimplementedError(
+        msg, operation="deserialize_executable", platform=loaded.client.platform
+    )

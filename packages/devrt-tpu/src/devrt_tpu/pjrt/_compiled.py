@@ -113,6 +113,10 @@ class Executable(Handle):
         if pointer is not None:
             ffi.release(pointer)
 
+    def forget_source(self) -> None:
+        """Release the serialised bytes that it was loaded from, which may be large."""
+        self._source = None
+
     @functools.cached_property
     def name(self) -> str:
         """The program's name."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._hlo_text import hlo_text
 from devrt._op_sharding import OpSharding
 from devrt.contract import Buffer, Device, LoadedExecutable
+from devrt.errors import UnimplementedError
 from devrt_tpu.pjrt._compiled import Executable, MemoryAnalysis
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi
@@ -93,6 +94,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def serialize(self) -> bytes:
         """Return the executable as bytes; see `PjrtClient.deserialize_executable`."""
         with self._client._using("serialize"):
+            self._runner.check_not_deleted("serialize")
             return self.executable.serialize()
 
     @property
@@ -133,7 +135,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         """Shape and dtype of each parameter, of one device's shard."""
         specs = self.parameter_specs()
         if specs is None:
-            raise self._unimplemented("parameters")
+            raise _unimplemented(self, "parameters")
         return [(spec.shape, spec.dtype) for spec in specs]
 
     @property
@@ -199,18 +201,19 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         """Return the compiler's own program as text in HLO's notation, for people to read."""
         form, data = self.optimized_program()
         if form != "hlo_with_config":
-            raise self._unimplemented("get_hlo_text")
+            raise _unimplemented(self, "get_hlo_text")
         return hlo_text(data)
 
     def _facts(self, operation: str) -> HloFacts:
         facts = self.executable.facts
         if facts is None:
-            raise self._unimplemented(operation)
+            raise _unimplemented(self, operation)
         return facts
 
     def delete(self) -> None:
         """Unload the program once no execution in flight uses it. Idempotent."""
         self._runner.delete()
+        self.executable.forget_source()
 
     def is_deleted(self) -> bool:
         """Return whether `delete` was called, or the client closed."""
@@ -219,6 +222,12 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def __repr__(self) -> str:
         state = ", deleted" if self.is_deleted() else ""
         return f"PjrtLoadedExecutable({self.executable!r} on {self._devices}{state})"
+
+
+def _unimplemented(executable: PjrtLoadedExecutable, operation: str) -> UnimplementedError:
+    platform = executable.client.platform
+    msg = f"{operation} failed: the {platform} plugin does not tell it of its compiled programs."
+    return UnimplementedError(msg, operation=operation, platform=platform)
 
 
 def _devices_of(client: PjrtClient, pointer: Any) -> list[PjrtDevice]:

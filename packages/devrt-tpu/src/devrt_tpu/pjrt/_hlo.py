@@ -94,6 +94,8 @@ class HloFacts:
         Whether devices may wait for each other, and whether they certainly do.
     has_loop : bool
         Whether it may take any time, however little it works on.
+    feed : str
+        The operation that waits for the host, ``infeed`` or ``outfeed``; empty without one.
     """
 
     parameters: tuple[Parameter, ...]
@@ -104,6 +106,7 @@ class HloFacts:
     may_communicate: bool
     is_collective: bool
     has_loop: bool
+    feed: str = ""
 
 
 def read_module(data: bytes, *, with_config: bool) -> HloFacts:
@@ -145,7 +148,18 @@ def read_module(data: bytes, *, with_config: bool) -> HloFacts:
         may_communicate=any(word in data for word in _PERHAPS),
         is_collective=any(word in data for word in _COLLECTIVES),
         has_loop=b"while" in data,
+        feed=_feed(module) if b"infeed" in data or b"outfeed" in data else "",
     )
+
+
+def _feed(module: memoryview) -> str:
+    opcodes = {_text(instruction, 2) for instruction in _instructions(module)}
+    return min(opcodes & {"infeed", "outfeed"}, default="")
+
+
+def _instructions(module: memoryview) -> Iterator[memoryview]:
+    for computation in _messages(module, 3):
+        yield from _messages(computation, 2)
 
 
 def custom_calls(data: bytes, *, with_config: bool) -> list[str]:
@@ -153,8 +167,7 @@ def custom_calls(data: bytes, *, with_config: bool) -> list[str]:
     module = _halves(data)[0] if with_config else memoryview(data)
     found = {
         _text(instruction, 28)
-        for computation in _messages(module, 3)
-        for instruction in _messages(computation, 2)
+        for instruction in _instructions(module)
         if _text(instruction, 2) == "custom-call"
     }
     return sorted(found)

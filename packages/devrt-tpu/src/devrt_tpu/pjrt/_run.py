@@ -346,8 +346,14 @@ class Runner:
     def _refuse_deleted(self) -> NoReturn:
         if self._client.is_closed:
             raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
-        msg = f"execute failed: {self._label} was deleted. Compile it again."
-        raise DeletedError(msg, operation="execute")
+        self.check_not_deleted("execute")
+        raise AssertionError(self._label)
+
+    def check_not_deleted(self, operation: str) -> None:
+        """Raise if `delete` was called."""
+        if self.is_deleted or self._pointer is None:
+            msg = f"{operation} failed: {self._label} was deleted. Compile it again."
+            raise DeletedError(msg, operation=operation)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ class PjrtTopology(Handle, Topology):
     """
 
     def __init__(self, library: Library, platform: str, pointer: Any, owner: Any = None) -> None:
-        self._library, self._platform, self._owner = library, platform, owner
+        self._library, self._owner = library, owner
         self._described: list[Description] | None = None
         api = self._api = library.api
         destroy = api.table.PJRT_TopologyDescription_Destroy
@@ -123,9 +123,12 @@ class PjrtTopology(Handle, Topology):
                 api.take(error, "PJRT_TopologyDescription_Destroy")
 
         self._pointer = pointer if owner is not None else ffi.gc(pointer, drop)
-        if not platform:
-            with self._using("PlatformName") as args:
-                self._platform = text_of(args.platform_name, args.platform_name_size)
+        self._platform = platform or self.plugin_platform()
+
+    def plugin_platform(self) -> str:
+        """Return the platform in the plugin's own word."""
+        with self._using("PlatformName") as args:
+            return text_of(args.platform_name, args.platform_name_size)
 
     @contextmanager
     def _using(self, function: str) -> Iterator[Any]:
