@@ -34,6 +34,12 @@ def test_a_registered_class_gets_the_defaults_that_it_lacks(kind):
         assert hasattr(native, name)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_class_that_cannot_be_changed_needs_no_private_helpers(kind):
+    helpers = [name for name, needed in members(kind).items() if name[0] == "_" and not needed]
+    assert {name for name in helpers if not name.startswith("__")} <= {"_make_compile_only_devices"}
+
+
 def test_a_registered_device_called_returns_itself():
     needed = {name: lambda self: None for name, is_needed in members(Device).items() if is_needed}
     device = Device.register(type("NativeDevice", (), needed))()

@@ -66,6 +66,20 @@ LACKING = {
 }
 
 
+def test_text_that_the_compiler_for_the_host_aborts_on_is_refused():
+    lines = {
+        "6-bit": "%0 = stablehlo.constant dense<1.0> : tensor<2xf6E3M2FN>",
+        "quantised": "%0 = stablehlo.abs %a : tensor<2x!quant.uniform<i8:f32, 1.0>>",
+        "bitcast_convert of booleans": "%0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> "
+        "tensor<8xi1>",
+        "without replica_groups": '%0 = "stablehlo.all_to_all"(%a) <{replica_groups = dense<> : '
+        "tensor<0x0xi64>}> : (tensor<i8>) -> tensor<i8>",
+    }
+    for what, line in lines.items():
+        with pytest.raises(UnimplementedError, match=f"line 2: .* have .*{what}"):
+            check_for_host(f"func.func @main(%a: tensor<i8>) {{\n{line}\nreturn }}".encode(), "")
+
+
 @pytest.mark.parametrize("name", LACKING)
 def test_bytecode_that_the_compiler_for_the_host_aborts_on_is_refused(name):
     with pytest.raises(UnimplementedError, match=LACKING[name]) as caught:
@@ -185,6 +199,27 @@ def test_bytecode_that_waits_for_the_host_is_refused(name, form):
         with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
             checked(code, "compile")
     check_for_host((PROGRAMS / f"named_infeed{form}.mlirbc").read_bytes(), "compile")
+
+
+def section(kind, data):
+    return bytes([kind, len(data) << 1 | 1]) + data
+
+
+@pytest.mark.parametrize("name", ["infeed", "outfeed"])
+def test_bytecode_of_the_older_dialect_that_waits_for_the_host_is_refused(name):
+    strings = [b"mhlo\0", name.encode() + b"\0"]
+    lengths = bytes(len(each) << 1 | 1 for each in reversed(strings))
+    code = b"ML\xefR\x07name\0" + b"".join(
+        [
+            section(0, b"\x05" + lengths + b"".join(strings)),
+            section(1, b"\x03\x01\x01\x03\x03"),
+            section(2, b""),
+            section(3, b"\x01\x01"),
+            section(4, b"\x01"),
+        ]
+    )
+    with pytest.raises(UnimplementedError, match=f"bytecode: mhlo.{name} exchanges"):
+        check(code, "compile")
 
 
 @pytest.mark.parametrize("name", ["named_infeed", "named_infeed_not_portable"])

@@ -43,7 +43,7 @@ _NAMES = (
 # must not stand before a word is looked at behind that. An empty group says which one was found.
 _NOTABLE = re.compile(
     rb'"' + _NAMES + rb'[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"(?=\s*(?:[(=]|//))(?P<string>)'
-    rb"|" + STRING + rb"|//[^\n]*|->|\(\)|<[\w?]*>"
+    rb"|" + STRING + rb"|//[^\n]*|->|\(\)|<[\dx?]*(?:bf|f|u?i)\d+>"
     rb"|\((?P<round>)|\[(?P<square>)|\{(?P<curly>)|<(?P<angle>)"
     rb"|\)(?P<end_round>)|\](?P<end_square>)|\}(?P<end_curly>)|>(?P<end_angle>)"
     rb"|s(?<![\w.$!#@%^-]s)(?:tablehlo\.[a-z_0-9]+(?P<operation>)|dy\.mesh(?P<mesh>)"

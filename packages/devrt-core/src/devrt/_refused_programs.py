@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from devrt._program_facts import ProgramText
 from devrt._program_text import read_text
-from devrt._stablehlo import is_bytecode, operations
+from devrt._stablehlo import bytecode_operations, is_bytecode
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 __all__ = ["check", "check_for_host", "explain"]
@@ -25,7 +25,7 @@ _MISSING = {
     "tuples": "tuples as arguments of the program",
     "no_groups": "all_to_all without replica_groups",
 }
-_FEEDS = ("stablehlo.infeed", "stablehlo.outfeed")
+_FEEDS = {f"{dialect}.{name}feed" for dialect in ("stablehlo", "mhlo") for name in ("in", "out")}
 
 
 def check(code: bytes, operation: str) -> None:
@@ -93,7 +93,7 @@ def _check_text(code: bytes, text: ProgramText, operation: str) -> None:
 def _check_bytecode(code: bytes, operation: str) -> None:
     if b"infeed" not in code and b"outfeed" not in code:
         return
-    found = set(operations(code)).intersection(_FEEDS)
+    found = bytecode_operations(code) & _FEEDS
     if found:
         _refuse_feed("the program's bytecode", min(found), operation)
 

@@ -15,6 +15,7 @@ from devrt._program_text import read_text
 
 __all__ = [
     "ModuleFacts",
+    "bytecode_operations",
     "for_older_readers",
     "is_bytecode",
     "module_facts",
@@ -120,15 +121,20 @@ def operations(code: bytes) -> tuple[str, ...]:
     bytecode have the names of StableHLO, without their versions; what cannot be read has none.
     """
     if not is_bytecode(code):
-        names = list(read_text(code).operations)
+        names = read_text(code).operations
     else:
-        try:
-            found = _Bytecode(code).operations()
-        except (IndexError, KeyError, ValueError):
-            return ()
-        plain = [_VERSION.sub("", name.replace("vhlo.", "stablehlo.")) for name in found]
-        names = [name for name in plain if name.startswith(("stablehlo.", "chlo."))]
-    return tuple(sorted(set(names) - _STRUCTURE))
+        found = bytecode_operations(code)
+        names = {name for name in found if name.startswith(("stablehlo.", "chlo."))}
+    return tuple(sorted(names - _STRUCTURE))
+
+
+def bytecode_operations(code: bytes) -> set[str]:
+    """Return the operations that bytecode names, of every dialect; none where it cannot be read."""
+    try:
+        found = _Bytecode(code).operations()
+    except (IndexError, KeyError, ValueError):
+        return set()
+    return {_VERSION.sub("", name.replace("vhlo.", "stablehlo.")) for name in found}
 
 
 def _text_facts(code: bytes) -> ModuleFacts:

@@ -164,18 +164,19 @@ class Buffer(metaclass=Contract):
         UnimplementedError
             If the backend exports none.
         """
-        raise self._no_dlpack("__dlpack__")
+        raise _no_dlpack(self, "__dlpack__")
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's number of the kind of device, and the device's own."""
-        raise self._no_dlpack("__dlpack_device__")
+        raise _no_dlpack(self, "__dlpack_device__")
 
-    def _no_dlpack(self, operation: str) -> Exception:
-        from devrt.errors import UnimplementedError
 
-        platform = self.device.platform
-        msg = (
-            f"the {platform} backend exports no buffers through DLPack. Copy the data through the "
-            "host, with numpy.asarray."
-        )
-        return UnimplementedError(msg, operation=operation, platform=platform)
+def _no_dlpack(buffer: Buffer, operation: str) -> Exception:
+    from devrt.errors import UnimplementedError
+
+    platform = buffer.device.platform
+    msg = (
+        f"the {platform} backend exports no buffers through DLPack. Copy the data through the "
+        "host, with numpy.asarray."
+    )
+    return UnimplementedError(msg, operation=operation, platform=platform)

@@ -219,7 +219,7 @@ class Client(BatchedTransfers, metaclass=Contract):
         UnimplementedError
             If the client takes no program of this format.
         """
-        self._unimplemented("compile_and_load", "it takes no program format yet")
+        _unimplemented(self, "compile_and_load", "it takes no program format yet")
 
     def compile(self, program: str | bytes, **options: Any) -> LoadedExecutable:
         """Compile and load, under jaxlib's older name."""
@@ -239,7 +239,7 @@ class Client(BatchedTransfers, metaclass=Contract):
         UnimplementedError
             If the client loads no compiled programs.
         """
-        self._unimplemented("deserialize_executable", "it loads no compiled programs")
+        _unimplemented(self, "deserialize_executable", "it loads no compiled programs")
 
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs call a function by a name, in every client of this kind in the process.
@@ -271,11 +271,11 @@ class Client(BatchedTransfers, metaclass=Contract):
         same client. What it raises becomes the error of the program's results. At the end of the
         interpreter calls are waited for, and then refused.
         """
-        self._unimplemented("register_custom_call", "it takes no custom calls")
+        _unimplemented(self, "register_custom_call", "it takes no custom calls")
 
     def heap_profile(self) -> bytes:
         """Return what lives in memory, by allocation site, as a gzipped pprof profile."""
-        self._unimplemented("heap_profile", "it records no allocation sites yet")
+        _unimplemented(self, "heap_profile", "it records no allocation sites yet")
 
     def topology(self) -> Topology:
         """Return a description of the client's devices, those of other processes too."""
@@ -292,8 +292,9 @@ class Client(BatchedTransfers, metaclass=Contract):
     def is_closed(self) -> bool:
         """Whether `close` was called."""
 
-    def _unimplemented(self, operation: str, why: str) -> NoReturn:
-        from devrt.errors import UnimplementedError
 
-        msg = f"{operation} is not offered by the {self.platform} client: {why}."
-        raise UnimplementedError(msg, operation=operation, platform=self.platform)
+def _unimplemented(client: Client, operation: str, why: str) -> NoReturn:
+    from devrt.errors import UnimplementedError
+
+    msg = f"{operation} is not offered by the {client.platform} client: {why}."
+    raise UnimplementedError(msg, operation=operation, platform=client.platform)

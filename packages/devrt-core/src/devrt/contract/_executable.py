@@ -46,12 +46,12 @@ class LoadedExecutable(metaclass=Contract):
     @property
     def parameters(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each parameter, of one device's shard."""
-        raise self._unimplemented("parameters")
+        raise _unimplemented(self, "parameters")
 
     @property
     def outputs(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and dtype of each output, of one device's shard."""
-        raise self._unimplemented("outputs")
+        raise _unimplemented(self, "outputs")
 
     @property
     def num_replicas(self) -> int:
@@ -79,7 +79,7 @@ class LoadedExecutable(metaclass=Contract):
     @property
     def fingerprint(self) -> bytes:
         """Bytes that are equal for equal programs and equal options."""
-        raise self._unimplemented("fingerprint")
+        raise _unimplemented(self, "fingerprint")
 
     def get_parameter_layouts(self) -> Sequence[PjRtLayout]:
         """Return how each parameter must lie in memory; row-major by default."""
@@ -99,11 +99,11 @@ class LoadedExecutable(metaclass=Contract):
 
     def cost_analysis(self) -> Mapping[str, Any]:
         """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
-        raise self._unimplemented("cost_analysis")
+        raise _unimplemented(self, "cost_analysis")
 
     def get_compiled_memory_stats(self) -> Mapping[str, int]:
         """Return what the program takes of a device's memory, and of the host's, in bytes."""
-        raise self._unimplemented("get_compiled_memory_stats")
+        raise _unimplemented(self, "get_compiled_memory_stats")
 
     def size_of_generated_code_in_bytes(self) -> int:
         """Return the size of the code; below 0 where nobody knows."""
@@ -111,25 +111,19 @@ class LoadedExecutable(metaclass=Contract):
 
     def serialize(self) -> bytes:
         """Return the executable as bytes, for `Client.deserialize_executable`."""
-        raise self._unimplemented("serialize")
+        raise _unimplemented(self, "serialize")
 
     def get_parameter_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each parameter; empty with one partition."""
-        raise self._unimplemented("get_parameter_shardings")
+        raise _unimplemented(self, "get_parameter_shardings")
 
     def get_output_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each output; empty with one partition."""
-        raise self._unimplemented("get_output_shardings")
+        raise _unimplemented(self, "get_output_shardings")
 
     def get_hlo_text(self) -> str:
         """Return the compiler's own program as text in HLO's notation, for people to read."""
-        raise self._unimplemented("get_hlo_text")
-
-    def _unimplemented(self, operation: str) -> Exception:
-        from devrt.errors import UnimplementedError
-
-        msg = f"{operation} is not offered by the executables of the {self.client.platform} client."
-        return UnimplementedError(msg, operation=operation, platform=self.client.platform)
+        raise _unimplemented(self, "get_hlo_text")
 
     @abc.abstractmethod
     def local_devices(self) -> list[Device]:
@@ -155,13 +149,13 @@ class LoadedExecutable(metaclass=Contract):
         A token has ``is_ready()`` and ``block_until_ready()``, which raises the error that the
         program failed with. It is the only way to wait for a program without results.
         """
-        raise self._unimplemented("execute_with_token")
+        raise _unimplemented(self, "execute_with_token")
 
     def execute_sharded_with_tokens(
         self, arguments: Sequence[Sequence[Buffer]]
     ) -> tuple[list[list[Buffer]], list[Any]]:
         """Do as `execute_sharded`, and return with the results one token for each device."""
-        raise self._unimplemented("execute_sharded_with_tokens")
+        raise _unimplemented(self, "execute_sharded_with_tokens")
 
     @abc.abstractmethod
     def delete(self) -> None:
@@ -176,3 +170,11 @@ def _row_major(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[
     from devrt.layout import PjRtLayout, row_major
 
     return [PjRtLayout(row_major(len(shape))) for shape, _ in arrays]
+
+
+def _unimplemented(executable: LoadedExecutable, operation: str) -> Exception:
+    from devrt.errors import UnimplementedError
+
+    platform = executable.client.platform
+    msg = f"{operation} is not offered by the executables of the {platform} client."
+    return UnimplementedError(msg, operation=operation, platform=platform)
