@@ -305,7 +305,7 @@ def _compile(
 
 def deserialize(
     client: PjrtClient,
-    data: bytes,
+    data: Any,
     devices: Sequence[Any] | None,
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
