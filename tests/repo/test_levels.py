@@ -47,6 +47,7 @@ LEVELS = {
         "_log",
         "_op_sharding",
         "_hlo_text",
+        "_bytecode_calls",
         "_bytecode_types",
         "_refused_programs",
         "_stablehlo",

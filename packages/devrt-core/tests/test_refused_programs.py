@@ -9,7 +9,7 @@ import pytest
 from devrt._bytecode_types import _Walk, has_six_bit_floats, makes_or_reads_booleans
 from devrt._refused_programs import check, check_for_host, explain
 from devrt._stablehlo import _Bytecode, module_facts, operations, with_typed_calls
-from devrt.errors import UnimplementedError
+from devrt.errors import InvalidArgumentError, UnimplementedError
 
 BYTECODE = b"ML\xefR..."
 GUESS = (
@@ -199,6 +199,31 @@ def test_bytecode_that_waits_for_the_host_is_refused(name, form):
         with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
             checked(code, "compile")
     check_for_host((PROGRAMS / f"named_infeed{form}.mlirbc").read_bytes(), "compile")
+
+
+def portable_recursion():
+    """Return a program in which main calls itself: the last of the properties is the callee."""
+    code = (PROGRAMS / "named_infeed.mlirbc").read_bytes()
+    assert code.endswith(b"\x03%")  # the name of the function that it calls
+    return code, code[:-1] + b"-"
+
+
+def plain_recursion():
+    """Return the same in MLIR's plain bytecode, with another name in the symbol of the call."""
+    code = (PROGRAMS / "named_infeed_not_portable.mlirbc").read_bytes()
+    bytecode = _Bytecode(code)
+    at = bytecode.places[bytecode.attributes.index(("builtin", b"\x09\x03"))]
+    main = next(i for i in range(99) if bytecode.builtin(i, 0) == "main")
+    return code, code[: at + 1] + bytes([main << 1 | 1]) + code[at + 2 :]
+
+
+@pytest.mark.parametrize("make", [portable_recursion, plain_recursion])
+def test_functions_of_bytecode_that_call_themselves_are_refused(make):
+    plain, recursive = make()
+    for checked in (check, check_for_host):
+        checked(plain, "compile")
+        with pytest.raises(InvalidArgumentError, match="@main calls itself"):
+            checked(recursive, "compile")
 
 
 def section(kind, data):

@@ -137,6 +137,7 @@ class _Walk:
         return self._found
 
     def _block(self, reader: _Reader, scope: _Scope) -> None:
+        self._enter_block()
         encoding = reader.number()
         if encoding & 1:
             scope.define(self._arguments(reader))
@@ -162,9 +163,9 @@ class _Walk:
         name = self._names[reader.number()]
         mask = reader.take(1)[0]
         reader.number()  # where it was written
-        for flag in (_HAS_ATTRIBUTES, _HAS_PROPERTIES):
-            if mask & flag:
-                reader.number()
+        if mask & _HAS_ATTRIBUTES:
+            reader.number()
+        properties = reader.number() if mask & _HAS_PROPERTIES else _UNKNOWN
         results = _numbers(reader) if mask & _HAS_RESULTS else []
         operands = _numbers(reader) if mask & _HAS_OPERANDS else []
         if mask & _HAS_SUCCESSORS:
@@ -174,8 +175,19 @@ class _Walk:
         if name in self._wanted:
             self._found += [*results, *(scope.type_of(value) for value in operands)]
         scope.define(results)
+        self._enter(name, properties)
         if mask & _HAS_REGIONS:
             self._regions(reader, scope)
+        self._leave()
+
+    def _enter(self, name: str, properties: int) -> None:
+        """See an operation, and the number of its properties, before its regions."""
+
+    def _leave(self) -> None:
+        """See the end of the operation that was entered last."""
+
+    def _enter_block(self) -> None:
+        """See a block of the operation that was entered last."""
 
     def _regions(self, reader: _Reader, scope: _Scope) -> None:
         encoding = reader.number()

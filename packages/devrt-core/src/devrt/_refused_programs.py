@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import NoReturn
 
@@ -44,7 +45,7 @@ def check(code: bytes, operation: str) -> None:
         If it waits for the host, with infeed or outfeed: such a program would never end. The
         message has a text's line.
     InvalidArgumentError
-        If a function of a text has no body, or calls itself: compilers end the process on those.
+        If a function has no body, or calls itself: compilers end the process on those.
     """
     if is_bytecode(code):
         _check_bytecode(code, operation)
@@ -81,16 +82,26 @@ def check_for_host(code: bytes, operation: str) -> None:
 
 
 def _check_text(code: bytes, text: ProgramText, operation: str) -> None:
-    problem = text.problem()
-    if problem:
-        msg = f"{operation} failed: {problem}, and compilers end the process on that."
-        raise InvalidArgumentError(msg, operation=operation)
+    _check_functions(text, operation)
     if text.feed is not None:
         name, at = text.feed
         _refuse_feed(_line(code, at), name, operation)
 
 
+def _check_functions(text: ProgramText, operation: str) -> None:
+    problem = text.problem()
+    if problem:
+        msg = f"{operation} failed: {problem}, and compilers end the process on that."
+        raise InvalidArgumentError(msg, operation=operation)
+
+
 def _check_bytecode(code: bytes, operation: str) -> None:
+    from devrt._bytecode_calls import functions
+
+    text = ProgramText()
+    with contextlib.suppress(ArithmeticError, LookupError, RecursionError, ValueError):
+        text = functions(code)  # what cannot be read is the compiler's to refuse
+    _check_functions(text, operation)
     if b"infeed" not in code and b"outfeed" not in code:
         return
     found = bytecode_operations(code) & _FEEDS
