@@ -129,7 +129,7 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
          [](const ExecutableHandle& e) {
            static PyObject* function = nullptr;
            const pjrt::Serialized found = e.state->loaded("serialize")->serialize();
-           return call_python(module_attribute(function, "devrt_cpu._serialized", "sealed"),
+           return call_python(module_attribute(function, "devrt_cpu._serialized", "with_checksum"),
                               to_bytes(found.code), to_bytes(found.options));
          },
          nb::sig("def serialize(self) -> bytes"),

@@ -143,7 +143,7 @@ def deserialize_executable(
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
     library = find_library()
-    code, kept = _serialized.opened(_to_bytes(serialized))
+    code, kept = _serialized.without_checksum(_to_bytes(serialized))
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
         return _ext._deserialize(client, library, code, overridden or kept)

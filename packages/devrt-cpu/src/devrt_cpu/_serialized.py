@@ -1,9 +1,9 @@
-"""Serialised executables: the compiler's own bytes, sealed.
+"""Serialised executables: the compiler's own bytes, behind a checksum.
 
 What the compiler gives holds machine code and tables that it reads back without a check: a changed
 byte, or code for another processor, ends the process. So a digest of all, and what the code was
-made by and for, go before it and are looked at first. A seal finds damage; it does not make bytes
-of somebody who means harm safe to load.
+made by and for, go before it and are looked at first. The digest finds damage; it does not make
+bytes of somebody who means harm safe to load.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["opened", "sealed"]
+__all__ = ["with_checksum", "without_checksum"]
 
 _MAGIC = b"DEVRTCPU\x02"
 _DIGEST = hashlib.sha256
@@ -22,7 +22,7 @@ _HEAD = len(_MAGIC) + 3 * _BYTES
 _LENGTH = 8  # bytes of the length of the options, which stand before the executable
 
 
-def sealed(executable: bytes, options: bytes = b"") -> bytes:
+def with_checksum(executable: bytes, options: bytes = b"") -> bytes:
     """Return a compiler's serialised executable with what tells damage and other machines apart.
 
     Parameters
@@ -37,8 +37,8 @@ def sealed(executable: bytes, options: bytes = b"") -> bytes:
     return head + _digest(head, body) + body
 
 
-def opened(serialized: bytes) -> tuple[bytes, bytes]:
-    """Return the executable and the options that were sealed.
+def without_checksum(serialized: bytes) -> tuple[bytes, bytes]:
+    """Return the executable and the options of what `with_checksum` returned.
 
     Raises
     ------
