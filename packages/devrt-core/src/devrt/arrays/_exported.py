@@ -54,6 +54,7 @@ def exported(x: Array, flags: int) -> Any:
         if is_single:
             x._shown = refusal
         return refusal
+    is_first = x._host is None
     try:
         host = x._value()
     except DevrtError:
@@ -63,10 +64,9 @@ def exported(x: Array, flags: int) -> Any:
         BROKEN_OFF[get_ident()] = _BrokenOff(_call_on(x), type(error), error.args)
         raise
     if flags == _FULL_RO:
-        shown = memoryview(host)  # type: ignore[arg-type]
-        if is_single:
-            x._shown = shown
-        return shown
+        if is_single and not is_first:  # a view of it takes time, which only later readings repay
+            x._shown = memoryview(host)  # type: ignore[arg-type]
+        return host
     return _laid_out(host, flags)
 
 
