@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
@@ -44,6 +45,7 @@ _FLAGS = {"xla_cpu_enable_fast_min_max": False} | XLA_CPU_FLAGS
 # program takes to compile. What the older one writes runs as fast there and gives the same bits,
 # but where it adds up in another order.
 _FLAGS_OF_SMALL = {"xla_cpu_use_fusion_emitters": False}
+_FEED = re.compile(r" (infeed|outfeed)\(")
 _SMALL_TEXT, _SMALL_BYTECODE = 4096, 1536  # bytes
 _ADDING_UP = (b"reduce", b"dot", b"convolution", b"scatter", b"composite")
 
@@ -146,7 +148,24 @@ def deserialize_executable(
     code, kept = _serialized.without_checksum(_to_bytes(serialized))
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
-        return _ext._deserialize(client, library, code, overridden or kept)
+        loaded = _ext._deserialize(client, library, code, overridden or kept)
+    if b"infeed" in code or b"outfeed" in code:
+        _check_feeds(loaded)
+    return loaded
+
+
+def _check_feeds(loaded: CpuLoadedExecutable) -> None:
+    """Refuse an executable that waits for the host, which others compile: it would never end."""
+    found = _FEED.search(loaded.get_hlo_text())
+    if found is None:
+        return
+    msg = (
+        f"deserialize_executable failed: program {loaded.name!r} exchanges data with the host "
+        f"while it runs ({found[1]}), and nothing here does that: it would never end. Pass the "
+        "data as arguments and results."
+    )
+    loaded.delete()
+    raise UnimplementedError(msg, operation="deserialize_executable", platform="cpu")
 
 
 def register_custom_call(
