@@ -88,6 +88,34 @@ def test_the_doctor_tells_what_is_not_known(wheels, arguments, after, message):
     assert found.severity == "warning"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def initialize():\n    raise RuntimeError('bad driver')\n", "RuntimeError: bad driver"),
+        ("def initialize():\n    {}['zap']\n", "KeyError: 'zap'"),
+        ("{}['zap']\n", "KeyError: 'zap' while it was imported"),
+        ("def initialize():\n    raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_any_exception_before_a_registration_keeps_the_guess(wheels, text, said):
+    wheels.add(text)
+    with wheels.runtime() as runtime:
+        report = diagnose(runtime=runtime, root=wheels.path)
+        (ref,) = runtime.plugins.refs()
+    assert ref.platform == "pjrt_plugin_zap"
+    assert said in registered(ref).failed
+    assert "plugin-not-recorded" in [finding.code for finding in report.findings]
+
+
+def test_an_initialize_that_returns_and_registers_nothing_is_no_error(wheels):
+    wheels.add("def initialize():\n    return None\n")
+    with wheels.runtime() as runtime:
+        report = diagnose(runtime=runtime, root=wheels.path)
+        (ref,) = runtime.plugins.refs()
+    assert ref.is_empty
+    assert "plugin-not-recorded" not in [finding.code for finding in report.findings]
+
+
 def test_a_file_beside_the_script_makes_no_other_verdict(wheels, runs, monkeypatch, tmp_path):
     script = tmp_path / "script"
     script.mkdir()

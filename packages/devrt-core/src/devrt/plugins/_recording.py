@@ -141,9 +141,10 @@ class _Sources:
         self.ref = ref
         self.texts = dict(_own_files(ref.entry))
 
-    def hold(self, word: bytes) -> bool:
-        """Return whether a word is in them, or may be, as none is found."""
-        return not self.texts or any(word in data for data in self.texts.values())
+    def are_empty(self) -> bool:
+        """Return whether they are there and hold no line of code."""
+        lines = (line.strip() for data in self.texts.values() for line in data.splitlines())
+        return bool(self.texts) and all(not line or line.startswith(b"#") for line in lines)
 
     def path(self) -> Path | None:
         fixed = [_SCHEMA, sys.version, self.ref.entry, str(self.ref), _identity(self.ref.library)]
@@ -185,9 +186,8 @@ def _python_files(path: str) -> Iterator[str]:
 
 
 def _known(source: _Sources, retry: bool) -> dict[str, Any] | None:
-    if not source.hold(b"import"):  # then there is nothing of JAX to register with
-        nothing: dict[str, Any] = {"registered": [], "missing": [], "ended": ""}
-        return {**nothing, "initializes": source.hold(b"initialize")}
+    if source.are_empty():  # they only mark where the library is
+        return {"registered": [], "missing": [], "ended": "", "initializes": False}
     path = source.path()
     if path is None:
         return None
