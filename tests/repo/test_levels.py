@@ -52,6 +52,7 @@ LEVELS = {
         "_refused_programs",
         "_stablehlo",
         "_warn",
+        "_xla_flags",
     },
     1: {"doctor", "plugins", "runtime"},
     2: {"sharding", "distributed"},

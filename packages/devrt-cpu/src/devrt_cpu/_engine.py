@@ -14,6 +14,7 @@ from devrt._compile_options import XLA_CPU_FLAGS, CompileOptions
 from devrt._refused_programs import check_for_host
 from devrt._refused_programs import explain as explain_refusal
 from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt._xla_flags import check_flags
 from devrt.contract import Device
 from devrt.errors import (
     ClosedError,
@@ -91,7 +92,7 @@ def compile_and_load(
         code = _tuples.without_tuples(code)
     check_for_host(code, "compile_and_load")
     chosen = _complete(client, code, devices, _to_options(compile_options, options))
-    library = find_library()
+    library = _library()
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
         given = chosen.serialize()
@@ -144,7 +145,7 @@ def deserialize_executable(
     chosen = _to_options(compile_options, options)
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
-    library = find_library()
+    library = _library()
     code, kept = _serialized.without_checksum(_to_bytes(serialized))
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
@@ -207,6 +208,20 @@ def find_library() -> str:
         f"again with: pip install --force-reinstall {_WHEEL}."
     )
     raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
+
+
+def _library() -> str:
+    """Return the compiler's path, once it is known that ``XLA_FLAGS`` does not end the process."""
+    path = find_library()
+    check_flags(path, __name__, "_compile_something")
+    return path
+
+
+def _compile_something(_: str) -> None:
+    from devrt_cpu import make_cpu_client
+
+    with make_cpu_client() as client:
+        client.compile_and_load("func.func @main() { return }")
 
 
 def _to_bytes(serialized: object) -> bytes:

@@ -101,7 +101,7 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
 
 # Errors of devrt's own name the plugin and the cause in their message.
 _CONTRACT = ("contract", "version", "manifest")
-_NAMES_THE_CAUSE = (*_CONTRACT, "dependency", "import")
+_NAMES_THE_CAUSE = (*_CONTRACT, "dependency", "import", "config")
 _REMEDIES = {
     "timeout": ("Give it longer (DEVRT_INIT_TIMEOUT, devrt doctor --timeout). {usual}"),
     "raised": "Run `devrt doctor`; if it says the same, repair the Python installation.",

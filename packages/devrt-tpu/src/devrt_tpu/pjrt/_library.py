@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import re
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from devrt._compile_options import XLA_CPU_FLAGS
+from devrt._xla_flags import check_flags
 from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
 from devrt_tpu._elf import problem_with
 from devrt_tpu.pjrt import _capsule, _gpu_tools
@@ -123,6 +125,8 @@ class Library(Handle):
                 return
             if self._failure is not None:
                 raise self._failure.fresh()
+            if self.path and not self.is_tpu:  # one process at a time can have those chips
+                check_flags(self.path, __name__, "_use")
             self.api.pid = os.getpid()
             prepare(self.name, self.path)
             before = Snapshot()
@@ -180,6 +184,15 @@ class Library(Handle):
     def __repr__(self) -> str:
         major, minor = self.version
         return f"Library({self.label}, version {major}.{minor})"
+
+
+def _use(path: str) -> None:
+    """Make a library read its environment; what comes of that is the process's end, or nothing."""
+    from devrt_tpu.pjrt._make_client import make_client
+
+    logging.getLogger("devrt_tpu.plugin").setLevel(logging.DEBUG)  # its last words are wanted
+    library = open_library("flags", path)
+    make_client(library, "flags", {"preallocate": False} if library.is_gpu else {})
 
 
 def _check_version(table: Any, label: str) -> None:
