@@ -9,6 +9,8 @@ import pytest
 import devrt
 from devrt.errors import (
     BackendInitializationError,
+    DevrtWarning,
+    InvalidArgumentError,
     InvalidTypeError,
     OutOfMemoryError,
     PluginContractError,
@@ -86,6 +88,26 @@ def test_real_clients_have_no_problem(plugins, cpu):
     from devrt.plugins import PluginRef
 
     assert problem_of(PluginRef("cpu", "devrt-cpu"), cpu[0].client) == ""
+
+
+OPTION = "(OptionSpec(name='num_bad', type=int, default=2, minimum=1),)"
+
+
+@pytest.mark.parametrize("error", ["InvalidArgumentError", "InvalidTypeError"])
+def test_an_argument_error_of_the_plugins_own_is_a_failure_like_any_other(plugins, error):
+    make = f"""
+    from devrt.errors import {error}
+    raise {error}("it rejects itself")"""
+    plugins.add("bad", priority=9, make=make, options=OPTION)
+    plugins.add("good")
+    with plugins.runtime() as runtime:
+        with pytest.warns(DevrtWarning, match="it rejects itself"):
+            assert runtime.get_backend().platform == "good"
+        with pytest.raises(BackendInitializationError, match=f"{error}: it rejects") as caught:
+            runtime.get_backend("bad")
+        assert (caught.value.plugin, caught.value.platform) == ("fake-bad", "bad")
+        with pytest.raises(InvalidArgumentError, match="it rejects"):  # a value of the caller's
+            runtime.make_client("bad", {"num_bad": 3})
 
 
 FAILS = "{name} = lambda self, *a, **k: {{}}['gone']"

@@ -25,7 +25,7 @@ from devrt.errors import (
 from devrt.plugins import FROM_FACTORY, Candidate, PluginRef, PluginRegistry
 from devrt.plugins._client_checks import problem_of
 from devrt.plugins._once import Once
-from devrt.records import ClientContext, ClientFactory
+from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, ClientFactory
 from devrt.runtime._plugin_errors import note_origin
 
 __all__ = ["ClientStore", "without_callers"]
@@ -193,11 +193,11 @@ class ClientStore:
             count = 0 if problem else client.device_count()  # plugin code, like the rest
         except ForkedError:
             raise  # of this process, not of the plugin
-        except InvalidArgumentError:
-            raise  # a value that the caller passed, not a failure of the plugin
         except PluginBusyError:
             raise  # no verdict on the plugin: it would be another one in a moment
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
+            if isinstance(error, InvalidArgumentError) and (options or self._is_set(factory)):
+                raise  # a value that the user gave, not a failure of the plugin
             busy = _busy_cause(error)
             if busy is not None:
                 raise busy.fresh() from error
@@ -217,6 +217,12 @@ class ClientStore:
             raise _failures.unusable(ref, problem)
         note_origin(client, ref)
         return client, count
+
+    def _is_set(self, factory: ClientFactory) -> bool:
+        """Return whether the user has set an option that the plugin brings, for it to refuse."""
+        shared = {TRACEBACK_IN_BUFFERS.name, *(spec.name for spec in CACHE_OPTIONS)}
+        own = (spec.name for spec in factory.options if spec.name not in shared)
+        return any(self._config.setting(name).origin != "default" for name in own)
 
     def _timeout(self, ref: PluginRef) -> float | None:
         timeout: float | None = self._config.read("init_timeout")
