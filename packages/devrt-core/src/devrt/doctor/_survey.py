@@ -137,6 +137,7 @@ def survey(
     plans = [_plan(runtime, ref, level) for ref in refs]
     considered = _considered(plans, names)
     considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
+    considered -= _experimental(plans, policy, names)
     given = _given_options(runtime)
 
     def probe(chosen: Sequence[Examined]) -> dict[PluginRef, ProbeReport]:
@@ -213,7 +214,26 @@ def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRe
     return direct
 
 
+def _experimental(
+    plans: Sequence[Examined], policy: Policy, names: Sequence[str]
+) -> set[PluginRef]:
+    """Return the plugins that are known to be experimental where the policy wants them by name."""
+    if policy.allow_experimental:
+        return set()
+    named = (*names, *policy.needed, *policy.prefer)
+    return {p.ref for p in plans if _is_experimental(p) and not p.ref.is_among(named)}
+
+
+def _is_experimental(plan: Examined) -> bool:
+    return bool(getattr(plan.manifest, "experimental", plan.ref.experimental))
+
+
 def _skipped(plan: Examined, policy: Policy) -> Examined:
+    if _experimental([plan], policy, ()) and not plan.ref.is_among(policy.forbid):
+        manifest = plan.manifest
+        priority, aliases = getattr(manifest, "priority", 0), getattr(manifest, "aliases", ())
+        candidate = Candidate(plan.ref, NOT_IMPORTED, priority, aliases, experimental=True)
+        return dataclasses.replace(plan, candidate=candidate, skipped="excluded by the policy")
     if not plan.ref.is_among(policy.forbid):
         return dataclasses.replace(plan, skipped="excluded by the policy")
     candidate = Candidate(plan.ref, NOT_IMPORTED)
