@@ -171,3 +171,17 @@ def test_a_value_that_cannot_be_read_is_named_by_its_path(cpu, error):
 def test_what_a_value_raises_of_its_own_stays(cpu):
     with pytest.raises(OSError, match="of its own"):
         devrt.device_put([Odd(OSError)])
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("cpu", "devrt.devices('cpu')[0]"),
+        ("cpu:1", "devrt.devices('cpu')[1]"),
+        ("x:y", "devrt.devices('x:y')[0]"),
+    ],
+)
+def test_a_text_that_means_a_device_is_answered_with_what_gives_it(name, device):
+    with pytest.raises(InvalidArgumentError) as hit:
+        devrt.device_put(1, name)
+    assert str(hit.value).endswith(f"pass {device}.")

@@ -315,3 +315,11 @@ def test_one_platforms_devices_do_not_change_the_default(two, invoke):
     report = json.loads(invoke("devices", "--json", "--platform", "two").stdout)
     assert report["default"] == "one"
     assert {row["platform"] for row in report["devices"]} == {"acme"}
+
+
+def test_a_warning_that_is_an_error_is_one_message(run_python):
+    arguments = ("-W", "error", "-m", "devrt", "devices")
+    done = run_python(*arguments, DEVRT_PLATFROMS="cpu")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("devrt: DiscoveryWarning: environment variable DEVRT_PLATFROMS")

@@ -11,6 +11,7 @@ import devrt
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.programs import load_program
 from devrt.sharding import Mesh, NamedSharding, P
+from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -130,3 +131,26 @@ def test_too_few_devices_and_meshes_that_do_not_fit_are_refused():
 def test_a_program_is_not_named_by_its_file(given, error, words):
     with pytest.raises(error, match=words):
         load_program(given)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({"mesh": 3}, "mesh must be a devrt Mesh or None, not of type int"),
+        ({"client": "cpu"}, "client must be a devrt Client or None, not of type str"),
+        ({"devices": 3}, "devices must be a sequence of devices, not of type int"),
+        ({"devices": [3]}, "devices must hold devices, and one is of type int"),
+    ],
+)
+def test_what_is_no_place_for_a_program_is_refused(place, said):
+    with pytest.raises(InvalidTypeError, match=said):
+        load_program((PROGRAMS / "mlp.mlir").read_bytes(), **place)
+
+
+def test_too_few_devices_are_told_with_what_makes_more():
+    code = (PROGRAMS / "gspmd_mlp.mlirbc").read_bytes()
+    with (
+        make_cpu_client(num_devices=1) as client,
+        pytest.raises(InvalidArgumentError, match=r"DEVRT_NUM_CPU_DEVICES=4.* num_cpu_devices"),
+    ):
+        load_program(code, client)

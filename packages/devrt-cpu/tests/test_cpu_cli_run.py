@@ -148,3 +148,12 @@ def refused(message, *arguments):
     assert run.stdout == ""
     assert re.search(message, run.stderr), run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_a_platform_without_the_option_of_virtual_devices_runs_a_sharded_program(monkeypatch):
+    pytest.importorskip("devrt_tpu", reason="needs a loader of PJRT libraries")
+    monkeypatch.setenv("DEVRT_PLATFORMS", "xla_cpu_pjrt")
+    path = PROGRAMS / "gspmd_mlp.mlirbc"
+    run = devrt("run", path, "--inputs", path.with_suffix(".npz"))
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == "out0 float32[8,16]\n"

@@ -279,7 +279,8 @@ def _complete(
         msg = (
             f"the program needs {replicas * partitions} devices ({replicas} replicas of "
             f"{partitions} partitions), and there are {len(ids)}. Make a client with more "
-            "(num_devices), or compile for fewer."
+            f"(num_devices; for devrt's own, DEVRT_NUM_CPU_DEVICES={replicas * partitions} or the "
+            "option num_cpu_devices before its first use), or compile for fewer."
         )
         raise InvalidArgumentError(msg, operation="compile_and_load")
     numbers = _engine_numbers(ids, {device.id: i for i, device in enumerate(local)})

@@ -102,10 +102,18 @@ def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
     if target not in kinds:
         msg = (
             f"{operation} takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
-            f"{target!r} is none. For a platform's device pass devrt.devices({target!r})[0]."
+            f"{target!r} is none. For a platform's device pass {_device_of(target)}."
         )
         raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
     return device.memory(target)
+
+
+def _device_of(name: str) -> str:
+    """Return the expression for the device that a text such as ``"cpu:1"`` means."""
+    platform, _, number = name.rpartition(":")
+    if not platform or not number.isdecimal():
+        platform, number = name, "0"
+    return f"devrt.devices({platform!r})[{int(number)}]"
 
 
 def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, DevrtWarning
 
 __all__ = ["main"]
 
@@ -42,7 +42,7 @@ class _Commands(click.Group):
         try:
             with _shown_warnings():
                 return super().invoke(context)
-        except DevrtError as error:
+        except (DevrtError, DevrtWarning) as error:  # warnings are errors where Python is told so
             click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
             context.exit(1)
 

@@ -145,8 +145,9 @@ def _want(count: int) -> None:
     """Ask for so many devices where a platform makes as many as it is asked for."""
     import devrt
 
-    if devrt.config.read("num_cpu_devices") != count:
-        with contextlib.suppress(ConfigError):  # such a client is there: it has what it has
+    # Where the option is not there, its platform is not in use; a client that is has what it has.
+    with contextlib.suppress(ConfigError):
+        if devrt.config.read("num_cpu_devices") != count:
             devrt.config.update("num_cpu_devices", count)
 
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from devrt._stablehlo import module_facts
 from devrt.arrays import Array, device_put
+from devrt.contract import Client, Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs._shardings import mesh_of, named_sharding
 from devrt.runtime._plugin_errors import check_count, raise_named
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
-    from devrt.contract import Buffer, Client, Device, LoadedExecutable
+    from devrt.contract import Buffer, LoadedExecutable
 
 __all__ = ["ArrayProgram", "load_program"]
 
@@ -52,17 +53,34 @@ def load_program(
     Raises
     ------
     InvalidTypeError
-        If the program is neither text nor bytes.
+        If the program is neither text nor bytes, or a place is of another type.
     InvalidArgumentError
         If the program, an option, a device or the mesh does not fit.
     """
     code = _code(program)
+    _check_place(client, devices, mesh)
     if mesh is not None and devices is None:
         devices = list(mesh.device_list)
     if client is None:
         client = devices[0].client if devices else _default_client()
     executable = client.compile_and_load(code, devices, **options)
     return ArrayProgram(executable, mesh or _declared_mesh(code, executable))
+
+
+def _check_place(client: Any, devices: Any, mesh: Any) -> None:
+    """Refuse what is no place to run a program at."""
+    for name, value, kind in (("client", client, Client), ("mesh", mesh, Mesh)):
+        if value is not None and not isinstance(value, kind):
+            what = f"a devrt {kind.__name__} or None"
+            msg = f"{name} must be {what}, not of type {type(value).__name__}."
+            raise InvalidTypeError(msg, operation="load_program")
+    is_list = devices is None or isinstance(devices, Sequence)
+    strange = [d for d in devices or () if not isinstance(d, Device)] if is_list else [devices]
+    if strange:
+        msg = f"devices must be a sequence of devices, not of type {type(strange[0]).__name__}."
+        if is_list:
+            msg = f"devices must hold devices, and one is of type {type(strange[0]).__name__}."
+        raise InvalidTypeError(msg, operation="load_program")
 
 
 def _code(program: Any) -> bytes:
