@@ -92,7 +92,19 @@ for step in range(1, 6):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_products_see_what_lies_at_an_address_by_now(client: str, engine: str) -> None:
-    command = [sys.executable, "-c", PRODUCTS, str(DRIVER.parent), client, library_of(engine)]
+    check_products(client, library_of(engine))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_products_do_so_whatever_the_library_is_called(engine: str, tmp_path: Path) -> None:
+    other = tmp_path / "libother.so"
+    other.symlink_to(library_of(engine))
+    check_products("loader", str(other))
+
+
+def check_products(client: str, library: str) -> None:
+    pytest.importorskip({"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client])
+    command = [sys.executable, "-c", PRODUCTS, str(DRIVER.parent), client, library]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout.split() == ["1.0", "2.0", "3.0", "4.0", "5.0"], done.stderr[-2000:]
 

@@ -157,6 +157,17 @@ def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):
         xla_cpu.deserialize_executable("text")
 
 
+def test_a_compiler_without_a_flag_of_devrts_own_is_not_asked_for_it(
+    xla_cpu, add_text, monkeypatch
+):
+    monkeypatch.setattr("devrt_tpu.pjrt._library.XLA_CPU_FLAGS", {"xla_cpu_of_old": False})
+    monkeypatch.setattr(xla_cpu._library, "unknown_flags", set())
+    assert xla_cpu.compile_and_load(add_text).serialize()
+    assert xla_cpu._library.unknown_flags == {"xla_cpu_of_old"}
+    with pytest.raises(DevrtError, match="xla_cpu_of_old"):
+        xla_cpu.compile_and_load(add_text, env_option_overrides={"xla_cpu_of_old": False})
+
+
 FED = """func.func @main(%a: tensor<f32>) {
   %t = stablehlo.create_token : !stablehlo.token
   "stablehlo.outfeed"(%a, %t) : (tensor<f32>, !stablehlo.token) -> !stablehlo.token

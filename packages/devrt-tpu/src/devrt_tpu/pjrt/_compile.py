@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from devrt._compile_options import CompileOptions
 from devrt._refused_programs import check, check_for_host
 from devrt._refused_programs import explain as explain_refusal
-from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt._stablehlo import for_older_readers
 from devrt.errors import (
     DevrtError,
     InvalidArgumentError,
@@ -18,7 +20,6 @@ from devrt.errors import (
 )
 from devrt_tpu.pjrt._apart import call_apart
 from devrt_tpu.pjrt._api import Api
-from devrt_tpu.pjrt._checks import encoded
 from devrt_tpu.pjrt._checksum import split_options, with_checksum, with_options, without_checksum
 from devrt_tpu.pjrt._compiled import Executable
 from devrt_tpu.pjrt._device import PjrtDevice
@@ -26,111 +27,18 @@ from devrt_tpu.pjrt._executable import PjrtLoadedExecutable
 from devrt_tpu.pjrt._gpu_tools import explain
 from devrt_tpu.pjrt._log import captured
 from devrt_tpu.pjrt._native import ffi
+from devrt_tpu.pjrt._program import Program, device_count
 
 if TYPE_CHECKING:
     from devrt_tpu.pjrt._client import PjrtClient
     from devrt_tpu.pjrt._library import Library
     from devrt_tpu.pjrt._topology import PjrtTopology
 
-__all__ = ["Program", "compile_ahead", "compile_and_load", "deserialize"]
+__all__ = ["compile_ahead", "compile_and_load", "deserialize"]
 
+T = TypeVar("T")
 
-class Program:
-    """A StableHLO program: text or bytecode, and what can be seen of it without a compiler.
-
-    Parameters
-    ----------
-    source
-        The program.
-
-    Attributes
-    ----------
-    code : bytes
-        As the plugin takes it.
-    is_bytecode : bool
-        Whether it is MLIR bytecode.
-    """
-
-    def __init__(self, source: Any) -> None:
-        if isinstance(source, str):
-            source = encoded(source, "a program", "compile")
-        if not isinstance(source, bytes | bytearray | memoryview):
-            msg = (
-                "a program is StableHLO, as text (str) or as bytecode (bytes), and this is of type "
-                f"{type(source).__name__}."
-            )
-            raise InvalidTypeError(msg, operation="compile")
-        self.code = bytes(source)
-        self.is_bytecode = is_bytecode(self.code)
-        if not self.is_bytecode and (b"func" not in self.code or b"\0" in self.code):
-            msg = (
-                "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
-                f"it begins with {self.code[:16]!r}. Export it again."
-            )
-            raise InvalidArgumentError(msg, operation="compile")
-
-    def has_shardy(self) -> bool:
-        """Return whether its shardings are Shardy's; with Shardy, older ones would be ignored."""
-        return b"sdy" in self.code if self.is_bytecode else b"sdy." in self.code
-
-    def counts(self) -> dict[str, int]:
-        """Return the numbers of replicas and partitions that it names."""
-        facts = module_facts(self.code)
-        return {
-            "num_replicas": facts.num_replicas or 1,
-            "num_partitions": facts.num_partitions or 1,
-        }
-
-    def options(self, options: Mapping[str, Any], count: int | None) -> CompileOptions:
-        """Return complete options: what the caller left open comes from the program.
-
-        Parameters
-        ----------
-        options
-            The caller's.
-        count
-            Number of devices, where the caller named them.
-        """
-        made = CompileOptions.of(options)
-        made = made.replace(**self._counts_for(made, count))
-        if made.use_shardy_partitioner is None:
-            made = made.replace(use_shardy_partitioner=self.has_shardy())
-        wanted = _size(made)
-        if count is not None and count != wanted:
-            msg = (
-                f"the program is for {made.num_replicas} replica(s) of {made.num_partitions} "
-                f"partition(s), {wanted} device(s), and {count} were named."
-            )
-            raise InvalidArgumentError(msg, operation="compile")
-        return made
-
-    def _counts_for(self, made: CompileOptions, count: int | None) -> dict[str, int]:
-        """Return the replicas and partitions: as given, as the program says, or as devices are."""
-        assigned = made.assignment()
-        if assigned is not None:
-            said = assigned.replica_count(), assigned.computation_count()
-            return dict(zip(("num_replicas", "num_partitions"), said, strict=True))
-        if made.num_replicas is not None or made.num_partitions is not None:
-            return {
-                "num_replicas": made.num_replicas or 1,
-                "num_partitions": made.num_partitions or 1,
-            }
-        found = {name: n for name, n in self.counts().items() if n > 1}
-        if not found and count is not None:
-            found = {"num_partitions": count}
-        return {"num_replicas": 1, "num_partitions": 1, **found}
-
-    def pointer(self, api: Api) -> tuple[Any, Any]:
-        """Return a ``PJRT_Program*``, and what must live as long."""
-        code, form = ffi.from_buffer(self.code), ffi.new("char[]", b"mlir")
-        made = api.new(
-            "PJRT_Program",
-            code=ffi.cast("char *", code),
-            code_size=len(self.code),
-            format=form,
-            format_size=4,
-        )
-        return made, (code, form)
+_UNKNOWN_FLAG = re.compile(r"No such compile option: '(\w+)'")
 
 
 def compile_and_load(
@@ -141,15 +49,14 @@ def compile_and_load(
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program(source)
-    is_for_host = client.plugin_platform == "cpu"
-    (check_for_host if is_for_host else check)(program.code, "compile_and_load")
+    platform = client.plugin_platform
+    _check_program(program, platform, "compile_and_load")
     chosen = None if devices is None else _check_devices(client, devices, "compile")
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(client, chosen, made))
-    data = _with_flags(client._library, made).serialize()
 
-    def compile() -> PjrtLoadedExecutable:
+    def compile(data: bytes) -> PjrtLoadedExecutable:
         with client._using("compile"):
             args = _compile(
                 client._library,
@@ -161,11 +68,19 @@ def compile_and_load(
             )
             return PjrtLoadedExecutable(client, args.executable, made)
 
-    if client._cache is None:
-        return compile()
-    from devrt_tpu.pjrt._disk_cache import compiled
+    def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
+        if client._cache is None:
+            return compile(data)
+        from devrt_tpu.pjrt._disk_cache import compiled
 
-    return compiled(client, program.code, data, lambda known: _load(client, known, made), compile)
+        load = functools.partial(_load, client, made=made)
+        return compiled(client, program.code, data, load, lambda: compile(data))
+
+    return _with_flags(client._library, platform, made, find_or_compile)
+
+
+def _check_program(program: Program, platform: str, operation: str) -> None:
+    (check_for_host if platform == "cpu" else check)(program.code, operation)
 
 
 def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -> list[PjrtDevice]:
@@ -190,7 +105,7 @@ def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -
 def _assignment(
     client: PjrtClient, chosen: list[PjrtDevice] | None, options: CompileOptions
 ) -> list[list[int]]:
-    wanted = _size(options)
+    wanted = device_count(options)
     devices = chosen or client._local[:wanted]
     if len(devices) < wanted:
         msg = (
@@ -201,10 +116,6 @@ def _assignment(
     ids = [device.id for device in devices]
     size = options.num_partitions or 1
     return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas or 1)]
-
-
-def _size(options: CompileOptions) -> int:
-    return (options.num_replicas or 1) * (options.num_partitions or 1)
 
 
 def compile_ahead(
@@ -233,25 +144,40 @@ def compile_ahead(
         Keeps the description.
     """
     program = Program(source)
-    is_for_host = owner.plugin_platform() == "cpu"
-    (check_for_host if is_for_host else check)(program.code, "compile")
-    made = _with_flags(library, program.options(options, None))
-    if _size(made) > num_devices:
+    platform = owner.plugin_platform()
+    _check_program(program, platform, "compile")
+    made = program.options(options, None)
+    if device_count(made) > num_devices:
         msg = (
-            f"compile failed: the program needs {_size(made)} devices ({made.num_replicas} "
+            f"compile failed: the program needs {device_count(made)} devices ({made.num_replicas} "
             f"replica(s) of {made.num_partitions} partition(s)), and the topology has "
             f"{num_devices}. Name a larger topology."
         )
         raise InvalidArgumentError(msg, operation="compile")
-    data = made.serialize()
-    args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
-    return Executable(library.api, args.executable)
+
+    def compile(data: bytes) -> Executable:
+        args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
+        return Executable(library.api, args.executable)
+
+    return _with_flags(library, platform, made, compile)
 
 
-def _with_flags(library: Library, options: CompileOptions) -> CompileOptions:
-    flags = library.compiler_flags()
+def _with_flags(
+    library: Library, platform: str, options: CompileOptions, compile: Callable[[bytes], T]
+) -> T:
+    """Compile with devrt's own flags, but those that this version of the compiler lacks."""
     given = options.env_option_overrides
-    return options.replace(env_option_overrides={**flags, **given}) if flags else options
+    flags = library.compiler_flags(platform)
+    every = {**flags, **given}
+    data = (options.replace(env_option_overrides=every) if flags else options).serialize()
+    try:
+        return compile(data)
+    except DevrtError as error:
+        found = _UNKNOWN_FLAG.search(error.message)
+        if found is None or found[1] not in flags or found[1] in given:
+            raise
+        library.unknown_flags.add(found[1])
+    return _with_flags(library, platform, options, compile)
 
 
 def _destroy(api: Api, executable: Any, is_loaded: bool) -> None:
@@ -337,9 +263,10 @@ def _on_devices(
     chosen = _check_devices(client, devices, "deserialize_executable")
     if options.num_replicas is None and options.num_partitions is None:
         options = options.replace(num_replicas=1, num_partitions=len(chosen))
-    if _size(options) != len(chosen):
+    wanted = device_count(options)
+    if wanted != len(chosen):
         msg = (
-            f"deserialize_executable failed: the options are for {_size(options)} device(s), and "
+            f"deserialize_executable failed: the options are for {wanted} device(s), and "
             f"{len(chosen)} were named. Name as many."
         )
         raise InvalidArgumentError(msg, operation="deserialize_executable")

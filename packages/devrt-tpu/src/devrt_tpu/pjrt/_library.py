@@ -58,6 +58,8 @@ class Library(Handle):
         What initialising it has changed in the process.
     is_global : bool
         Whether its symbols are visible to every other library of the process.
+    unknown_flags : set of str
+        The compiler's flags that this version of it has refused.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Library(Handle):
         self._is_initialized = False
         self.log = new_log() if log is None else log
         self.changes = Changes()
+        self.unknown_flags: set[str] = set()
         self._failure: DevrtError | None = None
 
     @property
@@ -105,10 +108,16 @@ class Library(Handle):
         words = f"{self.name} {os.path.basename(self.path)}".lower()
         return any(word in words for word in _GPU_WORDS)
 
-    def compiler_flags(self) -> Mapping[str, str | bool]:
-        """Return flags that programs are compiled with unless the caller gives others."""
-        if os.path.basename(self.path) == "xla_cpu_pjrt.so":
-            return XLA_CPU_FLAGS
+    def compiler_flags(self, platform: str) -> Mapping[str, str | bool]:
+        """Return flags that programs are compiled with unless the caller gives others.
+
+        Parameters
+        ----------
+        platform
+            What is compiled for, in the plugin's own word: a file can have any name.
+        """
+        if platform == "cpu":
+            return {k: v for k, v in XLA_CPU_FLAGS.items() if k not in self.unknown_flags}
         return _gpu_tools.compiler_flags() if self.is_gpu else {}
 
     def initialize(self) -> None:
