@@ -99,7 +99,7 @@ def interop(session: nox.Session) -> None:
     (gigabytes). Point pip at PyTorch's own index for the CPU build to save them.
     """
     _install(session)
-    session.install("torch==2.13.0", "jax>=0.7", "pyarrow>=17")
+    session.install("torch==2.13.0", "jax>=0.7")
     session.run("python", "-m", "pytest", *(session.posargs or INTEROP))
 
 
