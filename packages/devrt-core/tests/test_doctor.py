@@ -121,31 +121,6 @@ def test_devices_that_one_process_holds_are_not_opened(plugins, examine, write_d
     assert row(examine(level="client"), "held").state == "broken"
 
 
-def test_an_experimental_plugin_that_the_policy_excludes_is_not_run(
-    plugins, examine, write_distribution
-):
-    plugins.add("one")
-    package = plugins.path / "trial"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "plugin.py").write_text("import os; os.abort()")
-    (package / "devrt.toml").write_text(
-        "schema = 1\n[[backend]]\nplatform = 'trial'\nexperimental = true\npriority = 7\n"
-    )
-    write_distribution(plugins.path, "fake-trial", "[devrt_plugins]\ntrial = trial.plugin\n")
-    report = examine({"DEVRT_ALLOW_EXPERIMENTAL": "0"})
-    trial = row(report, "trial")
-    assert (trial.state, trial.outcome, trial.level) == ("excluded", "", "metadata")
-    assert "it is experimental, and DEVRT_ALLOW_EXPERIMENTAL" in trial.reason
-    assert (trial.priority, trial.experimental) == (7, True)
-    assert (report.status, codes(report)) == (0, ["platform-excluded"])
-    for named in ({"DEVRT_PLATFORMS": "one,trial"}, {"DEVRT_PREFER_PLATFORMS": "trial"}):
-        report = examine({"DEVRT_ALLOW_EXPERIMENTAL": "0", **named})
-        assert row(report, "trial").outcome == "signal"
-    report = examine({"DEVRT_ALLOW_EXPERIMENTAL": "0"}, platforms="trial")
-    assert row(report, "trial").outcome == "signal"
-
-
 def test_only_what_is_allowed_is_examined(plugins, examine):
     plugins.add("one")
     plugins.add("bad", "import os; os.abort()")

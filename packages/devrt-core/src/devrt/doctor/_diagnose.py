@@ -218,15 +218,13 @@ def _command(code: str, examined: Examined) -> str:
         return ""
     if code == "plugin-missing-dependency":
         return install_command(distribution, options="--force-reinstall")
-    if code in ("plugin-hung", "plugin-client-failed"):
+    if code == "plugin-hung":
         return f"devrt doctor --platform {examined.ref.platform} --timeout 300"
-    if code == "version-mismatch":
-        distribution = _too_old(examined) or distribution
-    return install_command(distribution, options="--upgrade")
+    return install_command(_too_old(examined) or distribution, options="--upgrade")
 
 
 def _too_old(examined: Examined) -> str:
-    """Return which distribution a mismatch of contracts says to upgrade."""
+    """Return which distribution a mismatch of contracts or schemas says to upgrade, if one."""
     known = examined.report.facts if examined.report is not None else {}
     return str(known.get("upgrade", "") or getattr(examined.manifest_error, "upgrade", ""))
 

@@ -37,7 +37,7 @@ or for a module in a namespace package, the folder of the first regular package.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt._record import fields, record
@@ -128,11 +128,18 @@ def differences(
     return found
 
 
-def read_manifest(ref: PluginRef) -> BackendManifest | None:
+def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendManifest | None:
     """Return what a plugin's distribution says of its platform; None if it has no manifest.
 
     Nothing is imported: the package's folder is asked of the import system's finders. For a
     library that was not made for devrt, devrt's own table speaks.
+
+    Parameters
+    ----------
+    ref
+        The plugin.
+    refs
+        Every plugin: a backend that is none of theirs would count for nothing.
 
     Raises
     ------
@@ -154,7 +161,26 @@ def read_manifest(ref: PluginRef) -> BackendManifest | None:
     except (OSError, UnicodeDecodeError) as error:
         raise _invalid(ref, path, f"it cannot be read: {error}") from error
     backends = parse_manifest(text, ref, path)
+    _check_served(ref, path, backends, refs)
     return next((b for b in backends if b.platform == ref.platform), None)
+
+
+def _check_served(
+    ref: PluginRef, path: str, backends: Sequence[BackendManifest], refs: Iterable[PluginRef]
+) -> None:
+    """Refuse a manifest with a backend that no entry point of its package is called like."""
+    names = {backend.platform for backend in backends} - {ref.platform}
+    if not names or not (refs := tuple(refs)):
+        return
+    served = sorted({r.platform for r in (ref, *refs) if r.module and _manifest_path(r) == path})
+    for index, backend in enumerate(backends):
+        if backend.platform not in served:
+            what = (
+                f"backend[{index}] is of platform {backend.platform!r}, and the entry points of "
+                f"its package are called {', '.join(map(repr, served))}; the two names must be the "
+                "same"
+            )
+            raise _invalid(ref, path, what)
 
 
 def parse_manifest(
@@ -172,11 +198,12 @@ def parse_manifest(
     except (ValueError, RecursionError) as error:
         raise _invalid(ref, path, f"it is no TOML: {error}") from error
     reader = _Reader(ref, path, _newest(document))
+    schema = document.get("schema")
+    if type(schema) is int and schema > SCHEMA_VERSION:
+        raise _later_schema(ref, path, schema)
     reader.check_keys(document, ("schema", "backend"), "the manifest")
-    if document.get("schema") != SCHEMA_VERSION:
-        raise reader.invalid(
-            f"schema must be {SCHEMA_VERSION}, not {_shown(document.get('schema'))}"
-        )
+    if schema != SCHEMA_VERSION:
+        raise reader.invalid(f"schema must be {SCHEMA_VERSION}, not {_shown(schema)}")
     backends = tuple(
         reader.backend(table, f"backend[{index}]")
         for index, table in enumerate(reader.tables(document, "backend", "the manifest"))
@@ -213,6 +240,17 @@ def _invalid(ref: PluginRef, path: str | os.PathLike[str], what: str) -> PluginC
         path=os.fspath(path),
         **ref.facts(),
     )
+
+
+def _later_schema(ref: PluginRef, path: str | os.PathLike[str], schema: int) -> PluginContractError:
+    """Return the error for a manifest that only a later devrt can read."""
+    remedy = _api_version.remedy(ref, "devrt-core")
+    msg = (
+        f"the manifest {os.fspath(path)} of plugin {ref} cannot be read by this devrt-core: its "
+        f"schema must be {SCHEMA_VERSION}, not {_shown(schema)}, which is a later one. {remedy}"
+    )
+    facts: dict[str, Any] = {"path": os.fspath(path), **ref.facts()}
+    return PluginContractError(msg, phase="manifest", remedy=remedy, upgrade="devrt-core", **facts)
 
 
 def _newest(document: Mapping[str, Any]) -> str | int | None:

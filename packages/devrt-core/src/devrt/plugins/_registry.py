@@ -163,7 +163,7 @@ class PluginRegistry:
             added = ref in self._added or bool(ref.problem)
             found: BackendManifest | PluginError | None
             try:
-                found = None if added else read_manifest(ref)
+                found = None if added else read_manifest(ref, self.refs())
                 if found is not None:
                     _api_version.check(ref, found.api_version)
             except PluginError as error:
