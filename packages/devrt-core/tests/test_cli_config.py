@@ -64,3 +64,8 @@ def test_everything_that_is_wrong_is_listed_beside_what_is_right(run_python, tmp
     for what in (f"{bad} is no valid TOML", "no option 'platfrom_name'", "'never'", "'maybe'"):
         assert sum(what in problem for problem in shown["problems"]) == 1, what
     assert len(shown["problems"]) == 4
+
+
+def test_a_variable_that_is_no_option_s_comes_with_what_may_be_meant(run_python):
+    done = run_python("-m", "devrt", "config", DEVRT_ACME_DEVICES="2")
+    assert "no option: DEVRT_ACME_DEVICES. Did you mean DEVRT_NUM_ACME_DEVICES?" in done.stdout

@@ -135,7 +135,10 @@ def test_files_are_read_once_until_everything_is_cleared(project, tmp_path):
 def test_a_misspelt_variable_is_found_with_the_one_that_was_meant(project, tmp_path):
     config = Config(environ(tmp_path, DEVRT_PLATFROMS="cpu", DEVRT_SOMETHING_ELSE="1"))
     read_all(config)  # the runtime warns, at its first use
-    assert config.misspelt() == [("DEVRT_PLATFROMS", "DEVRT_PLATFORMS")]
+    assert config.unread_with_hints() == [
+        ("DEVRT_PLATFROMS", ["DEVRT_PLATFORMS"]),
+        ("DEVRT_SOMETHING_ELSE", []),
+    ]
     assert config.unread() == ("DEVRT_PLATFROMS", "DEVRT_SOMETHING_ELSE")
 
 
@@ -143,10 +146,10 @@ def test_a_variable_of_a_plugin_is_judged_once_that_is_loaded(tmp_path):
     config = Config(environ(tmp_path, DEVRT_NUM_ACME_DEVICE="5"))
     unloaded = ["acme"]
     config.when_unknown(lambda: None, lambda: unloaded)
-    assert config.misspelt() == []
+    assert config.unread_with_hints() == []
     unloaded.clear()
     config.define(NUM)
-    assert config.misspelt() == [("DEVRT_NUM_ACME_DEVICE", "DEVRT_NUM_ACME_DEVICES")]
+    assert config.unread_with_hints() == [("DEVRT_NUM_ACME_DEVICE", ["DEVRT_NUM_ACME_DEVICES"])]
 
 
 MISSPELT = ("num_acme_device = 5", "num_acme_device", "num_acme_devices")

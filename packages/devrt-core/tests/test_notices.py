@@ -28,7 +28,7 @@ def test_where_nothing_is_wrong_nothing_is_said(plugins, told, machine):
     plugins.add("cpu")
     plugins.add("away", probe="return Unavailable('no card', 'Buy one.')", priority=9)
     put(machine, "dev/null")
-    with plugins.runtime(DEVRT_SOMETHING_ELSE="1") as runtime:
+    with plugins.runtime(SOMETHING="1") as runtime:
         assert told(runtime) == []
 
 
@@ -52,6 +52,9 @@ def test_a_warning_points_at_the_callers_line(plugins, as_default):
         ("DEVRT_CACHE_DIRS", "DEVRT_CACHE_DIR"),
         ("DEVRT_CONFG_FILE", "DEVRT_CONFIG_FILE"),
         ("DEVRT_NUM_CPU_PART", "DEVRT_NUM_CPU_PARTS"),
+        ("DEVRT_NUM_PARTS", "DEVRT_NUM_CPU_PARTS"),
+        ("DEVRT_CPU_PARTS", "DEVRT_NUM_CPU_PARTS"),
+        ("DEVRT_PARTS", "DEVRT_NUM_CPU_PARTS"),
     ],
 )
 def test_a_misspelt_variable(plugins, told, variable, meant, platform):
@@ -66,13 +69,22 @@ def test_a_misspelt_variable(plugins, told, variable, meant, platform):
 def test_what_may_be_another_plugins_variable_is_let_pass(plugins, told):
     plugins.add("cpu", options="(OptionSpec(name='num_cpu_parts', type=int, default=2),)")
     plugins.add("acme", options="(OptionSpec(name='num_acme_parts', type=int, default=2),)")
-    variables = {"DEVRT_NUM_ACME_PARTS": "1", "DEVRT_NUM_ZAP_PARTS": "1"}
-    with plugins.runtime(**variables) as runtime:
+    with plugins.runtime(DEVRT_NUM_ACME_PARTS="1") as runtime:
         assert told(runtime, "cpu") == []
     with plugins.runtime(DEVRT_NUM_ACME_PART="1") as runtime:
         assert runtime.get_backend("cpu").platform == "cpu"
         with pytest.warns(DiscoveryWarning, match="Did you mean DEVRT_NUM_ACME_PARTS"):
             runtime.get_backend("acme")
+
+
+def test_a_variable_that_is_like_no_option(plugins, told):
+    plugins.add("cpu")
+    with plugins.runtime(DEVRT_WHATEVER="1") as runtime:
+        (message,) = told(runtime, "cpu")
+    assert message == (
+        "environment variable DEVRT_WHATEVER is not read by devrt. "
+        "`devrt config` lists the options."
+    )
 
 
 def test_a_misspelt_variable_is_told_before_the_error_that_it_leads_to(plugins):

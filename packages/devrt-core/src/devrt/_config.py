@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from devrt._config_files import ConfigFile, read_config_files
 from devrt._config_guards import IMPLIED, is_guard, names_a_guard
-from devrt._config_keys import FileKeys, carries, nearest, unknown_option
+from devrt._config_keys import FileKeys, carries, similar, unknown_option
 from devrt._config_options import CORE_OPTIONS, NOT_OPTIONS
 from devrt._config_values import checked, flag_value
 from devrt._record import record
@@ -186,8 +186,8 @@ class Config:
         known = {f"DEVRT_{name.upper()}" for name in self._specs} | set(NOT_OPTIONS)
         return tuple(sorted(v for v in self._environ if v.startswith("DEVRT_") and v not in known))
 
-    def misspelt(self) -> list[tuple[str, str]]:
-        """Return the ``DEVRT_`` variables that are near to an option's, each with that one.
+    def unread_with_hints(self) -> list[tuple[str, list[str]]]:
+        """Return the variables of `unread` that no plugin explains, each with those it may mean.
 
         What may be an option of a plugin that is not loaded yet is not among them.
         """
@@ -198,8 +198,8 @@ class Config:
         own = [spec.name for spec in CORE_OPTIONS]
         own += [variable.removeprefix("DEVRT_").lower() for variable in NOT_OPTIONS]
         names = [(v, v.removeprefix("DEVRT_").lower()) for v in unread]
-        near = [(v, nearest(n, self._specs, own)) for v, n in names if not may_be_elsewhere(n)]
-        return [(variable, f"DEVRT_{name.upper()}") for variable, name in near if name]
+        left = [(v, similar(n, self._specs, own)) for v, n in names if not may_be_elsewhere(n)]
+        return [(variable, [f"DEVRT_{n.upper()}" for n in near]) for variable, near in left]
 
     def files(self) -> tuple[ConfigFile, ...]:
         """Return the configuration files that are in force, the strongest first.

@@ -15,7 +15,7 @@ from devrt._config_files import ConfigFile
 from devrt._warn import warn
 from devrt.errors import ConfigError, DevrtWarning
 
-__all__ = ["FileKeys", "carries", "nearest", "unknown_option"]
+__all__ = ["FileKeys", "carries", "nearest", "similar", "unknown_option"]
 
 
 class FileKeys:
@@ -138,6 +138,20 @@ def nearest(name: str, names: Collection[str], own: Collection[str] = ()) -> str
     near = difflib.get_close_matches(name, own, n=1, cutoff=0.8)
     near = near or difflib.get_close_matches(name, names, n=1, cutoff=0.9)
     return near[0] if near else ""
+
+
+def similar(name: str, names: Collection[str], own: Collection[str] = ()) -> list[str]:
+    """Return what a name may be meant for: its option as `nearest` finds it, else two guesses."""
+    near = nearest(name, names, own)
+    if near:
+        return [near]
+    import difflib
+
+    every = {*names, *own}
+    # A word left out makes a name much shorter than what it stands for.
+    parts = set(name.split("_"))
+    inside = sorted(n for n in every if parts <= set(n.split("_")))
+    return (inside or difflib.get_close_matches(name, sorted(every), n=2))[:2]
 
 
 def _listed(platforms: Callable[[], Iterable[str]]) -> set[str] | None:

@@ -15,8 +15,9 @@ def settings() -> dict[str, Any]:
     """Return every option of the core and of the plugins that may be used.
 
     Keys: ``options`` (list of name, value, origin, detail, help), ``files`` (paths, the strongest
-    first), ``unread`` (``DEVRT_`` variables that are no option's), ``problems`` (what is
-    wrong with the values that are refused).
+    first), ``unread`` (``DEVRT_`` variables that are no option's), ``meant`` (for each of those
+    that no plugin explains, the variables that it may stand for), ``problems`` (what is wrong with
+    the values that are refused).
     """
     runtime = default_runtime()
     problems = []
@@ -41,6 +42,7 @@ def settings() -> dict[str, Any]:
         "options": rows,
         "files": survey.files,
         "unread": list(config.unread()),
+        "meant": dict(config.unread_with_hints()),
         "problems": list(dict.fromkeys(problems)),
     }
 
@@ -65,6 +67,7 @@ def show(report: dict[str, Any]) -> None:
     for path in report["files"]:
         out.line(f"file: {path}")
     for variable in report["unread"]:
-        out.line(f"no option: {variable}")
+        meant = " or ".join(report["meant"].get(variable, ()))
+        out.line(f"no option: {variable}" + (f". Did you mean {meant}?" if meant else ""))
     for problem in report["problems"]:
         Output(stderr=True).line(problem, "red")

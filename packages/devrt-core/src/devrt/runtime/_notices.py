@@ -118,8 +118,11 @@ class Notices:
             self._warn_once(message, DiscoveryWarning)
 
     def _misspelt(self) -> Iterator[str]:
-        for variable, meant in self._config.misspelt():
-            yield f"environment variable {variable} is not read by devrt. Did you mean {meant}?"
+        for variable, meant in self._config.unread_with_hints():
+            hint = "`devrt config` lists the options."
+            if meant:
+                hint = f"Did you mean {' or '.join(meant)}?"
+            yield f"environment variable {variable} is not read by devrt. {hint}"
 
     # -- libraries that the environment names --------------------------------------------------
 
