@@ -244,6 +244,59 @@ except KeyboardInterrupt:
 
 
 @both
+@pytest.mark.parametrize("program", ["SMALL", "LARGE"])
+@pytest.mark.parametrize("catch", ["pass", "raise"])
+@pytest.mark.parametrize("gap", [0.02, 0.05, 0.1, 0.15])
+def test_two_interrupts_end_a_process_whenever_the_second_comes(child, client, program, catch, gap):
+    """Python makes one of two that come within a moment, and tells others of one at exit."""
+    process = child(
+        _RUNTIME[client]
+        + f"""
+try:
+    y = start({program})
+    y.block_until_ready()
+except KeyboardInterrupt:
+    {catch}
+"""
+    )
+    process.expect("start")
+    process.interrupt(after=1)
+    process.interrupt(after=gap)
+    assert process.end() == -signal.SIGINT
+    assert "ignored" not in process.errors()
+
+
+@both
+def test_an_interrupt_of_what_ended_does_not_count_as_the_first(child, client):
+    process = child(
+        _RUNTIME[client]
+        + """
+say("compile")
+try:
+    client.compile_and_load(SECONDS)
+except KeyboardInterrupt:
+    say("interrupted")
+time.sleep(8)  # for the compiler
+try:
+    y = start(LARGE)
+    y.block_until_ready()
+except KeyboardInterrupt:
+    say("interrupted")
+"""
+    )
+    process.expect("compile")
+    process.interrupt(after=0.5)
+    process.expect("interrupted")
+    process.expect("start")
+    process.interrupt(after=1)
+    process.expect("interrupted")
+    process.expect_error("devrt: waiting for program 'endless'")
+    process.interrupt()
+    assert process.end() == -signal.SIGINT
+    assert "ignored" not in process.errors()
+
+
+@both
 @pytest.mark.parametrize("read", ["np.asarray(y)", "memoryview(y)", "y.block_until_ready()"])
 def test_an_interrupt_ends_the_wait_for_an_array(child, client, read):
     """NumPy drops what the buffer protocol raises, and asks again in another way."""

@@ -5,11 +5,14 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <system_error>
 #include <thread>
+
+#include "devrt/interrupts.h"
 
 namespace devrt::cpu {
 
@@ -23,6 +26,7 @@ std::atomic<int> compilations{0};
 std::atomic<bool> abandoned{false};
 std::atomic<bool> demanded{false};
 std::atomic<bool> interrupted{false};
+std::atomic<std::uint64_t> given_up{0};  // the last execution when a wait was interrupted
 std::atomic<bool> exiting{false};
 std::atomic<bool> said_at_exit{false};
 
@@ -31,6 +35,8 @@ const ForkGuard& process() noexcept {
   static const ForkGuard guard;
   return guard;
 }
+
+bool is_given_up_running() noexcept { return pjrt::Running::of_process().has_up_to(given_up); }
 
 /// Ends the process as Ctrl-C does where nothing handles it.
 void end_as_interrupted() noexcept {
@@ -64,7 +70,7 @@ void finish_before_exit() {
 
 void finish_engines() noexcept {
   if (process().is_child()) return;
-  if (demanded && !pjrt::Running::of_process().is_empty()) end_as_interrupted();
+  if (is_end_demanded() && !pjrt::Running::of_process().is_empty()) end_as_interrupted();
   if (!abandoned) pjrt::InFlight::of_process().finish();
   if (compilations > 0 || !pjrt::Running::of_process().is_empty()) skip_handlers();
 }
@@ -73,7 +79,22 @@ void abandon_engines() noexcept { abandoned = true; }
 
 void abandon_on_demand() noexcept { demanded = abandoned = true; }
 
-void note_interrupt() noexcept { interrupted = true; }
+void watch_interrupts() noexcept {
+  if (!is_given_up_running()) devrt_interrupts_set(0);
+  devrt_interrupts_watch();
+}
+
+void note_interrupt() noexcept {
+  interrupted = true;
+  if (!is_given_up_running()) given_up = pjrt::Running::of_process().newest();
+  devrt_interrupts_watch();
+  if (devrt_interrupts_seen() == 0) devrt_interrupts_set(1);  // it came before they were counted
+}
+
+bool is_end_demanded() noexcept {
+  return demanded || (devrt_interrupts_seen() > 1 && is_given_up_running());
+}
+
 bool was_interrupted() noexcept { return interrupted; }
 bool is_exiting() noexcept { return exiting; }
 
@@ -94,6 +115,7 @@ bool say_what_runs() noexcept {
 
 void watch_exit() {
   exiting = true;
+  if (is_end_demanded()) return;
   if (process().is_child() || pjrt::Running::of_process().is_empty()) return;
   try {
     std::thread([] {

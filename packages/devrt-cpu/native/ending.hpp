@@ -26,8 +26,13 @@ DEVRT_CPU_API void abandon_engines() noexcept;
 /// The same on a user's demand, which ends the process as an interrupt does.
 DEVRT_CPU_API void abandon_on_demand() noexcept;
 
+/// Counts interrupts from now on; to be called where the main thread waits for more than a moment.
+DEVRT_CPU_API void watch_interrupts() noexcept;
 /// Notes that a signal ended a wait; from then on whatever waits for programs to end says so.
 DEVRT_CPU_API void note_interrupt() noexcept;
+/// Returns whether nobody wants to wait for programs to end: that was demanded, or an interrupt
+/// came after the one that ended a wait, and what ran then still runs.
+DEVRT_CPU_API bool is_end_demanded() noexcept;
 DEVRT_CPU_API bool was_interrupted() noexcept;
 
 /// Says once if the exit, which begins, waits for programs: after `kSilentExit`, or at once after

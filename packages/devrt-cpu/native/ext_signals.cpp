@@ -53,7 +53,8 @@ class Speaker {
   /// Who knows what is waited for and does not want to wait wants that of nobody else.
   void note() const noexcept {
     const bool is_known = has_said_ || (!is_silent_ && was_said_at_exit());
-    is_known ? abandon_on_demand() : note_interrupt();
+    note_interrupt();
+    if (is_known) abandon_on_demand();
   }
 
  private:
@@ -113,13 +114,16 @@ struct Call {
 
 }  // namespace
 
-void wait_in_slices(const std::function<bool()>& slice, Waiting what) {
+bool wait_in_slices(const std::function<bool()>& slice, Waiting what) {
   if (!is_main_thread()) {
     while (!wait_once(slice)) continue;
-    return;
+    return true;
   }
   Speaker speaker(what);
-  while (!wait_once(slice)) {
+  if (wait_once(slice)) return true;
+  watch_interrupts();
+  do {
+    if (what == Waiting::kEnd && is_end_demanded()) return false;
     try {
       check_signals();
     } catch (const nb::python_error&) {
@@ -127,7 +131,8 @@ void wait_in_slices(const std::function<bool()>& slice, Waiting what) {
       throw;
     }
     speaker.speak();
-  }
+  } while (!wait_once(slice));
+  return true;
 }
 
 void call_apart(UniqueFunction<void()> work, Waiting what) {
@@ -143,7 +148,8 @@ void call_apart(UniqueFunction<void()> work, Waiting what) {
     return;
   }
   try {
-    wait_in_slices([&] { return ended.wait_for(kWaitSlice).has_value(); }, what);
+    const auto slice = [&] { return ended.wait_for(kWaitSlice).has_value(); };
+    if (!wait_in_slices(slice, what)) return helper().give_up();
   } catch (const nb::python_error&) {
     helper().give_up();
     throw;

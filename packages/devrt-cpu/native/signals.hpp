@@ -19,12 +19,15 @@ enum class Waiting {
 
 /// Waits without the GIL until `slice`, which waits for `kWaitSlice` at most, returns true. Throws
 /// what a handler of a signal raises; those run on the main thread only.
-void wait_in_slices(const std::function<bool()>& slice, Waiting what = Waiting::kData);
+///
+/// Returns false, for `Waiting::kEnd` only, if nobody wants to wait any more.
+bool wait_in_slices(const std::function<bool()>& slice, Waiting what = Waiting::kData);
 
 /// Calls `work` without the GIL and waits until it returns. Throws what it throws.
 ///
 /// On the main thread another one calls it, so that handlers of signals run meanwhile. What they
-/// raise is thrown at once; the work then goes on, so it must own all that it uses.
+/// raise is thrown at once; the work then goes on, as it does where nobody wants to wait for its
+/// end, so it must own all that it uses.
 void call_apart(UniqueFunction<void()> work, Waiting what = Waiting::kData);
 
 }  // namespace devrt::cpu

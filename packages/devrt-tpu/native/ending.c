@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "devrt/interrupts.h"
 #include "internal.h"
 
 enum { kInterrupted = 130 }; /* the status that shells have for it */
@@ -14,6 +15,18 @@ static atomic_int is_demanded;
 void devrt_busy(int change) { atomic_fetch_add(&busy, change); }
 
 void devrt_end_on_demand(void) { atomic_store(&is_demanded, 1); }
+
+void devrt_watch_interrupts(int is_new) {
+  if (is_new) devrt_interrupts_set(0);
+  devrt_interrupts_watch();
+}
+
+void devrt_note_interrupt(void) {
+  devrt_interrupts_watch();
+  if (devrt_interrupts_seen() == 0) devrt_interrupts_set(1); /* it came before they were counted */
+}
+
+int devrt_is_pressed_again(void) { return devrt_interrupts_seen() > 1; }
 
 /* Ends the process as Ctrl-C does where nothing handles it. */
 static void end_as_interrupted(void) {

@@ -86,7 +86,10 @@ typedef struct devrt_answer {
 /* ending.c */
 void devrt_busy(int change); /* how many more calls nobody may be waiting for */
 void devrt_end_on_demand(void);
-uintptr_t devrt_finish_address(void); /* for Py_AtExit */
+void devrt_watch_interrupts(int is_new); /* counts them, from 0 on if `is_new` */
+void devrt_note_interrupt(void);         /* one ended a wait */
+int devrt_is_pressed_again(void);        /* whether another one came */
+uintptr_t devrt_finish_address(void);    /* for Py_AtExit */
 
 /* callbacks.c */
 int devrt_is_inside(void); /* whether a plugin has called this thread */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 
 from devrt.runtime._runtime import Runtime
 
@@ -35,5 +36,7 @@ def set_default_runtime(runtime: Runtime | None) -> Runtime | None:
 
 @atexit.register
 def _close_default() -> None:
-    for runtime in _holder.values():
-        runtime.close()
+    # Who interrupts this wants its end only; a backend ends the process as an interrupt does.
+    with contextlib.suppress(KeyboardInterrupt):
+        for runtime in _holder.values():
+            runtime.close()

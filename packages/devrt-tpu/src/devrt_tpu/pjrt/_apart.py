@@ -20,6 +20,7 @@ __all__ = [
     "end_on_demand",
     "is_end_demanded",
     "note_interrupt",
+    "watch_interrupts",
 ]
 
 T = TypeVar("T")
@@ -36,6 +37,17 @@ class _Process:
     was_interrupted = False
     has_said = False  # at exit, once
     is_demanded = False
+    given_up: Callable[[], bool] | None = None  # whether what an interrupt gave up goes on
+
+
+def _is_given_up_running() -> bool:
+    return _Process.given_up is not None and _Process.given_up()
+
+
+def watch_interrupts() -> None:
+    """Count interrupts from now on, where the main thread waits for more than a moment."""
+    if threading.current_thread() is threading.main_thread():
+        lib.devrt_watch_interrupts(not _is_given_up_running())
 
 
 def end_on_demand() -> None:
@@ -45,8 +57,12 @@ def end_on_demand() -> None:
 
 
 def is_end_demanded() -> bool:
-    """Return whether `end_on_demand` was called."""
-    return _Process.is_demanded
+    """Return whether nobody wants to wait for programs to end.
+
+    That is so after `end_on_demand`, and where an interrupt came after the one that ended a wait,
+    and what was waited for goes on.
+    """
+    return _Process.is_demanded or (lib.devrt_is_pressed_again() and _is_given_up_running())
 
 
 class Speaker:
@@ -86,16 +102,22 @@ class Speaker:
         os.write(2, line.encode(errors="replace"))
 
 
-def note_interrupt(speaker: Speaker | None = None) -> None:
+def note_interrupt(goes_on: Callable[[], bool], speaker: Speaker | None = None) -> None:
     """Note that a handler of a signal ended a wait: from then on waits say what they are for.
 
     Parameters
     ----------
+    goes_on
+        Returns whether what was waited for goes on. Must not own it.
     speaker
         Of that wait. Who knew what it was for wants no other wait for it.
     """
     _Process.was_interrupted = True
-    if speaker is not None and (speaker.has_said or _Process.has_said):
+    if not _is_given_up_running():
+        _Process.given_up = goes_on
+    lib.devrt_note_interrupt()
+    is_known = speaker is not None and (speaker.has_said or _Process.has_said)
+    if is_known or (_Process.is_exiting and is_end_demanded()):
         end_on_demand()
 
 
@@ -134,7 +156,11 @@ class _Call(Generic[T]):
             self._on_late(value)
 
     def wait(self, speaker: Speaker | None) -> T:
+        is_watched = False
         while not self._ended.acquire(timeout=_SLICE):
+            if not is_watched:
+                watch_interrupts()
+                is_watched = True
             if speaker is not None:
                 speaker.speak()
         self._ended.release()
@@ -145,6 +171,10 @@ class _Call(Generic[T]):
                 self._error = None  # which refers to this frame
         return self._value.pop()
 
+    def goes_on(self) -> bool:
+        """Return whether the call has not returned."""
+        return self._ended.locked()
+
     def give_up(self) -> bool:
         """Drop what the call returns; return whether it still goes on."""
         with self._mutex:
@@ -153,7 +183,7 @@ class _Call(Generic[T]):
             self._value.clear()
         if late and self._on_late is not None:  # it came with the interrupt
             self._on_late(late[0])
-        return self._ended.locked()
+        return self.goes_on()
 
 
 class _Worker:
@@ -259,7 +289,7 @@ def call_apart(
     except BaseException:  # of a handler, or the call's own
         if call.give_up():
             _leave_worker()
-            note_interrupt(speaker)
+            note_interrupt(call.goes_on, speaker)
         raise
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.contract import Buffer, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_tpu.pjrt import _fetch
-from devrt_tpu.pjrt._apart import note_interrupt
+from devrt_tpu.pjrt._apart import note_interrupt, watch_interrupts
 from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._memory_report import NOTED_BYTES, note_site, traceback_of, with_report
@@ -138,7 +139,8 @@ class PjrtBuffer(Handle, Buffer):
         try:
             self._wait_in_slices(operation, timeout)
         except KeyboardInterrupt:
-            note_interrupt()
+            waited = weakref.ref(self)
+            note_interrupt(lambda: (b := waited()) is not None and not b._is_settled(0))
             raise
 
     def _wait_in_slices(self, operation: str, timeout: float | None) -> None:
@@ -146,6 +148,7 @@ class PjrtBuffer(Handle, Buffer):
         result = ffi.new(_NEW_RESULT)
         timeout = seconds_of(timeout, operation)
         deadline = None if timeout is None else time.monotonic() + timeout
+        is_watched = False
         while True:
             left = _SLICE
             if deadline is not None:
@@ -156,6 +159,9 @@ class PjrtBuffer(Handle, Buffer):
             if status != lib.DEVRT_WAITING:
                 self._fail(status, operation, result)
             client._refuse_if_stuck(operation)
+            if not is_watched:
+                watch_interrupts()
+                is_watched = True
             if deadline is not None and time.monotonic() >= deadline:
                 msg = f"{self!r} was not ready within {timeout:g} s. Wait longer, or delete it."
                 raise DeadlineExceededError(msg, operation=operation, device=str(self._device))

@@ -307,6 +307,7 @@ def _finish_programs() -> None:
         except KeyboardInterrupt:
             end_on_demand()
         if is_end_demanded():  # then nothing may end, as that would wait
+            end_on_demand()
             lib.devrt_busy(1)
             for each in list(_clients):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeadlineExceededError
-from devrt_tpu.pjrt._apart import note_interrupt
+from devrt_tpu.pjrt._apart import note_interrupt, watch_interrupts
 from devrt_tpu.pjrt._checks import seconds_of
 from devrt_tpu.pjrt._handle import Handle
 from devrt_tpu.pjrt._native import ffi, lib
@@ -69,7 +70,8 @@ class Event(Handle):
         try:
             self._wait(operation, timeout)
         except KeyboardInterrupt:
-            note_interrupt()
+            waited = weakref.ref(self)
+            note_interrupt(lambda: (e := waited()) is not None and not e.is_ready())
             raise
         if self._client._kept:
             self._client._drain()
@@ -77,6 +79,7 @@ class Event(Handle):
     def _wait(self, operation: str, timeout: float | None) -> None:
         error = ffi.new("PJRT_Error **")
         end = None if timeout is None else time.monotonic() + timeout
+        is_watched = False
         while True:
             left = _SLICE if end is None else max(0, int((end - time.monotonic()) * 1000))
             status = lib.devrt_watch_wait(self._watch, min(_SLICE, left), error)
@@ -84,6 +87,9 @@ class Event(Handle):
                 raise self._client._api.describe(error[0], operation)
             if status == lib.DEVRT_OK:
                 return
+            if not is_watched:
+                watch_interrupts()
+                is_watched = True
             if end is not None and time.monotonic() >= end:
                 msg = f"{operation} did not finish within {timeout:g} s."
                 raise DeadlineExceededError(msg, operation=operation)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <list>
 #include <memory>
@@ -18,6 +19,7 @@ class Running {
   struct Entry {
     std::shared_ptr<const Signature> program;
     std::string device;
+    std::uint64_t number;
   };
   using Entries = std::list<Entry>;
 
@@ -53,8 +55,9 @@ class Running {
   /// Notes an execution; `device` is the name that users know.
   Note add(std::shared_ptr<const Signature> program, std::string device) {
     Entries made;
-    made.push_back({std::move(program), std::move(device)});
+    made.push_back({std::move(program), std::move(device), 0});
     std::lock_guard lock(mutex_);
+    made.back().number = ++newest_;
     entries_.splice(entries_.end(), made);
     return {*this, std::prev(entries_.end())};
   }
@@ -62,6 +65,18 @@ class Running {
   bool is_empty() const {
     std::lock_guard lock(mutex_);
     return entries_.empty();
+  }
+
+  /// Returns the number of the execution that was noted last; they are counted from 1.
+  std::uint64_t newest() const {
+    std::lock_guard lock(mutex_);
+    return newest_;
+  }
+
+  /// Returns whether an execution up to this number is in flight.
+  bool has_up_to(std::uint64_t number) const {
+    std::lock_guard lock(mutex_);
+    return !entries_.empty() && entries_.front().number <= number;
   }
 
   /// Returns the oldest and how many there are beside it; empty where nothing runs.
@@ -83,6 +98,7 @@ class Running {
 
   mutable std::mutex mutex_;
   Entries entries_;
+  std::uint64_t newest_ = 0;
 };
 
 }  // namespace devrt::pjrt
