@@ -38,12 +38,11 @@ def devrt_client_factories():
 def own(plugins, as_default, monkeypatch):
     """Return a function that installs a plugin whose client has these members, and its devices."""
 
-    from devrt.arrays import _put
+    from devrt.arrays import _checked, _put
     from devrt_acme.client import AcmeDevice
 
     # As in a process that has met no such device and no such buffer yet.
     monkeypatch.delitem(_put.TARGET_KINDS, AcmeDevice, raising=False)
-    monkeypatch.setattr(_put, "_KNOWN_BUFFERS", set())
     monkeypatch.setattr(_put.Config, "guards_are_set", False)
 
     def install(members):
@@ -51,7 +50,12 @@ def own(plugins, as_default, monkeypatch):
         as_default(plugins.runtime())
         return devrt.devices("own")
 
-    return install
+    before = [(known, set(known)) for known in (_checked.PUT, _checked.COPIED)]
+    for known, _ in before:
+        known.clear()
+    yield install
+    for known, kept in before:
+        known |= kept
 
 
 CLIENTS = {
@@ -150,6 +154,8 @@ BUFFERS = {
     "__array__": np.asarray,
     "block_until_ready": devrt.block_until_ready,
     "copy_to_memory": lambda x: devrt.device_put(x, devrt.devices("own")[1]),
+    "delete": lambda x: x.delete(),
+    "is_ready": lambda x: x.is_ready(),
 }
 
 
@@ -158,9 +164,10 @@ def test_a_bare_exception_of_a_buffer_names_the_plugin(own, monkeypatch, name):
     array = devrt.device_put(X, own("pass")[0])
     made_there = vars(sys.modules["devrt_acme.client"])
     fails = eval("lambda self, *a, **k: {}['gone']", made_there)
-    monkeypatch.setattr(type(array._buffers[0]), name, fails)
-    with pytest.raises(PluginError, match=r"fake-own 1\.0 .* failed in .*KeyError: 'gone'"):
-        BUFFERS[name](array)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(array._buffers[0]), name, fails)
+        with pytest.raises(PluginError, match=r"fake-own 1\.0 .* failed in .*KeyError: 'gone'"):
+            BUFFERS[name](array)
 
 
 def test_errors_of_devrts_stay_what_they_are(own):
@@ -217,6 +224,88 @@ RESULTS = {
         "buffers_from_pyvals returned 0 results, and 2 were asked for",
     ),
 }
+
+
+ARRAYS = {
+    "another shape": ("np.zeros(2, 'f4')", r"float32\[2\] for float32\[(2|4), 2\]"),
+    "another dtype": ("self._data.astype('i2')", r"int16\[(2|4), 2\] for float32"),
+    "a list": ("[[1.0]]", "a list, no array"),
+    "None": ("None", "a NoneType, no array"),
+}
+
+
+def another_client():
+    from devrt_acme.client import AcmeClient
+
+    return AcmeClient(1)
+
+
+READS = {
+    "whole": lambda d: np.asarray(devrt.device_put(X, d[0])),
+    "sharded": lambda d: np.asarray(devrt.device_put(X, over(d))),
+    "bytes": lambda d: bytes(devrt.device_put(X, over(d))),
+    "into": lambda d: devrt.device_get(devrt.device_put(X, d[0]), out=np.empty_like(X)),
+    "staged": lambda d: devrt.device_put(devrt.device_put(X, d[0]), another_client().devices()[0]),
+    "resharded": lambda d: devrt.device_put(devrt.device_put(X, over(d)), d[0]),
+    "converted": lambda d: devrt.numpy.array(devrt.device_put(X, d[0]), dtype="float64"),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("what", ARRAYS)
+def test_what_a_buffer_gives_to_the_host_is_checked_wherever_it_is_read(
+    own, monkeypatch, what, read
+):
+    from devrt_acme.client import AcmeBuffer
+
+    given, words = ARRAYS[what]
+    devices = own("pass")
+    monkeypatch.setattr(AcmeBuffer, "__array__", eval(f"lambda self, *a, **k: {given}", {"np": np}))
+    with pytest.raises(PluginContractError, match=f"fake-own.* __array__ returned {words}"):
+        READS[read](devices)
+
+
+NO_BUFFERS = {
+    "None": ("None", "returned None, which is no devrt.contract.Buffer"),
+    "an array": ("x", "returned a ndarray, which is no devrt.contract.Buffer"),
+    "elsewhere": (
+        "AcmeBuffer(x, self._devices[0])",
+        "returned a buffer on acme:0, and one on acme:1 was asked for",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NO_BUFFERS)
+def test_every_put_says_that_its_result_is_no_buffer_there(own, what):
+    given, words = NO_BUFFERS[what]
+    devices = own(f"buffer_from_pyval = lambda self, x, *a: {given}")
+    if what == "elsewhere":  # right where it is asked for the first device, which says little
+        for _ in range(2):
+            assert devrt.device_put(X, devices[0]).device is devices[0]
+    for put in [lambda: devrt.device_put(X, devices[1])] * 3 + [
+        lambda: devrt.device_put([X, X], devices[1]),
+        lambda: devrt.device_put(X, over(devices)),
+    ]:
+        with pytest.raises(PluginContractError, match=words) as caught:
+            put()
+        assert (caught.value.plugin, caught.value.phase) == ("fake-own", "call")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("None", "None, which is no"), ("self", "a buffer on acme:0, and one on acme:1")],
+)
+def test_a_copy_that_is_none_or_elsewhere(own, monkeypatch, given, words):
+    from devrt_acme.client import AcmeBuffer
+
+    devices = own("pass")
+    array = devrt.device_put(X, devices[0])
+    fails = eval(f"lambda self, *a, **k: {given}")
+    monkeypatch.setattr(AcmeBuffer, "copy_to_memory", fails)
+    replicated = NamedSharding(over(devices).mesh, PartitionSpec())
+    for target in (devices[1], devices[1], replicated):
+        with pytest.raises(PluginContractError, match=f"returned {words}"):
+            devrt.device_put(array, target)
 
 
 @pytest.mark.parametrize("what", RESULTS)

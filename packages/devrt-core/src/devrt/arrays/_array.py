@@ -15,7 +15,7 @@ from devrt.arrays._printed import outline, representation
 from devrt.arrays._read_only import host_of
 from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
-from devrt.runtime._plugin_errors import raise_named
+from devrt.runtime._plugin_errors import names_plugins, raise_named
 from devrt.sharding import Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ class Array(Unsupported, BufferExporter):
 
     # -- readiness and life -------------------------------------------------------------------
 
+    @names_plugins
     def is_ready(self) -> bool:
         """Return whether every addressable shard has arrived, without waiting."""
         return all(buffer.is_ready() for buffer in self._buffers)
@@ -205,6 +206,7 @@ class Array(Unsupported, BufferExporter):
             return True
         return isinstance(self._buffers, NoShards) and self._buffers.is_deleted
 
+    @names_plugins
     def delete(self) -> None:
         """Give the memory back, as soon as no work in flight uses it. Idempotent."""
         for buffer in self._buffers:
@@ -392,8 +394,6 @@ class Array(Unsupported, BufferExporter):
             buffer.copy_to_host_async()
 
     def _gathered(self) -> np.ndarray[Any, Any]:
-        if self.is_deleted():
-            raise gone(self, "read")
         from devrt.arrays._shard import gather
 
         return gather(self)

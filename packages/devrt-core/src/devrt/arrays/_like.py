@@ -12,6 +12,7 @@ from devrt.arrays._array import Array
 from devrt.arrays._construct import put_parts
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
+from devrt.arrays._read_only import host_of
 from devrt.contract import refuse_nulls
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Placement
@@ -101,7 +102,7 @@ def converted(x: Array, dtype: np.dtype[Any]) -> Array:
     for buffer in held.values():
         if not buffer.memory.is_host_visible:
             buffer.copy_to_host_async()
-    parts = {offset: buffer.__array__().astype(dtype) for offset, buffer in held.items()}
+    parts = {offset: host_of(buffer).astype(dtype) for offset, buffer in held.items()}
     return _placed_as(x, parts, plan, dtype)
 
 

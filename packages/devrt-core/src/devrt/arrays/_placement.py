@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import _tree
 from devrt.arrays._array import Array
+from devrt.arrays._checked import PUT, check_made
 from devrt.arrays._guards import Config
 from devrt.arrays._missing import gone
 from devrt.arrays._progress import ProgressCallback, Reporter, reporting
@@ -139,6 +140,9 @@ def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None)
     semantics = ALIAS if may_alias else COPY
     made = device.client.buffers_from_pyvals(host, [device] * len(host), semantics)
     check_count(made, len(host), device.client, "buffers_from_pyvals")
+    if made and type(made[0]) not in PUT:
+        where = [device] * len(made)
+        check_made(PUT, made, where, device.client, "buffers_from_pyvals")
     buffers = iter(made)
     committed = target is not None
     return [

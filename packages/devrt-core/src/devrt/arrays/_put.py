@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
+from devrt.arrays._checked import PUT, check_made
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
 from devrt.arrays._tree import HOST_LEAVES
 from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory, refuse_nulls
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, PluginContractError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
-from devrt.runtime._plugin_errors import check_count, raise_named, wrong_result
+from devrt.runtime._plugin_errors import check_count, raise_named
 from devrt.sharding import Sharding, SingleDeviceSharding, is_addressable
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ COPY = int(HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL)
 ALIAS = int(HostBufferSemantics.IMMUTABLE_ZERO_COPY)
 
 TARGET_KINDS: dict[type, str] = {type(None): "default", str: "kind"}
-"""What a type of target is; types of devices, memories and shardings join when they are met."""
+"""What a type of target is. Types of memories and shardings join when they are met, those of
+devices when their buffers need no further check: what is put on a device in here is not checked."""
 
 
 def target_kind(target: Any, operation: str = "device_put") -> str:
@@ -53,7 +55,8 @@ def target_kind(target: Any, operation: str = "device_put") -> str:
         return known
     for base, kind in ((Device, "device"), (Sharding, "sharding"), (Memory, "memory")):
         if isinstance(target, base):
-            TARGET_KINDS[type(target)] = kind
+            if kind != "device":
+                TARGET_KINDS[type(target)] = kind
             return kind
     msg = (
         f"{operation} cannot place on {target!r} of type {type(target).__name__}. "
@@ -80,7 +83,10 @@ def put_host(
         where = device if target is None else target
         check_transfer("host_to_device", operation, x, where, is_explicit=is_explicit)
     if kind == "device":
-        return Array((_single(x, target, target.client, semantics),))
+        buffer = _single(x, target, target.client, semantics)
+        if type(buffer) in PUT:
+            TARGET_KINDS[type(target)] = kind
+        return Array((buffer,))
     if kind == "sharding":
         return _put_sharded(x, target, semantics)
     if kind == "memory":
@@ -88,8 +94,8 @@ def put_host(
     assert device is not None
     if kind == "default":
         buffer = device.client.buffer_from_pyval(x, device, False, semantics)
-        if type(buffer) not in _KNOWN_BUFFERS:  # here, as this is on the way of most puts
-            _check_made(buffer, x)
+        if type(buffer) not in PUT:  # here, as this is on the way of most puts
+            _check_made(buffer, x, device, device.client)
         return Array((buffer,), None, None, False)
     memory = _memory(target, device, operation)
     return Array((_single(x, memory, device.client, semantics),))
@@ -133,22 +139,10 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
         x, targets, plan.offsets, plan.shard_shape, semantics
     )
     check_count(buffers, len(targets), client, "batched_buffer_from_pyval")
-    if type(buffers[0]) not in _KNOWN_BUFFERS:
-        _check_first(buffers[0], plan.shard_shape, x.dtype, "batched_buffer_from_pyval")
+    if type(buffers[0]) not in PUT:
+        spec = (plan.shard_shape, x.dtype)
+        check_made(PUT, buffers, targets, client, "batched_buffer_from_pyval", spec)
     return Array(buffers, sharding, shape)
-
-
-_KNOWN_BUFFERS: set[type] = set()
-"""Classes of buffers of which one was found to be of the shape and dtype that it was asked for."""
-
-
-def _check_first(buffer: Buffer, shape: tuple[int, ...], dtype: Any, operation: str) -> None:
-    """Check the first buffer of a class: a backend that gives another one gives none as asked."""
-    client = buffer.device.client
-    if tuple(buffer.shape) != tuple(shape) or buffer.dtype != dtype:
-        what = f"{buffer.dtype}{list(buffer.shape)}, and {dtype}{list(shape)} was asked for"
-        raise wrong_result(client, operation, what)
-    _KNOWN_BUFFERS.add(type(buffer))
 
 
 def _single(x: Any, target: Any, client: Client, semantics: int) -> Buffer:
@@ -158,18 +152,15 @@ def _single(x: Any, target: Any, client: Client, semantics: int) -> Buffer:
         if type(x).__module__ == "numpy":  # another value may run code of its own, and fail in it
             raise_named(error, client, "buffer_from_pyval")
         raise
-    if type(buffer) not in _KNOWN_BUFFERS:
-        try:
-            _check_made(buffer, x)
-        except PluginContractError:
-            TARGET_KINDS.pop(type(target), None)  # so that the next one is checked as well
-            raise
+    if type(buffer) not in PUT:
+        _check_made(buffer, x, target, client)
     return buffer
 
 
-def _check_made(buffer: Buffer, x: Any) -> None:
-    if type(x).__module__ == "numpy":  # of another value the shape is not known
-        _check_first(buffer, x.shape, x.dtype, "buffer_from_pyval")
+def _check_made(buffer: Buffer, x: Any, target: Any, client: Client) -> None:
+    # Of a value that is not NumPy's the shape is not known.
+    spec = (x.shape, x.dtype) if type(x).__module__ == "numpy" else None
+    check_made(PUT, (buffer,), (target,), client, "buffer_from_pyval", spec)
 
 
 def as_host(x: Any) -> np.ndarray[Any, Any]:

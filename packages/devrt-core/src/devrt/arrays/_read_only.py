@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract._read_only import NEVER_WRITABLE, read_only
-from devrt.runtime._plugin_errors import raise_named, wrong_result
+from devrt.contract._results import checked_array
+from devrt.runtime._plugin_errors import raise_named
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +22,9 @@ def host_of(buffer: Buffer) -> np.ndarray[Any, Any]:
         host = buffer.__array__()
     except Exception as error:  # noqa: BLE001  plugin code
         raise_named(error, buffer.device.client, "__array__")
-    if type(host.base) in NEVER_WRITABLE and not host.flags.writeable:
-        return host
-    if host.shape != buffer.shape or host.dtype != buffer.dtype:
-        what = f"{host.dtype}{list(host.shape)} for {buffer.dtype}{list(buffer.shape)}"
-        raise wrong_result(buffer.device.client, "__array__", what)
-    return read_only(host)
+    try:
+        if type(host.base) in NEVER_WRITABLE and not host.flags.writeable:
+            return host
+    except AttributeError:  # no array
+        pass
+    return read_only(checked_array(buffer, host))

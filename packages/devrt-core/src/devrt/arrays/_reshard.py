@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.arrays._array import Array
+from devrt.arrays._checked import COPIED, check_made
 from devrt.arrays._missing import NoShards, held_elsewhere
 from devrt.arrays._staging import Target, assemble_across, client_of, copy_across
 from devrt.contract import Buffer, Device, Memory
-from devrt.runtime._plugin_errors import names_plugins
+from devrt.runtime._plugin_errors import check_count, names_plugins
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
@@ -65,7 +66,7 @@ def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     route = route_to(x, sharding)
     if not route.targets:
         return Array(NoShards(x.dtype, sharding), sharding, x.shape)
-    return Array(_follow(route, x._buffers, may_alias), sharding, x.shape)
+    return Array(_moved(route, x._buffers, may_alias), sharding, x.shape)
 
 
 @names_plugins
@@ -77,7 +78,7 @@ def move_to_memory(x: Array, device: Device, memory: Memory, may_alias: bool = T
     key = (device, memory.kind)
     if key not in kept:
         kept[key] = SingleDeviceSharding(device, memory_kind=memory.kind)
-    return Array(_follow(route_to(x, kept[key]), x._buffers, may_alias))
+    return Array(_moved(route_to(x, kept[key]), x._buffers, may_alias))
 
 
 def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Buffer:
@@ -86,8 +87,13 @@ def _copy_whole(x: Array, device: Device, memory: Memory, may_alias: bool) -> Bu
         raise held_elsewhere(x, "device_put")
     source = next((b for b in x._buffers if b.device is device), x._buffers[0])
     if source.device.client is device.client:
-        return source.copy_to_memory(memory, may_alias=may_alias)
-    return copy_across([source], [memory])[0]
+        copied = source.copy_to_memory(memory, may_alias=may_alias)
+    else:
+        copied = copy_across([source], [memory])[0]
+    if type(copied) not in COPIED:
+        spec = (source.shape, source.dtype)
+        check_made(COPIED, (copied,), (memory,), device.client, "copy_to_memory", spec)
+    return copied
 
 
 def _singles_of(sharding: Sharding) -> _Singles:
@@ -157,6 +163,15 @@ def _blocks(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
     kind = sharding.memory_kind
     spaces = tuple(memory_on(device, kind).address_space for device in placement.devices)
     return Blocks(placement.shard_shape, placement.offsets, spaces)
+
+
+def _moved(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequence[Buffer]:
+    made, targets = _follow(route, sources, may_alias), route.targets
+    client = client_of(targets[0])
+    check_count(made, len(targets), client, "the copy")
+    if type(made[0]) not in COPIED:
+        check_made(COPIED, made, targets, client, "the copy")
+    return made
 
 
 def _follow(route: Route, sources: Sequence[Buffer], may_alias: bool) -> Sequence[Buffer]:

@@ -79,6 +79,8 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
     """
     import numpy as np
 
+    if array.is_deleted():
+        raise gone(array, "read")
     _check_addressable(array)
     if array.is_fully_replicated:
         return host_of(array._buffers[0])

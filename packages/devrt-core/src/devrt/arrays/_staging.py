@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from devrt.contract import Assembly, Buffer, Client, Device, HostBufferSemantics, Memory
 from devrt.contract._batched import assemble_on_host
+from devrt.contract._results import checked_array
 from devrt.errors import OutOfMemoryError, UnimplementedError
 
 __all__ = ["Target", "assemble_across", "client_of", "copy_across"]
@@ -59,7 +60,7 @@ def _towards_host(source: Buffer) -> Buffer:
 
 def _from_host(value: object, target: Target) -> Buffer:
     """Start the transfer of a buffer's or array's host value to a target."""
-    host = value.__array__() if isinstance(value, Buffer) else value
+    host = checked_array(value) if isinstance(value, Buffer) else value
     client = client_of(target)
     memory = target.default_memory() if isinstance(target, Device) else target
     pinned = None if memory.is_host_visible else _pinned_memory(memory.addressable_by_devices()[0])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract._buffer import HostBufferSemantics
+from devrt.contract._results import checked_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +119,7 @@ class BatchedTransfers:
         """
         for buffer, offset in zip(buffers, offsets, strict=True):
             index = tuple(slice(o, o + n) for o, n in zip(offset, buffer.shape, strict=True))
-            out[index] = buffer.__array__()
+            out[index] = checked_array(buffer)
 
     def batched_block_until_ready(self, buffers: Sequence[Buffer]) -> None:
         """Wait for every buffer with the GIL released; raise the first error.
@@ -190,10 +191,10 @@ def _assembled(
     import numpy as np
 
     if len(pieces) == 1 and pieces[0].extent == shape:
-        return _part(sources[pieces[0].source].__array__(), pieces[0].source_start, shape)
+        return _part(checked_array(sources[pieces[0].source]), pieces[0].source_start, shape)
     block = np.empty(shape, sources[0].dtype)
     for piece in pieces:
-        source = sources[piece.source].__array__()
+        source = checked_array(sources[piece.source])
         target = _part(block, piece.block_start, piece.extent)
         target[...] = _part(source, piece.source_start, piece.extent)
     return block

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEVER_WRITABLE", "read_only"]
 
-NEVER_WRITABLE: set[type] = {bytes}
+NEVER_WRITABLE: set[type] = set()
 """Types that own memory which no array over it can make writable: found as they are met."""
 
 
@@ -58,5 +58,5 @@ def _can_be_written(host: np.ndarray[Any, Any]) -> bool:
     try:
         return not memoryview(base).readonly
     except TypeError:
-        NEVER_WRITABLE.add(type(base))
+        NEVER_WRITABLE.add(type(base))  # of native code, which is not asked again
         return False

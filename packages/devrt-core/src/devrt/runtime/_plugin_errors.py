@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from devrt.contract import Client
-from devrt.errors import DevrtError, PluginContractError, PluginError
+from devrt.contract._results import ORIGINS, package_of, wrong_result
+from devrt.errors import DevrtError, PluginError
 from devrt.plugins import PluginRef
+
+if TYPE_CHECKING:
+    from devrt.contract._results import Origin
 
 __all__ = [
     "check_count",
@@ -25,15 +29,13 @@ R = TypeVar("R")
 
 _NOT_ITS_OWN = (DevrtError, MemoryError, Warning)
 _NOBODYS = ("abc", "builtins", "devrt", "typing")
-_packages: dict[str, PluginRef] = {}
-"""The plugin of each package that clients' classes come from."""
 
 
 def note_origin(client: Client, ref: PluginRef) -> None:
     """Remember which plugin made a client, by the packages of its class and of its bases."""
     for cls in type(client).__mro__:
-        if (package := _package(cls.__module__)) not in _NOBODYS:
-            _packages[package] = ref
+        if (package := package_of(cls.__module__)) not in _NOBODYS:
+            ORIGINS[package] = ref
 
 
 def plugin_failure(
@@ -55,13 +57,13 @@ def plugin_failure(
     at = error.__traceback__
     was_called_here = at is not None and at.tb_next is None
     while at is not None:
-        package = _package_of(at)
-        if package in _packages:
-            return _failure(_packages[package], at.tb_frame.f_code.co_name, error)
+        package = _package_at(at)
+        if package in ORIGINS:
+            return _failure(ORIGINS[package], at.tb_frame.f_code.co_name, error)
         at = at.tb_next
     if client is None or not was_called_here:
         return None
-    ref = _packages.get(_package(type(client).__module__))
+    ref = ORIGINS.get(package_of(type(client).__module__))
     return None if ref is None else _failure(ref, operation, error)
 
 
@@ -79,15 +81,6 @@ def check_count(made: Sequence[Any], count: int, client: Client, operation: str)
         raise wrong_result(client, operation, f"{len(made)} results, and {count} were asked for")
 
 
-def wrong_result(client: Client, operation: str, what: str) -> PluginContractError:
-    """Return the error for a result that is not what was asked for; ``what`` was returned."""
-    ref = _packages.get(_package(type(client).__module__))
-    facts = {} if ref is None else ref.facts()
-    who = f"the {client.platform} client" if ref is None else f"plugin {ref}"
-    msg = f"{who} breaks the plugin contract: {operation} returned {what}. Report it to its author."
-    return PluginContractError(msg, phase="call", operation=operation, **facts)
-
-
 def names_plugins(function: Callable[P, R]) -> Callable[P, R]:
     """Have a function raise `PluginError` where a plugin raises an exception that is no devrt's."""
 
@@ -103,7 +96,7 @@ def names_plugins(function: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def _failure(ref: PluginRef, operation: str, error: Exception) -> PluginError:
+def _failure(ref: Origin, operation: str, error: Exception) -> PluginError:
     said = f"{type(error).__name__}: {error}".rstrip(": .")
     msg = (
         f"plugin {ref} for platform {ref.platform!r} failed in {operation}: {said}. Errors of a "
@@ -113,9 +106,5 @@ def _failure(ref: PluginRef, operation: str, error: Exception) -> PluginError:
     return PluginError(msg, phase="call", operation=operation, **ref.facts())
 
 
-def _package_of(at: TracebackType) -> str:
-    return _package(str(at.tb_frame.f_globals.get("__name__", "")))
-
-
-def _package(module: Any) -> str:
-    return str(module).partition(".")[0]
+def _package_at(at: TracebackType) -> str:
+    return package_of(str(at.tb_frame.f_globals.get("__name__", "")))
