@@ -101,6 +101,8 @@ std::size_t register_custom_call(const std::string& library, const std::string& 
              [&](Slot& slot) { slot.handler.store(handler, std::memory_order_release); });
 }
 
+bool is_in_program() noexcept { return pjrt::is_in_callback(); }
+
 bool has_bound_custom_calls() noexcept { return is_bound.load(std::memory_order_relaxed); }
 
 }  // namespace devrt::cpu

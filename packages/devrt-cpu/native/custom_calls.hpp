@@ -25,6 +25,9 @@ DEVRT_CPU_API std::size_t register_custom_call(const std::string& library, const
 DEVRT_CPU_API std::size_t register_custom_call(const std::string& library, const std::string& name,
                                                XLA_FFI_Handler handler);
 
+/// Returns whether a plugin has called this thread: a program waits for it to return.
+DEVRT_CPU_API bool is_in_program() noexcept;
+
 /// Returns whether a language binding answers calls, and so may need its locks while a program
 /// runs.
 DEVRT_CPU_API bool has_bound_custom_calls() noexcept;

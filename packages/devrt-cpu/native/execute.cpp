@@ -154,6 +154,13 @@ void await_arguments(const Client& client, std::span<const std::span<Buffer* con
 StatusError describe_failure(const Status& said, const std::string& program) {
   const Status status = pjrt::with_known_code(said);
   if (!status.operation().empty()) return StatusError(status);  // devrt's own words
+  if (said.reason() == Reason::kClosed) {
+    return StatusError(
+        Status(status.code(), "execute failed: the cpu client was closed as program '" + program +
+                                  "' began. Make a new client.")
+            .because(Reason::kClosed)
+            .during("execute"));
+  }
   return StatusError(Status(status.code(),
                             "execute failed: the compiler's runtime did not start "
                             "program '" +

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "custom_calls.hpp"
 #include "graveyard.hpp"
 #include "host_value.hpp"
 #include "python.hpp"
@@ -136,8 +137,19 @@ std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, nb::
                 "device_from_local_hardware_id");
 }
 
+/// Throws where a close would wait for the function that it is called from.
+void check_may_close(const Client& client) {
+  if (client.is_closed() || !is_in_program()) return;
+  throw StatusError(Status(StatusCode::kFailedPrecondition,
+                           "close failed: it was called from a function that one of the client's "
+                           "programs runs, and would wait for that function to return. Close the "
+                           "client after the program.")
+                        .during("close"));
+}
+
 void close_client(Client& client, nb::handle cancel) {
   const bool is_cancelled = to_bool(cancel, "cancel", "close");
+  check_may_close(client);
   const auto how = is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain;
   DrainScope drain;
   call_apart([how, closed = client.shared()] { closed->close(how); }, Waiting::kEnd);

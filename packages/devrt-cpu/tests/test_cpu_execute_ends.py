@@ -7,11 +7,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from devrt.errors import ClosedError, DevrtError
 from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
@@ -77,6 +79,38 @@ def test_a_client_may_close_while_threads_call_it():
         client.close()
         for result in results:
             assert "closed" in result.result() or "deleted" in result.result()
+
+
+STEP = """module @step attributes {mhlo.num_partitions = 2 : i32} {
+ func.func public @main(%a: tensor<131072xf32> {mhlo.sharding = "{devices=[2]<=[2]}"})
+   -> (tensor<131072xf32> {mhlo.sharding = "{devices=[2]<=[2]}"}) {
+  %r = stablehlo.add %a, %a : tensor<131072xf32>
+  return %r : tensor<131072xf32> }}"""
+
+
+def test_a_loop_whose_client_another_thread_closes_says_that_it_is_closed():
+    for _ in range(8):
+        client = make_cpu_client(num_devices=2)
+        devices = client.devices()
+        step = client.compile_and_load(STEP, devices)
+        begun = threading.Barrier(4)
+
+        def loop(client=client, devices=devices, step=step, begun=begun):
+            x = [client.buffer_from_pyval(np.zeros(65536, np.float32), d) for d in devices]
+            begun.wait()
+            try:
+                while True:
+                    (x,) = step.execute_sharded([x])
+            except DevrtError as error:
+                return error
+
+        with ThreadPoolExecutor(3) as pool:
+            loops = [pool.submit(loop) for _ in range(3)]
+            begun.wait()
+            time.sleep(0.1)
+            client.close()
+            errors = [done.result() for done in loops]
+        assert [type(e) for e in errors] == [ClosedError] * 3, errors
 
 
 PRELUDE = f"""

@@ -15,6 +15,7 @@ from devrt.errors import (
     ForkedError,
     InternalError,
     OutOfMemoryError,
+    StatusCode,
 )
 from devrt_tpu.pjrt._apart import Speaker, call_apart, is_end_demanded
 from devrt_tpu.pjrt._api import Api
@@ -83,10 +84,17 @@ class Lifetime(Handle):
         Raises
         ------
         DevrtError
-            If calls of other threads do not end.
+            If calls of other threads do not end, or a function that a program runs calls this.
         """
         if self._closed or self._pid != os.getpid():
             return
+        if lib.devrt_is_inside():
+            msg = (
+                "close failed: it was called from a function that one of the client's programs "
+                "runs, and would wait for that function to return. Close the client after the "
+                "program."
+            )
+            raise DevrtError(msg, code=StatusCode.FAILED_PRECONDITION, operation="close")
         if not is_end_demanded():
             call_apart(self._close, speaker=Speaker(self._what_runs))
 
