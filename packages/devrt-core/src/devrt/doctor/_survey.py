@@ -19,7 +19,7 @@ from devrt.plugins import (
     parse_platforms,
 )
 from devrt.plugins._isolated import Level, ProbeReport, ProbeRequest, probe_all
-from devrt.plugins._judging import NOT_IMPORTED, broken_by
+from devrt.plugins._judging import NOT_IMPORTED, broken_by, usual_remedy
 from devrt.plugins._preflight import state_of
 from devrt.records import Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, _failures
@@ -315,7 +315,9 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
 
 def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
     if plan.ref.problem:
-        return Broken("load", plan.ref.problem, "Correct the entry, or take it out.")
+        usual = usual_remedy(plan.ref)  # nobody wrote an entry for what a wheel brings
+        remedy = usual if plan.ref.is_adopted else "Correct the entry, or take it out."
+        return Broken("load", plan.ref.problem, remedy)
     if plan.manifest_error is not None:
         return broken_by(plan.ref, plan.manifest_error, "manifest")
     return _lacks(plan) or Available("not loaded")

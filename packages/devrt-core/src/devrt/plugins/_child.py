@@ -35,6 +35,7 @@ is_running = False
 """Whether this process is such a child: it starts none of its own."""
 
 _CLIENT = 2
+_WITH_TRACEBACK = ("other", "import", "dependency")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -87,6 +88,8 @@ def main(request: dict[str, Any]) -> NoReturn:
         answer = {"facts": examine(request, reporter, loaded)}
     except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises is the verdict
         answer = _failure(error)
+        if answer["kind"] in _WITH_TRACEBACK:
+            _show_traceback(error)
     if loaded and request["findings"] and loaded[0].findings is not None:
         reporter.say(kept=answer)  # should the process not survive its last question
         answer["findings"] = _findings(loaded[0])
@@ -96,6 +99,14 @@ def main(request: dict[str, Any]) -> NoReturn:
             stream.flush()
     # Exit handlers and destructors of plugin code are not what was asked about.
     os._exit(0)
+
+
+def _show_traceback(error: BaseException) -> None:
+    """Print where plugin code failed: the parent keeps the last lines that are printed."""
+    import traceback
+
+    with contextlib.suppress(Exception):  # plugin code: an exception of its own may not even print
+        traceback.print_exception(error.__cause__ or error, chain=False)
 
 
 def _findings(plugin: Plugin) -> list[dict[str, str]] | str:

@@ -30,7 +30,8 @@ NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allo
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:
     """Return what an error that a plugin was refused with says of it."""
     remedy = str(getattr(error, "remedy", "")) or usual_remedy(ref)
-    return Broken(phase, error.message.removesuffix(remedy).rstrip(" ."), remedy)
+    reason = error.message.removesuffix(remedy).rstrip(" .")
+    return Broken(phase, reason, remedy, error.__cause__ or error)
 
 
 def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
@@ -42,7 +43,7 @@ def probed(ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
         raise  # of this process, not of the plugin
     except (Exception, SystemExit) as error:  # noqa: BLE001  plugin code: a probe may do anything
         reason = f"its probe raised {type(error).__name__}: {error}"
-        return Broken("probe", reason, usual_remedy(ref))
+        return Broken("probe", reason, usual_remedy(ref), error)
     if isinstance(answer, Available | Unavailable):
         return answer
     reason = f"its probe returned {type(answer).__name__}, not Available or Unavailable"

@@ -168,8 +168,9 @@ def load_plugin(
     if ":" in ref.module:
         raise contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
     module = _import(ref, built_against)
+    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
     try:
-        manager = _manager_of(module)
+        _register(manager, module)
         if not manager.get_hookcallers(module) and callable(getattr(module, "initialize", None)):
             plugin = _initialize({} if initialized is None else initialized, ref, module)
         else:
@@ -183,8 +184,11 @@ def load_plugin(
     except UnknownFieldError as error:
         raise _api_version.unknown_field(ref, error, built_against) from error
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
+        has_hooks = bool(manager.get_hookcallers(module))
+        what = "its hooks" if has_hooks else "the initialize() of its module"
         msg = (
-            f"plugin {ref} failed while its hooks for platform {ref.platform!r} were called: "
+            f"plugin {ref} failed while {what} for platform {ref.platform!r} "
+            f"{'were' if has_hooks else 'was'} called: "
             f"{type(error).__name__}: {error}."
         )
         remedy = f"Report it to its author, or uninstall {ref.distribution}."
@@ -196,11 +200,9 @@ def _remedy(ref: PluginRef, built_against: str | int | None, usual: str) -> str:
     return _api_version.remedy(ref, "devrt-core") if _api_version.is_newer(built_against) else usual
 
 
-def _manager_of(module: ModuleType) -> pluggy.PluginManager:
-    manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
+def _register(manager: pluggy.PluginManager, module: ModuleType) -> None:
     manager.add_hookspecs(hookspecs)
     manager.register(module)
-    return manager
 
 
 def _import(ref: PluginRef, built_against: str | int | None) -> ModuleType:

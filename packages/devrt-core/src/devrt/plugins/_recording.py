@@ -73,7 +73,8 @@ def _refs(guess: PluginRef, facts: Mapping[str, Any]) -> tuple[PluginRef, ...]:
         missing = ", ".join(facts["missing"])
         lacks = f" (of JAX it asked for {missing})" if missing else ""
         known = Registered(failed=f"{facts['ended']}{lacks}")
-        return (replaced(guess, registered=known.text()),)
+        problem = guess.problem and f"{guess.problem}; run in a child process, {known.failed}"
+        return (replaced(guess, problem=problem, registered=known.text()),)
     if guess.library and not facts["initializes"]:
         return (replaced(guess, registered=_NOTHING),)  # it only marks where the library is
     return (replaced(guess, library="", problem="", registered=_NOTHING),)

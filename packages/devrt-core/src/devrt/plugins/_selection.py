@@ -41,11 +41,14 @@ class Broken:
         What happened, in one sentence.
     remedy : str
         What the user can do about it.
+    cause : BaseException, optional
+        What it raised in this process, with its traceback.
     """
 
     phase: str
     reason: str
     remedy: str
+    cause: BaseException | None = None
 
 
 @record(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def noted(error: SelectionError, notes: Sequence[str]) -> SelectionError:
     if not untold:
         return error
     message = error.message + "".join(f"\n  Beside that, {note}." for note in untold)
-    return type(error)(message, code=error.code, **error.data)
+    return _reworded(error, message)
 
 
 def notes(plugins: PluginRegistry, decision: Decision) -> tuple[str, ...]:
@@ -135,7 +135,14 @@ def requested(name: str, error: _Error, policy: Policy) -> _Error:
         f"Unable to initialize backend {name!r}: {error.message}{space}"
         f"({how} to automatically choose an available backend)"
     )
-    return type(error)(msg, code=error.code, **error.data)
+    return _reworded(error, msg)
+
+
+def _reworded(error: _Error, message: str) -> _Error:
+    """Return an error with another message and the same cause."""
+    made = type(error)(message, code=error.code, **error.data)
+    made.__cause__ = error.__cause__
+    return made
 
 
 def requested_failed(decision: Decision, error: _Error) -> _Error:
@@ -253,9 +260,16 @@ def _unknown(
 def _unavailable(
     name: str, verdicts: Sequence[Verdict], where: str = ""
 ) -> BackendUnavailableError:
-    msg = f"platform {name!r}{where} cannot be used on this machine:{_causes(verdicts)}"
+    states = [v.candidate.state for v in verdicts]
+    failed = [state for state in states if isinstance(state, Broken)]
+    why = "cannot be used on this machine"
+    if failed and len(failed) == len(states):
+        why = "cannot be used, because its plugin fails"
+    msg = f"platform {name!r}{where} {why}:{_causes(verdicts)}"
     reasons = {str(v.candidate.ref): _reason(v)[0] for v in verdicts}
-    return BackendUnavailableError(msg, platform=name, reasons=reasons)
+    error = BackendUnavailableError(msg, platform=name, reasons=reasons)
+    error.__cause__ = next((state.cause for state in failed if state.cause is not None), None)
+    return error
 
 
 def _causes(verdicts: Sequence[Verdict]) -> str:
