@@ -1,5 +1,6 @@
 """Hardware without a plugin, variables, and what libraries export."""
 
+import json
 import re
 import struct
 import subprocess
@@ -292,3 +293,11 @@ def test_the_page_has_every_code_with_its_severity(request):
         r"^\| `([a-z-]+)` \| (error|warning|info) \|", page.read_text(encoding="utf-8"), re.M
     )
     assert dict(rows) == CODES
+
+
+def test_a_library_that_is_not_there_is_one_finding(run_python, tmp_path):
+    environ = {"PJRT_NAMES_AND_LIBRARY_PATHS": f"zap:{tmp_path / 'absent.so'}"}
+    done = run_python("-m", "devrt", "doctor", "--json", **environ)
+    found = [f for f in json.loads(done.stdout)["findings"] if f["subject"].startswith("zap@")]
+    assert len(found) == 1
+    assert "absent.so" in found[0]["message"]

@@ -116,6 +116,8 @@ ENTRIES = {
     "malformed": ("zap", "entry 1 of PJRT_NAMES_AND_LIBRARY_PATHS, 'zap', has no ':' and no path"),
     "without a name": (":{folder}/lib.so", "has no platform's name before the first ':'"),
     "an absent file": ("zap:{folder}/absent.so", "absent.so' is not there|there is no such file"),
+    "a directory": ("zap:{folder}", "' is a directory|it is no file"),
+    "another mark": ("zap=/lib.so", "'zap=/lib.so', has '=' where ':' belongs"),
     "no library": ("zap:{folder}/text.so", "no shared library|too old"),
     "a file without library_path": ("zap:{folder}/empty.json", "library_path must be the path"),
     "no JSON": ("zap:{folder}/text.json", "it is no JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -247,8 +248,8 @@ def _of_default(found: Survey) -> Iterator[Finding]:
 
 def _of_libraries(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
     for row in rows:
-        if not row.library:
-            continue
+        if not os.path.isfile(row.library):
+            continue  # the row itself says so
         surplus = surplus_exports(Path(row.library))
         if surplus is None:
             message = f"what {row.library} exports cannot be told: it is no ELF library."

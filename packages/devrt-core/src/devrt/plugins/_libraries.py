@@ -118,8 +118,10 @@ class LibraryBackend:
 
     def _missing(self) -> Unavailable | None:
         if isinstance(self.library, str) and not os.path.isfile(self.library):
+            what = "is no file" if os.path.exists(self.library) else "is not there"
+            what = "is a directory" if os.path.isdir(self.library) else what
             return Unavailable(
-                f"its PJRT library {self.library!r} is not there",
+                f"its PJRT library {self.library!r} {what}",
                 "Give the full path of the library, or install what brings it again.",
             )
         return None

@@ -159,6 +159,9 @@ def _entry(raw: str, separator: str) -> Entry | tuple[str, str]:
     name, found, path = (part.strip() for part in raw.partition(separator))
     if not name and not found:
         return "is empty", ""
+    before, equals, _ = name.partition("=")
+    if equals and _NAME.fullmatch(before):
+        return f"has '=' where {separator!r} belongs", before.lower()
     if not _NAME.fullmatch(name):
         return f"has no platform's name before the first {separator!r}", ""
     name = name.lower()
