@@ -63,6 +63,23 @@ CLIENTS = {
     "no devices": ("devices = lambda self: []", "its client has no devices"),
     "no device": ("devices = lambda self: [5]", "is of type int, no devrt.contract.Device"),
     "an id twice": ("devices = lambda self: [self._devices[0]] * 2", "two .* have the id 0"),
+    "devices of another platform": (
+        "def devices(self):\n    type(self._devices[0]).platform = 'zop'\n    return self._devices",
+        "platform of its device 0 is 'zop', and that of the client 'own'",
+    ),
+    "an id of text": (
+        "def devices(self):\n    type(self._devices[0]).id = '0'\n    return self._devices",
+        "the id of one of its devices is '0', no integer",
+    ),
+    "a kind that is no text": (
+        "def devices(self):\n    type(self._devices[0]).device_kind = 7\n    return self._devices",
+        "device_kind of its device 0 is 7, no text",
+    ),
+    "no default memory": (
+        "def devices(self):\n    type(self._devices[0]).default_memory = lambda d: None\n"
+        "    return self._devices",
+        "default memory of its device 0 is no devrt.contract.Memory",
+    ),
     "other devices each time": (
         "devices = lambda self: [type(self._devices[0])(self, 0)]",
         "its devices are other objects each time",
@@ -79,7 +96,11 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("what", CLIENTS)
-def test_a_client_that_breaks_the_contract_is_refused_when_it_is_made(own, what):
+def test_a_client_that_breaks_the_contract_is_refused_when_it_is_made(own, monkeypatch, what):
+    from devrt_acme.client import AcmeDevice
+
+    for name in ("platform", "id", "device_kind", "default_memory"):  # to be put back
+        monkeypatch.setattr(AcmeDevice, name, vars(AcmeDevice)[name])
     members, words = CLIENTS[what]
     with pytest.raises(BackendInitializationError, match=words) as caught:
         own(members)

@@ -57,7 +57,7 @@ class AcmeDevice(Device):
 
     @property
     def platform(self) -> str:
-        return "acme"
+        return self._client.platform
 
     @property
     def device_kind(self) -> str:
