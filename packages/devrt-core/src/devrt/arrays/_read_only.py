@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract._read_only import NEVER_WRITABLE, read_only
+from devrt.contract._read_only import is_read_only, read_only
 from devrt.contract._results import checked_array
 from devrt.runtime._plugin_errors import raise_named
 
@@ -23,7 +23,8 @@ def host_of(buffer: Buffer) -> np.ndarray[Any, Any]:
     except Exception as error:  # noqa: BLE001  plugin code
         raise_named(error, buffer.device.client, "__array__")
     try:
-        if type(host.base) in NEVER_WRITABLE and not host.flags.writeable:
+        is_whole = host.shape == buffer.shape and host.dtype == buffer.dtype
+        if is_whole and is_read_only(host):
             return host
     except AttributeError:  # no array
         pass

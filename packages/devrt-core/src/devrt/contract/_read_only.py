@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["NEVER_WRITABLE", "read_only"]
+__all__ = ["is_read_only", "read_only"]
 
 NEVER_WRITABLE: set[type] = set()
 """Types that own memory which no array over it can make writable: found as they are met."""
@@ -19,11 +19,18 @@ def read_only(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     Elements that lie densely are not copied: nothing else is to write to them. `Buffer.__array__`
     is read so, because every reader of an array is handed the same one.
     """
-    # What a native backend returns: a view of its own object. Asked first, as it is on the way of
-    # every first reading.
-    if type(host.base) in NEVER_WRITABLE and not host.flags.writeable:
-        return host
-    return _protected(host)
+    return host if is_read_only(host) else _protected(host)
+
+
+def is_read_only(host: np.ndarray[Any, Any]) -> bool:
+    """Return whether an array is one that a native backend returns: a view of read-only memory.
+
+    It is asked on the way of every first reading, so that it looks no further than that.
+    """
+    base: Any = host.base
+    if host.flags.writeable:
+        return False
+    return bool(base.readonly) if type(base) is memoryview else type(base) in NEVER_WRITABLE
 
 
 def _protected(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
