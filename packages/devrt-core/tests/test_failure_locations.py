@@ -61,3 +61,12 @@ def test_a_crash_of_a_module_made_for_jax_is_told_where_no_library_is_found(whee
     assert "SIGSEGV" in row.reason
     assert "Correct the entry" not in row.remedy
     assert "zap-wheel" in row.remedy
+
+
+def test_a_relative_library_is_said_to_need_its_full_path(plugins):
+    call = "register_plugin('one', library_path='acme/pjrt_acme.so')"
+    source = f"from devrt.runtime import register_plugin\ndef initialize():\n    {call}\n"
+    plugins.add("one", source)
+    with plugins.runtime() as runtime, pytest.raises(BackendUnavailableError) as raised:
+        runtime.get_backend("one")
+    assert "it must be absolute" in raised.value.message

@@ -43,6 +43,9 @@ _SHARED_OPTIONS = frozenset(spec.name for spec in CACHE_OPTIONS)
 
 OptionsSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
+_GIVE_PATH = "Give the full path of the library, or install what brings it again."
+_RELATIVE = "A relative path is looked for in the current folder only: it must be absolute. "
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class LibraryBackend:
@@ -122,7 +125,7 @@ class LibraryBackend:
             what = "is a directory" if os.path.isdir(self.library) else what
             return Unavailable(
                 f"its PJRT library {self.library!r} {what}",
-                "Give the full path of the library, or install what brings it again.",
+                _GIVE_PATH if os.path.isabs(self.library) else _RELATIVE + _GIVE_PATH,
             )
         return None
 
