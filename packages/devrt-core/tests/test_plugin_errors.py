@@ -50,7 +50,7 @@ def own(plugins, as_default, monkeypatch):
         as_default(plugins.runtime())
         return devrt.devices("own")
 
-    before = [(known, set(known)) for known in (_checked.PUT, _checked.COPIED)]
+    before = [(known, set(known)) for known in (_checked.PUT, _checked.SHARDED, _checked.COPIED)]
     for known, _ in before:
         known.clear()
     yield install
@@ -300,9 +300,6 @@ NO_BUFFERS = {
 def test_every_put_says_that_its_result_is_no_buffer_there(own, what):
     given, words = NO_BUFFERS[what]
     devices = own(f"buffer_from_pyval = lambda self, x, *a: {given}")
-    if what == "elsewhere":  # right where it is asked for the first device, which says little
-        for _ in range(2):
-            assert devrt.device_put(X, devices[0]).device is devices[0]
     for put in [lambda: devrt.device_put(X, devices[1])] * 3 + [
         lambda: devrt.device_put([X, X], devices[1]),
         lambda: devrt.device_put(X, over(devices)),
@@ -310,6 +307,14 @@ def test_every_put_says_that_its_result_is_no_buffer_there(own, what):
         with pytest.raises(PluginContractError, match=words) as caught:
             put()
         assert (caught.value.plugin, caught.value.phase) == ("fake-own", "call")
+
+
+def test_a_right_put_on_one_device_says_nothing_of_one_over_several(own):
+    devices = own("buffer_from_pyval = lambda self, x, *a: AcmeBuffer(x, self._devices[0])")
+    for _ in range(2):
+        assert devrt.device_put(X, devices[0]).device is devices[0]
+    with pytest.raises(PluginContractError, match="acme:0, and one on acme:1 was asked for"):
+        devrt.device_put(X, over(devices))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 from devrt.contract import Buffer, Client
 from devrt.contract._results import not_as_asked, wrong_result
 
-__all__ = ["COPIED", "PUT", "check_made"]
+__all__ = ["COPIED", "PUT", "SHARDED", "check_made"]
 
 Spec = tuple[tuple[int, ...], Any]
 
@@ -16,6 +16,9 @@ PUT: set[type] = set()
 """Classes of buffers that were found to be of the shape and dtype, and where they were to be put.
 
 Looked up on the way of every put: what is in here is not checked."""
+
+SHARDED: set[type] = set()
+"""The same of puts over several devices, where what ignores its target is seen."""
 
 COPIED: set[type] = set()
 """The same of copies."""
@@ -51,19 +54,6 @@ def check_made(
         problem = not_as_asked(buffer, target, spec)
         if problem:
             raise wrong_result(client, operation, problem)
-    if any(_tells(buffer, client, spec) for buffer in made):
+    # Of a class written in Python, a result whose shape and dtype are not known tells too little.
+    if spec is not None or any(Buffer not in type(buffer).__mro__ for buffer in made):
         known.update(map(type, made))
-
-
-def _tells(buffer: Buffer, client: Client, spec: Spec | None) -> bool:
-    """Return whether one right result stands for its class.
-
-    One of a class written in Python does not where it is on the first device: what ignores its
-    target puts all there.
-    """
-    if Buffer not in type(buffer).__mro__:
-        return True
-    if spec is None:
-        return False
-    devices = client.local_devices()
-    return len(devices) == 1 or buffer.device is not devices[0]

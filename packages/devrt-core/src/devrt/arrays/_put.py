@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays._array import Array
-from devrt.arrays._checked import PUT, check_made
+from devrt.arrays._checked import PUT, SHARDED, check_made
 from devrt.arrays._guards import Config, check_transfer
 from devrt.arrays._missing import NoShards, gone
 from devrt.arrays._reshard import move_to_memory, reshard, targets_of
@@ -139,9 +139,9 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
         x, targets, plan.offsets, plan.shard_shape, semantics
     )
     check_count(buffers, len(targets), client, "batched_buffer_from_pyval")
-    if type(buffers[0]) not in PUT:
+    if type(buffers[0]) not in SHARDED:
         spec = (plan.shard_shape, x.dtype)
-        check_made(PUT, buffers, targets, client, "batched_buffer_from_pyval", spec)
+        check_made(SHARDED, buffers, targets, client, "batched_buffer_from_pyval", spec)
     return Array(buffers, sharding, shape)
 
 

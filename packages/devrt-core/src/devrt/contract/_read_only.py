@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_read_only", "read_only"]
 
-NEVER_WRITABLE: set[type] = set()
+NEVER_WRITABLE: set[type] = {bytes}
 """Types that own memory which no array over it can make writable: found as they are met."""
 
 
