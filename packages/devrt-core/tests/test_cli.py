@@ -53,7 +53,7 @@ def test_devices_of_every_backend_the_default_first(two, invoke):
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["device", "kind", "process", "memories", "in", "use", "limit"]
-    assert [line.split()[0] for line in lines[1:5]] == ["acme:0", "acme:1", "acme:0", "acme:1"]
+    assert [line.split()[0] for line in lines[1:5]] == ["one:0", "one:1", "two:0", "two:1"]
     assert "Acme Simulator 1" in lines[1]
     assert "0 B" in lines[1]
     assert set(two.live_clients()) == {"one", "two"}
@@ -74,7 +74,7 @@ def test_devices_as_json(two, invoke):
     assert len(report["devices"]) == 4
     assert report["failures"] == []
     assert report["devices"][1] == {
-        "platform": "acme",
+        "platform": "one",
         "id": 1,
         "kind": "Acme Simulator 1",
         "process_index": 0,
@@ -129,7 +129,7 @@ def test_failures_beside_devices_go_to_standard_error(plugins, as_default, invok
     as_default(plugins.runtime())
     result = invoke("devices")
     assert result.exit_code == 0
-    assert "acme:1" in result.stdout
+    assert "one:1" in result.stdout
     assert "too old" not in result.stdout
     assert "too old" in result.stderr
     (failure,) = json.loads(invoke("devices", "--json").stdout)["failures"]
@@ -307,14 +307,14 @@ def test_a_backend_that_fails_does_not_hide_another_of_its_platform(plugins, as_
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert len(report["devices"]) == 2
-    assert report["default"] == "acme", "what the plugin's client calls itself"
+    assert report["default"] == "one"
     assert [failure["platform"] for failure in report["failures"]] == ["one"]
 
 
 def test_one_platforms_devices_do_not_change_the_default(two, invoke):
     report = json.loads(invoke("devices", "--json", "--platform", "two").stdout)
     assert report["default"] == "one"
-    assert {row["platform"] for row in report["devices"]} == {"acme"}
+    assert {row["platform"] for row in report["devices"]} == {"two"}
 
 
 def test_a_warning_that_is_an_error_is_one_message(run_python):
