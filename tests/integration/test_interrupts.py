@@ -47,6 +47,7 @@ def endless(shape, step):
 
 SHORT = calls_twice(0)
 LONG = calls_twice(16)  # minutes: the compiler makes 65,536 operations of it
+LONGER = calls_twice(13)
 SECONDS = calls_twice(12)
 SQUARE = "tensor<64x64xf32>"
 # XLA runs the small one on the caller's thread, the large one on its own.
@@ -273,7 +274,8 @@ def test_an_interrupt_of_what_ended_does_not_count_as_the_first(child, client):
         + """
 say("compile")
 try:
-    client.compile_and_load(SECONDS)
+    for n in range(1000):  # a fast machine ends one before the signal comes
+        client.compile_and_load(SECONDS.replace("@tall", f"@tall{n}"))
 except KeyboardInterrupt:
     say("interrupted")
 time.sleep(8)  # for the compiler
@@ -356,8 +358,16 @@ def test_a_processs_own_handlers_stay_in_force(child, client):
         + """
 class Stopped(Exception): pass
 def stop(*_): raise Stopped
+handled = []
+def handle(*_):
+    handled.append(True)
+    say("handled")
+signal.signal(signal.SIGINT, handle)
 say("compile")
-client.compile_and_load(SECONDS)
+for n in range(1000):  # a fast machine ends one before the signal comes
+    client.compile_and_load(SECONDS.replace("@tall", f"@tall{n}"))
+    if handled:
+        break
 say(works())
 signal.signal(signal.SIGINT, stop)
 say("again")
@@ -367,7 +377,7 @@ except Stopped:
     say("stopped")
 """
     )
-    process = child(code, handler="lambda *_: say('handled')")
+    process = child(code)
     process.expect("compile")
     process.interrupt(after=1)
     for line in ("handled", "True", "again"):
@@ -381,7 +391,7 @@ except Stopped:
 def test_an_interrupt_that_is_ignored_changes_nothing(child, client):
     process = child(
         _CLIENTS[client]
-        + "say('compile'); client.compile_and_load(SECONDS); say(works()); say('end')\n",
+        + "say('compile'); client.compile_and_load(LONGER); say(works()); say('end')\n",
         handler="signal.SIG_IGN",
     )
     process.expect("compile")
