@@ -65,7 +65,7 @@ types: $(STAMP)
 		packages/devrt-rocm/src packages/devrt-tpu/src
 
 stubs: $(STAMP)
-	$(BIN)/python -m pytest -q packages/devrt-cpu/tests/test_cpu_stub.py
+	$(BIN)/python -m pytest -q packages/devrt-cpu/tests/client/test_stub.py
 
 rules: $(STAMP)
 	$(BIN)/python -m pytest -q tests/repo

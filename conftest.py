@@ -32,9 +32,9 @@ os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = _folder.name
 @pytest.fixture(scope="session", autouse=True)
 def _no_unused_hardware(tmp_path_factory):
     """Let no test fail because the machine has an accelerator that no backend uses."""
-    from devrt.runtime import _notices
+    from devrt.runtime import notices
 
-    _notices._ROOT = str(tmp_path_factory.mktemp("machine"))
+    notices._ROOT = str(tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(scope="session")

@@ -10,18 +10,18 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
-STUB_TEST = "packages/devrt-cpu/tests/test_cpu_stub.py"
+STUB_TEST = "packages/devrt-cpu/tests/client/test_stub.py"
 FUZZ = "packages/devrt-cpu/tests/peer/fuzz_programs.py"
 EXPORTS = "packages/devrt-cpu/tests/peer/check_exports.py"
 JAX_VERSIONS = "0.4.30 0.4.35 0.4.38 0.5.3 0.6.2 0.7.2 0.8.3 0.9.2 0.10.2".split()
 INTEROP = (
-    "packages/devrt-cpu/tests/test_cpu_interop.py",
+    "packages/devrt-cpu/tests/buffers/test_interop.py",
     "packages/devrt-core/tests/test_layout.py",
-    "packages/devrt-core/tests/test_gpu_options.py",
-    "packages/devrt-core/tests/test_device_assignment.py",
-    "packages/devrt-tpu/tests/test_pjrt_like_jax.py",
-    "packages/devrt-core/tests/test_arrays_like_jax.py",
-    "packages/devrt-core/tests/sharding/test_sharding_like_jax.py",
+    "packages/devrt-core/tests/xla_client/test_gpu_options.py",
+    "packages/devrt-core/tests/compiling/test_device_assignment.py",
+    "packages/devrt-tpu/tests/buffers/test_like_jax.py",
+    "packages/devrt-core/tests/arrays/test_like_jax.py",
+    "packages/devrt-core/tests/sharding/test_like_jax.py",
 )
 ASAN = tuple(
     f"packages/devrt-cpu/tests/test_cpu_{name}.py"

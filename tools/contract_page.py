@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from devrt import contract
-from devrt.contract._members import members
+from devrt.contract.members import members
 
 PAGE = Path(__file__).parent.parent / "docs" / "backend-authors" / "contract.md"
 _HEAD = """# What a client's classes must have

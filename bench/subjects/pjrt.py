@@ -74,7 +74,7 @@ def _fresh(code: str) -> Timed:
 
 
 DEVRT_LOAD = """
-from devrt_tpu import pjrt
+import devrt_pjrt as pjrt
 pjrt.library_for("bench", {path!r}).initialize()
 """
 PYPJRT_LOAD = """
@@ -83,7 +83,7 @@ pypjrt.Plugin({path!r}).initialize()
 """
 DEVRT_START = """
 import numpy as np
-from devrt_tpu import pjrt
+import devrt_pjrt as pjrt
 client = pjrt.make_client(pjrt.library_for("bench", {path!r}), "bench")
 client.buffer_from_pyval(np.zeros(8, np.float32)).block_until_ready()
 """
@@ -104,10 +104,10 @@ with pypjrt.Client.create(plugin) as client, client.device(0) as device:
 
 def devrt_cases() -> dict[str, Factory]:
     """Return devrt's side."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    library = pjrt.library_for("bench", _library())
-    client = pjrt.make_client(library, "bench", {"cpu_device_count": 8})
+    library = devrt_pjrt.library_for("bench", _library())
+    client = devrt_pjrt.make_client(library, "bench", {"cpu_device_count": 8})
     device, put = client.devices()[0], client.buffer_from_pyval
     add, wide = client.compile_and_load(ADD), client.compile_and_load(ADD, client.devices())
     here = put(source(32), device)
@@ -123,7 +123,7 @@ def devrt_cases() -> dict[str, Factory]:
         EXECUTE: lambda: repeated(lambda x: add.execute([x, x]), here),
         FETCH: lambda: repeated(lambda x: np.asarray(add.execute([x, x])[0]), here),
         EIGHT: lambda: repeated(on_eight, None),
-        CLIENT: lambda: repeated(lambda _: pjrt.make_client(library, "bench").close(), None),
+        CLIENT: lambda: repeated(lambda _: devrt_pjrt.make_client(library, "bench").close(), None),
         IMPORT: lambda: _fresh("from devrt_tpu import pjrt"),  # the client comes with its first use
         LOAD: lambda: _fresh(DEVRT_LOAD.format(path=_library())),
         START: lambda: _fresh(DEVRT_START.format(path=_library())),

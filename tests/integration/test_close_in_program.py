@@ -13,7 +13,7 @@ _CLIENTS = {
     "native": "from devrt_cpu import make_cpu_client\nclient = make_cpu_client(num_devices=1)\n",
     "loader": """
 from importlib.util import find_spec
-from devrt_tpu import pjrt
+import devrt_pjrt as pjrt
 path = find_spec("xla_plugins.xla_cpu_pjrt").submodule_search_locations[0] + "/xla_cpu_pjrt.so"
 client = pjrt.make_client(pjrt.library_for("loaded", path), "loaded")
 """,

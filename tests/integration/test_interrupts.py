@@ -74,7 +74,7 @@ _CLIENTS = {
     "native": "from devrt_cpu import make_cpu_client\nclient = make_cpu_client(num_devices=2)\n",
     "loader": """
 from importlib.util import find_spec
-from devrt_tpu import pjrt
+import devrt_pjrt as pjrt
 path = find_spec("xla_plugins.xla_cpu_pjrt").submodule_search_locations[0] + "/xla_cpu_pjrt.so"
 client = pjrt.make_client(pjrt.library_for("loaded", path), "loaded", {"cpu_device_count": 2})
 """,
@@ -359,10 +359,7 @@ def test_a_processs_own_handlers_stay_in_force(child, client):
 class Stopped(Exception): pass
 def stop(*_): raise Stopped
 handled = []
-def handle(*_):
-    handled.append(True)
-    say("handled")
-signal.signal(signal.SIGINT, handle)
+signal.signal(signal.SIGINT, lambda *_: handled.append(say("handled")))
 say("compile")
 for n in range(1000):  # a fast machine ends one before the signal comes
     client.compile_and_load(SECONDS.replace("@tall", f"@tall{n}"))

@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from devrt._program_text import read_text
-from devrt._refused_programs import check_for_host
+from devrt.compiling.program_text import read_text
+from devrt.compiling.refusals import check_for_host
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 SIZE = 1 << 18
@@ -116,7 +116,7 @@ def read_all(say):
     """Read each of the texts with everything that reads one before a compiler does."""
     import resource
 
-    from devrt._stablehlo import module_facts, operations
+    from devrt.compiling.stablehlo import module_facts, operations
     from devrt_cpu._linalg import named_calls, with_typed_calls_only
     from devrt_cpu._tuples import without_tuples
 

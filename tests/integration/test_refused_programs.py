@@ -39,7 +39,7 @@ def client(request):
     if request.param == "cpu":
         made = pytest.importorskip("devrt_cpu").make_cpu_client(num_devices=1)
     else:
-        pjrt = pytest.importorskip("devrt_tpu.pjrt")
+        pjrt = pytest.importorskip("devrt_pjrt")
         (library,) = Path(spec.submodule_search_locations[0]).glob("*/xla_cpu_pjrt.so")
         made = pjrt.make_client(pjrt.library_for("refusing", str(library)), "refusing", {})
     with made as opened:

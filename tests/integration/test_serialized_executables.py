@@ -26,7 +26,7 @@ def new_client():
     if os.environ["CLIENT"] == "cpu":
         from devrt_cpu import make_cpu_client
         return make_cpu_client(num_devices=2)
-    from devrt_tpu import pjrt
+    import devrt_pjrt as pjrt
     library = pjrt.library_for("loaded", os.environ["LIBRARY"])
     return pjrt.make_client(library, "loaded", {"cpu_device_count": 2})
 def outcome(executable):

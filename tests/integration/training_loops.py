@@ -89,10 +89,10 @@ def make_client(kind: str, library: str, devices: int) -> Any:
         from devrt_cpu import make_cpu_client
 
         return make_cpu_client(num_devices=devices)
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    return pjrt.make_client(
-        pjrt.library_for("loops", library), "loops", {"cpu_device_count": devices}
+    return devrt_pjrt.make_client(
+        devrt_pjrt.library_for("loops", library), "loops", {"cpu_device_count": devices}
     )
 
 

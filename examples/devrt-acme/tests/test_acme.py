@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import pytest
 
-from devrt._config import Config
+from devrt._config.layers import Config
 from devrt.contract import Client
 from devrt.errors import (
     ClosedError,

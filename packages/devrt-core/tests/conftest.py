@@ -12,10 +12,11 @@ import warnings
 
 import pytest
 
-from devrt._config import Config
+from devrt._config.layers import Config
 from devrt.errors import DiscoveryWarning
-from devrt.plugins import PluginRegistry, _recording, installed_plugins
-from devrt.runtime import Runtime, _notices, set_default_runtime
+from devrt.plugins import PluginRegistry, installed_plugins
+from devrt.plugins.adoption import recording
+from devrt.runtime import Runtime, notices, set_default_runtime
 
 # No test depends on how fast the machine is.
 
@@ -119,7 +120,7 @@ def plugins(tmp_path, monkeypatch):
 def machine(tmp_path_factory, monkeypatch):
     """A machine without any accelerator, whatever the real one has; its files' root."""
     root = tmp_path_factory.mktemp("machine")
-    monkeypatch.setattr(_notices, "_ROOT", str(root))
+    monkeypatch.setattr(notices, "_ROOT", str(root))
     return root
 
 
@@ -295,11 +296,11 @@ def wheels(plugins, tmp_path, monkeypatch):
 def runs(monkeypatch):
     """The modules that children were started for."""
     found = []
-    run_all = _recording._run_all
+    run_all = recording._run_all
 
     def run(guesses):
         found.extend(ref.entry for ref in guesses)
         return run_all(guesses)
 
-    monkeypatch.setattr(_recording, "_run_all", run)
+    monkeypatch.setattr(recording, "_run_all", run)
     return found

@@ -41,7 +41,7 @@ def classes_of_cpu():
 
 def classes_of_pjrt():
     plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
-    pjrt = pytest.importorskip("devrt_tpu.pjrt")
+    pjrt = pytest.importorskip("devrt_pjrt")
     library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
     return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
 
@@ -63,7 +63,7 @@ def test_every_member_of_the_contract_is_there(classes, name):
 
 def classes_of_pjrt():
     plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
-    pjrt = pytest.importorskip("devrt_tpu.pjrt")
+    pjrt = pytest.importorskip("devrt_pjrt")
     library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
     return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
 

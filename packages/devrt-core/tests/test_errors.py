@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from devrt import errors
-from devrt._warn import warn
+from devrt._support.warn import warn
 from devrt.errors import DevrtError, StatusCode, from_status
 
 CLASSES = [

@@ -38,7 +38,7 @@ def outcome(run_python, code):
     [
         "import devrt",
         "import devrt; devrt.__all__; dir(devrt)",
-        "import devrt.errors, devrt.records, devrt._config, devrt.dtypes",
+        "import devrt.errors, devrt.records, devrt._config.layers, devrt.dtypes",
     ],
 )
 def test_importing_brings_in_nothing_heavy(run_python, code):
@@ -101,9 +101,13 @@ NOT_FOR_A_START = [
     *("importlib.metadata", "importlib_metadata", "importlib.resources", "concurrent.futures"),
     *("dataclasses", "difflib", "glob", "logging", "pathlib", "tempfile", "tomllib", "urllib"),
     *("devrt.arrays", "devrt.cli", "devrt.doctor", "devrt.dtypes", "devrt.sharding"),
-    *("devrt.plugins._isolated", "devrt.plugins._known", "devrt.plugins._pjrt_env"),
-    *("devrt.runtime._deadline", "devrt.runtime._failures", "devrt.runtime._pjrt"),
-    *("devrt.runtime._register", "devrt.xla_client"),
+    *(
+        "devrt.probing.isolated",
+        "devrt.plugins.discovery.known",
+        "devrt.plugins.discovery.pjrt_env",
+    ),
+    *("devrt.runtime.deadline", "devrt.runtime.failures", "devrt.runtime.pjrt_questions"),
+    *("devrt.runtime.register", "devrt.xla_client"),
 ]
 START = """
 import sys

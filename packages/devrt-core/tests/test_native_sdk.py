@@ -64,7 +64,7 @@ class Outside:
         _run("cmake", "--build", str(self.build), *target, sdk=self.sdk)
 
     def set_abi(self, version: int) -> None:
-        header = self.sdk / "devrt" / "native" / "include" / "devrt" / "abi.h"
+        header = self.sdk / "devrt" / "native" / "include" / "devrt" / "base" / "abi.h"
         text = header.read_text()
         header.write_text(re.sub(r"(NATIVE_ABI) \d+", rf"\1 {version}", text))
 
@@ -97,7 +97,7 @@ def sdk_example(outside: Outside) -> ModuleType:
 def test_folders_are_printed() -> None:
     printed = _run(sys.executable, "-m", "devrt.native", "--include-dir", "--cmake-dir", "--abi")
     assert printed.splitlines() == [include_dir(), cmake_dir(), str(ABI_VERSION)]
-    assert (Path(include_dir()) / "devrt" / "status.hpp").is_file()
+    assert (Path(include_dir()) / "devrt" / "base" / "status.hpp").is_file()
     assert (Path(cmake_dir()) / "devrtConfig.cmake").is_file()
 
 
@@ -117,7 +117,7 @@ def test_outside_errors_are_devrt_errors(sdk_example: ModuleType) -> None:
 
 
 def test_versions_agree() -> None:
-    header = (Path(include_dir()) / "devrt" / "abi.h").read_text()
+    header = (Path(include_dir()) / "devrt" / "base" / "abi.h").read_text()
     assert re.findall(r"#define DEVRT_NATIVE_ABI (\d+)", header) == [str(ABI_VERSION)]
     check_abi("devrt_acme", ABI_VERSION)
 

@@ -1,6 +1,6 @@
 /* The buffer protocol of arrays, on Python 3.11. */
 #undef Py_LIMITED_API
-#include "devrt/buffer_protocol.h"
+#include "devrt/buffers/buffer_protocol.h"
 #include "internal.h"
 
 int devrt_lend_buffer_protocol(void) {

@@ -13,7 +13,7 @@ import cffi
 
 __all__ = ["declarations", "make_builder"]
 
-MODULE = "devrt_tpu.pjrt._native"
+MODULE = "devrt_pjrt._native"
 # What C calls in Python; defined in the modules that answer.
 CALLED = """
 extern "Python+C" void devrt_python_ask(devrt_question *, devrt_answer *);
@@ -24,8 +24,8 @@ HERE = Path(__file__).resolve().parent
 
 def declarations(include: Path) -> str:
     """Return the headers' declarations, in order and without preprocessor lines."""
-    root = (include / "devrt/pjrt/pjrt_c_api.h").read_text()
-    names = re.findall(r'#include "(devrt/pjrt/[a-z_]+\.h)"', root)
+    root = (include / "devrt/pjrt/c_api/pjrt_c_api.h").read_text()
+    names = re.findall(r'#include "(devrt/pjrt/c_api/[a-z_]+\.h)"', root)
     files = [include / name for name in names] + [HERE / "shim.h"]
     lines = [line for file in files for line in file.read_text().splitlines()]
     return "\n".join(line for line in lines if not line.lstrip().startswith("#"))

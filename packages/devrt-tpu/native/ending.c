@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "devrt/interrupts.h"
+#include "devrt/base/interrupts.h"
 #include "internal.h"
 
 enum { kInterrupted = 130 }; /* the status that shells have for it */

@@ -10,7 +10,7 @@
 #ifndef DEVRT_TPU_SHIM_H_
 #define DEVRT_TPU_SHIM_H_
 
-#include "devrt/pjrt/pjrt_c_api.h"
+#include "devrt/pjrt/c_api/pjrt_c_api.h"
 
 /* How a call ended; DEVRT_FAILED comes with an error of the plugin. */
 enum {

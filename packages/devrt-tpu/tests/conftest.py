@@ -72,8 +72,8 @@ def child(fake):
 PRELUDE = """
 import numpy as np
 from devrt import errors
-from devrt_tpu import pjrt
-from devrt_tpu.pjrt._native import ffi
+import devrt_pjrt as pjrt
+from devrt_pjrt._native import ffi
 def library(name="fake"):
     return pjrt.library_for(name, FAKE)
 def client(**options):
@@ -117,10 +117,10 @@ def xla_cpu_library():
 @pytest.fixture(scope="session")
 def xla_cpu(xla_cpu_library):
     """Return a client of XLA's CPU plugin with eight devices."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    library = pjrt.library_for("xla_cpu_tests", xla_cpu_library)
-    with pjrt.make_client(library, "xla_cpu_tests", {"cpu_device_count": 8}) as client:
+    library = devrt_pjrt.library_for("xla_cpu_tests", xla_cpu_library)
+    with devrt_pjrt.make_client(library, "xla_cpu_tests", {"cpu_device_count": 8}) as client:
         yield client
 
 
@@ -165,7 +165,7 @@ import gc, os, random, sys, threading
 import numpy as np
 from devrt.errors import DevrtError
 from devrt.layout import Layout
-from devrt_tpu import pjrt
+import devrt_pjrt as pjrt
 ADD = os.environ["PROGRAM"]
 client = pjrt.make_client(
     pjrt.library_for("attacked", os.environ["LIBRARY"]), "attacked", {"cpu_device_count": 4})

@@ -94,11 +94,12 @@ def test_the_doctor_and_the_list_know_it_by_that_name(site):
 
 
 def test_a_real_wheel_that_the_table_knows_is_not_run(find_file, monkeypatch):
-    from devrt.plugins import PluginRegistry, _recording, installed_plugins
+    from devrt.plugins import PluginRegistry, installed_plugins
+    from devrt.plugins.adoption import recording
 
     if find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
         pytest.skip("jax-cuda13-pjrt is not installed")
-    monkeypatch.setattr(_recording, "_run", lambda ref: pytest.fail(f"{ref} was run"))
+    monkeypatch.setattr(recording, "_run", lambda ref: pytest.fail(f"{ref} was run"))
     registry = PluginRegistry(installed_plugins)
     registry.settle()
     (ref,) = [ref for ref in registry.refs() if ref.distribution == "jax-cuda13-pjrt"]

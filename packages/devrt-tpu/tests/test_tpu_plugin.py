@@ -138,21 +138,21 @@ def test_the_loader_takes_any_library():
 
 
 def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
-    from devrt_tpu.pjrt import _environment
+    from devrt_pjrt.library import environment
 
     monkeypatch.setattr(_machine, "has_chips", lambda: False)
     monkeypatch.setenv("TPU_WORKER_ID", "3")
     monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
-    for name in _environment.WITHOUT_CHIPS:
+    for name in environment.WITHOUT_CHIPS:
         if name != "TPU_WORKER_ID":
             monkeypatch.setenv(name, "to be restored")
             monkeypatch.delenv(name)
-    assert _environment.prepare("acme", "acme.so") == {}
-    made = _environment.prepare("tpu", "libtpu.so")
+    assert environment.prepare("acme", "acme.so") == {}
+    made = environment.prepare("tpu", "libtpu.so")
     assert made["TPU_SKIP_MDS_QUERY"] == "1"
     assert "TPU_WORKER_ID" not in made
     monkeypatch.setattr(_machine, "has_chips", lambda: True)
-    assert _environment.prepare("tpu", "libtpu.so") == {}
+    assert environment.prepare("tpu", "libtpu.so") == {}
 
 
 def test_importing_and_probing_load_no_native_library():
@@ -169,7 +169,7 @@ def test_importing_and_probing_load_no_native_library():
     )
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "['devrt', 'devrt_tpu']\n",
+        "['devrt', 'devrt_pjrt', 'devrt_tpu']\n",
         "",
     )
 
@@ -194,7 +194,8 @@ def test_the_doctor_is_told_what_the_library_changes():
     assert library in finding.message
     code = """
 import signal, sys
-from devrt_tpu import _machine, pjrt
+from devrt_tpu import _machine
+import devrt_pjrt as pjrt
 for name in _machine.LIBRARY_HANDLERS:  # what a parent ignores, its children ignore too
     signal.signal(getattr(signal, name), signal.SIG_DFL)
 library = pjrt.library_for("tpu", sys.argv[1])

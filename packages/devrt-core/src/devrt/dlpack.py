@@ -11,8 +11,8 @@ from typing import Any
 
 from devrt import dtypes
 from devrt.arrays import Array
-from devrt.arrays._missing import gone
-from devrt.arrays._put import ALIAS, COPY, put_array, put_host, resolve_target, target_kind
+from devrt.arrays.missing import gone
+from devrt.arrays.put import ALIAS, COPY, put_array, put_host, resolve_target, target_kind
 from devrt.contract import Buffer, Device
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime

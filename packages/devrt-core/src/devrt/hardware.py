@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from devrt._record import record
+from devrt._support.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.arrays import Array, device_put
-from devrt.arrays._guards import Config
-from devrt.arrays._like import converted, filled, filled_like
-from devrt.arrays._missing import gone
-from devrt.arrays._put import (
+from devrt.arrays.guards import Config
+from devrt.arrays.like import converted, filled, filled_like
+from devrt.arrays.missing import gone
+from devrt.arrays.put import (
     COPY,
     as_host_array,
     is_there,

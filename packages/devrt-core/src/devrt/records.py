@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 
-from devrt._record import record
+from devrt._support.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class MemoryKind:
     host_visible : bool
         Whether the host can read the memory through a pointer.
     allocator : callable, optional
-        Returns a capsule named ``devrt_host_allocator`` (``devrt/host_allocator.h`` of the native
-        SDK) that the platform's client allocates from. None: the client has its own.
+        Returns a capsule named ``devrt_host_allocator`` (``devrt/memory/host_allocator.h`` of the
+        native SDK) that the platform's client allocates from. None: the client has its own.
     """
 
     platform: str

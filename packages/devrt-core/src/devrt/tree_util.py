@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from devrt.arrays._tree import NAMESPACE
+from devrt.arrays.tree import NAMESPACE
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [

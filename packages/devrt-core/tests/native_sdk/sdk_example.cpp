@@ -5,12 +5,12 @@
 #include <memory>
 #include <utility>
 
-#include "devrt/allocator.hpp"
-#include "devrt/ready_event.hpp"
-#include "devrt/recycling_allocator.hpp"
-#include "devrt/status.hpp"
-#include "devrt/storage.hpp"
-#include "devrt/work_queue.hpp"
+#include "devrt/async/ready_event.hpp"
+#include "devrt/async/work_queue.hpp"
+#include "devrt/base/status.hpp"
+#include "devrt/buffers/storage.hpp"
+#include "devrt/memory/allocator.hpp"
+#include "devrt/memory/recycling_allocator.hpp"
 
 namespace nb = nanobind;
 

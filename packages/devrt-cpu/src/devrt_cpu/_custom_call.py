@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from devrt._custom_calls import Handler, RawBuffer, address_of, checked_handler, code_of, place_of
-from devrt._custom_calls import to_numpy as _to_numpy
+from devrt.contract.custom_calls import (
+    Handler,
+    RawBuffer,
+    address_of,
+    checked_handler,
+    code_of,
+    place_of,
+)
+from devrt.contract.custom_calls import to_numpy as _to_numpy
 from devrt.errors import PluginError
 
 __all__ = ["answer", "forget_all", "known_names", "register_custom_call"]

@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt._kept_programs import load_or_compile
+from devrt.compiling.load_or_compile import load_or_compile
 
 if TYPE_CHECKING:
-    from devrt.compilation_cache import ExecutableCache
+    from devrt.compiling.cache import ExecutableCache
     from devrt_cpu._ext import CpuClient, CpuLoadedExecutable
 
 __all__ = ["compiled", "remember"]
@@ -61,13 +61,13 @@ def _load(client: CpuClient, library: str, options: bytes, known: bytes) -> CpuL
 
 
 def _opened(options: Mapping[str, Any]) -> ExecutableCache | None:
-    from devrt.compilation_cache import from_options  # a start without compiling has no use for it
+    from devrt.compiling.cache import from_options  # a start without compiling has no use for it
 
     return from_options(options)
 
 
 def _key(library: str, code: bytes, options: bytes) -> str | None:
-    from devrt.compilation_cache import cache_key, hash_of_library, host_cpu
+    from devrt.compiling.cache import cache_key, hash_of_library, host_cpu
 
     try:
         compiler = hash_of_library(library)

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from devrt._compile_options import XLA_CPU_FLAGS, CompileOptions
-from devrt._refused_programs import check_for_host
-from devrt._refused_programs import explain as explain_refusal
-from devrt._stablehlo import for_older_readers, is_bytecode, module_facts
-from devrt._xla_flags import check_flags
+from devrt.compiling.options import XLA_CPU_FLAGS, CompileOptions
+from devrt.compiling.refusals import check_for_host
+from devrt.compiling.refusals import explain as explain_refusal
+from devrt.compiling.stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt.compiling.xla_flags import check_flags
 from devrt.contract import Device
 from devrt.errors import (
     ClosedError,
@@ -25,7 +25,7 @@ from devrt.errors import (
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, _tuples
 
 if TYPE_CHECKING:
-    from devrt._device_assignment import DeviceAssignment
+    from devrt.compiling.device_assignment import DeviceAssignment
     from devrt_cpu._ext import CpuClient, CpuDevice, CpuLoadedExecutable
 
 __all__ = [
@@ -72,7 +72,7 @@ def compile_and_load(
     compile_options
         Options, in place of keyword arguments.
     **options
-        The fields of `devrt._compile_options.CompileOptions`.
+        The fields of `devrt.compiling.options.CompileOptions`.
 
     Returns
     -------

@@ -451,7 +451,7 @@ class CpuLoadedExecutable:
 
     def get_parameter_shardings(self) -> list[Any]:
         """
-        Return how the compiler divided each parameter, as `devrt._op_sharding.OpSharding`; empty with one partition.
+        Return how the compiler divided each parameter, as `devrt.contract.op_sharding.OpSharding`; empty with one partition.
         """
 
     def get_output_shardings(self) -> list[Any]:

@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterable
 
-from devrt._stablehlo import with_typed_calls
+from devrt.compiling.stablehlo import with_typed_calls
 from devrt.errors import UnimplementedError
 
 __all__ = ["known_calls", "named_calls", "provide", "with_typed_calls_only"]

@@ -73,7 +73,7 @@ def _digest(head: bytes, body: bytes | memoryview) -> bytes:
 
 @functools.cache
 def _compiler() -> bytes:
-    from devrt.compilation_cache import hash_of_library
+    from devrt.compiling.cache import hash_of_library
     from devrt_cpu._engine import find_library
 
     return _DIGEST(hash_of_library(find_library()).encode()).digest()
@@ -81,6 +81,6 @@ def _compiler() -> bytes:
 
 @functools.cache
 def _machine() -> bytes:
-    from devrt.compilation_cache import host_cpu
+    from devrt.compiling.cache import host_cpu
 
     return _DIGEST(host_cpu().encode()).digest()

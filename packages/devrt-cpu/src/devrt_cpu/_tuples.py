@@ -11,9 +11,9 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from devrt._mlir_tokens import SIGN, end_of_group, end_of_type, skip_space, split
-from devrt._program_facts import Function
-from devrt._program_text import read_text
+from devrt.compiling.mlir_tokens import SIGN, end_of_group, end_of_type, skip_space, split
+from devrt.compiling.program_facts import Function
+from devrt.compiling.program_text import read_text
 from devrt.errors import UnimplementedError
 
 __all__ = ["without_tuples"]

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/pjrt/pjrt_c_api.h"
+#include "devrt/pjrt/c_api/pjrt_c_api.h"
 
 struct PJRT_Error {
   PJRT_Error_Code code;

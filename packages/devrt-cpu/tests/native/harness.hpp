@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "devrt/status.hpp"
+#include "devrt/base/status.hpp"
 
 namespace harness {
 

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/allocator.hpp"
-#include "devrt/lent_allocator.hpp"
-#include "devrt/storage.hpp"
+#include "devrt/buffers/storage.hpp"
+#include "devrt/memory/allocator.hpp"
+#include "devrt/memory/lent_allocator.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/arena_allocator.hpp"
+#include "devrt/memory/arena_allocator.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

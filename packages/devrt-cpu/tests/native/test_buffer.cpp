@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "devrt/buffer.hpp"
+#include "devrt/buffers/buffer.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

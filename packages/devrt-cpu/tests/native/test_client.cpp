@@ -1,4 +1,4 @@
-#include "client.hpp"
+#include "client/client.hpp"
 
 #include <barrier>
 #include <chrono>

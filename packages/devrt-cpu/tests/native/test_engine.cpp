@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/pjrt/hlo_module.hpp"
-#include "executable.hpp"
+#include "devrt/pjrt/engine/hlo_module.hpp"
+#include "execution/executable.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

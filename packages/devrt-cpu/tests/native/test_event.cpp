@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/ready_event.hpp"
+#include "devrt/async/ready_event.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "devrt/pjrt/engine_ffi.hpp"
+#include "devrt/pjrt/engine/ffi.hpp"
 #include "harness.hpp"
-#include "lapack_solve.hpp"
+#include "lapack/lapack_solve.hpp"
 
 using namespace devrt;
 using pjrt::ffi::CallFrame;

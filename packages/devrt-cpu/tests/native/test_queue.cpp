@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/ready_event.hpp"
-#include "devrt/work_queue.hpp"
+#include "devrt/async/ready_event.hpp"
+#include "devrt/async/work_queue.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/recycling_allocator.hpp"
-#include "devrt/storage.hpp"
+#include "devrt/buffers/storage.hpp"
+#include "devrt/memory/recycling_allocator.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -1,10 +1,10 @@
-#include "region_copy.hpp"
+#include "client/region_copy.hpp"
 
 #include <cstdint>
 #include <vector>
 
-#include "assembly.hpp"
-#include "client.hpp"
+#include "client/assembly.hpp"
+#include "client/client.hpp"
 #include "harness.hpp"
 
 namespace devrt::cpu {

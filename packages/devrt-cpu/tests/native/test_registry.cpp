@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/live_registry.hpp"
+#include "devrt/base/live_registry.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

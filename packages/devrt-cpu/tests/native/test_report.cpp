@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "client.hpp"
-#include "devrt/heap_profile.hpp"
+#include "client/client.hpp"
+#include "devrt/profile/heap_profile.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

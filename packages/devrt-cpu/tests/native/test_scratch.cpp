@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "executable.hpp"
+#include "execution/executable.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

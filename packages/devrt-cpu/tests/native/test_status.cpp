@@ -1,6 +1,6 @@
-#include "devrt/dlpack.hpp"
-#include "devrt/element_type.hpp"
-#include "devrt/status.hpp"
+#include "devrt/base/element_type.hpp"
+#include "devrt/base/status.hpp"
+#include "devrt/buffers/dlpack.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

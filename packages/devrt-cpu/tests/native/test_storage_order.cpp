@@ -1,10 +1,10 @@
-#include "devrt/storage_order.hpp"
+#include "devrt/buffers/storage_order.hpp"
 
 #include <cstring>
 #include <numeric>
 #include <vector>
 
-#include "client.hpp"
+#include "client/client.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

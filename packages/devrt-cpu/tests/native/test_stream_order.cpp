@@ -3,8 +3,8 @@
 #include <thread>
 #include <vector>
 
+#include "execution/stream_order.hpp"
 #include "harness.hpp"
-#include "stream_order.hpp"
 
 using namespace devrt;
 using cpu::StreamOrder;

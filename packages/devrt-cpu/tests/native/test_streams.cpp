@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "client.hpp"
-#include "devrt/stream_queues.hpp"
+#include "client/client.hpp"
+#include "devrt/async/stream_queues.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

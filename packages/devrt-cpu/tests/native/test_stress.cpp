@@ -7,10 +7,10 @@
 #include <thread>
 #include <vector>
 
-#include "client.hpp"
-#include "devrt/arena_allocator.hpp"
-#include "devrt/fault_allocator.hpp"
-#include "devrt/memory_report.hpp"
+#include "client/client.hpp"
+#include "devrt/memory/arena_allocator.hpp"
+#include "devrt/memory/fault_allocator.hpp"
+#include "devrt/memory/memory_report.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -2,7 +2,7 @@
 #include <random>
 #include <vector>
 
-#include "devrt/strided_copy.hpp"
+#include "devrt/buffers/strided_copy.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

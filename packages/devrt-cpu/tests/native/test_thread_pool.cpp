@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/thread_pool.hpp"
+#include "devrt/async/thread_pool.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -22,7 +22,7 @@ from devrt.records import (
 )
 
 if TYPE_CHECKING:
-    from devrt.compilation_cache import ExecutableCache
+    from devrt.compiling.cache import ExecutableCache
     from devrt.contract import Client, Topology
 
 __all__ = [
@@ -102,7 +102,7 @@ def devrt_doctor_findings() -> list[DoctorFinding]:
             ),
             remedy=(
                 "Use TPUs and topologies in a process that needs none of these handlers; "
-                "devrt_tpu.pjrt.loaded_library('tpu').changes tells what was changed."
+                "devrt_pjrt.loaded_library('tpu').changes tells what was changed."
             ),
         )
     ]
@@ -129,7 +129,7 @@ def check(library: Any) -> ProbeResult:
     library
         The path of a library, or a ``pjrt_c_api`` capsule.
     """
-    from devrt_tpu._elf import problem_with
+    from devrt_pjrt.library.elf import problem_with
 
     problem = problem_with(library) if isinstance(library, str) else ""
     if not problem:
@@ -142,11 +142,11 @@ def make_client(
     library: Any, platform: str, options: Mapping[str, Any], context: ClientContext
 ) -> Client:
     """Make a client of any PJRT library; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
     cache = {name: context.options[name] for name in _CACHE_NAMES if name in context.options}
-    return pjrt.make_client(
-        pjrt.library_for(platform, library),
+    return devrt_pjrt.make_client(
+        devrt_pjrt.library_for(platform, library),
         platform,
         options,
         (lambda: _open_cache(cache)) if cache else None,
@@ -154,7 +154,7 @@ def make_client(
 
 
 def _open_cache(options: Mapping[str, Any]) -> ExecutableCache | None:
-    from devrt.compilation_cache import from_options  # a start without compiling has no use for it
+    from devrt.compiling.cache import from_options  # a start without compiling has no use for it
 
     return from_options(options)
 
@@ -163,44 +163,48 @@ def make_topology(
     library: Any, platform: str, topology_name: str, options: Mapping[str, Any]
 ) -> Topology:
     """Describe devices of any PJRT library; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    return pjrt.make_topology(pjrt.library_for(platform, library), platform, topology_name, options)
+    return devrt_pjrt.make_topology(
+        devrt_pjrt.library_for(platform, library), platform, topology_name, options
+    )
 
 
 def load(name: str, library: Any) -> object:
     """Open a library under a name; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    return pjrt.add_library(name, library).capsule()
+    return devrt_pjrt.add_library(name, library).capsule()
 
 
 def loaded(name: str) -> object | None:
     """Return the function table of a library that is open; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    return pjrt.loaded_library(name).capsule() if pjrt.pjrt_plugin_loaded(name) else None
+    return (
+        devrt_pjrt.loaded_library(name).capsule() if devrt_pjrt.pjrt_plugin_loaded(name) else None
+    )
 
 
 def initialize(name: str) -> None:
     """Initialise a library that is open; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    pjrt.initialize_pjrt_plugin(name)
+    devrt_pjrt.initialize_pjrt_plugin(name)
 
 
 def is_initialized(name: str) -> bool:
     """Return whether a library is open and initialised; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    return pjrt.pjrt_plugin_initialized(name)
+    return devrt_pjrt.pjrt_plugin_initialized(name)
 
 
 def open_global(platform: str, library: Any) -> None:
     """Open a library with global symbols; see `devrt.records.PjrtLoader`."""
-    from devrt_tpu import pjrt
+    import devrt_pjrt
 
-    pjrt.library_for(platform, library, global_symbols=True)
+    devrt_pjrt.library_for(platform, library, global_symbols=True)
 
 
 def make_tpu_client(context: ClientContext) -> Client:

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devrt/pjrt/pjrt_c_api.h"
+#include "devrt/pjrt/c_api/pjrt_c_api.h"
 
 struct PJRT_Error {
   PJRT_Error_Code code;

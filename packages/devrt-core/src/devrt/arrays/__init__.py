@@ -1,7 +1,7 @@
 """Arrays, and how values get on devices and back."""
 
-from devrt.arrays._array import Array
-from devrt.arrays._batched import (
+from devrt.arrays.array import Array
+from devrt.arrays.batched import (
     ArrayCopySemantics,
     array_result_handler,
     batched_block_until_ready,
@@ -9,32 +9,32 @@ from devrt.arrays._batched import (
     batched_device_put,
     reorder_shards,
 )
-from devrt.arrays._construct import (
+from devrt.arrays.construct import (
     device_put_replicated,
     device_put_sharded,
     make_array_from_callback,
     make_array_from_process_local_data,
     make_array_from_single_device_arrays,
 )
-from devrt.arrays._cost import TransferCost, transfer_cost
-from devrt.arrays._guards import (
+from devrt.arrays.cost import TransferCost, transfer_cost
+from devrt.arrays.guards import (
     transfer_guard,
     transfer_guard_device_to_device,
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
-from devrt.arrays._live import clear_caches, live_arrays
-from devrt.arrays._memory import MemoryUse, memory_stats, track_memory
-from devrt.arrays._placement import (
+from devrt.arrays.live import clear_caches, live_arrays
+from devrt.arrays.memory import MemoryUse, memory_stats, track_memory
+from devrt.arrays.placement import (
     block_until_ready,
     copy_to_host_async,
     default_device,
     device_get,
     device_put,
 )
-from devrt.arrays._progress import Progress
-from devrt.arrays._shard import Shard
-from devrt.arrays._visualize import visualize_array_sharding
+from devrt.arrays.progress import Progress
+from devrt.arrays.shard import Shard
+from devrt.arrays.visualize import visualize_array_sharding
 
 __all__ = [
     "Array",

@@ -1,5 +1,5 @@
 """The ``devrt`` command."""
 
-from devrt.cli._main import main
+from devrt.cli.commands import main
 
 __all__ = ["main"]

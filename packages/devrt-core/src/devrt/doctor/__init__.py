@@ -3,14 +3,14 @@
 Plugins are probed in child processes; a backend that is used runs in the user's own.
 """
 
-from devrt.doctor._diagnose import diagnose
-from devrt.doctor._entries import entries
-from devrt.doctor._explain import Explanation, explain
-from devrt.doctor._findings import CODES, Finding
-from devrt.doctor._hardware import SeenHardware, seen_hardware
-from devrt.doctor._libraries import exported_symbols
-from devrt.doctor._records import SCHEMA_VERSION, PluginEntry, Report, Rule, Variable
-from devrt.doctor._survey import survey
+from devrt.doctor.diagnosis import diagnose
+from devrt.doctor.explanation import Explanation, explain
+from devrt.doctor.findings import CODES, Finding
+from devrt.doctor.hardware import SeenHardware, seen_hardware
+from devrt.doctor.libraries import exported_symbols
+from devrt.doctor.plugin_entries import entries
+from devrt.doctor.records import SCHEMA_VERSION, PluginEntry, Report, Rule, Variable
+from devrt.doctor.report import survey
 
 __all__ = [
     "CODES",

@@ -14,7 +14,7 @@ ABI_VERSION = 1
 
 
 def include_dir() -> str:
-    """Return the folder to add to the compiler's include path (``#include "devrt/status.hpp"``)."""
+    """Return the folder for the include path (``#include "devrt/base/status.hpp"``)."""
     return _folder("include")
 
 

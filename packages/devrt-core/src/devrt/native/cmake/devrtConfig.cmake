@@ -3,7 +3,7 @@
 #   find_package(devrt 1 CONFIG REQUIRED)      # devrt_DIR from: python -m devrt.native --cmake-dir
 #   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme SOURCES ext.cpp LIBRARIES acme_rt)
 #
-# The version is that of the native ABI (devrt/abi.h); another one than asked for is refused here,
+# The version is that of the native ABI (devrt/base/abi.h); another one than asked for is refused here,
 # and a module refuses to be imported where devrt-core has another one than it was built with.
 # Targets: devrt::headers (include path, C++20, threads), devrt::warnings (compile options).
 include_guard(GLOBAL)

@@ -1,5 +1,5 @@
 # The version of the package is the native ABI's: one integer, and only an equal one will do.
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../include/devrt/abi.h" devrt_abi_line
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../include/devrt/base/abi.h" devrt_abi_line
      REGEX "^#define DEVRT_NATIVE_ABI [0-9]+$")
 string(REGEX REPLACE "[^0-9]" "" PACKAGE_VERSION "${devrt_abi_line}")
 unset(devrt_abi_line)

@@ -1,0 +1,1 @@
+"""Configuration: options, their values, where each comes from, and the layers that decide."""

@@ -1,0 +1,165 @@
+"""How much memory a GPU client takes and by which allocator: from a program or the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib.resources
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
+
+__all__ = ["GpuAllocatorConfig", "generate_pjrt_gpu_plugin_options"]
+
+_ALLOCATOR = "XLA_PYTHON_CLIENT_ALLOCATOR"
+_FRACTION = "XLA_CLIENT_MEM_FRACTION"
+_OLD_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+_COLLECTIVE = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
+_ABORT = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE"
+_TFRT = "XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT"
+
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuAllocatorConfig:
+    """Which allocator a GPU client uses, and how much memory it takes.
+
+    Parameters
+    ----------
+    kind
+        The allocator; ``DEFAULT`` leaves the choice to the client.
+    memory_fraction
+        Part of a device's free memory that the allocator may take, above 0. More than 1 is for
+        memory that the host's extends.
+    preallocate
+        Whether it takes all of that when the client is made.
+    collective_memory_size
+        Bytes set aside for collective operations; 0 for none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a number is out of range or ``kind`` is no `Kind`.
+    InvalidTypeError
+        If a value is of another type.
+    """
+
+    class Kind(enum.IntEnum):
+        """The allocators, numbered as jaxlib numbers them."""
+
+        DEFAULT = 0
+        PLATFORM = 1
+        BFC = 2
+        CUDA_ASYNC = 3
+
+    kind: Kind = Kind.DEFAULT
+    memory_fraction: float = 0.75
+    preallocate: bool = True
+    collective_memory_size: int = 0
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "kind", self.Kind(self.kind))
+        except ValueError:
+            names = ", ".join(kind.name for kind in self.Kind)
+            _refuse(f"kind must be one of {names}, not {self.kind!r}")
+        for name, types in (
+            ("memory_fraction", (int, float)),
+            ("preallocate", (bool,)),
+            ("collective_memory_size", (int,)),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                msg = f"{name} of GpuAllocatorConfig must be {types[-1].__name__}, not {value!r}."
+                raise InvalidTypeError(msg, operation="GpuAllocatorConfig")
+        if not (math.isfinite(self.memory_fraction) and self.memory_fraction > 0):
+            _refuse(f"memory_fraction must be above 0, not {self.memory_fraction}")
+        if self.collective_memory_size < 0:
+            _refuse(f"collective_memory_size must not be negative: {self.collective_memory_size}")
+
+
+def generate_pjrt_gpu_plugin_options() -> dict[str, str | int | list[int] | float | bool]:
+    """Return the options of a PJRT GPU plugin that the environment asks for.
+
+    ``XLA_PYTHON_CLIENT_ALLOCATOR`` names the allocator, ``XLA_CLIENT_MEM_FRACTION`` (older name
+    ``XLA_PYTHON_CLIENT_MEM_FRACTION``) the part of the memory to take,
+    ``XLA_PYTHON_CLIENT_PREALLOCATE`` whether to take it at once, and
+    ``XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB`` what to set aside for collectives. Keys are those
+    that JAX passes; what the environment does not say is left to the plugin.
+
+    Raises
+    ------
+    ConfigError
+        If a variable has a value of another form, or both names of one are set.
+    """
+    known = _known()
+    options: dict[str, Any] = {"platform_name": known["platform_name"]}
+    allocator = os.environ.get(_ALLOCATOR, "").lower() or "default"
+    if allocator not in known["allocators"]:
+        raise _malformed(_ALLOCATOR, f"one of {', '.join(known['allocators'])}")
+    options["allocator"] = allocator
+    fraction = _memory_fraction()
+    if fraction is not None:
+        options["memory_fraction"] = fraction
+    if os.environ.get(_PREALLOCATE):
+        options["preallocate"] = _boolean(_PREALLOCATE)
+    if os.environ.get(_COLLECTIVE):
+        options["collective_memory_size"] = _whole_number(_COLLECTIVE) << 20
+    options["abort_collectives_on_failure"] = _boolean(_ABORT)
+    options["use_tfrt_gpu_client"] = _boolean(_TFRT)
+    return options
+
+
+@functools.cache
+def _known() -> Mapping[str, Any]:
+    file = importlib.resources.files("devrt._config") / "data" / "gpu_options.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _memory_fraction() -> float | None:
+    name = _FRACTION
+    if os.environ.get(_OLD_FRACTION):
+        if os.environ.get(_FRACTION):
+            msg = f"{_FRACTION} and {_OLD_FRACTION} are both set. Unset the latter, the older name."
+            raise ConfigError(msg, option=_FRACTION)
+        name = _OLD_FRACTION
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise _malformed(name, "a number above 0, for example 0.75")
+    return value
+
+
+def _boolean(name: str) -> bool:
+    text = os.environ.get(name, "").lower() or "false"
+    if text not in _BOOLEANS:
+        raise _malformed(name, "true, false, 1 or 0")
+    return _BOOLEANS[text]
+
+
+def _whole_number(name: str) -> int:
+    text = os.environ.get(name, "").strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise _malformed(name, "a whole number of MiB, for example 64")
+    return int(text)
+
+
+def _malformed(name: str, form: str) -> ConfigError:
+    msg = f"the environment variable {name} must be {form}, and is {os.environ.get(name)!r}."
+    return ConfigError(msg, option=name)
+
+
+def _refuse(what: str) -> None:
+    raise InvalidArgumentError(f"{what}.", operation="GpuAllocatorConfig")

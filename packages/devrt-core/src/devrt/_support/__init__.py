@@ -1,0 +1,1 @@
+"""What every package of the core may use, and no one outside."""

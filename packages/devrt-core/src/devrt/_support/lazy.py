@@ -1,0 +1,51 @@
+"""Packages whose names are imported when they are first used.
+
+The names stand once, in the package's ``__init__.pyi``, one ``from module import name as name`` a
+line: type checkers and editors read it as a stub, and this module reads it as the table of what to
+import from where. This is the scheme of Scientific Python's SPEC 1.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__ = ["attach"]
+
+
+def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that has a stub."""
+    modules = _read_stub(package)
+
+    def get(name: str) -> Any:
+        module = modules.get(name)
+        if module is None:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        # A name that comes from the package itself is a module of it.
+        found = _imported(f"{package}.{name}" if module == package else module)
+        value = found if module == package else getattr(found, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    names = sorted(modules)
+    return get, lambda: [*names], names
+
+
+def _imported(name: str) -> Any:
+    __import__(name)
+    return sys.modules[name]
+
+
+def _read_stub(package: str) -> dict[str, str]:
+    """Return the module of each name, read from the stub beside the package's ``__init__.py``."""
+    spec = sys.modules[package].__spec__
+    assert spec is not None
+    assert spec.origin is not None
+    text = spec.loader.get_data(f"{spec.origin.rpartition('.')[0]}.pyi").decode()  # type: ignore[union-attr]
+    rows = (line.split() for line in text.splitlines() if line.startswith("from "))
+    return {row[5]: row[1] for row in rows if row[4:5] == ["as"]}

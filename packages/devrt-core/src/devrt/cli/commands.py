@@ -1,0 +1,371 @@
+"""The commands: what they are called, their options, and how they fail."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from devrt.errors import DevrtError, DevrtWarning
+
+__all__ = ["main"]
+
+
+class _Commands(click.Group):
+    """A group whose commands print warnings and a devrt error as one message each.
+
+    An error ends them with status 1; so does an output that nobody takes.
+    """
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # what fails here would fail unseen at the interpreter's end
+        except OSError as error:
+            _abandon_output()
+            if error.errno != errno.EPIPE:  # who closed the pipe knows
+                why = error.strerror or error
+                click.echo(f"devrt: the output could not be written: {why}.", err=True)
+            sys.exit(1)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            with _shown_warnings():
+                return super().invoke(context)
+        except (DevrtError, DevrtWarning) as error:  # warnings are errors where Python is told so
+            click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
+            context.exit(1)
+
+
+def _abandon_output() -> None:
+    """Let what is still to be written go nowhere, so that the interpreter's end is quiet."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _print(report: dict[str, Any]) -> None:
+    click.echo(json.dumps(report, indent=2))
+
+
+@contextlib.contextmanager
+def _errors_as_json(wanted: bool) -> Iterator[None]:
+    """Print a devrt error as JSON too, for who reads nothing else."""
+    try:
+        yield
+    except DevrtError as error:
+        if wanted:
+            said = {"type": type(error).__name__, "code": error.code.name, "message": str(error)}
+            _print({"error": said})
+        raise
+
+
+@contextlib.contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Show warnings as messages meanwhile, and put back what was there."""
+    former = warnings.showwarning
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = former
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    click.echo(f"devrt: {category.__name__}: {message}", err=True)
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"devrt {version('devrt-core')}")
+        context.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Print the version of devrt-core and exit.",
+)
+def main() -> None:
+    """Find the accelerators of this machine and put arrays on them."""
+
+
+@main.command()
+@click.option("--platform", help="Only this platform's devices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def devices(platform: str | None, as_json: bool) -> None:
+    """Show the devices of every backend that can be used."""
+    from devrt.cli import report as _report
+    from devrt.cli import tables
+
+    with _errors_as_json(as_json):
+        report = _report.devices(platform)
+    if as_json:
+        _print(report)
+    else:
+        tables.show_devices(report)
+    if not report["devices"]:
+        click.get_current_context().exit(1)
+
+
+@main.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_backends(as_json: bool) -> None:
+    """Show the installed backends: which is chosen, which are not, and why.
+
+    The exit status is 0 if one is chosen, else 1.
+    """
+    from devrt.cli import report as _report
+    from devrt.cli import tables
+
+    with _errors_as_json(as_json):
+        report = _report.backends()
+    if as_json:
+        _print(report)
+    else:
+        tables.show_backends(report)
+    if report["chosen"] is None:
+        click.get_current_context().exit(1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(as_json: bool) -> None:
+    """Show every option, its value, and where that comes from."""
+    from devrt.cli import settings
+
+    with _errors_as_json(as_json):
+        report = settings.settings()
+    if as_json:
+        _print(report)
+    else:
+        settings.show(report)
+    if report["problems"]:
+        click.get_current_context().exit(1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--clear", is_flag=True, help="Remove all of them.")
+def cache(as_json: bool, clear: bool) -> None:
+    """Show the compiled programs that are kept on disk, or remove them."""
+    from devrt.cli import cache as _cache
+
+    with _errors_as_json(as_json):
+        report = _cache.clear() if clear else _cache.contents()
+    if as_json:
+        _print(report)
+    else:
+        _cache.show(report)
+    if report["problems"]:
+        click.get_current_context().exit(1)
+
+
+@main.command()
+@click.option(
+    "--input",
+    "path",
+    type=click.Path(exists=True, dir_okay=False),
+    help="An image, a .npy or a .npz file, in place of scikit-learn's digits.",
+)
+@click.option(
+    "--devices",
+    "count",
+    default=8,
+    show_default=True,
+    type=click.IntRange(min=1, max=1024),
+    help="Virtual devices of the host to shard over.",
+)
+def demo(path: str | None, count: int) -> None:
+    """Shard real data over a mesh of devices, move it about, and check it bit for bit."""
+    from devrt.cli import demo as _demo
+
+    if not _demo.run(path, count):
+        click.get_current_context().exit(1)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--level",
+    type=click.Choice(["metadata", "load", "client"]),
+    help="How far to go: run nothing, load and probe, or make a client. By default a client, "
+    "except for devices that only one process can hold.",
+)
+@click.option(
+    "--platform", "platforms", multiple=True, help="Ask for this platform, not for the default."
+)
+# Every probe is a fresh one; the flag is taken for the scripts that give it.
+@click.option("--fresh", is_flag=True, hidden=True, expose_value=False)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each plugin."
+)
+def doctor(
+    as_json: bool, level: str | None, platforms: tuple[str, ...], timeout: float | None
+) -> None:
+    """Examine every plugin in a child process and say what is wrong and what to do.
+
+    The exit status is 0 if the default backend works and nothing is wrong, 1 if it works and
+    something is wrong, 2 if no backend can be used.
+    """
+    from devrt.cli import doctor as _doctor
+    from devrt.doctor import diagnose
+
+    report = diagnose(level=level, platforms=platforms, timeout=timeout)
+    if as_json:
+        _print(report.to_dict())
+    else:
+        _doctor.show(report)
+    click.get_current_context().exit(report.status)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--top",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many sites to show in the table.",
+)
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Also write the profile there, compressed, for pprof.",
+)
+def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
+    """Show the places in a program that hold the most memory.
+
+    FILE is a profile that the program saved with devrt.heap_profile("FILE").
+    """
+    from devrt.cli import heap as _heap
+
+    report = _heap.sites(file)
+    if output:
+        _heap.save(file, output)
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        _heap.show(report, top)
+
+
+@main.command(name="compile")
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--topology",
+    required=True,
+    help="The devices' topology, as its platform names it: v5e:4x4, h100:8.",
+)
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The executable."
+)
+@click.option("--platform", help="Who describes the topology; else the first that knows it.")
+@click.option(
+    "--topology-option",
+    "topology_options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the topology; @FILE as the value is what a file holds.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A compile option, such as num_partitions=4.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def compile_program(
+    program: str,
+    topology: str,
+    output: str,
+    platform: str | None,
+    topology_options: tuple[str, ...],
+    options: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Compile a StableHLO program for devices that need not be here.
+
+    Prints what the executable takes of a device's memory, and what running it costs. What is
+    written is loaded by deserialize_executable of a client of that platform.
+    """
+    from devrt.cli import compile
+
+    report = compile.compile_file(
+        program,
+        topology,
+        output,
+        platform,
+        compile.parse_options(topology_options),
+        compile.parse_options(options),
+    )
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        compile.show(report)
+
+
+@main.command()
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--inputs",
+    type=click.Path(exists=True, dir_okay=False),
+    help="An .npz of arguments in0, in1, ...; others in it are not read.",
+)
+@click.option(
+    "--outputs",
+    type=click.Path(dir_okay=False),
+    help="The .npz to write out0, out1, ... to; bfloat16 and its like as raw bits.",
+)
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1, max=1024),
+    help="Devices to run it on, where the program does not say.",
+)
+def run(program: str, inputs: str | None, outputs: str | None, devices: int | None) -> None:
+    """Run an exported StableHLO program, text or bytecode, on the default platform.
+
+    A program that holds shardings runs on as many devices as it says.
+    """
+    from devrt.cli import run as _run
+
+    for line in _run.run(program, inputs, outputs, devices):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("program", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--devices",
+    type=click.IntRange(min=1, max=1024),
+    help="Devices to compile it for, where the program does not say.",
+)
+def inspect(program: str, devices: int | None) -> None:
+    """Show what a program takes and gives, and which installed backends take it, as JSON.
+
+    The exit status is 0 if one does, else 1.
+    """
+    from devrt.cli import run as _run
+
+    report = _run.inspect(program, devices)
+    _print(report)
+    if not any(backend["takes"] for backend in report["backends"]):
+        click.get_current_context().exit(1)

@@ -1,0 +1,160 @@
+"""What ``devrt compile`` does: a program compiled for devices that need not be there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from devrt.cli.files import naming, read, read_program, writing
+from devrt.cli.tables import Output, human_bytes
+from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
+from devrt.runtime import default_runtime, make_pjrt_topology
+
+__all__ = ["compile_file", "parse_options", "show"]
+
+
+def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs.
+
+    A value is an int, a list of ints with commas between them, ``true`` or ``false``, what a file
+    holds if it begins with ``@``, or else a string.
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            msg = f"an option is written name=value, not {pair!r}."
+            raise InvalidArgumentError(msg, option=pair)
+        options[name] = _value(text)
+    return options
+
+
+def _value(text: str) -> Any:
+    if text.startswith("@"):
+        return _text(text[1:])
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        return text
+    return numbers if "," in text else numbers[0]
+
+
+def _text(path: str) -> str:
+    try:
+        return read(path).decode()
+    except UnicodeDecodeError as error:
+        msg = f"{path!r} is no text in UTF-8."
+        raise InvalidArgumentError(msg, path=path) from error
+
+
+def compile_file(
+    path: str,
+    topology: str,
+    output: str,
+    platform: str | None = None,
+    topology_options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compile a program for a topology, write the executable, and return what it needs.
+
+    Parameters
+    ----------
+    path
+        StableHLO, as text or bytecode.
+    topology
+        The topology's name.
+    output
+        Where the executable goes; written whole or not at all.
+    platform
+        Who describes the topology; when None, the first platform that knows the name.
+    topology_options, options
+        The topology's, and the compiler's.
+
+    Returns
+    -------
+    dict
+        Keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``num_replicas``,
+        ``num_partitions``, ``output``, ``bytes``, ``fingerprint``, ``memory`` and ``cost``; a
+        figure that the plugin does not tell is None.
+    """
+    program = read_program(path)
+    described = _topology(topology, platform, dict(topology_options or {}))
+    with naming(path):
+        executable = described.compile(program, **dict(options or {}))
+    data = executable.serialize()
+    with writing(output) as file:
+        file.write(data)
+    devices = described._make_compile_only_devices()
+    memory = _asked(executable.memory_analysis)
+    cost = _asked(executable.cost_analysis)
+    fingerprint = _asked(executable.fingerprint)
+    return {
+        "platform": described.platform,
+        "topology": topology,
+        "devices": len(devices),
+        "device_kind": devices[0].device_kind,
+        "num_replicas": _asked(lambda: executable.num_replicas),
+        "num_partitions": _asked(lambda: executable.num_partitions),
+        "output": output,
+        "bytes": len(data),
+        "fingerprint": None if fingerprint is None else fingerprint.hex(),
+        "memory": None if memory is None else dataclasses.asdict(memory),
+        "cost": None if cost is None else {k: v for k, v in cost.items() if "{" not in k},
+    }
+
+
+def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
+    """Return the topology, from the platform that was named or from the first that knows it."""
+    if platform is not None:
+        return make_pjrt_topology(platform, name, **options)
+    refused = []
+    for candidate in _platforms():
+        try:
+            return make_pjrt_topology(candidate, name, **options)
+        except DevrtError as error:
+            refused.append(f"{candidate}: {error.message}")
+    told = "\n  ".join(refused) or "no installed plugin describes devices"
+    msg = f"no platform knows the topology {name!r}:\n  {told}"
+    raise InvalidArgumentError(msg, topology=name)
+
+
+def _platforms() -> list[str]:
+    """Return the platforms that can be described, those that are preferred first."""
+    plugins = default_runtime().plugins
+    priority: dict[str, int] = {}
+    for ref in plugins.refs():
+        try:
+            manifest = plugins.manifest(ref)
+        except DevrtError:
+            continue  # the doctor tells
+        mine = manifest.priority if manifest is not None else 0
+        priority[ref.platform] = max(mine, priority.get(ref.platform, mine))
+    ordered = sorted(priority, key=lambda platform: -priority[platform])
+    return [platform for platform in ordered if plugins.topologies(platform)]
+
+
+def _asked(question: Any) -> Any:
+    try:
+        return question()
+    except UnimplementedError:
+        return None
+
+
+def show(report: Mapping[str, Any]) -> None:
+    """Print what was written, and what it takes of a device."""
+    out = Output()
+    what = f"{report['devices']} x {report['device_kind']} ({report['platform']})"
+    out.line(f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}")
+    replicas, partitions = report["num_replicas"], report["num_partitions"]
+    if replicas and partitions:
+        count = replicas * partitions
+        out.line(f"  runs on: {count} ({replicas} replicas of {partitions} partitions)")
+    for name, value in (report["memory"] or {}).items():
+        if value:
+            label = name.removesuffix("_in_bytes").removesuffix("_size").replace("_", " ")
+            out.line(f"  {label}: {human_bytes(value)}")
+    for name, value in sorted((report["cost"] or {}).items()):
+        out.line(f"  {name}: {value:,.6g}")

@@ -1,0 +1,136 @@
+"""What the commands show, as plain data: the JSON output, and the source of the tables."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from devrt.contract import Client, Device
+from devrt.doctor import PluginEntry, entries, survey
+from devrt.errors import DevrtError
+from devrt.plugins import Broken, Decision
+from devrt.probing.isolated import Level
+from devrt.runtime import Runtime, default_runtime
+
+__all__ = ["backends", "devices"]
+
+
+def devices(platform: str | None = None) -> dict[str, Any]:
+    """Return the devices of every usable backend, the default's first.
+
+    Keys: ``default`` (platform or null), ``devices`` (list), ``failures`` (list of platform and
+    message for backends that could not be initialised).
+    """
+    runtime = default_runtime()
+    with _probing_apart(runtime):
+        decision = runtime.decide(platform)
+        if decision.chosen is None or platform is not None:
+            runtime.get_backend(platform)  # raises with every cause
+        failures = _failed_before(decision)
+        clients = _make_clients(runtime, platform, failures)
+        rows = [_device(device, client) for client in clients for device in client.devices()]
+        default = rows[0]["platform"] if rows else None
+        if platform is not None:
+            chosen = runtime.decide().chosen
+            default = None if chosen is None else chosen.ref.platform
+    return {"default": default, "devices": rows, "failures": failures}
+
+
+def _make_clients(
+    runtime: Runtime, platform: str | None, failures: list[dict[str, str]]
+) -> list[Client]:
+    """Return a client of each usable backend, in order, and add to ``failures`` those without.
+
+    A backend that fails no longer stands before another of the same platform, so it is asked
+    again which can be used until nothing new is.
+    """
+    clients: dict[str, Client] = {}
+    tried: set[str] = set()
+    while fresh := [
+        ref.name
+        for ref in (candidate.ref for candidate in runtime.decide(platform).usable)
+        if ref.name not in tried
+    ]:
+        for name in fresh:
+            tried.add(name)
+            try:
+                clients[name] = runtime.get_backend(name)
+            except DevrtError as error:
+                failures.append({"platform": name.partition("@")[0], "message": error.message})
+    usable = (candidate.ref.name for candidate in runtime.decide(platform).usable)
+    return [clients[name] for name in usable if name in clients]
+
+
+@contextlib.contextmanager
+def _probing_apart(runtime: Runtime) -> Iterator[None]:
+    """Let plugins be probed in child processes first, unless the user said otherwise."""
+    config = runtime.config
+    if "probe" in config.names() and config.setting("probe").origin == "default":
+        with config.override(probe="isolated"):
+            yield
+    else:
+        yield
+
+
+def _failed_before(decision: Decision) -> list[dict[str, str]]:
+    return [
+        {"platform": verdict.candidate.ref.platform, "message": verdict.reason}
+        for verdict in decision.verdicts
+        if isinstance(verdict.candidate.state, Broken) and verdict.candidate.state.phase == "client"
+    ]
+
+
+def _device(device: Device, client: Client) -> dict[str, Any]:
+    local = device.process_index == client.process_index()
+    stats = device.memory_stats() if local else None
+    return {
+        "platform": device.platform,
+        "id": device.id,
+        "kind": device.device_kind,
+        "process_index": device.process_index,
+        "local_hardware_id": device.local_hardware_id,
+        "memories": [memory.kind for memory in device.addressable_memories()] if local else [],
+        "bytes_in_use": (stats or {}).get("bytes_in_use"),
+        "bytes_limit": (stats or {}).get("bytes_limit"),
+        "platform_version": client.platform_version,
+    }
+
+
+def backends() -> dict[str, Any]:
+    """Return every installed backend with its state and the reason for it.
+
+    Keys: ``chosen`` (``platform@distribution`` or null), ``policy`` (platforms and source),
+    ``backends`` (list), ``problem``. Plugins are loaded in child processes, as by the doctor; one
+    that the policy excludes is listed without being loaded.
+    """
+    runtime = default_runtime()
+    for name in runtime.config.names():
+        runtime.config.setting(name)  # raises where a first use would: nothing could be chosen
+    found = survey(runtime, level=Level.LOAD)
+    for error in found.trouble:
+        raise error
+    decision = found.decision
+    chosen = found.chosen
+    policy = decision.policy if decision is not None else found.policy
+    return {
+        "chosen": chosen.ref.name if chosen is not None else None,
+        "policy": {"platforms": list(policy.platforms), "source": policy.source},
+        "backends": [_backend(entry) for entry in entries(found)],
+        "problem": found.problem or None,
+    }
+
+
+def _backend(entry: PluginEntry) -> dict[str, Any]:
+    return {
+        "platform": entry.platform,
+        "distribution": entry.distribution,
+        "version": entry.version,
+        "priority": entry.priority,
+        "experimental": entry.experimental,
+        "aliases": list(entry.aliases),
+        "state": entry.state,
+        "reason": entry.reason,
+        "remedy": entry.remedy,
+        "source": entry.source,
+    }

@@ -1,0 +1,1 @@
+"""What every client that compiles StableHLO decides in the same way."""

@@ -1,0 +1,116 @@
+"""Which device runs which replica and partition of a program."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InvalidArgumentError
+from devrt.wire.protobuf import bytes_field, fields, int_field, ints, packed
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["DeviceAssignment"]
+
+
+class DeviceAssignment:
+    """Device numbers by replica and computation.
+
+    Made by `create` or `deserialize`.
+
+    Parameters
+    ----------
+    ids
+        One row per replica, one device number per computation.
+    """
+
+    __slots__ = ("_ids",)
+
+    def __init__(self, ids: Iterable[Iterable[int]]) -> None:
+        self._ids = tuple(tuple(int(device) for device in row) for row in ids)
+
+    @staticmethod
+    def create(array: np.ndarray[Any, Any]) -> DeviceAssignment:
+        """Make an assignment from an integer array of shape (replicas, computations).
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the array is not two-dimensional, empty, not of integers, negative, or names a
+            device twice.
+        """
+        import numpy as np
+
+        ids = np.asarray(array)
+        if ids.ndim != 2 or ids.dtype.kind not in "iu" or not ids.size:
+            msg = (
+                "a device assignment needs a two-dimensional array of integers, indexed by "
+                f"[replica][computation], not shape {ids.shape} of {ids.dtype}."
+            )
+            raise InvalidArgumentError(msg, shape=ids.shape)
+        flat = ids.ravel().tolist()
+        if min(flat) < 0 or len(set(flat)) != len(flat):
+            msg = f"a device assignment names each device once, by its id: {flat} does not."
+            raise InvalidArgumentError(msg, ids=tuple(flat))
+        return DeviceAssignment(ids.tolist())
+
+    def replica_count(self) -> int:
+        """Return the number of replicas."""
+        return len(self._ids)
+
+    def computation_count(self) -> int:
+        """Return the number of computations per replica."""
+        return len(self._ids[0])
+
+    def serialize(self) -> bytes:
+        """Return the assignment as XLA's ``DeviceAssignmentProto``.
+
+        Fields (``xla/xla_data.proto``): 1 replica_count, 2 computation_count, 3 repeated
+        ComputationDevice, whose field 1 is the packed list of its replicas' devices.
+        """
+        columns = range(self.computation_count())
+        return (
+            int_field(1, self.replica_count())
+            + int_field(2, self.computation_count())
+            + b"".join(bytes_field(3, packed(1, (row[c] for row in self._ids))) for c in columns)
+        )
+
+    @staticmethod
+    def deserialize(data: bytes) -> DeviceAssignment:
+        """Read what `serialize`, or XLA, wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If ``data`` is no such message.
+        """
+        try:
+            columns = [_replica_ids(value) for number, value in fields(data) if number == 3]
+            counts = {number: value for number, value in fields(data) if number in (1, 2)}
+            rows = list(zip(*columns, strict=True))
+            if not rows or counts != {1: len(rows), 2: len(columns)}:
+                raise ValueError(f"counts {counts} for {len(rows)} by {len(columns)} devices")
+        except (ValueError, IndexError, TypeError) as error:
+            msg = f"these bytes ({reprlib.repr(data)}) are no DeviceAssignmentProto: {error}."
+            raise InvalidArgumentError(msg) from error
+        return DeviceAssignment(rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DeviceAssignment):
+            return NotImplemented
+        return self._ids == other._ids
+
+    def __hash__(self) -> int:
+        return hash(self._ids)
+
+    def __repr__(self) -> str:
+        return f"DeviceAssignment({[list(row) for row in self._ids]})"
+
+
+def _replica_ids(message: Any) -> list[int]:
+    ids = [device for number, value in fields(message) if number == 1 for device in ints(value)]
+    if any(device < 0 for device in ids):
+        raise ValueError("it names a negative device")
+    return ids

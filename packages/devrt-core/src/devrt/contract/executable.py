@@ -1,0 +1,180 @@
+"""Compiled programs that are bound to devices."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract.members import Contract
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.contract.buffer import Buffer
+    from devrt.contract.client import Client
+    from devrt.contract.device import Device
+    from devrt.contract.op_sharding import OpSharding
+    from devrt.layout import PjRtLayout
+
+__all__ = ["LoadedExecutable"]
+
+
+class LoadedExecutable(metaclass=Contract):
+    """A compiled program, loaded on the devices it was compiled for.
+
+    Attributes
+    ----------
+    name : str
+        The program's name.
+    client : Client
+        The client that compiled or loaded it.
+    num_replicas : int
+        How many copies of the program run together; 1 by default.
+    num_partitions : int
+        Among how many devices each copy is divided; by default all that there are.
+    """
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def client(self) -> Client: ...
+
+    @property
+    def parameters(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+        raise _unimplemented(self, "parameters")
+
+    @property
+    def outputs(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and dtype of each output, of one device's shard."""
+        raise _unimplemented(self, "outputs")
+
+    @property
+    def num_replicas(self) -> int:
+        return 1
+
+    @property
+    def num_partitions(self) -> int:
+        return max(1, len(self.local_devices()) // self.num_replicas)
+
+    @property
+    def donated_parameters(self) -> Sequence[int]:
+        """Indices of the parameters whose buffers a call deletes; none by default."""
+        return []
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its devices may wait for each other; by default whether there are several."""
+        return len(self.local_devices()) > 1
+
+    @property
+    def custom_calls(self) -> Sequence[str]:
+        """The targets of the custom calls that the compiled program makes; none by default."""
+        return []
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Bytes that are equal for equal programs and equal options."""
+        raise _unimplemented(self, "fingerprint")
+
+    def get_parameter_layouts(self) -> Sequence[PjRtLayout]:
+        """Return how each parameter must lie in memory; row-major by default."""
+        return _row_major(self.parameters)
+
+    def get_output_layouts(self) -> Sequence[PjRtLayout]:
+        """Return how each output lies in memory; row-major by default."""
+        return _row_major(self.outputs)
+
+    def get_parameter_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each parameter; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.parameters)
+
+    def get_output_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each output; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.outputs)
+
+    def cost_analysis(self) -> Mapping[str, Any]:
+        """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
+        raise _unimplemented(self, "cost_analysis")
+
+    def get_compiled_memory_stats(self) -> Mapping[str, int]:
+        """Return what the program takes of a device's memory, and of the host's, in bytes."""
+        raise _unimplemented(self, "get_compiled_memory_stats")
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """Return the size of the code; below 0 where nobody knows."""
+        return -1
+
+    def serialize(self) -> bytes:
+        """Return the executable as bytes, for `Client.deserialize_executable`."""
+        raise _unimplemented(self, "serialize")
+
+    def get_parameter_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each parameter; empty with one partition."""
+        raise _unimplemented(self, "get_parameter_shardings")
+
+    def get_output_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each output; empty with one partition."""
+        raise _unimplemented(self, "get_output_shardings")
+
+    def get_hlo_text(self) -> str:
+        """Return the compiler's own program as text in HLO's notation, for people to read."""
+        raise _unimplemented(self, "get_hlo_text")
+
+    @abc.abstractmethod
+    def local_devices(self) -> list[Device]:
+        """Return the devices of this process that the program runs on, in argument order."""
+
+    @abc.abstractmethod
+    def execute(self, arguments: Sequence[Buffer]) -> list[Buffer]:
+        """Start the program on one device and return its results. Does not wait.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the number, dtype, shape or device of an argument does not fit the program.
+        """
+
+    @abc.abstractmethod
+    def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
+        """Start the program on all its devices and return results by output, then by device."""
+
+    def execute_with_token(self, arguments: Sequence[Buffer]) -> tuple[list[Buffer], Any]:
+        """Do as `execute`, and return with the results a token of the program's end.
+
+        A token has ``is_ready()`` and ``block_until_ready()``, which raises the error that the
+        program failed with. It is the only way to wait for a program without results.
+        """
+        raise _unimplemented(self, "execute_with_token")
+
+    def execute_sharded_with_tokens(
+        self, arguments: Sequence[Sequence[Buffer]]
+    ) -> tuple[list[list[Buffer]], list[Any]]:
+        """Do as `execute_sharded`, and return with the results one token for each device."""
+        raise _unimplemented(self, "execute_sharded_with_tokens")
+
+    @abc.abstractmethod
+    def delete(self) -> None:
+        """Unload the program once no execution in flight uses it. Idempotent."""
+
+    @abc.abstractmethod
+    def is_deleted(self) -> bool:
+        """Return whether `delete` was called."""
+
+
+def _row_major(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[PjRtLayout]:
+    from devrt.layout import PjRtLayout, row_major
+
+    return [PjRtLayout(row_major(len(shape))) for shape, _ in arrays]
+
+
+def _unimplemented(executable: LoadedExecutable, operation: str) -> Exception:
+    from devrt.errors import UnimplementedError
+
+    platform = executable.client.platform
+    msg = f"{operation} is not offered by the executables of the {platform} client."
+    return UnimplementedError(msg, operation=operation, platform=platform)

@@ -1,0 +1,96 @@
+"""How a compiler divided the parameters and outputs of a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from devrt.wire.protobuf import fields, ints
+
+__all__ = ["OpSharding"]
+
+_REPLICATED = 0
+_MAXIMAL = 1
+_TILED = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpSharding:
+    """The sharding of one tensor over the partitions of a program.
+
+    Attributes
+    ----------
+    kind
+        As XLA's ``OpSharding.Type`` numbers it: 0 replicated, 1 on one partition, 3 in tiles, 4
+        chosen by hand inside the program.
+    tile_dims
+        Number of tiles along each dimension; one more, the number of copies of each tile, where
+        ``replicate_on_last_tile_dim``.
+    devices
+        Logical partitions in the row-major order of the tiles.
+    replicate_on_last_tile_dim
+        Whether the last of ``tile_dims`` counts copies.
+    """
+
+    kind: int = _REPLICATED
+    tile_dims: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    replicate_on_last_tile_dim: bool = False
+
+    @classmethod
+    def parse(cls, data: bytes) -> OpSharding:
+        """Read a serialised ``OpSharding``.
+
+        Fields: 1 type, 3 tile dimensions, 4 devices, 6 replicate_on_last_tile_dim, 9 and 10 the
+        dimensions and the permutation of an iota that stands for the devices.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the bytes are no such message.
+        """
+        found: dict[int, list[int]] = {}
+        for number, value in fields(data):
+            found.setdefault(number, []).extend(ints(value))
+        devices = found.get(4, [])
+        if 9 in found:
+            devices = _transposed(found[9], found.get(10, []))
+        is_copied = bool(found.get(6, [0])[-1])
+        return cls(found.get(1, [0])[-1], tuple(found.get(3, [])), tuple(devices), is_copied)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether every partition has the whole tensor."""
+        return self.kind == _REPLICATED or (
+            self.kind == _TILED and all(count == 1 for count in self.partitions)
+        )
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """Number of tiles along each dimension of the tensor; empty unless in tiles."""
+        return self.tile_dims[:-1] if self.replicate_on_last_tile_dim else self.tile_dims
+
+    def tile_of(self, partition: int) -> tuple[int, ...]:
+        """Return which tile along each dimension a partition has; empty unless in tiles.
+
+        Raises
+        ------
+        ValueError
+            If the partition has none.
+        """
+        position = self.devices.index(partition) if self.tile_dims else 0
+        index = []
+        for count in reversed(self.tile_dims):
+            position, place = divmod(position, count)
+            index.append(place)
+        index.reverse()
+        return tuple(index[: len(self.partitions)])
+
+
+def _transposed(dims: list[int], order: list[int]) -> list[int]:
+    """Return ``arange(prod(dims)).reshape(dims).transpose(order)``, flat."""
+    strides = [math.prod(dims[i + 1 :]) for i in range(len(dims))]
+    found = [0]
+    for axis in order if len(order) == len(dims) else range(len(dims)):
+        found = [start + step * strides[axis] for start in found for step in range(dims[axis])]
+    return found

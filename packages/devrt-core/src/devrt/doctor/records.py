@@ -1,0 +1,182 @@
+"""The doctor's report, as records: what `devrt doctor --json` prints."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from devrt.doctor.findings import Finding
+from devrt.doctor.hardware import SeenHardware
+
+__all__ = ["SCHEMA_VERSION", "PluginEntry", "Report", "Rule", "Variable"]
+
+SCHEMA_VERSION = 1
+"""Version of the JSON schema: grows when a key changes its meaning or goes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule that a plugin went through, and how it came out.
+
+    Attributes
+    ----------
+    rule : str
+        ``"found"``, ``"policy"``, ``"manifest"``, ``"load"``, ``"probe"``, ``"client"`` or
+        ``"choice"``.
+    passed : bool or None
+        None where the rule was not applied.
+    detail : str
+        Why, or what was seen.
+    """
+
+    rule: str
+    passed: bool | None
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """A plugin, what became of it, and why.
+
+    Attributes
+    ----------
+    platform, distribution, version, source, module, library : str
+        Where it comes from, as in `devrt.plugins.PluginRef`.
+    state : str
+        ``"chosen"``, ``"eligible"``, ``"shadowed"``, ``"excluded"``, ``"unavailable"``,
+        ``"broken"``, or ``"adds"`` for one that serves no platform but adds to one.
+    reason, remedy : str
+        Why, and what to do about it.
+    priority, experimental : int or bool or None
+        As it says itself; None where it was not asked.
+    aliases : tuple of str
+        Other names of its platform.
+    level : str
+        How far it was examined: ``"metadata"``, ``"load"`` or ``"client"``.
+    outcome : str
+        How that ended, as `devrt.probing.isolated.ProbeReport` says it.
+    output : str
+        The last lines that it printed, if it did not end well.
+    facts : dict
+        What else it said: devices, versions, memory kinds.
+    rules : tuple of Rule
+        Every rule, in order.
+    """
+
+    platform: str
+    distribution: str
+    version: str
+    source: str
+    module: str
+    library: str
+    state: str
+    reason: str
+    remedy: str
+    priority: int | None
+    experimental: bool | None
+    aliases: tuple[str, ...]
+    level: str
+    outcome: str
+    output: str
+    facts: Mapping[str, Any]
+    rules: tuple[Rule, ...]
+
+    @property
+    def name(self) -> str:
+        """``platform@distribution``."""
+        return f"{self.platform}@{self.distribution}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry as JSON takes it."""
+        rules = [dataclasses.asdict(rule) for rule in self.rules]
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return plain | {"aliases": list(self.aliases), "facts": dict(self.facts), "rules": rules}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that is set: its name, its value, the option that it sets."""
+
+    name: str
+    value: str
+    option: str = ""
+    in_force: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """What `diagnose` found.
+
+    Attributes
+    ----------
+    default : str
+        The default backend, ``platform@distribution``; empty if there is none.
+    default_reason : str
+        Why it is, or why there is none.
+    platforms, policy_source
+        The platforms that are allowed, and where that was said.
+    plugins : tuple of PluginEntry
+        Every plugin, in order of preference, those that were not considered last.
+    hardware : tuple of SeenHardware
+        Accelerators that the machine shows.
+    environment : tuple of Variable
+        The variables that are set.
+    settings : tuple of dict
+        The options that are not at their default: name, value, origin and detail.
+    versions : dict
+        Versions of what takes part.
+    findings : tuple of Finding
+        What is worth knowing, the gravest first.
+    """
+
+    default: str
+    default_reason: str
+    platforms: tuple[str, ...]
+    policy_source: str
+    plugins: tuple[PluginEntry, ...]
+    hardware: tuple[SeenHardware, ...]
+    environment: tuple[Variable, ...]
+    settings: tuple[Mapping[str, Any], ...]
+    versions: Mapping[str, str]
+    findings: tuple[Finding, ...]
+    is_undecided: bool = False
+
+    @property
+    def status(self) -> int:
+        """0: the default works and nothing is wrong; 1: something is wrong; 2: no default."""
+        if not self.default and not self.is_undecided:
+            return 2
+        return 1 if any(finding.severity == "error" for finding in self.findings) else 0
+
+    @property
+    def next_command(self) -> str:
+        """The next command to type."""
+        commands = (f.command for f in self.findings if f.command and f.severity != "info")
+        return next(commands, "devrt devices")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON takes it; the schema is documented and versioned."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "status": self.status,
+            "default": self.default or None,
+            "default_reason": self.default_reason,
+            "policy": {"platforms": list(self.platforms), "source": self.policy_source},
+            "plugins": [entry.to_dict() for entry in self.plugins],
+            "hardware": [
+                {
+                    "name": seen.name,
+                    "platforms": list(seen.platforms),
+                    "wheel": seen.wheel,
+                    "evidence": list(seen.evidence),
+                    "driver": seen.driver,
+                }
+                for seen in self.hardware
+            ],
+            "environment": [dataclasses.asdict(variable) for variable in self.environment],
+            "settings": [dict(setting) for setting in self.settings],
+            "versions": dict(self.versions),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "next": self.next_command,
+        }

@@ -1,0 +1,352 @@
+"""Examining every plugin in child processes and putting the answers to the selection."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from devrt.doctor.unread import as_far_as_known
+from devrt.errors import ConfigError, DevrtError, PluginError
+from devrt.plugins import (
+    BackendManifest,
+    Broken,
+    Candidate,
+    Decision,
+    PluginRef,
+    Policy,
+    parse_platforms,
+)
+from devrt.plugins.loading.judging import NOT_IMPORTED, broken_by, usual_remedy
+from devrt.probing.isolated import Level, ProbeReport, ProbeRequest, probe_all
+from devrt.probing.preflight import state_of
+from devrt.records import Available, ProbeResult, Unavailable
+from devrt.runtime import Runtime, failures
+
+__all__ = ["Examined", "Survey", "survey"]
+
+_TIMEOUTS = {Level.METADATA: 0.0, Level.LOAD: 30.0, Level.CLIENT: 60.0}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Examined:
+    """A plugin and what its examination gave.
+
+    Attributes
+    ----------
+    ref : PluginRef
+        The plugin.
+    level : Level
+        How far it was examined.
+    manifest : BackendManifest or None
+        What it says of itself without being imported.
+    manifest_error : PluginError or None
+        What is wrong with that.
+    report : ProbeReport or None
+        What became of the probe; None if there was none.
+    candidate : Candidate or None
+        What the selection gets; None for a plugin that serves no platform.
+    skipped : str
+        Why it was not examined; empty if it was.
+    refused : str
+        What is wrong with the value of one of its options; it works, but not with that.
+    """
+
+    ref: PluginRef
+    level: Level = Level.METADATA
+    manifest: BackendManifest | None = None
+    manifest_error: PluginError | None = None
+    report: ProbeReport | None = None
+    candidate: Candidate | None = None
+    skipped: str = ""
+    refused: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Survey:
+    """Every plugin, and the decision among them.
+
+    Attributes
+    ----------
+    examined : tuple of Examined
+        The plugins, in the order in which they were found.
+    policy : Policy
+        What is allowed.
+    decision : Decision or None
+        What the selection made of them; None if it refused the question.
+    problem : str
+        Why no backend was chosen; empty if one was.
+    trouble : tuple of DevrtError
+        What kept plugins from being found or the policy from being read.
+    undecided : str
+        Why it cannot be known at this level which of the usable backends is the default; else
+        empty.
+    """
+
+    examined: tuple[Examined, ...]
+    policy: Policy
+    decision: Decision | None
+    problem: str
+    trouble: tuple[DevrtError, ...]
+    undecided: str = ""
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The default, unless it cannot be had with the options that are set."""
+        chosen = self.decision.chosen if self.decision is not None else None
+        return None if self.problem else chosen
+
+
+def survey(
+    runtime: Runtime,
+    *,
+    platforms: Sequence[str] = (),
+    level: Level | None = None,
+    timeout: float | None = None,
+    findings: bool = False,
+) -> Survey:
+    """Examine the plugins that the policy allows and decide among them; nothing runs in-process.
+
+    Parameters
+    ----------
+    runtime
+        Whose plugins and configuration.
+    platforms
+        Ask for these instead of for the default.
+    level
+        How far to go; by default to the client, but not for devices that only one process can hold.
+    timeout
+        Seconds for each plugin; by default what its manifest says, or what suits the level.
+    findings
+        Whether to ask the plugins for what they have to say to the doctor.
+    """
+    trouble: list[DevrtError] = []
+    policy = _attempt(runtime.policy, Policy(), trouble)
+    asked = parse_platforms(",".join(platforms), "--platform") if platforms else None
+    allowed = policy.needed if policy.platforms else ()
+    names = allowed if asked is None else asked.platforms
+
+    def known() -> tuple[PluginRef, ...]:
+        if level is not Level.METADATA:
+            with contextlib.suppress(ConfigError):  # told already, as the policy's
+                runtime.plugins.settle(names, retry=findings)
+        return runtime.plugins.refs()
+
+    refs = _attempt(known, (), trouble)
+    plans = [_plan(runtime, ref, level) for ref in refs]
+    considered = _considered(plans, names)
+    considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
+    considered -= _experimental(plans, policy, names)
+    given = _given_options(runtime)
+
+    def probe(chosen: Sequence[Examined]) -> dict[PluginRef, ProbeReport]:
+        requests = [
+            ProbeRequest(
+                p.ref, p.level, _patience(p) if timeout is None else timeout, given, findings
+            )
+            for p in chosen
+            if p.ref in considered and not _without_child(p)
+        ]
+        return dict(zip((r.ref for r in requests), probe_all(requests), strict=True))
+
+    wanted, plans = plans, [_for_aliases(plan, names) for plan in plans]
+    reports = probe(plans)
+    meant = [plan for plan in wanted if _is_meant(plan, names, reports.get(plan.ref))]
+    more = [plan for plan in meant if plan not in plans]
+    reports |= probe(more)
+    plans = [next((p for p in more if p.ref == plan.ref), plan) for plan in plans]
+    examined = tuple(
+        _judged(runtime, plan, reports.get(plan.ref))
+        if plan.ref in considered
+        else _skipped(plan, policy)
+        for plan in plans
+    )
+    decision, problem = _decide(runtime, asked, examined)
+    undecided = ""
+    if decision is not None:
+        problem = _why_none(decision, asked, refs, examined)
+        decision, undecided = as_far_as_known(decision, _unread(examined))
+    return Survey(examined, policy, decision, problem, tuple(trouble), undecided)
+
+
+def _for_aliases(plan: Examined, names: Sequence[str]) -> Examined:
+    """Return ``plan``, with no client to be made unless one of ``names`` is the plugin's."""
+    if not names or plan.ref.is_among(names) or plan.manifest is not None:
+        return plan
+    return dataclasses.replace(plan, level=min(plan.level, Level.LOAD))
+
+
+def _is_meant(plan: Examined, names: Sequence[str], report: ProbeReport | None) -> bool:
+    aliases = report.facts.get("aliases", ()) if report is not None else ()
+    return not set(names).isdisjoint(aliases)
+
+
+def _unread(examined: Sequence[Examined]) -> set[PluginRef]:
+    """Return the plugins that did not say their priority, neither in a manifest nor to a probe."""
+    return {
+        e.ref
+        for e in examined
+        if e.manifest is None
+        and not _is_by_call(e.ref)
+        and (e.report is None or "priority" not in e.report.facts)
+    }
+
+
+def _attempt(question: Callable[[], Any], otherwise: Any, trouble: list[DevrtError]) -> Any:
+    try:
+        return question()
+    except DevrtError as error:
+        trouble.append(error)
+    except Exception as error:  # noqa: BLE001  metadata on the path may be broken in any way
+        trouble.append(DevrtError(f"plugins could not be listed: {type(error).__name__}: {error}"))
+    return otherwise
+
+
+def _considered(plans: Sequence[Examined], names: Sequence[str]) -> set[PluginRef]:
+    """Return the plugins that may serve ``names``: those without a manifest by an alias, too."""
+    direct = {plan.ref for plan in plans if plan.ref.is_among(names)}
+    unmet = {name for name in names if not any(ref.is_called(name) for ref in direct)}
+    if not names:
+        return {plan.ref for plan in plans}
+    if unmet:
+        direct |= {p.ref for p in plans if p.manifest is None or unmet & set(p.manifest.aliases)}
+    return direct
+
+
+def _experimental(
+    plans: Sequence[Examined], policy: Policy, names: Sequence[str]
+) -> set[PluginRef]:
+    """Return the plugins that are known to be experimental where the policy wants them by name."""
+    if policy.allow_experimental:
+        return set()
+    named = (*names, *policy.needed, *policy.prefer)
+    return {p.ref for p in plans if _is_experimental(p) and not p.ref.is_among(named)}
+
+
+def _is_experimental(plan: Examined) -> bool:
+    return bool(getattr(plan.manifest, "experimental", plan.ref.experimental))
+
+
+def _skipped(plan: Examined, policy: Policy) -> Examined:
+    if _experimental([plan], policy, ()) and not plan.ref.is_among(policy.forbid):
+        manifest = plan.manifest
+        priority, aliases = getattr(manifest, "priority", 0), getattr(manifest, "aliases", ())
+        candidate = Candidate(plan.ref, NOT_IMPORTED, priority, aliases, experimental=True)
+        return dataclasses.replace(plan, candidate=candidate, skipped="excluded by the policy")
+    if not plan.ref.is_among(policy.forbid):
+        return dataclasses.replace(plan, skipped="excluded by the policy")
+    candidate = Candidate(plan.ref, NOT_IMPORTED)
+    return dataclasses.replace(plan, candidate=candidate, skipped="forbidden by the policy")
+
+
+def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
+    manifest, error = None, None
+    try:
+        manifest = runtime.plugins.manifest(ref)
+    except PluginError as raised:
+        error = raised
+    exclusive = manifest is not None and manifest.exclusive
+    if level is None:
+        level = Level.LOAD if exclusive else Level.CLIENT
+    plan = Examined(ref, level, manifest, error)
+    if _lacks(plan) is not None:  # its devices are not here: no more than a library's version
+        return dataclasses.replace(plan, level=min(level, Level.LOAD))
+    return plan
+
+
+def _given_options(runtime: Runtime) -> dict[str, Any]:
+    """Return the options that this process set by calls: a child cannot know them otherwise."""
+    found = {}
+    for name in runtime.config.names():
+        with contextlib.suppress(ConfigError):
+            setting = runtime.config.setting(name)
+            if setting.origin in ("code", "context"):
+                found[name] = setting.value
+    return found
+
+
+def _patience(plan: Examined) -> float:
+    declared = getattr(plan.manifest, "init_timeout", None) or 0.0
+    return max(_TIMEOUTS[plan.level], float(declared))
+
+
+def _without_child(plan: Examined) -> bool:
+    return (
+        plan.level is Level.METADATA
+        or plan.manifest_error is not None
+        or bool(plan.ref.problem)
+        or _is_by_call(plan.ref)
+        or (_lacks(plan) is not None and not plan.ref.library)
+    )
+
+
+def _is_by_call(ref: PluginRef) -> bool:
+    """Return whether a call registered it in this process, which no child can repeat."""
+    return not ref.module and not ref.library and not ref.config
+
+
+def _lacks(plan: Examined) -> Unavailable | None:
+    return plan.manifest.missing() if plan.manifest is not None else None
+
+
+def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Examined:
+    ref, manifest = plan.ref, plan.manifest
+    if report is None and _is_by_call(ref) and not ref.problem:
+        return dataclasses.replace(plan, candidate=runtime.plugins.candidate(ref))
+    if report is not None and report.is_ok and not report.facts.get("serves", True):
+        return dataclasses.replace(plan, report=report)
+    facts = report.facts if report is not None else {}
+    lacks = _lacks(plan)  # what the runtime looks at first
+    if report is None:
+        state = _state_unprobed(plan)
+    else:
+        state = state_of(ref, report) if lacks is None else lacks
+    refused = "\n".join(facts.get("refused", ()))
+    candidate = Candidate(
+        ref,
+        state,
+        int(facts.get("priority", getattr(manifest, "priority", 0))),
+        tuple(facts.get("aliases", getattr(manifest, "aliases", ()))),
+        bool(facts.get("experimental", getattr(manifest, "experimental", ref.experimental))),
+    )
+    return dataclasses.replace(plan, report=report, candidate=candidate, refused=refused)
+
+
+def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
+    if plan.ref.problem:
+        usual = usual_remedy(plan.ref)  # nobody wrote an entry for what a wheel brings
+        remedy = usual if plan.ref.is_adopted else "Correct the entry, or take it out."
+        return Broken("load", plan.ref.problem, remedy)
+    if plan.manifest_error is not None:
+        return broken_by(plan.ref, plan.manifest_error, "manifest")
+    return _lacks(plan) or Available("not loaded")
+
+
+def _decide(
+    runtime: Runtime, asked: Policy | None, examined: Sequence[Examined]
+) -> tuple[Decision | None, str]:
+    candidates = [e.candidate for e in examined if e.candidate is not None]
+    try:
+        return runtime.decide_among(candidates, asked), ""
+    except DevrtError as error:
+        return None, error.message
+
+
+def _why_none(
+    decision: Decision,
+    asked: Policy | None,
+    refs: Sequence[PluginRef],
+    examined: Sequence[Examined],
+) -> str:
+    """Return the words of the runtime for a choice that cannot be made; empty if it can."""
+    if decision.chosen is not None:
+        return next((e.refused for e in examined if e.ref == decision.chosen.ref), "")
+    unloaded = [
+        DevrtError(e.candidate.state.reason)
+        for e in examined
+        if e.candidate is not None and isinstance(e.candidate.state, Broken)
+    ]
+    if asked is not None:
+        return failures.not_served(asked.platforms[0], decision, refs, unloaded).message
+    return failures.no_default(decision, refs, unloaded).message

@@ -1,0 +1,1 @@
+"""Which plugins are installed, found without an import."""

@@ -1,0 +1,1 @@
+"""A plugin as an object: its module, its manifest and its records."""

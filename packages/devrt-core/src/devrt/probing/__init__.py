@@ -1,0 +1,1 @@
+"""Plugins and their clients, tried in a child process."""

@@ -1,0 +1,332 @@
+"""What runs in the child process of an isolated probe; see `devrt.probing.isolated`.
+
+The child tells its parent each phase before it begins it, so that a crash is known by where it
+happened. It speaks on a pipe of its own: what plugin code prints cannot be mistaken for a reply.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from devrt.plugins.discovery.installed import PluginRef
+    from devrt.plugins.loading.plugin import Plugin
+    from devrt.plugins.registry import PluginRegistry
+    from devrt.records import ClientFactory
+
+__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main", "words"]
+
+MAX_LINE = 1 << 17
+"""Bytes of one reply; the parent drops what is longer."""
+
+LOST_PIPE = 86
+"""Exit code of a child whose pipe to the parent was closed or replaced under it."""
+
+FINDING_FIELDS = ("code", "message", "remedy", "severity", "command")
+
+is_running = False
+"""Whether this process is such a child: it starts none of its own."""
+
+_CLIENT = 2
+_WITH_TRACEBACK = ("other", "import", "dependency")
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class _UnusableError(Exception):
+    """The plugin answered with something that the contract does not allow."""
+
+
+class _Reporter:
+    """Writes replies, each a line that begins with the parent's token."""
+
+    def __init__(self, descriptor: int, token: str) -> None:
+        self._descriptor = descriptor
+        self._token = token
+        self._pid = os.getpid()
+        self._pipe = self._identity()
+
+    def say(self, **fields: Any) -> None:
+        if os.getpid() != self._pid:
+            os._exit(0)  # a copy that plugin code forked off must not answer in our name
+        line = f"\n{self._token} {json.dumps(fields, default=str)}\n".encode()
+        if len(line) > MAX_LINE:
+            msg = f"what it says of itself is {len(line)} bytes long; {MAX_LINE} are taken"
+            return self.say(error="PluginContractError", message=msg, kind="contract")
+        try:
+            if self._identity() != self._pipe:
+                os._exit(LOST_PIPE)
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError:
+            os._exit(LOST_PIPE)
+
+    def _identity(self) -> tuple[int, int]:
+        found = os.fstat(self._descriptor)
+        return found.st_dev, found.st_ino
+
+
+def main(request: dict[str, Any]) -> NoReturn:
+    """Do what the request asks, report it, and leave without clean-up."""
+    global is_running
+    is_running = True
+    # A plugin that asks devrt meanwhile is refused as it is without isolation, and so are the
+    # processes that it starts.
+    os.environ["DEVRT_PROBE"] = "in-process"
+    _stay_harmless(int(request["parent"]))
+    reporter = _Reporter(int(request["descriptor"]), request["token"])
+    loaded: list[Plugin] = []
+    answer: dict[str, Any]
+    examine = _record if "entry" in request else _examine
+    try:
+        answer = {"facts": examine(request, reporter, loaded)}
+    except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises is the verdict
+        answer = _failure(error)
+        if answer["kind"] in _WITH_TRACEBACK:
+            _show_traceback(error)
+    if loaded and request["findings"] and loaded[0].findings is not None:
+        reporter.say(kept=answer)  # should the process not survive its last question
+        answer["findings"] = _findings(loaded[0])
+    reporter.say(**answer)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # plugin code may have closed or replaced it
+            stream.flush()
+    # Exit handlers and destructors of plugin code are not what was asked about.
+    os._exit(0)
+
+
+def _show_traceback(error: BaseException) -> None:
+    """Print where plugin code failed: the parent keeps the last lines that are printed."""
+    import traceback
+
+    with contextlib.suppress(Exception):  # plugin code: an exception of its own may not even print
+        traceback.print_exception(error.__cause__ or error, chain=False)
+
+
+def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
+    """Return what a plugin has to say to the doctor, or what kept it from saying it."""
+    try:
+        said = plugin.findings() if plugin.findings is not None else ()
+        return [{name: getattr(item, name) for name in FINDING_FIELDS} for item in said]
+    except BaseException as error:  # noqa: BLE001  plugin code: a hook may raise anything
+        return f"{type(error).__name__}: {words(error)}"[:4000]
+
+
+def _stay_harmless(parent: int) -> None:
+    """Leave no core file behind, and do not outlive the parent."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(0)  # it died before it could be watched
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    from devrt.errors import ConfigError, PluginContractError, PluginLoadError
+
+    kind, remedy = "other", str(getattr(error, "remedy", "") or "")
+    if isinstance(error, PluginContractError | _UnusableError):
+        kind = "contract"
+        if hasattr(error, "api_version"):
+            kind = "version"
+        if getattr(error, "phase", "") == "manifest":
+            kind = "manifest"
+    elif isinstance(error, PluginLoadError):
+        kind = "dependency" if getattr(error, "missing", "") else "import"
+    elif isinstance(error, ConfigError):
+        kind = "config"
+    elif isinstance(error, ImportError):
+        kind = "import"
+    name = "PluginContractError" if isinstance(error, _UnusableError) else type(error).__name__
+    missing = str(getattr(error, "missing", "") or "")
+    return {
+        "error": name[:200],
+        "message": words(error)[:4000],
+        "kind": kind,
+        "missing": missing[:200],
+        "upgrade": str(getattr(error, "upgrade", "") or "")[:200],
+        "remedy": remedy[:1000],
+    }
+
+
+def words(error: BaseException) -> str:
+    """Return an exception's message, whatever its class makes of that."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print
+        return "(its message cannot be shown)"
+
+
+def _record(request: dict[str, Any], reporter: _Reporter, _: list[Plugin]) -> dict[str, Any]:
+    """Run a module that was made for JAX against what stands in for it."""
+    from devrt.plugins.adoption.stand_in import record_module
+
+    return record_module(request["entry"], reporter.say)
+
+
+def _examine(request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]) -> dict[str, Any]:
+    reporter.say(phase="load")
+    ref = _ref(request["ref"])
+    if ref.registered:
+        from devrt.plugins.discovery.registered import registered, set_environment
+
+        set_environment(registered(ref))
+    facts = library_facts(ref.library, ref.global_symbols) if ref.library else {}
+    return facts | _examine_plugin(ref, request, reporter, loaded)
+
+
+def _ref(fields: Mapping[str, Any]) -> PluginRef:
+    from devrt.plugins.discovery.installed import PluginRef
+
+    thawed: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+    return PluginRef(**thawed)
+
+
+def _examine_plugin(
+    ref: PluginRef, request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]
+) -> dict[str, Any]:
+    from devrt.plugins.discovery.installed import installed_plugins
+    from devrt.plugins.registry import PluginRegistry
+    from devrt.records import Available, Unavailable
+
+    # The others are known, and not loaded: one of them may be what loads libraries.
+    registry = PluginRegistry(lambda: {ref, *installed_plugins()})
+    plugin = registry.load(ref)
+    loaded.append(plugin)
+    factory = _factory(registry, plugin)
+    facts = _records_of(plugin, factory)
+    if factory is None:
+        return facts
+    options, facts["refused"] = _options(factory, request["options"])
+    reporter.say(phase="probe")
+    state: Any = factory.probe()
+    if isinstance(state, Unavailable):
+        reason = str(state.reason) or "it cannot be used here, and does not say why"
+        return facts | {"unavailable": reason, "remedy": str(state.remedy)}
+    if not isinstance(state, Available):
+        msg = f"its probe returned {type(state).__name__}, not Available or Unavailable"
+        raise _UnusableError(msg)
+    facts["detail"] = str(state.detail)
+    if request["level"] >= _CLIENT and not facts["refused"]:
+        reporter.say(phase="client")
+        facts |= _client_facts(plugin, factory, options)
+    return facts
+
+
+def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of a platform's options, and what is wrong with those that are refused."""
+    from devrt._config.layers import Config
+    from devrt.errors import ConfigError
+
+    # The parent's environment and folder are this process's, and it knows every plugin's options.
+    config = Config(check_keys=False)
+    values, refused = {}, []
+    for spec in factory.options:
+        config.define(spec)
+    for spec in factory.options:
+        try:
+            values[spec.name] = given.get(spec.name, config.read(spec.name))
+        except ConfigError as error:
+            refused.append(error.message)
+    return values, refused
+
+
+def _factory(registry: PluginRegistry, plugin: Plugin) -> ClientFactory | None:
+    from devrt.errors import PluginContractError
+
+    try:
+        return registry.factory(plugin.ref)
+    except PluginContractError:
+        return plugin.client_factory()
+
+
+def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "memory_kinds": [f"{kind.platform}:{kind.kind}" for kind in plugin.memory_kinds],
+        "topologies": [topology.platform for topology in plugin.topologies],
+        "serves": False,
+        "global_symbols": bool(plugin.global_symbols()),
+    }
+    if factory is not None:
+        facts |= {
+            "serves": True,
+            "priority": factory.priority,
+            "aliases": list(factory.aliases),
+            "experimental": bool(factory.experimental),
+            "fail_quietly": bool(factory.fail_quietly),
+            "options": [spec.name for spec in factory.options],
+        }
+    return facts
+
+
+def _client_facts(
+    plugin: Plugin, factory: ClientFactory, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    from devrt.probing.client_checks import problem_of
+    from devrt.records import ClientContext
+
+    own = tuple(kind for kind in plugin.memory_kinds if kind.platform == plugin.ref.platform)
+    context = ClientContext(options=options, memory_kinds=own)
+    client: Any
+    try:
+        client = factory.factory(context)
+    except TypeError as error:
+        from devrt.contract.members import incomplete_classes
+
+        incomplete = incomplete_classes(plugin.ref.module)
+        if incomplete:
+            raise _UnusableError(f"of its classes, {incomplete}") from error
+        raise
+    problem = problem_of(plugin.ref, client)
+    if problem:
+        raise _UnusableError(problem)
+    devices = client.devices()
+    facts = {
+        "device_count": len(devices),
+        "device_kinds": sorted({str(device.device_kind) for device in devices})[:16],
+        "platform_version": str(client.platform_version),
+    }
+    client.close()
+    return facts
+
+
+def library_facts(path: str, is_global: bool = False) -> dict[str, Any]:
+    """Open a PJRT library and return the version of the C API that it was built with.
+
+    Reads the head of ``PJRT_Api``: struct_size, extension_start, then a version structure of
+    struct_size, extension_start, major and minor (``PJRT_Api_Version`` of the PJRT C API).
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no file {path}")
+    # Never closed: libraries of this kind crash when they are.
+    keep = getattr(os, "RTLD_NODELETE", 0)
+    scope = os.RTLD_GLOBAL if is_global else os.RTLD_LOCAL
+    library = ctypes.CDLL(path, mode=os.RTLD_NOW | scope | keep)
+    try:
+        get_api = library.GetPjrtApi
+    except AttributeError:
+        raise ImportError(f"{os.path.basename(path)} exports no function GetPjrtApi") from None
+    get_api.restype = ctypes.c_void_p
+    address = get_api()
+    if not address:
+        raise ImportError(f"GetPjrtApi of {os.path.basename(path)} returned nothing")
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    size = ctypes.c_size_t.from_address(address).value
+    if size < 5 * pointer:
+        raise ImportError(
+            f"GetPjrtApi of {os.path.basename(path)} returned a table of {size} bytes"
+        )
+    version_at = address + 2 * pointer
+    major = ctypes.c_int.from_address(version_at + 2 * pointer).value
+    minor = ctypes.c_int.from_address(version_at + 2 * pointer + 4).value
+    return {"pjrt_version": [major, minor], "pjrt_api_size": size}

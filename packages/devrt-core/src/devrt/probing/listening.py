@@ -1,0 +1,203 @@
+"""Listening to a child process that may do anything: bounded memory, and an end in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from devrt.probing.child import MAX_LINE
+from devrt.probing.parallel import kill_group
+
+__all__ = ["Replies", "last_lines", "listen", "signal_name"]
+
+_TAIL = 1 << 14
+_LINES = 12
+_CHUNK = 1 << 16
+_POLL = 0.05
+_Sink = Callable[[bytes], object]
+_CRASH = "Fatal Python error"  # faulthandler's first words
+
+
+class Replies:
+    """The lines that carry the token, as they come; others are dropped, but remembered.
+
+    Attributes
+    ----------
+    token : str
+        What the child begins its lines with.
+    phase : str
+        The phase that the child said last.
+    final : dict or None
+        Its answer: ``facts``, or ``error`` and ``message``.
+    kept : dict or None
+        Its answer, should it end before it gives that: the plugin is being asked for findings.
+    saw_garbage : bool
+        Whether something else was written to the pipe.
+    """
+
+    def __init__(self, token: str) -> None:
+        self.phase = "start"
+        self.final: dict[str, Any] | None = None
+        self.kept: dict[str, Any] | None = None
+        self.saw_garbage = False
+        self.token = token
+        self._partial = bytearray()
+
+    def feed(self, chunk: bytes) -> None:
+        """Take what was read from the pipe."""
+        self._partial += chunk
+        *lines, rest = self._partial.split(b"\n")
+        for line in lines:
+            self._take(bytes(line))
+        if len(rest) > MAX_LINE:
+            self.saw_garbage = True
+            rest = rest[:0]
+        self._partial = bytearray(rest)
+
+    def _take(self, line: bytes) -> None:
+        if not line:
+            return
+        given, _, text = line.partition(b" ")
+        message = _json_object(text) if given == self.token.encode() else None
+        if message is not None and isinstance(message.get("phase"), str):
+            self.phase = message["phase"]
+        elif message is not None and isinstance(message.get("kept"), dict):
+            self.kept = message["kept"]
+        elif message is not None and ("error" in message or isinstance(message.get("facts"), dict)):
+            self.final = message
+        else:
+            self.saw_garbage = True
+
+
+def _json_object(text: bytes) -> dict[str, Any] | None:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def listen(
+    child: subprocess.Popen[bytes], read_end: int, replies: Replies, timeout: float
+) -> tuple[bytes, bool]:
+    """Read until the child ends or the deadline passes; then kill its group and reap it.
+
+    Returns
+    -------
+    tuple of bytes and bool
+        The end of what it printed, and whether it had to be stopped.
+    """
+    assert child.stdout is not None
+    deadline = time.monotonic() + timeout
+    output = bytearray()
+    sinks: dict[int, _Sink] = {read_end: replies.feed, child.stdout.fileno(): output.extend}
+    timed_out = False
+    try:
+        with selectors.DefaultSelector() as selector, _end_of(child) as ended:
+            for descriptor in sinks:
+                os.set_blocking(descriptor, False)
+                selector.register(descriptor, selectors.EVENT_READ)
+            if ended is not None:
+                selector.register(ended, selectors.EVENT_READ)
+            while not _has_ended(child):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    timed_out = True
+                    break
+                patience = left if ended is not None else min(left, _POLL)
+                _drain(selector, sinks, patience)
+                del output[:-_TAIL]  # a plugin may print for ever
+    finally:
+        kill_group(child)
+        child.wait()
+    for descriptor, sink in sinks.items():
+        _drain_rest(descriptor, sink)
+    return bytes(output[-_TAIL:]), timed_out
+
+
+@contextlib.contextmanager
+def _end_of(child: subprocess.Popen[bytes]) -> Iterator[int | None]:
+    """Give a descriptor that becomes readable when the child ends; None where there is none."""
+    try:
+        descriptor = os.pidfd_open(child.pid)
+    except (AttributeError, OSError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _has_ended(child: subprocess.Popen[bytes]) -> bool:
+    """Return whether the child ended, and leave it unreaped so that its number stays its own."""
+    if not hasattr(os, "waitid"):
+        return child.poll() is not None
+    try:
+        found = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True  # this process ignores SIGCHLD, or somebody else reaped it
+    return found is not None
+
+
+def _drain(selector: selectors.BaseSelector, sinks: Mapping[int, _Sink], patience: float) -> None:
+    for key, _ in selector.select(patience):
+        if key.fd not in sinks:
+            continue  # the child's end
+        chunk = _read(key.fd)
+        if chunk:
+            sinks[key.fd](chunk)
+        elif chunk is not None:
+            selector.unregister(key.fd)  # its end was closed; it would be readable for ever
+
+
+def _drain_rest(descriptor: int, sink: _Sink) -> None:
+    """Take what is in the pipe, and no more: a grandchild may be writing still."""
+    for _ in range(64):
+        chunk = _read(descriptor)
+        if not chunk:
+            return
+        sink(chunk)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """Return what is there: nothing at the end, None where nothing has come yet."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except BlockingIOError:
+        return None
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, or its number in words."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def last_lines(output: bytes) -> str:
+    """Return the end of what was printed, or the beginning of the stack of a crash.
+
+    Control characters are replaced, so that showing it does nothing to a terminal.
+    """
+    text = output.decode("utf-8", errors="replace")
+    lines = [_printable(line) for line in text.splitlines() if line.strip()]
+    crash = next((i for i, line in enumerate(lines) if line.startswith(_CRASH)), None)
+    if crash is not None:
+        return "\n".join(lines[max(0, crash - 3) : crash + _LINES])
+    return "\n".join(lines[-_LINES:])
+
+
+def _printable(line: str) -> str:
+    shown = "".join(
+        c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in line
+    )
+    return shown if len(shown) <= 400 else f"{shown[:400]}..."

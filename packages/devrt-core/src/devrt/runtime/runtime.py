@@ -1,0 +1,399 @@
+"""The object that owns what is alive: plugins, clients, configuration."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from devrt._config.layers import Config
+from devrt._support.record import replaced
+from devrt._support.warn import warn
+from devrt.contract import Client, Device
+from devrt.errors import (
+    BackendInitializationError,
+    ConfigError,
+    DevrtError,
+    DevrtWarning,
+    PluginContractError,
+)
+from devrt.plugins import (
+    Broken,
+    Candidate,
+    Decision,
+    Plugin,
+    PluginRef,
+    PluginRegistry,
+    Policy,
+    discover_plugins,
+    select,
+)
+from devrt.runtime.clients import ClientStore, without_callers
+from devrt.runtime.notices import Notices
+from devrt.runtime.policy import asked_policy, configured_names, configured_policy
+
+__all__ = ["Runtime"]
+
+_PROBE_SECONDS = 60.0
+
+_Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
+
+
+class Runtime:
+    """Plugins, clients and configuration, from the first question to `close`.
+
+    Parameters
+    ----------
+    config
+        Options; read from the process's environment when omitted.
+    discover
+        Returns the plugins there are; those installed and named in the environment when omitted.
+
+    Notes
+    -----
+    A platform's client is made at most once, the first time that it is asked for. A failure is
+    kept as well: the same question gets the same answer until `clear_backends`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config | None = None,
+        discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
+    ) -> None:
+        self.config = Config() if config is None else config
+        self.plugins = PluginRegistry(
+            discover,
+            self._declare_options,
+            self._isolation,
+            self._patience,
+            lambda: configured_names(self.config, "forbid_platforms").platforms,
+        )
+        self._clients = ClientStore(self.plugins, self.config)
+        self._notices = Notices(self.plugins, self.config, self._clients.warn_once)
+        self._default: tuple[int, Client] | None = None
+        self._default_place: tuple[int, Client, Device] | None = None
+        self.config.when_unknown(
+            self._load_allowed,
+            lambda: [r.platform for r in self.plugins.refs() if not self.plugins.is_loaded(r)],
+            self._why_absent,
+        )
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # -- choosing -----------------------------------------------------------------------------
+
+    def policy(self) -> Policy:
+        """Return what the configuration allows, requires, prefers and forbids."""
+        return configured_policy(self.config)
+
+    def decide(self, platform: str | None = None) -> Decision:
+        """Choose a backend without making its client, and say why.
+
+        Parameters
+        ----------
+        platform
+            A platform, an alias or ``platform@distribution``; None asks for the default.
+        """
+        return self._decide(None if platform is None else asked_policy(platform), self._candidates)
+
+    def decide_among(
+        self, candidates: Iterable[Candidate], asked: Policy | None = None
+    ) -> Decision:
+        """Decide as `decide` does, among candidates that were judged elsewhere.
+
+        Parameters
+        ----------
+        candidates
+            Every backend there is.
+        asked
+            The platforms that a call names; None asks for the default.
+        """
+        given = tuple(candidates)
+        return self._decide(asked, lambda names: given)
+
+    def failures(self) -> dict[PluginRef, DevrtError]:
+        """Return why clients could not be made in this process, as far as that is remembered."""
+        return self._clients.failures()
+
+    def _decide(self, asked: Policy | None, find: _Find) -> Decision:
+        policy = self.policy()
+        if asked is not None:  # what a call names must be had; what else is required need not
+            policy = replaced(policy, require=())
+        named = asked or configured_names(self.config, "platform_name")
+        if not named.platforms:
+            return select(find(policy.needed if policy.platforms else ()), policy)
+        if asked is not None:
+            merged = replaced(policy, platforms=asked.platforms, source=asked.source)
+        else:
+            origins = (*policy.origins, ("default", named.source))
+            merged = replaced(policy, default=named.platforms, require=(), origins=origins)
+        candidates = self._allowed(find(named.platforms), named, policy)
+        if policy.require:
+            return self._required(select(candidates, merged), policy, find)
+        return select(candidates, merged)
+
+    def _allowed(
+        self, candidates: tuple[Candidate, ...], named: Policy, policy: Policy
+    ) -> tuple[Candidate, ...]:
+        """Return the candidates that the policy allows, if each name has one among them."""
+        if not policy.platforms:
+            return candidates
+        allowed = tuple(c for c in candidates if any(map(c.answers_to, policy.platforms)))
+        for name in named.platforms:
+            answering = [c for c in candidates if c.answers_to(name)]
+            if answering and not any(c.answers_to(name) for c in allowed):
+                from devrt.runtime import failures as _failures  # only where something failed
+
+                error = _failures.excluded(name, answering, policy)
+                raise _failures.noted(error, self.plugins.problems())
+        return allowed
+
+    def _required(self, decision: Decision, policy: Policy, find: _Find) -> Decision:
+        """Return ``decision``, or else one without a choice that says what is required in vain."""
+        needs = replaced(policy, platforms=())
+        required = select(find(policy.require), needs)
+        return decision if required.chosen is not None else required
+
+    def _candidates(self, names: tuple[str, ...]) -> tuple[Candidate, ...]:
+        return tuple(self._with_failure(c) for c in self.plugins.candidates(names))
+
+    def _with_failure(self, candidate: Candidate) -> Candidate:
+        error = self._clients.failure(candidate.ref)
+        if error is None:
+            return candidate
+        broken = Broken("client", error.message, str(getattr(error, "remedy", "")))
+        return Candidate(
+            candidate.ref, broken, candidate.priority, candidate.aliases, candidate.experimental
+        )
+
+    # -- clients ------------------------------------------------------------------------------
+
+    def get_backend(self, platform: str | Client | None = None) -> Client:
+        """Return the client of a platform, made at the first call.
+
+        Parameters
+        ----------
+        platform
+            A platform, an alias, ``platform@distribution``, or a client, which is returned as it
+            is. None asks for the default: the first that the configuration names, else the
+            platform with the highest priority that is available.
+
+        Raises
+        ------
+        SelectionError
+            If no backend can be chosen. Another platform than the named one is never taken.
+        BackendInitializationError
+            If the platform's client could not be made.
+        """
+        if platform is None:
+            return self._default_client()
+        if isinstance(platform, str):
+            # Without regard to clients that failed: a second call must not choose differently.
+            self._clients.check_process()
+            decision = self._decide(asked_policy(platform), self.plugins.candidates)
+            return self._clients.get(self._chosen(platform, decision))
+        given: object = platform  # callers are not bound by the annotation
+        if isinstance(given, Client):
+            return given
+        from devrt.runtime import failures as _failures  # only where something failed
+
+        raise _failures.invalid_backend(given)
+
+    def _default_client(self) -> Client:
+        self._clients.check_process()  # before any lock that a thread of the parent may hold
+        known, config = self._default, self.config
+        if known is not None and known[0] == config.generation and not config.overridden:
+            return known[1] if not known[1].is_closed else self._choose_default()
+        generation = config.generation
+        client = self._choose_default()
+        if not config.overridden:
+            self._default = (generation, client)
+        return client
+
+    def _choose_default(self) -> Client:
+        named = bool(
+            self.policy().platforms or configured_names(self.config, "platform_name").platforms
+        )
+        find = self.plugins.candidates if named else self._candidates
+        while True:
+            decision = self._decide(None, find)
+            self._notices.tell(decision, is_default=True)
+            if decision.chosen is None:
+                from devrt.runtime import failures as _failures  # only where something failed
+
+                error = _failures.no_default(decision, self._known(), self.plugins.load_errors())
+                raise _failures.noted(error, _failures.notes(self.plugins, decision))
+            ref = decision.chosen.ref
+            try:
+                return self._clients.get(ref)
+            except BackendInitializationError as failure:
+                if named:
+                    from devrt.runtime import failures as _failures  # only where something failed
+
+                    raise _failures.requested_failed(decision, failure) from failure.__cause__
+                self._notices.fell_back(ref, failure)
+
+    def make_client(
+        self, platform: str, options: Mapping[str, Any] | None = None, installed: bool = False
+    ) -> Client:
+        """Make another client of a platform, which the caller owns and closes.
+
+        Parameters
+        ----------
+        platform
+            A platform, an alias or ``platform@distribution``; the policy does not restrict it.
+        options
+            Values that take the place of configured ones.
+        installed
+            Whether other installed plugins come before factories that calls registered or that
+            are under way: one of these may be the caller.
+
+        Raises
+        ------
+        SelectionError, BackendInitializationError, PluginBusyError
+            As `get_backend`; the last one too if the factory that would make it is the caller.
+        """
+        self._clients.check_process()
+        asked = asked_policy(platform)
+        found = self.plugins.candidates(asked.platforms, regardless=True)
+        found = without_callers(found) if installed else found
+        ref = self._chosen(platform, select(found, asked))
+        return self._clients.make(ref, options or {})
+
+    def register(self, plugin: Plugin) -> None:
+        """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
+        self.plugins.add(plugin)
+        self._clients.forget_failure(plugin.ref)
+
+    def backends(self) -> dict[str, Client]:
+        """Return the clients that are alive, by platform, the default backend's among them."""
+        self._clients.check_process()
+        with contextlib.suppress(DevrtError):
+            self._default_client()
+        return self.live_clients()
+
+    def live_clients(self) -> dict[str, Client]:
+        """Return the clients made so far, by platform, without making any.
+
+        Where two distributions serve one platform and both have a client, the first by name has
+        the platform's key and the other its own, ``platform@distribution``.
+        """
+        found: dict[str, Client] = {}
+        for ref, client in self._clients.live().items():
+            found[ref.name if ref.platform in found else ref.platform] = client
+        return found
+
+    def live_plugins(self) -> tuple[PluginRef, ...]:
+        """Return the plugins whose clients are alive, ordered by name."""
+        return tuple(self._clients.live())
+
+    def default_device(self) -> Device:
+        """Return the device for arrays placed without naming one: the configured, else the first.
+
+        Raises
+        ------
+        ConfigError
+            If ``default_device`` is configured to something that is no device or platform.
+        """
+        self._clients.check_process()
+        known, config = self._default_place, self.config
+        fresh = known is not None and known[0] == config.generation and not config.overridden
+        if known is not None and fresh and not known[1].is_closed:
+            return known[2]
+        generation = config.generation
+        device = self._choose_device(config.read("default_device"))
+        if not config.overridden:
+            self._default_place = (generation, device.client, device)
+        return device
+
+    def _choose_device(self, configured: object) -> Device:
+        if configured is None:
+            return self._default_client().local_devices()[0]
+        if isinstance(configured, Device):
+            return configured
+        if isinstance(configured, str):
+            return self.get_backend(configured).local_devices()[0]
+        msg = f"option 'default_device' takes a device or a platform's name, not {configured!r}."
+        raise ConfigError(msg, option="default_device", value=configured)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def clear_backends(self) -> None:
+        """Close every client and forget every failure; the next use discovers and probes anew.
+
+        Arrays on the closed clients are deleted; using them raises.
+        """
+        self._default = None
+        self._default_place = None
+        self._notices.forget()
+        problems = self._clients.close_all()
+        self.config.thaw()
+        self.plugins.refresh()
+        for problem in problems:  # after all were closed: a warning may raise
+            warn(problem, DevrtWarning)
+
+    def close(self) -> None:
+        """Give back everything the runtime holds, device memory included. Idempotent."""
+        self.clear_backends()
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    def _chosen(self, platform: str, decision: Decision) -> PluginRef:
+        if decision.chosen is None or not self._clients.is_open(decision.chosen.ref):
+            self._notices.tell(decision)
+        if decision.chosen is None:
+            unloaded = self.plugins.load_errors()
+            from devrt.runtime import failures as _failures  # only where something failed
+
+            error = _failures.not_served(platform, decision, self._known(), unloaded)
+            raise _failures.noted(error, _failures.notes(self.plugins, decision))
+        return decision.chosen.ref
+
+    def _known(self) -> tuple[PluginRef, ...]:
+        return self.plugins.refs()
+
+    def _declare_options(self, plugin: Plugin) -> None:
+        for factory in plugin.clients:
+            for spec in factory.options:
+                try:
+                    self.config.define(spec)
+                except ConfigError as error:
+                    msg = f"plugin {plugin.ref} breaks the plugin contract: {error.message}"
+                    raise PluginContractError(
+                        msg, phase="contract", **plugin.ref.facts()
+                    ) from error
+
+    def _isolation(self) -> float | None:
+        if self.config.read("probe") != "isolated":
+            return None
+        timeout = self._patience()
+        return _PROBE_SECONDS if timeout is None else timeout
+
+    def _patience(self) -> float | None:
+        timeout = self.config.read("init_timeout")
+        return None if timeout is None else float(timeout)
+
+    def _why_absent(self, option: str) -> str:
+        from devrt.runtime import failures as _failures  # only where something failed
+
+        try:
+            policy = self.policy()
+        except ConfigError:
+            policy = Policy()  # another mistake, which is an error of its own
+        return _failures.absent_option(option, self._known(), policy, self.plugins)
+
+    def load_options(self) -> None:
+        """Load every plugin that may be used, so that its options are known to ``config``."""
+        self._load_allowed()
+
+    def _load_allowed(self) -> None:
+        for ref in self.plugins.refs_for(self.policy().platforms):
+            if self.plugins.is_forbidden(ref):
+                continue
+            with contextlib.suppress(DevrtError):  # a broken plugin declares no option
+                self.plugins.load(ref)

@@ -1,0 +1,301 @@
+"""Copy plans: which bytes go where when an array changes its sharding. No data is moved here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from devrt.contract import Assembly, Piece
+from devrt.errors import InvalidArgumentError
+from devrt.sharding.partition import Shape
+
+__all__ = ["Blocks", "CopyPlan", "plan_copies"]
+
+Key: TypeAlias = tuple[Hashable, Shape]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Blocks:
+    """Equally shaped blocks of an array, each in an address space.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of every block.
+    offsets : tuple of tuple of int
+        For each block the index, in the array, of its first element; blocks may coincide.
+    spaces : tuple of hashable
+        For each block the address space that it lies in. Blocks in one space may share memory.
+    """
+
+    shape: Shape
+    offsets: tuple[Shape, ...]
+    spaces: tuple[Hashable, ...]
+
+    @property
+    def volume(self) -> int:
+        """The number of elements of a block."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """How the blocks of a target are made from those of a source.
+
+    Attributes
+    ----------
+    whole : tuple of (int, int)
+        Target and source blocks that are the same: a copy of all of it, or nothing but another
+        name where both lie in one address space.
+    shared : tuple of (int, int)
+        Targets whose block is copied whole to another target in the same address space: no copy.
+    assembled : tuple of int
+        The other targets, in the order of the assembly's.
+    used : tuple of int
+        The sources that the assembly takes pieces from.
+    assembly : Assembly or None
+        How those are put together; None if there are none.
+    elements_moved : int
+        How many elements are copied: every block once for each address space that it is made in.
+    least_elements : int
+        The fewest that any plan can copy: for each address space, the elements that its targets
+        need in blocks that the space does not hold yet.
+    part_starts : tuple of int
+        For each block of these that is one run of elements of a source block in its own address
+        space, the run's first element there: what need not be copied where parts are shared.
+    """
+
+    whole: tuple[tuple[int, int], ...]
+    shared: tuple[tuple[int, int], ...]
+    assembled: tuple[int, ...]
+    used: tuple[int, ...]
+    assembly: Assembly | None
+    elements_moved: int
+    least_elements: int
+    part_starts: tuple[int, ...]
+
+
+def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
+    """Plan how to make the target's blocks from the source's.
+
+    A pure function. Every block is made at most once for each address space, from whole blocks
+    where there are equal ones and from disjoint pieces else; equal source blocks take turns.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the source's blocks do not cover a target block, each of its elements once.
+    """
+    whole, shared, rest = _match(source, target)
+    moved = {(target.spaces[i], target.offsets[i]) for i in rest}
+    moved |= {
+        (target.spaces[t], target.offsets[t])
+        for t, s in whole
+        if source.spaces[s] != target.spaces[t]
+    }
+    used, assembly = _assemble(source, target, rest)
+    parts = () if assembly is None else _part_starts(source, target, rest, used, assembly)
+    return CopyPlan(
+        tuple(whole),
+        tuple(shared),
+        tuple(rest),
+        used,
+        assembly,
+        len(moved) * target.volume,
+        _least_elements(source, target),
+        parts,
+    )
+
+
+Pairs: TypeAlias = list[tuple[int, int]]
+
+
+def _match(source: Blocks, target: Blocks) -> tuple[Pairs, Pairs, list[int]]:
+    """Return targets that equal a source, those that can share a target's memory, and the rest."""
+    here: dict[Key, int] = {}
+    anywhere: dict[Shape, list[int]] = {}
+    if source.shape == target.shape:
+        for number, key in enumerate(zip(source.spaces, source.offsets, strict=True)):
+            here.setdefault(key, number)
+            anywhere.setdefault(key[1], []).append(number)
+    turns = {offset: itertools.cycle(numbers) for offset, numbers in anywhere.items()}
+    made: dict[Key, int] = {}
+    assembled: set[Key] = set()
+    whole, shared, rest = [], [], []
+    for number, key in enumerate(zip(target.spaces, target.offsets, strict=True)):
+        if key in here:
+            whole.append((number, here[key]))
+        elif key in assembled:  # the client makes equal blocks once for each address space
+            rest.append(number)
+        elif key in made:
+            shared.append((number, made[key]))
+        elif key[1] in turns:
+            made[key] = number
+            whole.append((number, next(turns[key[1]])))
+        else:
+            assembled.add(key)
+            rest.append(number)
+    return whole, shared, rest
+
+
+def _assemble(
+    source: Blocks, target: Blocks, rest: Sequence[int]
+) -> tuple[tuple[int, ...], Assembly | None]:
+    """Return the sources that the blocks of some targets are made of, and how."""
+    if not rest:
+        return (), None
+    cover = _Cover(source)
+    wanted: dict[Shape, Hashable] = {}
+    for i in rest:
+        wanted.setdefault(target.offsets[i], target.spaces[i])
+    blocks = [cover.pieces(target, offset, space) for offset, space in wanted.items()]
+    used = sorted({piece.source for pieces in blocks for piece in pieces})
+    place = {number: position for position, number in enumerate(used)}
+    renumbered = tuple(
+        tuple(dataclasses.replace(piece, source=place[piece.source]) for piece in pieces)
+        for pieces in blocks
+    )
+    block_of = {offset: position for position, offset in enumerate(wanted)}
+    of_targets = tuple(block_of[target.offsets[i]] for i in rest)
+    return tuple(used), Assembly(target.shape, len(used), renumbered, of_targets)
+
+
+class _Cover:
+    """Finds the pieces of source blocks that make up a box."""
+
+    def __init__(self, source: Blocks) -> None:
+        self._shape = source.shape
+        self._spaces = source.spaces
+        holders: dict[Shape, list[int]] = {}
+        for number, offset in enumerate(source.offsets):
+            holders.setdefault(offset, []).append(number)
+        self._holders = holders
+        self._turns = {offset: itertools.cycle(numbers) for offset, numbers in holders.items()}
+        self._is_grid = all(
+            start % size == 0 if size else start == 0
+            for offset in holders
+            for start, size in zip(offset, source.shape, strict=True)
+        )
+
+    def pieces(self, target: Blocks, offset: Shape, space: Hashable) -> tuple[Piece, ...]:
+        """Return the pieces of the target's block at ``offset``, in the order of the elements.
+
+        Of equal source blocks one in ``space`` is taken, else they take turns.
+        """
+        if not target.volume:
+            nothing = (0,) * len(offset)
+            return (Piece(0, nothing, nothing, nothing),)
+        made = []
+        for start in self._candidates(offset, target.shape):
+            piece = self._overlap(start, offset, target.shape, space)
+            if piece is not None:
+                made.append(piece)
+        covered = sum(math.prod(piece.extent) for piece in made)
+        if covered != target.volume:
+            msg = (
+                f"the source's blocks hold {covered} elements of a block of {target.volume} at "
+                f"{offset}: its parts overlap, leave some out, or are held by other processes. "
+                "Correct its devices_indices_map, or place the array from a sharding whose parts "
+                "this process holds."
+            )
+            raise InvalidArgumentError(msg, offset=offset, covered=covered)
+        return tuple(made)
+
+    def _holder(self, start: Shape, space: Hashable) -> int:
+        near = (number for number in self._holders[start] if self._spaces[number] == space)
+        found = next(near, None)
+        return next(self._turns[start]) if found is None else found
+
+    def _candidates(self, offset: Shape, extent: Shape) -> Iterable[Shape]:
+        if not self._is_grid:
+            return sorted(self._holders)
+        return (start for start in self._grid(offset, extent) if start in self._holders)
+
+    def _grid(self, offset: Shape, extent: Shape) -> Iterator[Shape]:
+        steps = [
+            range(start // size * size, start + count, size) if size else range(0)
+            for start, count, size in zip(offset, extent, self._shape, strict=True)
+        ]
+        return itertools.product(*steps)
+
+    def _overlap(self, start: Shape, offset: Shape, extent: Shape, space: Hashable) -> Piece | None:
+        first = tuple(map(max, start, offset))
+        size = tuple(
+            min(s + n, o + e) - f
+            for s, n, o, e, f in zip(start, self._shape, offset, extent, first, strict=True)
+        )
+        if any(count <= 0 for count in size):
+            return None
+        return Piece(self._holder(start, space), _minus(first, start), _minus(first, offset), size)
+
+
+def _part_starts(
+    source: Blocks, target: Blocks, rest: Sequence[int], used: Sequence[int], assembly: Assembly
+) -> tuple[int, ...]:
+    first: dict[Key, int] = {}
+    for number, block in zip(rest, assembly.block_of, strict=True):
+        first.setdefault((target.spaces[number], target.offsets[number]), block)
+    starts = []
+    for (space, _), block in first.items():
+        piece, *others = assembly.blocks[block]
+        if not others and source.spaces[used[piece.source]] == space:
+            start = _run_start(piece, source.shape)
+            starts += [] if start is None else [start]
+    return tuple(starts)
+
+
+def _run_start(piece: Piece, shape: Shape) -> int | None:
+    """Return the first element of a piece in its source if it is one run there, else None."""
+    start, step, is_joined = 0, 1, True
+    for first, count, size in zip(
+        reversed(piece.source_start), reversed(piece.extent), reversed(shape), strict=True
+    ):
+        if not is_joined and count != 1:
+            return None
+        is_joined = is_joined and count == size
+        start += first * step
+        step *= size
+    return start
+
+
+def _minus(a: Shape, b: Shape) -> Shape:
+    return tuple(x - y for x, y in zip(a, b, strict=True))
+
+
+def _least_elements(source: Blocks, target: Blocks) -> int:
+    """Count, by address space, the elements in blocks that the space does not hold."""
+    held: set[Key] = set()
+    if source.shape == target.shape:
+        held = set(zip(source.spaces, source.offsets, strict=True))
+    needed = set(zip(target.spaces, target.offsets, strict=True)) - held
+    return sum(
+        _union_volume([offset for s, offset in needed if s == space], target.shape)
+        for space in {space for space, _ in needed}
+    )
+
+
+def _union_volume(offsets: Sequence[Shape], shape: Shape) -> int:
+    """Count the elements of boxes of one shape, those in several boxes once."""
+    if not offsets or not math.prod(shape):
+        return 0
+    aligned = all(o % n == 0 for offset in offsets for o, n in zip(offset, shape, strict=True))
+    if aligned:  # boxes of one grid are equal or apart
+        return len(set(offsets)) * math.prod(shape)
+    edges = [
+        sorted({edge for offset in offsets for edge in (offset[d], offset[d] + shape[d])})
+        for d in range(len(shape))
+    ]
+    total = 0
+    for cell in itertools.product(*(itertools.pairwise(edge) for edge in edges)):
+        inside = any(
+            all(
+                o <= low and high <= o + n
+                for o, n, (low, high) in zip(offset, shape, cell, strict=True)
+            )
+            for offset in offsets
+        )
+        total += inside * math.prod(high - low for low, high in cell)
+    return total

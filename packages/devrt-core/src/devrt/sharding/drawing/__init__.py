@@ -1,0 +1,1 @@
+"""Shardings as pictures of text and SVG."""

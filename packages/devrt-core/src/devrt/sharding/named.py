@@ -1,0 +1,207 @@
+"""The sharding over the named axes of a mesh."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding.abstract_mesh import AbstractMesh, Layout
+from devrt.sharding.device_list import DeviceList, check_and_canonicalize_memory_kind
+from devrt.sharding.index_maps import Index, Placement, index_map
+from devrt.sharding.mesh import Mesh
+from devrt.sharding.partition import Shape
+from devrt.sharding.sharding import Sharding, select
+from devrt.sharding.spec import PartitionSpec
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from devrt.contract import Device
+
+__all__ = ["NamedSharding"]
+
+
+class NamedSharding(Sharding):
+    """An array divided over the named axes of a mesh, and replicated over those not named.
+
+    Parameters
+    ----------
+    mesh
+        The devices. An `AbstractMesh` will do where only shapes are asked for.
+    spec
+        For each dimension of the array, the mesh axes that divide it.
+    memory_kind
+        The kind of memory; None for the devices' default.
+
+    Raises
+    ------
+    InvalidTypeError
+        If ``mesh`` is no mesh or ``spec`` no `PartitionSpec`.
+    InvalidArgumentError
+        If the spec names an axis that the mesh lacks, or one twice, or the devices have no
+        memory of this kind.
+    """
+
+    __slots__ = ("_hash", "_layout", "_memory_kind", "_mesh", "_spec")
+
+    _mesh: Mesh | AbstractMesh
+    _layout: Layout
+    _hash: int | None
+
+    def __init__(
+        self,
+        mesh: Mesh | AbstractMesh,
+        spec: PartitionSpec,
+        *,
+        memory_kind: str | None = None,
+    ) -> None:
+        try:
+            layout = mesh._layouts[spec]
+        except (KeyError, TypeError, AttributeError):
+            layout = _checked(mesh).layout(spec)
+        if not isinstance(mesh, AbstractMesh):
+            memory_kind = check_and_canonicalize_memory_kind(memory_kind, mesh._device_list)
+        self._mesh = mesh
+        self._spec = spec
+        self._memory_kind = memory_kind
+        self._layout = layout
+        self._placements = layout.placements
+        self._hash = None
+
+    @property
+    def mesh(self) -> Mesh | AbstractMesh:
+        """The mesh."""
+        return self._mesh
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The mesh axes that divide each dimension."""
+        return self._spec
+
+    @property
+    def memory_kind(self) -> str | None:
+        """The kind of memory that arrays lie on; None if the devices' default is not known."""
+        return self._memory_kind
+
+    @property
+    def device_list(self) -> DeviceList:
+        """The devices of the mesh, row by row.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the mesh is abstract.
+        """
+        mesh = self._mesh
+        if isinstance(mesh, AbstractMesh):
+            msg = (
+                f"{self!r} has no devices: its mesh is abstract. Make the sharding with a Mesh, "
+                f"or ask only for shapes."
+            )
+            raise InvalidArgumentError(msg, mesh=str(mesh))
+        return mesh._device_list
+
+    @property
+    def _device_assignment(self) -> tuple[Device, ...]:
+        return self.device_list._devices
+
+    @property
+    def num_devices(self) -> int:
+        """The size of the mesh."""
+        return self._mesh.size
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether every device holds the whole array."""
+        return self._layout.is_fully_replicated
+
+    def with_memory_kind(self, kind: str | None) -> Self:
+        """Return the same sharding onto another kind of memory; None for the default kind."""
+        return type(self)(self._mesh, self._spec, memory_kind=kind)
+
+    def with_spec(self, spec: PartitionSpec | tuple[Any, ...] | None) -> Self:
+        """Return the sharding of another spec over the same mesh and kind of memory.
+
+        Entries in a plain tuple are taken as those of a spec, None as the empty spec.
+        """
+        if not isinstance(spec, PartitionSpec):
+            spec = PartitionSpec(*(() if spec is None else spec))
+        return type(self)(self._mesh, spec, memory_kind=self._memory_kind)
+
+    def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
+        """Return which part of an array each device of the mesh holds, in mesh order."""
+        indices = self._layout.index_map(global_shape).indices
+        return dict(zip(self._device_assignment, indices, strict=True))
+
+    def shard_shape(self, global_shape: Shape) -> Shape:
+        """Return the shape of the block that each device holds of an array."""
+        return self._layout.index_map(global_shape).shard_shape
+
+    def check_compatible_aval(self, shape: Shape) -> None:
+        """Raise `InvalidArgumentError` if the spec has more entries than ``shape`` dimensions."""
+        self._layout.partition.check_rank(tuple(shape))
+
+    def is_equivalent_to(self, other: object, ndim: int) -> bool:
+        """Return whether both shardings lay arrays of ``ndim`` dimensions out alike."""
+        if self is other:
+            return True
+        if isinstance(other, NamedSharding) and self._mesh == other._mesh:
+            return (
+                self._memory_kind == other._memory_kind
+                and self._layout.effective_axes == other._layout.effective_axes
+            )
+        return super().is_equivalent_to(other, ndim)
+
+    def _blocks(self, shape: Shape) -> list[tuple[tuple[int, int], ...]]:
+        made = index_map(shape, self._layout.partition.trimmed())
+        return [
+            tuple((start, start + n) for start, n in zip(offset, made.shard_shape, strict=True))
+            for offset in made.offsets
+        ]
+
+    def _make_placement(self, shape: Shape) -> Placement:
+        made = self._layout.index_map(shape)
+        return select(
+            self.device_list, made.offsets, made.shard_shape, made.indices, made.replica_ids
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, NamedSharding):
+            if self._layout is other._layout:  # the same mesh and spec
+                return self._memory_kind == other._memory_kind
+            return (
+                self._spec == other._spec
+                and self._memory_kind == other._memory_kind
+                and self._mesh == other._mesh
+            )
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self._mesh, self._spec, self._memory_kind))
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._mesh, self._spec, self._memory_kind)
+
+    def __repr__(self) -> str:
+        kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind}"
+        return f"{type(self).__name__}(mesh={self._mesh}, spec={self._spec!r}{kind})"
+
+
+def _checked(mesh: object) -> Mesh | AbstractMesh:
+    if isinstance(mesh, Mesh | AbstractMesh):
+        return mesh
+    msg = f"NamedSharding takes a Mesh, but got {mesh!r} of type {type(mesh).__name__}."
+    raise InvalidTypeError(msg, mesh=mesh)
+
+
+def _rebuild(
+    cls: type[NamedSharding],
+    mesh: Mesh | AbstractMesh,
+    spec: PartitionSpec,
+    memory_kind: str | None,
+) -> NamedSharding:
+    return cls(mesh, spec, memory_kind=memory_kind)

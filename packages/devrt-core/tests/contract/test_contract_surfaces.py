@@ -1,0 +1,69 @@
+"""The CPU client and the loader of PJRT plugins share the members of the contract, no others."""
+
+import functools
+import importlib
+import inspect
+import re
+
+import pytest
+
+from devrt import contract
+from devrt.contract.members import members
+
+NAMES = ("Client", "Device", "Memory", "Buffer", "LoadedExecutable", "Topology")
+
+OWN_FORMS = {"optimized_program"}
+"""What both have, each in the form of its own compiler; nothing else may ask for it."""
+
+USED_BY = ("arrays", "programs", "cli", "sharding", "runtime", "doctor", "topology.py", "dlpack.py")
+
+
+def class_of(client, name):
+    """Return the class that stands for one of the contract's in one of the two clients."""
+    if client == "cpu":
+        native = pytest.importorskip("devrt_cpu._ext")
+        importlib.import_module("devrt_cpu._contract").register()
+        topologies = importlib.import_module("devrt.topology")
+        return topologies.DeviceTopology if name == "Topology" else getattr(native, f"Cpu{name}")
+    pjrt = pytest.importorskip("devrt_pjrt").__name__
+    modules = {
+        "Buffer": "buffers.buffer",
+        "LoadedExecutable": "programs.executable",
+        "Memory": "client.device",
+    }
+    module = importlib.import_module(f"{pjrt}.{modules.get(name, f'client.{name.lower()}')}")
+    return getattr(module, f"Pjrt{name}")
+
+
+def public(cls):
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("client", ["cpu", "pjrt"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_member_of_the_contract_is_there_in_its_form(client, name):
+    abstract, concrete = getattr(contract, name), class_of(client, name)
+    assert issubclass(concrete, abstract)
+    for member in members(abstract):
+        found = inspect.getattr_static(concrete, member)
+        is_value = not inspect.isroutine(found) and not hasattr(found, "__call__")  # noqa: B004
+        is_value = is_value or isinstance(found, functools.cached_property)
+        wanted = isinstance(inspect.getattr_static(abstract, member), property)
+        assert is_value == wanted, f"{member} is {'no' if wanted else 'a'} property"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_both_clients_have_is_part_of_the_contract(name):
+    shared = public(class_of("cpu", name)) & public(class_of("pjrt", name))
+    assert shared - set(members(getattr(contract, name))) <= OWN_FORMS
+
+
+def test_the_core_asks_for_no_form_of_one_compiler():
+    core = importlib.import_module("devrt").__path__[0]
+    from pathlib import Path
+
+    for place in USED_BY:
+        path = Path(core, place)
+        for file in [path] if path.suffix else path.rglob("*.py"):
+            for name in OWN_FORMS:
+                assert not re.search(rf"\.{name}\b", file.read_text(encoding="utf-8")), file

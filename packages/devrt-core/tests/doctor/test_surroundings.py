@@ -1,0 +1,303 @@
+"""Hardware without a plugin, variables, and what libraries export."""
+
+import json
+import re
+import struct
+import subprocess
+
+import pytest
+
+from devrt._config.layers import Config
+from devrt.doctor import CODES, exported_symbols, seen_hardware
+from devrt.doctor.environment import (
+    environment_findings,
+    known_variables,
+    read_quietly,
+    settings_in_force,
+    variables_in_force,
+    versions,
+)
+from devrt.doctor.hardware import hardware_findings
+from devrt.doctor.libraries import surplus_exports
+from devrt.plugins.discovery.accelerators import known_hardware
+
+
+def put(root, name, text=""):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def pci(root, address, vendor, class_code, device=0x1234):
+    for name, value in (("vendor", vendor), ("class", class_code), ("device", device)):
+        put(root, f"sys/bus/pci/devices/{address}/{name}", f"{value:#x}\n")
+
+
+# -- hardware -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_seen_where_nothing_is(tmp_path):
+    pci(tmp_path, "0000:00:01.0", 0x8086, 0x060000)
+    assert seen_hardware(tmp_path) == ()
+
+
+CASES = [
+    ("cuda", lambda root: pci(root, "0000:3b:00.0", 0x10DE, 0x030200), "PCI 0000:3b:00.0"),
+    ("cuda", lambda root: put(root, "dev/nvidia0"), "/dev/nvidia0"),
+    ("rocm", lambda root: put(root, "dev/kfd"), "/dev/kfd"),
+    ("rocm", lambda root: pci(root, "0000:01:00.0", 0x1002, 0x038000), "PCI 0000:01:00.0"),
+    ("tpu", lambda root: pci(root, "0000:00:05.0", 0x1AE0, 0x088000, 0x0063), "(1ae0:0063)"),
+    ("tpu", lambda root: put(root, "dev/accel0"), "/dev/accel0"),
+    ("cuda", lambda root: put(root, "dev/dxg"), "/dev/dxg"),
+]
+
+
+@pytest.mark.parametrize(("platform", "build", "evidence"), CASES)
+def test_hardware_that_is_seen_without_a_plugin(tmp_path, platform, build, evidence):
+    build(tmp_path)
+    (seen,) = seen_hardware(tmp_path)
+    assert platform in seen.platforms
+    assert evidence in seen.evidence[0]
+    (finding,) = hardware_findings([seen], ["cpu"])
+    assert finding.code == "hardware-without-backend"
+    assert finding.command == f"pip install ./packages/{seen.wheel}"
+    assert list(hardware_findings([seen], ["cpu", seen.platforms[-1]])) == []
+
+
+def test_other_devices_of_the_same_vendors_are_not(tmp_path):
+    pci(tmp_path, "0000:00:01.0", 0x10DE, 0x020000)  # a network card
+    pci(tmp_path, "0000:00:02.0", 0x1AE0, 0x088000, 0x0042)  # a virtual machine's network card
+    put(tmp_path, "dev/vfio/7")
+    assert seen_hardware(tmp_path) == ()
+
+
+def test_the_drivers_version(tmp_path):
+    put(tmp_path, "dev/nvidia0")
+    put(tmp_path, "proc/driver/nvidia/version", "NVRM version: 580.1\nGCC\n")
+    (seen,) = seen_hardware(tmp_path)
+    assert seen.driver == "NVRM version: 580.1"
+
+
+def test_the_table_is_complete():
+    for entry in known_hardware():
+        assert entry["name"]
+        assert entry["platforms"]
+        assert entry["wheel"].startswith("devrt-")
+        assert entry["paths"]
+        assert isinstance(entry["drivers"], list)
+    for entry in known_variables():
+        assert ("name" in entry) != ("prefix" in entry)
+
+
+# -- variables ------------------------------------------------------------------------------------
+
+
+def found_in(environ, options=()):
+    config = Config(environ)
+    read_quietly(config)
+    variables = variables_in_force(config, options)
+    return variables, list(environment_findings(config, variables, options))
+
+
+def test_variables_and_what_they_set():
+    environ = {
+        "DEVRT_PLATFORMS": "cpu",
+        "JAX_PLATFORMS": "gpu",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "HOME": "x",
+    }
+    variables, findings = found_in(environ)
+    assert findings == []
+    assert [(v.name, v.option, v.in_force) for v in variables] == [
+        ("CUDA_VISIBLE_DEVICES", "", True),
+        ("DEVRT_PLATFORMS", "platforms", True),
+        ("JAX_PLATFORMS", "platforms", False),
+    ]
+
+
+def test_a_name_of_no_option():
+    variables, (finding,) = found_in({"DEVRT_PLATFORM": "cpu"})
+    assert (finding.code, finding.subject) == ("env-unknown", "DEVRT_PLATFORM")
+    assert "DEVRT_PLATFORM" in finding.remedy
+    assert finding.command == "unset DEVRT_PLATFORM"
+    assert [variable.option for variable in variables] == [""]
+
+
+def test_options_of_plugins_count():
+    _, findings = found_in({"DEVRT_NUM_PARTS": "3"}, ("num_parts",))
+    assert findings == []
+
+
+def test_a_value_that_an_option_refuses(plugins):
+    plugins.add("one", options="(OptionSpec(name='num_parts', type=int, default=1),)")
+    with plugins.runtime(DEVRT_NUM_PARTS="many") as runtime:
+        runtime.plugins.load(plugins.ref("one"))
+        (finding,) = environment_findings(runtime.config, ())
+    assert (finding.code, finding.subject) == ("env-malformed", "DEVRT_NUM_PARTS")
+    assert "'many'" in finding.message
+
+
+def test_settings_with_their_origin():
+    config = Config({"DEVRT_PLATFORMS": "cpu"})
+    config.update("platform_name", "cpu")
+    found = {setting["name"]: setting["origin"] for setting in settings_in_force(config)}
+    assert found == {"platforms": "environment", "platform_name": "code"}
+
+
+def test_versions_that_cannot_be_read(monkeypatch):
+    from importlib import metadata
+
+    def fail(name):
+        raise metadata.PackageNotFoundError(name) if name == "numpy" else OSError("torn")
+
+    monkeypatch.setattr(metadata, "version", fail)
+    found = versions()
+    assert found["numpy"] == "not installed"
+    assert found["devrt-core"] == "unreadable (torn)"
+
+
+# -- exported symbols -----------------------------------------------------------------------------
+
+SOURCES = {
+    "clean": (
+        "static long api[40] = {sizeof api, 0, 24, 0, 0x7500000000};\n"
+        "void *GetPjrtApi(void) {return api;}\n"
+        "static int inner(void) {return 1;}\n"
+        '__attribute__((visibility("hidden"))) int hidden(void) {return inner();}\n'
+        "extern int puts(const char *); int (*kept)(const char *) "
+        '__attribute__((visibility("hidden"))) = puts;'
+    ),
+    "more": (
+        "void *GetPjrtApi(void) {return 0;} int leaked(void) {return 1;} int table[4] = {1};"
+        "__attribute__((weak)) int soft(void) {return 2;}"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    for name, source in SOURCES.items():
+        (folder / f"{name}.c").write_text(source)
+        command = ["cc", "-shared", "-fPIC", "-o", f"{name}.so", f"{name}.c"]
+        try:
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("there is no C compiler")
+    return folder
+
+
+def test_what_a_library_exports(libraries):
+    assert surplus_exports(libraries / "clean.so") == ()
+    assert surplus_exports(libraries / "more.so") == ("leaked", "soft", "table")
+    assert "GetPjrtApi" in exported_symbols(libraries / "clean.so")
+
+
+def test_the_reader_agrees_with_binutils(libraries):
+    command = ["nm", "-D", "--defined-only", "--format=posix", libraries / "more.so"]
+    try:
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        pytest.skip("there are no binutils")
+    names = {line.split()[0].partition("@")[0] for line in listed.splitlines()}
+    assert set(exported_symbols(libraries / "more.so")) == names
+
+
+def elf(bits, order):
+    """Return a small library: two symbols, one of them undefined, in any class and byte order."""
+    strings = b"\0leaked\0needed\0"
+    wide, mark = bits == 64, "<" if order == 1 else ">"
+
+    def symbol(name, info, section):
+        if wide:
+            return struct.pack(mark + "IBBHQQ", name, info, 0, section, 0x10, 0)
+        return struct.pack(mark + "IIIBBH", name, 0x10, 0, info, 0, section)
+
+    symbols = symbol(0, 0, 0) + symbol(1, 0x12, 5) + symbol(8, 0x12, 0)
+    at = 64
+    strings_at = at + len(symbols)
+    sections_at = strings_at + len(strings)
+    section = struct.Struct(mark + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))
+    table = section.pack(*[0] * 10)
+    table += section.pack(0, 11, 0, 0, at, len(symbols), 2, 1, 8, len(symbols) // 3)
+    table += section.pack(0, 3, 0, 0, strings_at, len(strings), 0, 0, 1, 0)
+    head = b"\x7fELF" + bytes([2 if wide else 1, order, 1]) + b"\0" * 9
+    fields = (3, 62, 1, 0, 0, sections_at, 0, 0, 0, 0, section.size, 3, 0)
+    head += struct.pack(mark + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"), *fields)
+    return head.ljust(64, b"\0") + symbols + strings + table
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("order", [1, 2])
+def test_every_class_and_byte_order(tmp_path, bits, order):
+    path = tmp_path / "library.so"
+    path.write_bytes(elf(bits, order))
+    assert exported_symbols(path) == ("leaked",)
+
+
+def test_damaged_and_foreign_files_cannot_be_told(tmp_path):
+    path = tmp_path / "library.so"
+    whole = elf(64, 1)
+    assert exported_symbols(path) is None  # there is none
+    for data in (b"", b"text", b"\x7fELF", b"MZ" * 100, b"\xcf\xfa\xed\xfe" * 100):
+        path.write_bytes(data)
+        assert exported_symbols(path) is None
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        exported_symbols(path)
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + b"\xff" + whole[position + 1 :])
+        exported_symbols(path)
+
+
+def test_a_library_from_the_environment(plugins, libraries, tmp_path):
+    from devrt.doctor import diagnose
+    from devrt.plugins import discover_plugins
+    from devrt.runtime import Runtime
+
+    environ = {"PJRT_NAMES_AND_LIBRARY_PATHS": f"lib:{libraries / 'more.so'},worse"}
+    found = discover_plugins([str(plugins.path)], environ)
+    with Runtime(config=Config(environ), discover=lambda: found) as runtime:
+        report = diagnose(runtime=runtime, root=tmp_path)
+    by_code = {finding.code: finding for finding in report.findings}
+    assert "exports 3 symbols" in by_code["library-exports-more"].message
+    assert "leaked" in by_code["library-exports-more"].message
+    assert "worse" in by_code["env-malformed"].message
+    assert report.status == 2
+
+
+def test_a_library_is_described_though_its_devices_are_not_here(libraries, tmp_path):
+    from devrt.doctor import diagnose
+    from devrt.plugins import PluginRef
+    from devrt.plugins.loading.manifest import BackendManifest, Requirement
+    from devrt.runtime import Runtime
+
+    ref = PluginRef("lib", "some-wheel", "1.0", library=str(libraries / "clean.so"))
+    needs = Requirement(reason="no card", remedy="Buy one.", path=("no/such/device",))
+    with Runtime(config=Config({}), discover=lambda: (ref,)) as runtime:
+        runtime.plugins.manifest = lambda _: BackendManifest(platform="lib", requires=(needs,))
+        report = diagnose(runtime=runtime, root=tmp_path)
+    (row,) = report.plugins
+    assert (row.state, row.reason, row.remedy) == ("unavailable", "no card", "Buy one.")
+    assert (row.library, row.version, row.level) == (ref.library, "1.0", "load")
+    assert row.facts["pjrt_version"] == [0, 117]
+    assert [f.severity for f in report.findings if f.subject == row.name] == ["info"]
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_the_page_has_every_code_with_its_severity(request):
+    page = request.config.rootpath / "docs" / "users" / "doctor.md"
+    rows = re.findall(
+        r"^\| `([a-z-]+)` \| (error|warning|info) \|", page.read_text(encoding="utf-8"), re.M
+    )
+    assert dict(rows) == CODES
+
+
+def test_a_library_that_is_not_there_is_one_finding(run_python, tmp_path):
+    environ = {"PJRT_NAMES_AND_LIBRARY_PATHS": f"zap:{tmp_path / 'absent.so'}"}
+    done = run_python("-m", "devrt", "doctor", "--json", **environ)
+    found = [f for f in json.loads(done.stdout)["findings"] if f["subject"].startswith("zap@")]
+    assert len(found) == 1
+    assert "absent.so" in found[0]["message"]

@@ -1,0 +1,90 @@
+"""Child processes that try plugins: how many there are, and what becomes of them on Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ASKS = """
+import os
+with open({told!r}, "a") as file:
+    file.write("x")
+import devrt
+devrt.devices()
+"""
+
+
+def test_a_plugin_that_asks_devrt_while_imported_starts_no_chain_of_children(
+    plugins, run_python, tmp_path
+):
+    told = tmp_path / "told"
+    plugins.add("one")
+    path = plugins.path / "fake_one_plugin.py"
+    path.write_text(ASKS.format(told=str(told)) + path.read_text())
+    code = "import devrt\ntry: devrt.devices()\nexcept devrt.errors.DevrtError as e: print(e)"
+    run_python("-c", code, path=[plugins.path], DEVRT_PROBE="isolated", DEVRT_INIT_TIMEOUT="20")
+    assert len(told.read_text()) <= 3, "once here, once in the child, and once as the child's own"
+
+
+def test_a_recorded_module_that_asks_devrt_starts_no_chain_of_children(
+    wheels, run_python, tmp_path
+):
+    told = tmp_path / "told"
+    asks = f"open({str(told)!r}, 'a').write('x'); import devrt; devrt.devices()"
+    wheels.register("'zip', library_path=library", asks)
+    code = "import devrt\ntry: devrt.devices()\nexcept devrt.errors.DevrtError as e: print(e)"
+    run_python("-c", code, path=[wheels.path], DEVRT_CACHE_DIR=str(tmp_path / "other"))
+    assert told.read_text() == "x"
+
+
+INTERRUPTED = """
+import sys
+from devrt.plugins import PluginRegistry, discover_plugins
+print("started", flush=True)
+try:
+    {work}
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+RECORD = "PluginRegistry(discover_plugins).settle()"
+PROBE = (
+    "from devrt.probing.isolated import *; "
+    "probe_all([ProbeRequest(ref, Level.LOAD, 30.0) for ref in discover_plugins()])"
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("what", ["record", "probe"])
+def test_ctrl_c_ends_children_that_hang(wheels, plugins, tmp_path, what):
+    hang = "open({!r} + str(os.getpid()), 'w'); import time; time.sleep(600)"
+    told = tmp_path / "told"
+    told.mkdir()
+    hang = hang.format(f"{told}/")
+    for name in ("one", "two"):
+        if what == "record":
+            module = f"{name}_jax"
+            wheels.register(before=hang, entry=name, module=module, name=f"{name}-wheel")
+        else:
+            plugins.add(name, f"import os; {hang}")
+    code = INTERRUPTED.format(work=RECORD if what == "record" else PROBE)
+    environ = os.environ | {"PYTHONPATH": str(wheels.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environ
+    ) as process:
+        try:
+            while len(list(told.iterdir())) < 2:
+                assert process.poll() is None
+                time.sleep(0.02)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert output.split() == ["started", "interrupted"]
+    assert time.monotonic() - began < 15, "it waited for its children's deadline"
+    for path in told.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.name), 0)

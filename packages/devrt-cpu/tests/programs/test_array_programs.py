@@ -1,0 +1,156 @@
+"""Compiled programs on arrays: sharded in, sharded out, named by the program's mesh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import devrt
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.programs import load_program
+from devrt.sharding import Mesh, NamedSharding, P
+from devrt_cpu import make_cpu_client
+
+pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+ADD = """func.func @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {
+  %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"""
+
+
+def stored(name):
+    data = np.load(PROGRAMS / f"{name}.npz")
+    count = sum(key.startswith("in") for key in data.files)
+    return [data[f"in{i}"] for i in range(count)], data
+
+
+@pytest.mark.parametrize("suffix", ["mlir", "mlirbc"])
+@pytest.mark.parametrize(
+    ("name", "axes", "inputs", "outputs"),
+    [
+        ("gspmd_mlp", ("dp", "tp"), [P("dp"), P(None, "tp"), P("tp")], [P("dp")]),
+        ("shard_map_dp", ("x",), [P(), P(), P("x"), P("x")], [P(), P(), P()]),
+    ],
+)
+def test_shardings_are_named_by_the_program_s_own_mesh(name, axes, inputs, outputs, suffix):
+    program = load_program((PROGRAMS / f"{name}.{suffix}").read_bytes())
+    assert program.mesh.axis_names == axes
+    assert [sharding.spec for sharding in program.in_shardings] == inputs
+    assert [sharding.spec for sharding in program.out_shardings] == outputs
+    values, data = stored(name)
+    assert [(value.shape, value.dtype) for value in values] == list(program.in_avals)
+    results = program(*values)
+    for i, (result, (shape, dtype)) in enumerate(zip(results, program.out_avals, strict=True)):
+        assert (result.shape, result.dtype, result.committed) == (shape, dtype, True)
+        assert result.sharding is program.out_shardings[i]
+        np.testing.assert_allclose(np.asarray(result), data[f"out{i}"], rtol=1e-4, atol=1e-5)
+
+
+def test_results_are_arguments_again_without_a_copy():
+    program = load_program((PROGRAMS / "gspmd_mlp.mlirbc").read_bytes())
+    (x, *weights), _ = stored("gspmd_mlp")
+    weights = [
+        devrt.device_put(w, s) for w, s in zip(weights, program.in_shardings[1:], strict=True)
+    ]
+    client = program.executable.client
+    (y,) = program(x, *weights)
+    before = client.engine_stats()["bytes_copied"]
+    (y,) = program(y, *weights)
+    assert y.shape == (8, 16)
+    assert client.engine_stats()["bytes_copied"] == before
+
+
+def test_a_mesh_of_the_caller_s_names_the_shardings():
+    devices = devrt.devices("cpu")[4:8]
+    mesh = Mesh(np.array(devices).reshape(2, 2), ("rows", "columns"))
+    program = load_program((PROGRAMS / "gspmd_mlp.mlir").read_bytes(), mesh=mesh)
+    assert program.out_shardings[0] == NamedSharding(mesh, P("rows"))
+    values, data = stored("gspmd_mlp")
+    (result,) = program(*values)
+    assert result.devices() == set(devices)
+    np.testing.assert_allclose(np.asarray(result), data["out0"], rtol=1e-4, atol=1e-5)
+
+
+def test_arrays_placed_elsewhere_on_request_are_refused_and_others_are_moved():
+    program = load_program((PROGRAMS / "gspmd_mlp.mlir").read_bytes())
+    values, data = stored("gspmd_mlp")
+    wrong = devrt.device_put(values[0], NamedSharding(program.mesh, P("tp")))
+    with pytest.raises(InvalidArgumentError, match=r"argument 0 .* must lie as"):
+        program(wrong, *values[1:])
+    (result,) = program(devrt.device_put(values[0]), *values[1:])
+    np.testing.assert_allclose(np.asarray(result), data["out0"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_program_on_one_device_takes_and_gives_arrays_on_it():
+    device = devrt.devices("cpu")[3]
+    program = load_program(ADD, devices=[device])
+    x = devrt.device_put(np.arange(8, dtype=np.float32), device)
+    (y,) = program(x)
+    assert y.devices() == {device}
+    assert program.mesh is None
+    np.testing.assert_array_equal(np.asarray(y), 2 * np.arange(8))
+    assert x.is_deleted()  # donated
+    with pytest.raises(DeletedError):
+        program(x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "takes 1 arguments, and 0"),
+        ([np.ones(4, np.float32)], r"is float32\[4\] and must be float32\[8\]"),
+        ([np.ones(8)], r"is float64\[8\] and must be float32\[8\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(arguments, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        load_program(ADD)(*arguments)
+
+
+def test_too_few_devices_and_meshes_that_do_not_fit_are_refused():
+    code = (PROGRAMS / "gspmd_mlp.mlir").read_bytes()
+    with pytest.raises(InvalidArgumentError, match="needs 4 devices"):
+        load_program(code, devices=devrt.devices("cpu")[:2])
+    line = Mesh(np.array(devrt.devices("cpu")[:4]), ("x",))
+    with pytest.raises(InvalidArgumentError, match="cannot say"):
+        load_program(code, mesh=line)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ("folder/a.mlir", InvalidArgumentError, r"pass Path\('folder/a.mlir'\)\.read_bytes\(\)"),
+        (Path("a.mlirbc"), InvalidTypeError, r"pass Path\('a.mlirbc'\)\.read_bytes\(\)"),
+        (3, InvalidTypeError, "not of type int"),
+        ([1, 2], InvalidTypeError, "not of type list"),
+    ],
+)
+def test_a_program_is_not_named_by_its_file(given, error, words):
+    with pytest.raises(error, match=words):
+        load_program(given)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({"mesh": 3}, "mesh must be a devrt Mesh or None, not of type int"),
+        ({"client": "cpu"}, "client must be a devrt Client or None, not of type str"),
+        ({"devices": 3}, "devices must be a sequence of devices, not of type int"),
+        ({"devices": [3]}, "devices must hold devices, and one is of type int"),
+    ],
+)
+def test_what_is_no_place_for_a_program_is_refused(place, said):
+    with pytest.raises(InvalidTypeError, match=said):
+        load_program((PROGRAMS / "mlp.mlir").read_bytes(), **place)
+
+
+def test_too_few_devices_are_told_with_what_makes_more():
+    code = (PROGRAMS / "gspmd_mlp.mlirbc").read_bytes()
+    with (
+        make_cpu_client(num_devices=1) as client,
+        pytest.raises(InvalidArgumentError, match=r"DEVRT_NUM_CPU_DEVICES=4.* num_cpu_devices"),
+    ):
+        load_program(code, client)

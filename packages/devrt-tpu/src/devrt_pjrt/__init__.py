@@ -1,0 +1,8 @@
+"""Any plugin with the PJRT C API, as a devrt client.
+
+Importing this package loads its native module, and no plugin.
+"""
+
+from devrt._support.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,1 @@
+"""Buffers of a plugin: made, read, sent piece by piece, lent and borrowed."""

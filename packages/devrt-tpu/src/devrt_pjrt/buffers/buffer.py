@@ -1,0 +1,345 @@
+"""Buffers of a PJRT client."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt.contract import Buffer, Memory
+from devrt.errors import DeadlineExceededError, DeletedError
+from devrt_pjrt._native import ffi, lib
+from devrt_pjrt.buffers import fetch
+from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.client.memory_report import NOTED_BYTES, note_site, traceback_of, with_report
+from devrt_pjrt.library.apart import note_interrupt, watch_interrupts
+from devrt_pjrt.traits.checks import seconds_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.contract import Traceback
+    from devrt.layout import Layout
+    from devrt_pjrt.buffers.spec import Spec
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+
+__all__ = ["LaidOutBuffer", "PjrtBuffer"]
+
+_SLICE = 100
+"""Milliseconds between two looks at signals and at the client while something is waited for."""
+
+_release = lib.devrt_release
+_NEW_RESULT = ffi.typeof("devrt_result *")
+
+
+class PjrtBuffer(Handle, Buffer):
+    """One allocation on one memory of a PJRT client, made by the client's methods."""
+
+    __slots__ = ("_client", "_device", "_handle", "_memory", "_spec")
+
+    _is_dense = True
+    """Whether the elements lie as the client puts them unless told otherwise."""
+
+    def __init__(
+        self,
+        client: PjrtClient,
+        handle: int,
+        spec: Spec,
+        memory: PjrtMemory,
+        device: PjrtDevice,
+    ) -> None:
+        self._client = client
+        self._handle = handle
+        self._spec = spec
+        self._memory = memory
+        self._device = device
+        client._live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
+
+    def __del__(self) -> None:
+        client = self._client
+        # Whoever takes the entry out releases the handle: this, or the client that is closed.
+        if client._live.pop(self._handle, 0) != 0:
+            _release(self._handle)
+            if client._kept:
+                client._drain()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype."""
+        return self._spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements take in host memory."""
+        return self._spec.nbytes
+
+    @property
+    def memory(self) -> PjrtMemory:
+        """The memory that the buffer lies on."""
+        return self._memory
+
+    @property
+    def device(self) -> PjrtDevice:
+        """The device that the buffer belongs to."""
+        return self._device
+
+    @property
+    def client(self) -> PjrtClient:
+        """The client that owns the buffer."""
+        return self._client
+
+    @property
+    def traceback(self) -> Traceback | None:
+        """Where in the program the buffer was made; None for one below 1 MiB."""
+        return traceback_of(self._client._live.get(self._handle))
+
+    def is_ready(self) -> bool:
+        """Return whether the data has arrived; a failed buffer is ready too."""
+        result = ffi.new(_NEW_RESULT)
+        status = lib.devrt_wait(self._client._core, self._handle, 0, result)
+        if status == lib.DEVRT_FAILED and not result.kept:
+            self._client._api.take(result.error, "is_ready")
+        elif status not in (lib.DEVRT_OK, lib.DEVRT_WAITING, lib.DEVRT_FAILED):
+            self._fail(status, "is_ready", result)
+        return bool(status != lib.DEVRT_WAITING)
+
+    def block_until_ready(self, timeout: float | None = None) -> PjrtBuffer:
+        """Wait for the data, with the GIL released; return the buffer or raise its error.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; None waits for as long as it takes. An interrupt ends the wait.
+
+        Raises
+        ------
+        DeadlineExceededError
+            If the data has not come in time; the buffer goes on waiting for it.
+        """
+        self._wait("block_until_ready", timeout)
+        return self
+
+    def _wait(self, operation: str, timeout: float | None = None) -> None:
+        try:
+            self._wait_in_slices(operation, timeout)
+        except KeyboardInterrupt:
+            waited = weakref.ref(self)
+            note_interrupt(lambda: (b := waited()) is not None and not b._is_settled(0))
+            raise
+
+    def _wait_in_slices(self, operation: str, timeout: float | None) -> None:
+        client = self._client
+        result = ffi.new(_NEW_RESULT)
+        timeout = seconds_of(timeout, operation)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        is_watched = False
+        while True:
+            left = _SLICE
+            if deadline is not None:
+                left = max(0, min(_SLICE, int((deadline - time.monotonic()) * 1000)))
+            status = lib.devrt_wait(client._core, self._handle, left, result)
+            if status == lib.DEVRT_OK:
+                return
+            if status != lib.DEVRT_WAITING:
+                self._fail(status, operation, result)
+            client._refuse_if_stuck(operation)
+            if not is_watched:
+                watch_interrupts()
+                is_watched = True
+            if deadline is not None and time.monotonic() >= deadline:
+                msg = f"{self!r} was not ready within {timeout:g} s. Wait longer, or delete it."
+                raise DeadlineExceededError(msg, operation=operation, device=str(self._device))
+
+    def _is_settled(self, timeout_ms: int) -> bool:
+        """Wait for at most a while; return whether the data or an error has come."""
+        result = ffi.new(_NEW_RESULT)
+        status = lib.devrt_wait(self._client._core, self._handle, timeout_ms, result)
+        if status == lib.DEVRT_FAILED and not result.kept:
+            self._client._api.take(result.error, "wait")
+        return bool(status != lib.DEVRT_WAITING)
+
+    def _fail(self, status: int, operation: str, result: Any) -> NoReturn:
+        """Raise what a status of the native half means for this buffer."""
+        client = self._client
+        if status == lib.DEVRT_DELETED:
+            msg = f"{operation} failed: {self._describe()} was deleted or donated. Put it again."
+            raise DeletedError(msg, operation=operation, device=str(self._device))
+        if status == lib.DEVRT_FAILED and result.kept:
+            error = client._api.describe(result.error, operation, device=str(self._device))
+            raise with_report(client, error)
+        raise client._error(status, operation, result)
+
+    def is_deleted(self) -> bool:
+        """Return whether the buffer was deleted or donated, or its client closed."""
+        client = self._client
+        if self._handle not in client._live:
+            return True
+        if lib.devrt_core_enter(client._core) != lib.DEVRT_OK:
+            return client.is_closed
+        try:
+            return self._handle not in client._live or bool(lib.devrt_is_deleted(self._handle))
+        finally:
+            lib.devrt_core_leave(client._core)
+
+    def delete(self) -> None:
+        """Give the memory back as soon as no view or work in flight uses it. Idempotent."""
+        client = self._client
+        if lib.devrt_core_enter(client._core) == lib.DEVRT_OK:
+            try:
+                if self._handle in client._live:
+                    lib.devrt_delete(self._handle)
+            finally:
+                lib.devrt_core_leave(client._core)
+            if client._kept:
+                client._drain()
+
+    def clone(self) -> PjrtBuffer:
+        """Return another buffer on the same allocation, deleted independently of this one."""
+        with self._pinned("clone"):
+            handle = lib.devrt_clone(self._handle)
+        return self._like(handle, self._memory, self._device)
+
+    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> PjrtBuffer:
+        """Return a buffer of the same dtype, shape and layout on another handle."""
+        return PjrtBuffer(self._client, handle, self._spec, memory, device)
+
+    def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
+        """Start a copy to another memory of the same client; share the allocation if allowed."""
+        place = self._client._place(memory, "copy_to_memory")
+        if may_alias and place.memory is self._memory and place.device is self._device:
+            return self.clone()
+        return fetch.copy(self, place)
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return the size of the allocation, padding included, in bytes."""
+        with self._pinned("on_device_size_in_bytes") as buffer:
+            args = self._client._api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
+            return int(args.on_device_size_in_bytes)
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Wait for the data and return its address, valid only while the buffer is alive."""
+        self._wait("unsafe_buffer_pointer")
+        with self._pinned("unsafe_buffer_pointer") as buffer:
+            api = self._client._api
+            return int(api.call("PJRT_Buffer_UnsafePointer", buffer=buffer).buffer_pointer)
+
+    @property
+    def layout(self) -> Layout:
+        """How the elements lie in the device's memory."""
+        from devrt_pjrt.buffers.layout import told_layout
+
+        return told_layout(self)
+
+    def __array__(
+        self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Return the data as a NumPy array: read-only unless a copy is asked for."""
+        array = fetch.to_numpy(self)
+        if dtype is None and copy is None:
+            return array
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                msg = "a change of dtype needs a copy, and copy=False forbids it."
+                raise ValueError(msg)
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(  # type: ignore[override]  # the options that there are, by name
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """Export the data as a DLPack capsule that keeps the memory alive."""
+        from devrt_pjrt.buffers import dlpack
+
+        return dlpack.export(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from devrt_pjrt.buffers import dlpack
+
+        return dlpack.device_of(self)
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            msg = "len() of a buffer without dimensions"
+            raise TypeError(msg)
+        return self._spec.shape[0]
+
+    def __repr__(self) -> str:
+        state = ", deleted" if self.is_deleted() else ""
+        return f"PjrtBuffer({self._describe()}{state})"
+
+    def _describe(self) -> str:
+        return f"{self._spec} on {self._device}, memory={self._memory.kind}"
+
+    def _pinned(self, operation: str) -> _Pinned:
+        return _Pinned(self, operation)
+
+
+class _Pinned:
+    """Keeps a buffer and its client as they are while a plugin's function works on it."""
+
+    __slots__ = ("_of", "_operation")
+
+    def __init__(self, of: PjrtBuffer, operation: str) -> None:
+        self._of = of
+        self._operation = operation
+
+    def __enter__(self) -> Any:
+        of = self._of
+        found = ffi.new("PJRT_Buffer **")
+        status = lib.devrt_pin(of._client._core, of._handle, found)
+        if status != lib.DEVRT_OK:
+            of._fail(status, self._operation, None)
+        return found[0]
+
+    def __exit__(self, *_: object) -> None:
+        lib.devrt_unpin(self._of._client._core, self._of._handle)
+
+
+class LaidOutBuffer(PjrtBuffer):
+    """A buffer in a layout of its own: it was put so, or a program returns it so."""
+
+    __slots__ = ("_layout",)
+
+    _is_dense = False
+
+    def __init__(
+        self,
+        client: PjrtClient,
+        handle: int,
+        spec: Spec,
+        memory: PjrtMemory,
+        device: PjrtDevice,
+        layout: Layout,
+    ) -> None:
+        super().__init__(client, handle, spec, memory, device)
+        self._layout = layout
+
+    @property
+    def layout(self) -> Layout:
+        """How the elements lie in the device's memory."""
+        with self._pinned("layout"):  # plugins forget it in copies
+            return self._layout
+
+    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
+        return LaidOutBuffer(self._client, handle, self._spec, memory, device, self._layout)

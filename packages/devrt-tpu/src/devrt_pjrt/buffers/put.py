@@ -1,0 +1,205 @@
+"""Host values on their way to a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt.contract import HostBufferSemantics, refuse_nulls
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt_pjrt._native import ffi, lib
+from devrt_pjrt.buffers.buffer import PjrtBuffer
+from devrt_pjrt.buffers.spec import spec_of, type_code
+from devrt_pjrt.library.api import Api
+
+if TYPE_CHECKING:
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.place import Place
+
+__all__ = ["Putter", "check_semantics"]
+
+_NEW_RESULT = ffi.typeof("devrt_result *")
+_from_buffer = ffi.from_buffer
+_put_dense = lib.devrt_put_dense
+_ndarray = np.ndarray
+_DURING_CALL = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
+_SEMANTICS = range(4)
+_ZERO_COPY, _MUTABLE_ZERO_COPY = 2, 3
+_LARGE = 1 << 20
+_ALIGNMENT = 64
+
+
+class Putter:
+    """Puts host values on the devices of one client.
+
+    Parameters
+    ----------
+    client
+        The client.
+    api
+        Its plugin.
+    """
+
+    def __init__(self, client: PjrtClient, api: Api) -> None:
+        self._client = client
+        self._api = api
+        self._codes: dict[np.dtype[Any], int] = {}
+        # XLA's plugin for the host aliases what is aligned, and gives it back when it is done.
+        self._aliases = client.plugin_platform == "cpu"
+
+    def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
+        """Start the transfer of one value; see `Client.buffer_from_pyval`."""
+        if semantics is not _DURING_CALL:  # the rest of it takes time
+            semantics = check_semantics(semantics)
+        array = value if type(value) is _ndarray else self._as_array(value)
+        code = self._codes.get(array.dtype)
+        if code is None:
+            array, code = self._native(array)
+        if array.nbytes >= _LARGE and self._is_copied(array, place, semantics):
+            return self._put_kept(_aligned_copy(array), code, place, _MUTABLE_ZERO_COPY)
+        if semantics:
+            return self._put_kept(array, code, place, semantics)
+        if not array.flags.c_contiguous:
+            return self._put_strided(array, code, place)
+        client = self._client
+        spare = client._results
+        result = spare.pop() if spare else ffi.new(_NEW_RESULT)
+        shape = array.shape
+        status = _put_dense(
+            client._core,
+            _bytes_of(array),
+            code,
+            shape,
+            len(shape),
+            0,
+            place.device_pointer,
+            place.memory_pointer,
+            0,
+            result,
+        )
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        handle = result.handle
+        spare.append(result)
+        return PjrtBuffer(client, handle, spec_of(code, shape), place.memory, place.device)
+
+    def source(self, value: Any) -> tuple[np.ndarray[Any, Any], int]:
+        """Return a value as an array that the plugin can read, and its element type."""
+        return self._native(self._as_array(value))
+
+    def _is_copied(self, array: np.ndarray[Any, Any], place: Place, semantics: Any) -> bool:
+        """Return whether to copy a large source here and let the plugin alias the copy.
+
+        NumPy asks the system for huge pages; the plugin's own copy takes several times as long,
+        most of it for the pages of fresh memory.
+        """
+        if not self._aliases or place.memory_pointer:
+            return False
+        is_aligned = array.__array_interface__["data"][0] % _ALIGNMENT == 0
+        return semantics < _ZERO_COPY or not (is_aligned and array.flags.c_contiguous)
+
+    def _put_kept(
+        self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int
+    ) -> PjrtBuffer:
+        """Put a source that the plugin may look at, or alias, after the call."""
+        client = self._client
+        if semantics == _MUTABLE_ZERO_COPY and not array.flags.writeable:
+            semantics = _ZERO_COPY  # a program that takes the buffer over would write to it
+        if not array.flags.c_contiguous:
+            return self._put_strided(array, code, place)
+        result = ffi.new(_NEW_RESULT)
+        token = client._keep(array)
+        status = _put_dense(
+            client._core,
+            _bytes_of(array),
+            code,
+            array.shape,
+            array.ndim,
+            semantics,
+            place.device_pointer,
+            place.memory_pointer,
+            token,
+            result,
+        )
+        if status or not result.kept:
+            client._kept.pop(token, None)
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        client._drain()
+        spec = spec_of(code, array.shape)
+        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+
+    def _put_strided(self, array: np.ndarray[Any, Any], code: int, place: Place) -> PjrtBuffer:
+        """Put an array of any strides; the plugin reads them where all are positive."""
+        if any(step <= 0 for step in array.strides) or array.size == 0:
+            return self.put(np.ascontiguousarray(array).reshape(array.shape), place, 0)
+        client = self._client
+        dims = ffi.new("int64_t[]", array.shape)
+        strides = ffi.new("int64_t[]", array.strides)
+        args = self._api.new(
+            "PJRT_Client_BufferFromHostBuffer_Args",
+            data=ffi.cast("void *", array.__array_interface__["data"][0]),
+            type=code,
+            dims=dims,
+            num_dims=array.ndim,
+            byte_strides=strides,
+            num_byte_strides=array.ndim,
+            device=place.device_pointer,
+            memory=place.memory_pointer,
+        )
+        result = ffi.new(_NEW_RESULT)
+        status = lib.devrt_put(client._core, args, 0, result)
+        if status == lib.DEVRT_FAILED:
+            # Some plugins take no strides; if it was something else, it fails again.
+            client._api.take(result.error, "buffer_from_pyval")
+            return self.put(np.ascontiguousarray(array), place, 0)
+        if status:
+            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+        spec = spec_of(code, array.shape)
+        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+
+    def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
+        if isinstance(value, PjrtBuffer):
+            return value.__array__()
+        refuse_nulls(value, "buffer_from_pyval")
+        try:
+            return np.asarray(value)
+        except (TypeError, ValueError, BufferError) as error:
+            msg = f"a value of type {type(value).__name__} is no array: {error}."
+            raise InvalidTypeError(msg, operation="buffer_from_pyval") from error
+
+    def _native(self, array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
+        """Return the array in native byte order, and its element type."""
+        code = type_code(self._api, array.dtype)
+        native = dtypes.to_numpy(code)
+        if array.dtype == native and array.dtype.isnative:
+            self._codes[array.dtype] = code
+            return array, code
+        return array.astype(native), code
+
+
+def check_semantics(semantics: Any) -> int:
+    """Return host-buffer semantics as an int; refuse what are none."""
+    if isinstance(semantics, int) and semantics in _SEMANTICS:
+        return int(semantics)
+    msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r:.60}."
+    raise InvalidArgumentError(msg, operation="buffer_from_pyval")
+
+
+def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    room = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    skip = -room.__array_interface__["data"][0] % _ALIGNMENT
+    made: np.ndarray[Any, Any] = (
+        room[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    )
+    np.copyto(made, array)
+    return made
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> Any:
+    try:
+        return _from_buffer(array)
+    except (ValueError, BufferError):  # a dtype that the buffer protocol has no letter for
+        return ffi.cast("void *", array.__array_interface__["data"][0])

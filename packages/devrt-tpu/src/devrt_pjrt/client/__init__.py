@@ -1,0 +1,1 @@
+"""Clients, devices, memories and topologies of a plugin."""

@@ -1,0 +1,236 @@
+"""Devices and memories of a PJRT client."""
+
+from __future__ import annotations
+
+import functools
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract import Buffer, Device, Memory
+from devrt.errors import InternalError, InvalidArgumentError, UnimplementedError
+from devrt_pjrt._native import ffi, lib
+from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.library.api import Api, text_of
+from devrt_pjrt.library.values import read_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from devrt_pjrt.client.client import PjrtClient
+
+__all__ = ["Description", "PjrtDevice", "PjrtMemory"]
+
+_STATISTICS = (
+    "peak_bytes_in_use",
+    "num_allocs",
+    "largest_alloc_size",
+    "bytes_limit",
+    "bytes_reserved",
+    "peak_bytes_reserved",
+    "bytes_reservable_limit",
+    "largest_free_block_bytes",
+    "pool_bytes",
+    "peak_pool_bytes",
+    "peak_allocated_bytes",
+)
+
+
+class Description:
+    """What a plugin says of a device that need not be present, read once, as plain values."""
+
+    __slots__ = ("attributes", "debug_string", "id", "kind", "process_index", "text")
+
+    def __init__(self, api: Api, pointer: Any) -> None:
+        row = api.describe_with(lib.devrt_describe_device, pointer)
+        self.id = int(row.id)
+        self.process_index = int(row.process_index)
+        self.kind = text_of(row.kind, row.kind_size)
+        self.text = text_of(row.text, row.text_size)
+        self.debug_string = text_of(row.debug, row.debug_size)
+        values = read_values(row.attributes, row.num_attributes)
+        self.attributes: Mapping[str, Any] = MappingProxyType(values)
+
+
+class PjrtMemory(Handle, Memory):
+    """One address space of a client's devices."""
+
+    def __init__(self, client: PjrtClient, row: Any) -> None:
+        self._client = client
+        self._row = row
+        self._pointer = row.pointer
+        self._is_host_visible: bool | None = None
+
+    @functools.cached_property
+    def id(self) -> int:
+        """Number of the memory, unique in its process."""
+        return int(self._row.about.id)
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """The kind, as the plugin names it."""
+        about = self._row.about
+        return text_of(about.kind, about.kind_size)
+
+    @functools.cached_property
+    def _devices(self) -> list[PjrtDevice]:
+        """The devices of this process that can address it."""
+        return [device for device in self._client._local if self in device._memories]
+
+    @functools.cached_property
+    def _text(self) -> str:
+        about = self._row.about
+        return text_of(about.text, about.text_size)
+
+    @property
+    def platform(self) -> str:
+        """The platform of the memory's devices."""
+        return self._client.platform
+
+    @property
+    def process_index(self) -> int:
+        """The process that the memory belongs to."""
+        return self._client.process_index()
+
+    @property
+    def client(self) -> PjrtClient:
+        """The client that owns the memory."""
+        return self._client
+
+    def addressable_by_devices(self) -> list[Device]:
+        """Return the devices of this process that can address the memory."""
+        return list(self._devices)
+
+    def memory_stats(self) -> dict[str, int]:
+        """Return what the buffers on this memory take, counted by devrt."""
+        return self._client._count(lambda buffer: buffer._memory is self)
+
+    def __repr__(self) -> str:
+        return f"PjrtMemory(id={self.id}, kind={self.kind!r}, {self._text})"
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class PjrtDevice(Handle, Device):
+    """One device of a PJRT client."""
+
+    def __init__(self, client: PjrtClient, row: Any) -> None:
+        self._client = client
+        self._row = row
+        self._pointer = row.pointer
+        self._id = int(row.about.id)
+        self.is_addressable = bool(row.is_addressable)
+
+    @property
+    def id(self) -> int:
+        """Number of the device, unique among all processes."""
+        return self._id
+
+    @functools.cached_property
+    def process_index(self) -> int:
+        """The process that the device is attached to."""
+        return int(self._row.about.process_index)
+
+    @property
+    def local_hardware_id(self) -> int | None:
+        """The plugin's number for the hardware; None where another process has it."""
+        number = int(self._row.hardware_id)
+        return number if number >= 0 else None
+
+    @property
+    def platform(self) -> str:
+        """The platform, as users name it."""
+        return self._client.platform
+
+    @functools.cached_property
+    def device_kind(self) -> str:
+        """The hardware's model."""
+        about = self._row.about
+        return text_of(about.kind, about.kind_size)
+
+    @functools.cached_property
+    def _attributes(self) -> Mapping[str, Any]:
+        about = self._row.about
+        return MappingProxyType(read_values(about.attributes, about.num_attributes))
+
+    @property
+    def client(self) -> PjrtClient:
+        """The client that owns the device."""
+        return self._client
+
+    def memory(self, kind: str) -> Memory:
+        """Return the memory of a kind; the error lists those that there are."""
+        for memory in self._memories if isinstance(kind, str) else ():
+            if memory.kind == kind:
+                return memory
+        known = ", ".join(repr(memory.kind) for memory in self._memories) or "none"
+        msg = f"{self} has no memory of kind {kind!r}; it has {known}."
+        raise InvalidArgumentError(msg, kind=kind, device=str(self))
+
+    def default_memory(self) -> Memory:
+        """Return the memory that buffers go to when none is named."""
+        if self._default is None:
+            msg = (
+                f"{self} belongs to process {self.process_index}: its memory is not in reach here."
+            )
+            raise InvalidArgumentError(msg, device=str(self))
+        return self._default
+
+    def addressable_memories(self) -> list[Memory]:
+        """Return every memory of the device, the default one first."""
+        return list(self._memories)
+
+    def live_buffers(self) -> list[Buffer]:
+        """Return the buffers on this device that are neither deleted nor collected."""
+        return [buffer for buffer in self._client.live_buffers() if buffer.device is self]
+
+    def memory_stats(self) -> dict[str, int]:
+        """Return the plugin's statistics, or where it has none, what devrt has counted itself."""
+        api = self._client._api
+        with self._client._using("memory_stats"):
+            try:
+                found = api.call("PJRT_Device_MemoryStats", device=self._pointer)
+            except UnimplementedError:
+                return self._client._count(lambda buffer: buffer._device is self)
+        stats = {"bytes_in_use": int(found.bytes_in_use)}
+        for name in _STATISTICS:
+            if getattr(found, f"{name}_is_set"):
+                stats[name] = int(getattr(found, name))
+        return stats
+
+    def __getattr__(self, name: str) -> Any:
+        if "_row" in self.__dict__ and name in self._attributes:
+            return self._attributes[name]
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(msg)
+
+    def __repr__(self) -> str:
+        about = self._row.about
+        return f"PjrtDevice(id={self.id}, {text_of(about.text, about.text_size)})"
+
+    def __str__(self) -> str:
+        return f"{self._client.platform}:{self.id}"
+
+    @functools.cached_property
+    def _default(self) -> PjrtMemory | None:
+        """The memory that buffers go to; None where another process has the device."""
+        if not self.is_addressable:
+            return None
+        memories, at = self._client._memories, int(self._row.default_memory)
+        if at < len(memories):
+            return memories[at]
+        if found := self._found():
+            return found[0]
+        msg = f"the PJRT plugin {self._client._api.name} has a device without a memory: {self!r}."
+        raise InternalError(msg, operation="PJRT_Device_AddressableMemories")
+
+    @functools.cached_property
+    def _memories(self) -> list[PjrtMemory]:
+        """Its memories, the default one first."""
+        default = self._default
+        return [] if default is None else [default, *(m for m in self._found() if m is not default)]
+
+    def _found(self) -> list[PjrtMemory]:
+        memories = self._client._memories
+        places = ffi.unpack(self._row.memories, self._row.num_memories)
+        return [memories[at] for at in places if at < len(memories)]

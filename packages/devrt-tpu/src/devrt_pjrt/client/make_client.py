@@ -1,0 +1,92 @@
+"""Making a client of a plugin: its options, and the cluster's key-value store."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import DevrtError, InvalidArgumentError
+from devrt_pjrt._native import lib
+from devrt_pjrt.client.client import PjrtClient
+from devrt_pjrt.library.library import Library
+from devrt_pjrt.library.log import captured
+from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client, gpu_options
+from devrt_pjrt.library.values import NamedValues, check_types
+from devrt_pjrt.traits.checks import options_of
+
+if TYPE_CHECKING:
+    from devrt_pjrt.programs.disk_cache import CacheSource
+
+__all__ = ["make_client"]
+
+lib.devrt_lend_buffer_protocol()  # before there is an array to show
+
+
+def make_client(
+    library: Library,
+    platform: str,
+    options: Mapping[str, Any] | None = None,
+    cache: CacheSource | None = None,
+) -> PjrtClient:
+    """Make a client of a plugin, initialising the plugin if need be.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    platform
+        What users call the platform.
+    options
+        The plugin's own options: strings, ints, lists of ints, floats or bools; and
+        ``distributed_client``, the connection to a cluster's key-value store (see
+        `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
+    cache
+        Opens the folder of compiled programs (`devrt.compiling.cache`); None keeps none. Asked
+        once, when the client first compiles.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an option is of a wrong type.
+    DevrtError
+        If the plugin cannot make a client.
+    """
+    given = options_of(options)
+    cluster = given.pop("distributed_client", None)
+    if library.is_gpu:
+        given = gpu_options(given)
+    check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
+    check_client(given, library.path, library.version)
+    if library.is_tpu:
+        _refuse_nodes(given)
+    values = NamedValues(given)
+    args = library.api.new(
+        "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
+    )
+    store = None
+    if cluster is not None:
+        from devrt_pjrt.client.store import Store, keep_store
+
+        store = Store(cluster)
+        lib.devrt_set_store(args, keep_store(store))
+    library.initialize()
+    try:
+        with captured(library):
+            library.api.call_with("PJRT_Client_Create", args)
+        once = None if cache is None else functools.cache(cache)
+        return PjrtClient(library, platform, args.client, given, store, once)
+    except DevrtError:
+        if store is not None:
+            store.close()
+        raise
+
+
+def _refuse_nodes(options: Mapping[str, Any]) -> None:
+    for name in ("node_id", "num_nodes"):
+        if name in options:
+            msg = (
+                f"option {name!r} cannot be given to the plugin for TPUs, which finds the other "
+                "hosts by its own environment (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES). Leave it out."
+            )
+            raise InvalidArgumentError(msg, option=name)

@@ -1,0 +1,28 @@
+"""Where a buffer goes: a device and one of its memories, resolved once for each target."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+
+__all__ = ["Place"]
+
+
+class Place(NamedTuple):
+    """A device and a memory of it, with the pointers that the plugin takes for them.
+
+    Attributes
+    ----------
+    device, memory
+        The two.
+    device_pointer, memory_pointer
+        What is passed: the memory only where it is not the device's default one, as some plugins
+        know no memories.
+    """
+
+    device: PjrtDevice
+    memory: PjrtMemory
+    device_pointer: Any
+    memory_pointer: Any

@@ -1,0 +1,1 @@
+"""A plugin's library: opened once, its functions called, its errors translated."""

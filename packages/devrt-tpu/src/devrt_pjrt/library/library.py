@@ -1,0 +1,306 @@
+"""Opening a plugin's library, once, and never closing it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from devrt.compiling.options import XLA_CPU_FLAGS
+from devrt.compiling.xla_flags import check_flags
+from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
+from devrt_pjrt._native import ffi, lib
+from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.library import capsule as _capsule
+from devrt_pjrt.library.api import Api
+from devrt_pjrt.library.changes import Changes, Snapshot
+from devrt_pjrt.library.elf import problem_with
+from devrt_pjrt.library.environment import is_tpu, prepare
+from devrt_pjrt.library.log import LogLine, Opening, captured, new_log
+from devrt_pjrt.library.since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
+from devrt_pjrt.library.values import read_values
+from devrt_pjrt.traits import gpu_tools
+
+__all__ = ["Library", "open_library"]
+
+_MISSING = re.compile(r"^(\S+): cannot open shared object file")
+_GPU_WORDS = ("cuda", "rocm", "gpu")
+_TPU_TOPOLOGY = 16  # the number of an extension
+_VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
+
+
+class Library(Handle):
+    """A plugin: its function table, and whether it is initialised.
+
+    Parameters
+    ----------
+    name
+        The platform, for errors and for what the environment needs.
+    table
+        A ``PJRT_Api*``.
+    path
+        The library's file; empty where the table came in a capsule.
+    log
+        What it logged while it was opened.
+    is_global
+        Whether it was opened with its symbols visible to every other library.
+
+    Attributes
+    ----------
+    log : deque of LogLine
+        The last lines that the plugin logged while it was opened and initialised, made clients and
+        compiled.
+    changes : Changes
+        What initialising it has changed in the process.
+    is_global : bool
+        Whether its symbols are visible to every other library of the process.
+    unknown_flags : set of str
+        The compiler's flags that this version of it has refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Any,
+        path: str = "",
+        log: deque[LogLine] | None = None,
+        is_global: bool = False,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.is_global = is_global
+        _check_version(table, self.label)
+        self.api = Api(table, self.label)
+        self._lock = threading.Lock()
+        self._is_initialized = False
+        self.log = new_log() if log is None else log
+        self.changes = Changes()
+        self.unknown_flags: set[str] = set()
+        self._failure: DevrtError | None = None
+
+    @property
+    def label(self) -> str:
+        """The platform and the file, as errors name them."""
+        return f"{self.name!r} ({self.path})" if self.path else f"{self.name!r}"
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of the C API that the plugin was built for."""
+        return self.api.major, self.api.minor
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `initialize` has succeeded."""
+        return self._is_initialized
+
+    @functools.cached_property
+    def is_tpu(self) -> bool:
+        """Whether it is the library for TPUs, by its name, its file or what it offers."""
+        return is_tpu(self.name, self.path) or _TPU_TOPOLOGY in self.api.extensions()
+
+    @functools.cached_property
+    def is_gpu(self) -> bool:
+        """Whether it is XLA's library for GPUs, by its name or its file."""
+        words = f"{self.name} {os.path.basename(self.path)}".lower()
+        return any(word in words for word in _GPU_WORDS)
+
+    def compiler_flags(self, platform: str) -> Mapping[str, str | bool]:
+        """Return flags that programs are compiled with unless the caller gives others.
+
+        Parameters
+        ----------
+        platform
+            What is compiled for, in the plugin's own word: a file can have any name.
+        """
+        if platform == "cpu":
+            return {k: v for k, v in XLA_CPU_FLAGS.items() if k not in self.unknown_flags}
+        return gpu_tools.compiler_flags() if self.is_gpu else {}
+
+    def initialize(self) -> None:
+        """Initialise the plugin, once; a failure is final, and raised again at every later call.
+
+        Raises
+        ------
+        PluginLoadError
+            If the plugin failed. It must not be called again: some plugins would end the process.
+        """
+        self.api.check_process("PJRT_Plugin_Initialize")
+        with self._lock:
+            if self._is_initialized:
+                return
+            if self._failure is not None:
+                raise self._failure.fresh()
+            if self.path and not self.is_tpu:  # one process at a time can have those chips
+                check_flags(self.path, __name__, "_use")
+            self.api.pid = os.getpid()
+            prepare(self.name, self.path)
+            before = Snapshot()
+            try:
+                with captured(self):
+                    self.api.call("PJRT_Plugin_Initialize")
+            except DevrtError as error:
+                self._failure = self._final(error)
+                raise self._failure.fresh() from error
+            finally:
+                self.changes = before.changes()
+            self._is_initialized = True
+
+    def _final(self, error: DevrtError) -> PluginLoadError:
+        msg = (
+            f"the PJRT plugin {self.label} could not be initialised: {error.message} "
+            "This is final for this process: mend the cause and start another one."
+        )
+        facts = {"log": error.data["log"]} if "log" in error.data else {}
+        return PluginLoadError(
+            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path, **facts
+        )
+
+    def make_global(self) -> None:
+        """Make the library's symbols visible to every other one, for good.
+
+        Those that were bound already stay as they are.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it came in a capsule: its file is not known.
+        """
+        if self.is_global:
+            return
+        if not self.path:
+            msg = (
+                f"the symbols of the PJRT plugin {self.label} cannot be made global: it came in a "
+                "capsule. Whoever opened its library has settled it."
+            )
+            raise InvalidArgumentError(msg, plugin=self.name)
+        _open(self.name, self.path, is_global=True)
+        self.is_global = True
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the plugin says of itself, such as the StableHLO versions that it reads."""
+        self.initialize()
+        args = self.api.call("PJRT_Plugin_Attributes")
+        return read_values(args.attributes, args.num_attributes)
+
+    def capsule(self) -> object:
+        """Return the function table in a capsule ``pjrt_c_api``, as other runtimes take it."""
+        return _capsule.wrap(int(ffi.cast("uintptr_t", self.api.table)))
+
+    def __repr__(self) -> str:
+        major, minor = self.version
+        return f"Library({self.label}, version {major}.{minor})"
+
+
+def _use(path: str) -> None:
+    """Make a library read its environment; what comes of that is the process's end, or nothing."""
+    from devrt_pjrt.client.make_client import make_client
+
+    logging.getLogger("devrt_tpu.plugin").setLevel(logging.DEBUG)  # its last words are wanted
+    library = open_library("flags", path)
+    make_client(library, "flags", {"preallocate": False} if library.is_gpu else {})
+
+
+def _check_version(table: Any, label: str) -> None:
+    facts: dict[str, Any] = {"plugin": label, "phase": "version"}
+    if table.struct_size < _VERSION_END:
+        msg = (
+            f"the PJRT plugin {label} has a table of {table.struct_size} bytes, too short for "
+            "its version. It is older than devrt can use, or no PJRT plugin. Upgrade it."
+        )
+        raise PluginLoadError(msg, **facts)
+    major = int(table.pjrt_api_version.major_version)
+    minor = int(table.pjrt_api_version.minor_version)
+    facts["version"] = (major, minor)
+    wanted = f"{MAJOR}.{MINIMUM_MINOR}"
+    if major != MAJOR:
+        older = "devrt-tpu" if major > MAJOR else "the plugin"
+        msg = (
+            f"the PJRT plugin {label} is of C API version {major}.{minor}, and devrt uses "
+            f"{wanted} and later of major version {MAJOR}. Upgrade {older}."
+        )
+        raise PluginLoadError(msg, **facts)
+    if minor < MINIMUM_MINOR or minor in BROKEN_MINORS:
+        why = "its table has another order" if minor in BROKEN_MINORS else "it is too old"
+        msg = (
+            f"the PJRT plugin {label} is of C API version {major}.{minor}, and devrt uses "
+            f"{wanted} and later: {why}. Upgrade the plugin."
+        )
+        raise PluginLoadError(msg, **facts)
+
+
+def open_library(
+    name: str, library: str | os.PathLike[str] | object, is_global: bool = False
+) -> Library:
+    """Open a plugin; what was opened stays open until the process ends.
+
+    Parameters
+    ----------
+    name
+        The platform that it serves.
+    library
+        The library's path, or a capsule named ``pjrt_c_api``.
+    is_global
+        Whether a library that is opened by its path shows its symbols to every other one.
+
+    Raises
+    ------
+    PluginLoadError
+        If it is no library of this machine, needs another library that is missing, exports no
+        ``GetPjrtApi``, or is of a version that cannot be used.
+    """
+    if _capsule.is_capsule(library):
+        return Library(name, ffi.cast("const PJRT_Api *", _capsule.unwrap(library)))
+    if not isinstance(library, str | os.PathLike):
+        msg = (
+            f"the library of platform {name!r} must be a path or a capsule named 'pjrt_c_api', "
+            f"not {type(library).__name__}."
+        )
+        raise PluginLoadError(msg, phase="open", plugin=name)
+    path = os.path.abspath(os.fspath(library))
+    opening = Opening(name, new_log())
+    with captured(opening):
+        table = _open(name, path, is_global)
+    return Library(name, table, path, opening.log, is_global)
+
+
+def _open(name: str, path: str, is_global: bool) -> Any:
+    facts: dict[str, Any] = {"phase": "open", "plugin": name, "path": path}
+    problem = problem_with(path)
+    if problem:
+        msg = (
+            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {problem}. "
+            "Give the full path of a library for this machine."
+        )
+        raise PluginLoadError(msg, **facts)
+    said = ffi.new("char[]", 4096)
+    handle = lib.devrt_open(os.fsencode(path), is_global, said, len(said))
+    if handle == ffi.NULL:
+        raise _not_opened(name, path, ffi.string(said).decode(errors="replace"), facts)
+    table = lib.devrt_find_api(handle)
+    if table == ffi.NULL:
+        msg = (
+            f"the library {path!r} of platform {name!r} has no function GetPjrtApi, or it returned "
+            "nothing: it is no PJRT plugin. Name the plugin's own library."
+        )
+        raise PluginLoadError(msg, **facts)
+    return table
+
+
+def _not_opened(name: str, path: str, said: str, facts: dict[str, Any]) -> PluginLoadError:
+    missing = _MISSING.match(said)
+    if missing is None:
+        msg = (
+            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {said}. "
+            "Install a version that fits this machine."
+        )
+        return PluginLoadError(msg, **facts)
+    msg = (
+        f"the PJRT library {path!r} of platform {name!r} needs {missing.group(1)}, which is not "
+        "found. Install what brings it, or add its folder to LD_LIBRARY_PATH."
+    )
+    return PluginLoadError(msg, missing=missing.group(1), **facts)

@@ -1,0 +1,1 @@
+"""Programs of a plugin: compiled, loaded, run, kept on disk."""

@@ -1,0 +1,145 @@
+"""The arguments of programs: every one is checked here, as plugins do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.layout import row_major
+from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.layout import are_alike
+from devrt_pjrt.traits.checks import listed
+
+if TYPE_CHECKING:
+    from devrt_pjrt.buffers.spec import Spec
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.device import PjrtDevice
+    from devrt_pjrt.programs.hlo import HloFacts, Parameter
+
+__all__ = ["Arguments"]
+
+
+class Arguments:
+    """What a program takes, and the refusing of what it would take for something else.
+
+    Parameters
+    ----------
+    client
+        Whose program it is.
+    label
+        The program, as errors name it.
+    facts
+        What its optimised form says; None where nobody knows.
+
+    Attributes
+    ----------
+    specs : list of Spec or None
+        Dtype and shape of each argument on each device; None where nobody knows.
+    are_dense : bool
+        Whether buffers that were put without a layout are what it takes.
+    """
+
+    def __init__(self, client: PjrtClient, label: str, facts: HloFacts | None) -> None:
+        self._client = client
+        self._label = label
+        self.specs: list[Spec] | None = None
+        self._takes: list[Parameter] = []
+        found = facts.parameters if facts is not None else ()
+        specs = [p.spec for p in found if p.spec is not None]
+        if facts is not None and len(specs) == len(found):
+            self.specs = specs
+            self._takes = list(found)
+        self._dense = [p.is_dense for p in self._takes]
+        self.are_dense = all(self._dense)
+
+    def check_count(self, count: int) -> None:
+        """Refuse another number of arguments than the program takes."""
+        if self.specs is not None and count != len(self.specs):
+            msg = (
+                f"execute failed: {self._label} takes {len(self.specs)} argument(s), and got "
+                f"{count}."
+            )
+            raise InvalidArgumentError(msg, operation="execute")
+
+    def check(self, arguments: Sequence[Sequence[Any]], devices: Sequence[PjrtDevice]) -> None:
+        """Refuse what the plugin would take for something else, or hang on for good.
+
+        Parameters
+        ----------
+        arguments
+            For each parameter a buffer on each device.
+        devices
+            The devices, in the same order.
+        """
+        self.check_count(len(arguments))
+        for at, shards in enumerate(arguments):
+            for buffer, device in zip(shards, devices, strict=True):
+                # Deleted ones are found where they are pinned, all of them before the call.
+                if not self._fits(at, buffer, device):
+                    self._refuse(at, buffer, device)
+
+    def _fits(self, at: int, buffer: Any, device: PjrtDevice) -> bool:
+        if not isinstance(buffer, PjrtBuffer) or buffer._device is not device:
+            return False
+        if self.specs is None:
+            return buffer._is_dense
+        spec = self.specs[at]
+        if buffer._spec is not spec and buffer._spec != spec:
+            return False
+        if isinstance(buffer, LaidOutBuffer):
+            return are_alike(buffer._layout, self._takes[at].layout, spec.shape)
+        return self._dense[at]
+
+    def by_device(
+        self, at: int, shards: Sequence[Any], devices: Sequence[PjrtDevice]
+    ) -> Sequence[Any]:
+        """Return one argument's buffers in the order of the devices."""
+        shards = listed(shards, "execute_sharded", f"argument {at}")
+        if len(shards) == len(devices):
+            for shard, device in zip(shards, devices, strict=True):
+                if shard.__class__ is not PjrtBuffer or shard._device is not device:
+                    break
+            else:
+                return shards
+        found = {s._device: s for s in shards if isinstance(s, PjrtBuffer)}
+        if len(shards) != len(devices) or found.keys() != set(devices):
+            names = ", ".join(map(str, devices))
+            msg = (
+                f"execute_sharded failed: argument {at} of {self._label} needs one buffer on each "
+                f"of {names}, and has {list(shards)!r}."
+            )
+            raise InvalidArgumentError(msg, operation="execute_sharded", argument=at)
+        return [found[device] for device in devices]
+
+    def _refuse(self, at: int, buffer: Any, device: PjrtDevice) -> NoReturn:
+        facts: dict[str, Any] = {"operation": "execute", "argument": at, "device": str(device)}
+        head = f"execute failed: argument {at} of {self._label}"
+        if not isinstance(buffer, PjrtBuffer):
+            msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
+            raise InvalidArgumentError(msg, **facts)
+        if buffer._client is not self._client or buffer._device is not device:
+            msg = f"{head} must lie on {device}, and lies on {buffer._device}. Copy it there."
+            raise InvalidArgumentError(msg, **facts)
+        wanted = None if self.specs is None else self.specs[at]
+        if wanted is not None and buffer._spec != wanted:
+            msg = f"{head} must be {wanted}, and is {buffer._spec}. Convert or reshape it."
+            raise InvalidArgumentError(msg, **facts)
+        if buffer.is_deleted():
+            raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
+        self._refuse_layout(head, at, buffer, facts)
+
+    def _refuse_layout(
+        self, head: str, at: int, buffer: PjrtBuffer, facts: dict[str, Any]
+    ) -> NoReturn:
+        default = row_major(len(buffer.shape))
+        lies = buffer._layout if isinstance(buffer, LaidOutBuffer) else default
+        wanted, is_dense = default, True
+        if self.specs is not None:
+            wanted, is_dense = self._takes[at].layout, self._dense[at]
+        how = "without a layout" if is_dense else f'with layout="{wanted}"'
+        msg = (
+            f"{head} must lie in layout {wanted}, and lies in {lies}. Put it again {how}: its "
+            "value is numpy.asarray(buffer)."
+        )
+        raise InvalidArgumentError(msg, layout=str(lies), **facts)

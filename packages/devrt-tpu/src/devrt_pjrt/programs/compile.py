@@ -1,0 +1,327 @@
+"""Programs in, executables out."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from devrt.compiling.options import CompileOptions
+from devrt.compiling.refusals import check, check_for_host
+from devrt.compiling.refusals import explain as explain_refusal
+from devrt.compiling.stablehlo import for_older_readers
+from devrt.errors import (
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    StatusCode,
+    UnimplementedError,
+)
+from devrt_pjrt._native import ffi
+from devrt_pjrt.client.device import PjrtDevice
+from devrt_pjrt.library.apart import call_apart
+from devrt_pjrt.library.api import Api
+from devrt_pjrt.library.log import captured
+from devrt_pjrt.programs.checksum import (
+    split_options,
+    with_checksum,
+    with_options,
+    without_checksum,
+)
+from devrt_pjrt.programs.compiled import Executable
+from devrt_pjrt.programs.executable import PjrtLoadedExecutable
+from devrt_pjrt.programs.program import Program, device_count
+from devrt_pjrt.traits.gpu_tools import explain
+
+if TYPE_CHECKING:
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.topology import PjrtTopology
+    from devrt_pjrt.library.library import Library
+
+__all__ = ["compile_ahead", "compile_and_load", "deserialize"]
+
+T = TypeVar("T")
+
+_UNKNOWN_FLAG = re.compile(r"No such compile option: '(\w+)'")
+
+
+def compile_and_load(
+    client: PjrtClient,
+    source: str | bytes,
+    devices: Sequence[Any] | None,
+    options: Mapping[str, Any],
+) -> PjrtLoadedExecutable:
+    """Compile a program and load it; see `PjrtClient.compile_and_load`."""
+    program = Program(source)
+    platform = client.plugin_platform
+    _check_program(program, platform, "compile_and_load")
+    chosen = None if devices is None else _check_devices(client, devices, "compile")
+    made = program.options(options, None if chosen is None else len(chosen))
+    if made.device_assignment is None and not made.compile_portable_executable:
+        made = made.replace(device_assignment=_assignment(client, chosen, made))
+
+    def compile(data: bytes) -> PjrtLoadedExecutable:
+        with client._using("compile"):
+            args = _compile(
+                client._library,
+                "PJRT_Client_Compile",
+                program,
+                data,
+                client._core,
+                client=client._pointer,
+            )
+            return PjrtLoadedExecutable(client, args.executable, made)
+
+    def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
+        if client._cache is None:
+            return compile(data)
+        from devrt_pjrt.programs.disk_cache import compiled
+
+        load = functools.partial(_load, client, made=made)
+        return compiled(client, program.code, data, load, lambda: compile(data))
+
+    return _with_flags(client._library, platform, made, find_or_compile)
+
+
+def _check_program(program: Program, platform: str, operation: str) -> None:
+    (check_for_host if platform == "cpu" else check)(program.code, operation)
+
+
+def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -> list[PjrtDevice]:
+    try:
+        chosen = list(devices)
+    except TypeError as error:
+        msg = f"{operation} failed: devices are a list of devices, not {devices!r:.60}."
+        raise InvalidTypeError(msg, operation=operation) from error
+    if not chosen:
+        msg = f"{operation} failed: devices is empty. Name some, or leave it out."
+        raise InvalidArgumentError(msg, operation=operation)
+    for device in chosen:
+        if not isinstance(device, PjrtDevice) or device.client is not client:
+            msg = f"{operation} failed: {device!r} is no device of {client!r}."
+            raise InvalidArgumentError(msg, operation=operation)
+    if len(set(chosen)) != len(chosen):
+        msg = f"{operation} failed: name each device once, not {chosen}."
+        raise InvalidArgumentError(msg, operation=operation)
+    return chosen
+
+
+def _assignment(
+    client: PjrtClient, chosen: list[PjrtDevice] | None, options: CompileOptions
+) -> list[list[int]]:
+    wanted = device_count(options)
+    devices = chosen or client._local[:wanted]
+    if len(devices) < wanted:
+        msg = (
+            f"compile failed: the program needs {wanted} devices, and {client!r} has "
+            f"{len(client._local)} here. Make the client with more, or compile for a topology."
+        )
+        raise InvalidArgumentError(msg, operation="compile")
+    ids = [device.id for device in devices]
+    size = options.num_partitions or 1
+    return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas or 1)]
+
+
+def compile_ahead(
+    library: Library,
+    topology: Any,
+    num_devices: int,
+    source: str | bytes,
+    options: Mapping[str, Any],
+    owner: PjrtTopology,
+) -> Executable:
+    """Compile a program for devices that need not be there.
+
+    Parameters
+    ----------
+    library
+        The plugin.
+    topology
+        A ``PJRT_TopologyDescription*`` of it.
+    num_devices
+        How many devices it has: some plugins compile for more, and say nothing.
+    source
+        StableHLO as text or bytecode.
+    options
+        Fields of `CompileOptions`.
+    owner
+        Keeps the description.
+    """
+    program = Program(source)
+    platform = owner.plugin_platform()
+    _check_program(program, platform, "compile")
+    made = program.options(options, None)
+    if device_count(made) > num_devices:
+        msg = (
+            f"compile failed: the program needs {device_count(made)} devices ({made.num_replicas} "
+            f"replica(s) of {made.num_partitions} partition(s)), and the topology has "
+            f"{num_devices}. Name a larger topology."
+        )
+        raise InvalidArgumentError(msg, operation="compile")
+
+    def compile(data: bytes) -> Executable:
+        args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
+        return Executable(library.api, args.executable)
+
+    return _with_flags(library, platform, made, compile)
+
+
+def _with_flags(
+    library: Library, platform: str, options: CompileOptions, compile: Callable[[bytes], T]
+) -> T:
+    """Compile with devrt's own flags, but those that this version of the compiler lacks."""
+    given = options.env_option_overrides
+    flags = library.compiler_flags(platform)
+    every = {**flags, **given}
+    data = (options.replace(env_option_overrides=every) if flags else options).serialize()
+    try:
+        return compile(data)
+    except DevrtError as error:
+        found = _UNKNOWN_FLAG.search(error.message)
+        if found is None or found[1] not in flags or found[1] in given:
+            raise
+        library.unknown_flags.add(found[1])
+    return _with_flags(library, platform, options, compile)
+
+
+def _destroy(api: Api, executable: Any, is_loaded: bool) -> None:
+    """Give back an executable that nobody waited for."""
+    function = "PJRT_LoadedExecutable_Destroy" if is_loaded else "PJRT_Executable_Destroy"
+    api.call(function, executable=executable)
+
+
+def _compile(
+    library: Library,
+    function: str,
+    program: Program,
+    options: bytes,
+    core: Any = None,
+    owner: Any = None,
+    **target: Any,
+) -> Any:
+    """Compile; ``core`` or ``owner`` is kept for as long as it takes, also where nobody waits."""
+    pointer, kept = program.pointer(library.api)
+    text = ffi.from_buffer(options)
+    try:
+        with captured(library):
+            made, _ = call_apart(
+                lambda: (
+                    library.api.call(
+                        function,
+                        program=pointer,
+                        compile_options=text,
+                        compile_options_size=len(options),
+                        **target,
+                    ),
+                    (kept, owner),
+                ),
+                core=core,
+                on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
+            )
+            return made
+    except DevrtError as error:
+        told = explain(error)
+        if told is not error:
+            raise told from error
+        if error.code is not StatusCode.UNKNOWN:
+            raise
+        older = for_older_readers(program.code, error.message)
+        if older is not None and older != program.code:
+            return _compile(library, function, Program(older), options, core, owner, **target)
+        # What the parser and the verifier find has no code of its own.
+        message = explain_refusal(error.message, program.code)
+        raise InvalidArgumentError(message, code=error.code, **error.data) from error
+
+
+def deserialize(
+    client: PjrtClient,
+    data: Any,
+    devices: Sequence[Any] | None,
+    options: Mapping[str, Any],
+) -> PjrtLoadedExecutable:
+    """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
+    operation = "deserialize_executable"
+    if not isinstance(data, bytes | bytearray | memoryview):
+        msg = f"{operation} failed: a serialised executable is bytes, not {type(data).__name__}."
+        raise InvalidTypeError(msg, operation=operation)
+    if not len(data):
+        msg = f"{operation} failed: there are no bytes. Serialise the executable again."
+        raise InvalidArgumentError(msg, operation=operation)
+    made = CompileOptions.of(options) if options else None
+    if made is not None and made.parameter_is_tupled_arguments:
+        msg = (
+            "deserialize_executable failed: whether a program takes its arguments in a tuple is "
+            "settled when it is compiled. Leave parameter_is_tupled_arguments out."
+        )
+        raise InvalidArgumentError(msg, operation="deserialize_executable")
+    if devices is not None:
+        made = _on_devices(client, devices, made or CompileOptions())
+    over = b"" if made is None else made.serialize()
+    return _load(client, bytes(data), made, over)
+
+
+def _on_devices(
+    client: PjrtClient, devices: Sequence[Any], options: CompileOptions
+) -> CompileOptions:
+    """Return options with a device assignment: one partition for each device, unless they say."""
+    chosen = _check_devices(client, devices, "deserialize_executable")
+    if options.num_replicas is None and options.num_partitions is None:
+        options = options.replace(num_replicas=1, num_partitions=len(chosen))
+    wanted = device_count(options)
+    if wanted != len(chosen):
+        msg = (
+            f"deserialize_executable failed: the options are for {wanted} device(s), and "
+            f"{len(chosen)} were named. Name as many."
+        )
+        raise InvalidArgumentError(msg, operation="deserialize_executable")
+    return options.replace(device_assignment=_assignment(client, chosen, options))
+
+
+def _load(
+    client: PjrtClient, data: bytes, made: CompileOptions | None, over: bytes = b""
+) -> PjrtLoadedExecutable:
+    """Load an executable; ``over`` takes the place of the options that it was compiled with."""
+    api = client._api
+    whole = without_checksum(data, "deserialize_executable")
+    plain, kept = split_options(whole)
+    if over and over != kept:
+        changed = with_options(plain, over)
+        source = None if changed is None else with_checksum(changed)
+    else:
+        over, source = kept, with_checksum(data) if whole is data else data
+    held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
+    args = api.new(
+        "PJRT_Executable_DeserializeAndLoad_Args",
+        client=client._pointer,
+        serialized_executable=ffi.cast("char *", held),
+        serialized_executable_size=len(plain),
+    )
+    if over:
+        args.overridden_serialized_compile_options = ffi.cast("char *", text)
+        args.overridden_serialized_compile_options_size = len(over)
+    with client._using("deserialize_executable"):
+        call_apart(
+            lambda: (api.call_with("PJRT_Executable_DeserializeAndLoad", args), held, text),
+            core=client._core,
+            on_late=lambda _: _destroy(api, args.loaded_executable, True),
+        )
+        loaded = PjrtLoadedExecutable(client, args.loaded_executable, made, source)
+        _check_feeds(loaded)
+        return loaded
+
+
+def _check_feeds(loaded: PjrtLoadedExecutable) -> None:
+    """Refuse an executable that waits for the host, which others compile: it would never end."""
+    facts = loaded.executable.facts
+    if facts is None or not facts.feed:
+        return
+    loaded.delete()
+    msg = (
+        f"deserialize_executable failed: program {loaded.name!r} exchanges data with the host "
+        f"while it runs ({facts.feed}), and nothing here does that: it would never end. Pass the "
+        "data as arguments and results."
+    )
+    raise UnimplementedError(
+        msg, operation="deserialize_executable", platform=loaded.client.platform
+    )

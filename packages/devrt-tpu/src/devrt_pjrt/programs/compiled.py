@@ -1,0 +1,267 @@
+"""Compiled programs that are bound to no device: what their plugin tells of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import DeletedError, UnimplementedError
+from devrt_pjrt._native import ffi
+from devrt_pjrt.buffers.layout import executable_layouts
+from devrt_pjrt.buffers.spec import Spec, spec_of
+from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.library.api import Api, text_of
+from devrt_pjrt.library.values import read_values
+from devrt_pjrt.programs.checksum import with_checksum
+from devrt_pjrt.programs.hlo import HloFacts, custom_calls, read_module
+
+if TYPE_CHECKING:
+    from devrt.layout import PjRtLayout
+    from devrt_pjrt.client.client import PjrtClient
+
+__all__ = ["Executable", "MemoryAnalysis"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MemoryAnalysis:
+    """What a program takes of a device's memory, and of the host's, in bytes.
+
+    Attributes
+    ----------
+    generated_code_size_in_bytes, argument_size_in_bytes, output_size_in_bytes, \
+alias_size_in_bytes, temp_size_in_bytes : int
+        On the device: its code, what it takes and returns, what of that it shares, and the rest.
+    host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes, \
+host_alias_size_in_bytes, host_temp_size_in_bytes : int
+        The same on the host.
+    peak_memory_in_bytes : int
+        The most at one time; 0 where the plugin does not say.
+    total_size_in_bytes : int
+        All allocations; 0 where the plugin does not say.
+    """
+
+    generated_code_size_in_bytes: int
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    host_generated_code_size_in_bytes: int
+    host_argument_size_in_bytes: int
+    host_output_size_in_bytes: int
+    host_alias_size_in_bytes: int
+    host_temp_size_in_bytes: int
+    peak_memory_in_bytes: int
+    total_size_in_bytes: int
+
+
+class Executable(Handle):
+    """A compiled program that is bound to no device.
+
+    Parameters
+    ----------
+    api
+        The plugin that compiled it.
+    pointer
+        A ``PJRT_Executable*``, owned from now on.
+    client
+        Whose loaded executable it is of; None where it was compiled ahead of time.
+    source
+        The serialised bytes that it was loaded from; None where it was compiled.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        pointer: Any,
+        client: PjrtClient | None = None,
+        source: bytes | None = None,
+    ) -> None:
+        self._api = api
+        self._client = client
+        self._source = source
+        destroy = api.table.PJRT_Executable_Destroy
+
+        def drop(pointer: Any) -> None:
+            if api.is_lost():
+                return
+            error = destroy(api.new("PJRT_Executable_Destroy_Args", executable=pointer))
+            if error:
+                api.take(error, "PJRT_Executable_Destroy")
+
+        self._pointer: Any = ffi.gc(pointer, drop)
+
+    @contextmanager
+    def using(self, function: str) -> Iterator[Any]:
+        """Keep the plugin's object, which this yields, while one of its functions is called."""
+        with self._client._using(function) if self._client is not None else nullcontext():
+            pointer = self._pointer
+            if pointer is None:
+                msg = f"{function} failed: its loaded executable is gone. Keep that one."
+                raise DeletedError(msg, operation=function)
+            yield pointer
+
+    def _ask(self, function: str, **fields: Any) -> Any:
+        with self.using(function) as pointer:
+            return self._api.call(f"PJRT_Executable_{function}", executable=pointer, **fields)
+
+    def release(self) -> None:
+        """Give the plugin's object back: it must not outlive the client of what it is of."""
+        pointer, self._pointer, self._source = self._pointer, None, None
+        if pointer is not None:
+            ffi.release(pointer)
+
+    def forget_source(self) -> None:
+        """Release the serialised bytes that it was loaded from, which may be large."""
+        self._source = None
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The program's name."""
+        args = self._ask("Name")
+        return text_of(args.executable_name, args.executable_name_size)
+
+    @functools.cached_property
+    def num_replicas(self) -> int:
+        """Number of replicas."""
+        return int(self._ask("NumReplicas").num_replicas)
+
+    @functools.cached_property
+    def num_partitions(self) -> int:
+        """Number of partitions of each replica."""
+        return int(self._ask("NumPartitions").num_partitions)
+
+    @functools.cached_property
+    def num_outputs(self) -> int:
+        """Number of arrays that the program returns."""
+        return int(self._ask("NumOutputs").num_outputs)
+
+    def output_specs(self) -> list[Spec]:
+        """Return dtype and shape of each result, as each device sees it."""
+        count = self.num_outputs
+        types = self._ask("OutputElementTypes")
+        dims = self._ask("OutputDimensions")
+        found, at = [], 0
+        for i in range(count):
+            size = int(dims.dim_sizes[i])
+            shape = tuple(int(dims.dims[at + j]) for j in range(size))
+            found.append(spec_of(int(types.output_types[i]), shape))
+            at += size
+        return found
+
+    def output_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each result."""
+        args = self._ask("OutputMemoryKinds")
+        return [
+            text_of(args.memory_kinds[i], args.memory_kind_sizes[i])
+            for i in range(args.num_outputs)
+        ]
+
+    def parameter_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each argument."""
+        args = self._ask("ParameterMemoryKinds")
+        return [
+            text_of(args.memory_kinds[i], args.memory_kind_sizes[i])
+            for i in range(args.num_parameters)
+        ]
+
+    def get_parameter_layouts(self) -> list[PjRtLayout]:
+        """Return how each argument must lie in memory, as each device sees it.
+
+        Raises
+        ------
+        UnimplementedError
+            If the plugin tells neither that nor the optimised program.
+        """
+        return self._layouts("Parameter")
+
+    def get_output_layouts(self) -> list[PjRtLayout]:
+        """Return how each result lies in memory, as each device sees it; see the parameters'."""
+        return self._layouts("Output")
+
+    def _layouts(self, what: str) -> list[PjRtLayout]:
+        from devrt.layout import PjRtLayout
+
+        found = executable_layouts(self, what)
+        if found is None and self.facts is not None:  # the compiler's own word
+            facts = self.facts
+            arrays = facts.parameters if what == "Parameter" else facts.results
+            found = [array.layout for array in arrays]
+        if found is None:
+            msg = (
+                f"the PJRT plugin {self._api.name} tells no layouts of a program: it has neither "
+                "the extension for them nor its optimised program."
+            )
+            raise UnimplementedError(msg, operation=f"get_{what.lower()}_layouts")
+        return [PjRtLayout(layout) for layout in found]
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """Return the size of the code; below 0 where the plugin does not know."""
+        return int(self._ask("SizeOfGeneratedCodeInBytes").size_in_bytes)
+
+    def fingerprint(self) -> bytes:
+        """Return bytes that are equal for equal programs and equal options."""
+        args = self._ask("Fingerprint")
+        return bytes(ffi.buffer(args.executable_fingerprint, args.executable_fingerprint_size))
+
+    def cost_analysis(self) -> Mapping[str, Any]:
+        """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
+        args = self._ask("GetCostAnalysis")
+        return read_values(args.properties, args.num_properties)
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Return what the program takes of memory."""
+        args = self._ask("GetCompiledMemoryStats")
+        names = [field.name for field in dataclasses.fields(MemoryAnalysis)]
+        return MemoryAnalysis(*(int(getattr(args, name)) for name in names))
+
+    def optimized_program(self) -> tuple[str, bytes]:
+        """Return the program as the compiler left it: its format, and its bytes."""
+        program = self._api.new("PJRT_Program")
+        self._ask("OptimizedProgram", program=program)
+        room = ffi.new("char[]", program.code_size)
+        program.code = room
+        self._ask("OptimizedProgram", program=program)
+        return text_of(program.format, program.format_size), bytes(ffi.buffer(room))
+
+    def serialize(self) -> bytes:
+        """Return the executable as bytes, which a client of the same plugin loads."""
+        with self.using("serialize"):
+            # XLA's CPU client serialises a loaded executable without its functions.
+            if self._source is not None:
+                return self._source
+        args = self._ask("Serialize")
+        try:
+            data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
+            return with_checksum(bytes(data))
+        finally:
+            args.serialized_executable_deleter(args.serialized_executable)
+
+    def compile_options(self) -> bytes:
+        """Return the serialised ``CompileOptionsProto`` that the program was compiled with."""
+        args = self._ask("GetCompileOptions")
+        try:
+            return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+        finally:
+            args.serialized_compile_options_deleter(args.serialized_compile_options)
+
+    @functools.cached_property
+    def facts(self) -> HloFacts | None:
+        """What the optimised program says of itself; None where the plugin does not give it."""
+        try:
+            form, data = self.optimized_program()
+        except UnimplementedError:
+            return None
+        if form not in ("hlo", "hlo_with_config"):
+            return None
+        return read_module(data, with_config=form == "hlo_with_config")
+
+    def custom_calls(self) -> list[str]:
+        """Return the targets of the custom calls that the optimised program makes."""
+        form, data = self.optimized_program()
+        return custom_calls(data, with_config=form == "hlo_with_config")
+
+    def __repr__(self) -> str:
+        return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"

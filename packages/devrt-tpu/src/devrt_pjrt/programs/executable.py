@@ -1,0 +1,238 @@
+"""Programs loaded on devices, and running them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.compiling.hlo_text import hlo_text
+from devrt.contract import Buffer, Device, LoadedExecutable
+from devrt.contract.op_sharding import OpSharding
+from devrt.errors import UnimplementedError
+from devrt_pjrt._native import ffi
+from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
+from devrt_pjrt.programs.run import Runner
+
+if TYPE_CHECKING:
+    from devrt.compiling.options import CompileOptions
+    from devrt.layout import PjRtLayout
+    from devrt_pjrt.buffers.spec import Spec
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.device import PjrtDevice
+    from devrt_pjrt.programs.hlo import HloFacts
+
+__all__ = ["PjrtLoadedExecutable"]
+
+_numbers = itertools.count()
+
+
+class PjrtLoadedExecutable(Handle, LoadedExecutable):
+    """A compiled program on devices of one client; `PjrtClient.compile_and_load` makes one."""
+
+    def __init__(
+        self,
+        client: PjrtClient,
+        pointer: Any,
+        options: CompileOptions | None,
+        source: bytes | None = None,
+    ) -> None:
+        self._client = client
+        api = client._api
+        found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
+        self.executable = Executable(api, found.executable, client, source)
+        repr(self.executable)  # kept from here on, as it is asked for in errors about the end
+        bound = _devices_of(client, pointer)
+        # A portable executable is bound to none until it runs.
+        is_portable = not bound or (options is not None and options.compile_portable_executable)
+        self._devices = list(client._local) if is_portable else bound
+        self._runner = Runner(client, pointer, self.executable, self._devices, is_portable)
+        self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
+        client._executables[next(_numbers)] = self
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self.executable.name
+
+    @property
+    def client(self) -> PjrtClient:
+        """The client that compiled or loaded it."""
+        return self._client
+
+    def local_devices(self) -> list[Device]:
+        """Return the devices of this process that the program runs on, in argument order.
+
+        For a portable executable those that it may run on, each by itself.
+        """
+        return list(self._devices)
+
+    def execute(self, arguments: Sequence[Buffer], device: Device | None = None) -> list[Buffer]:
+        """Start the program on one device and return its results. Does not wait.
+
+        Parameters
+        ----------
+        arguments
+            One buffer for each parameter, on the program's device.
+        device
+            Where a portable executable runs; the arguments' device when omitted.
+        """
+        return self._runner.execute(arguments, device)
+
+    def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
+        """Start the program on all its devices and return results by output, then by device.
+
+        Parameters
+        ----------
+        arguments
+            For each parameter, one buffer on each of `local_devices`, in any order.
+        """
+        return self._runner.execute_sharded(arguments)
+
+    def serialize(self) -> bytes:
+        """Return the executable as bytes; see `PjrtClient.deserialize_executable`."""
+        with self._client._using("serialize"):
+            self._runner.check_not_deleted("serialize")
+            return self.executable.serialize()
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Bytes that are equal for equal programs and equal options."""
+        return self.executable.fingerprint()
+
+    def cost_analysis(self) -> Mapping[str, Any]:
+        """Return what running the program costs."""
+        return self.executable.cost_analysis()
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Return what the program takes of memory."""
+        return self.executable.memory_analysis()
+
+    def get_compiled_memory_stats(self) -> dict[str, int]:
+        """Return what the program takes of memory, as `memory_analysis`, by name."""
+        return dataclasses.asdict(self.executable.memory_analysis())
+
+    def size_of_generated_code_in_bytes(self) -> int:
+        """Return the size of the code; below 0 where the plugin does not know."""
+        return self.executable.size_of_generated_code_in_bytes()
+
+    def optimized_program(self) -> tuple[str, bytes]:
+        """Return the program as the compiler left it: its format, and its bytes."""
+        return self.executable.optimized_program()
+
+    def parameter_specs(self) -> list[Spec] | None:
+        """Return dtype and shape of each argument on each device; None where nobody knows."""
+        return self._runner.parameter_specs()
+
+    def output_specs(self) -> list[Spec]:
+        """Return dtype and shape of each result on each device."""
+        return self.executable.output_specs()
+
+    @property
+    def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+        specs = self.parameter_specs()
+        if specs is None:
+            raise _unimplemented(self, "parameters")
+        return [(spec.shape, spec.dtype) for spec in specs]
+
+    @property
+    def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each output, of one device's shard."""
+        return [(spec.shape, spec.dtype) for spec in self.output_specs()]
+
+    @property
+    def num_replicas(self) -> int:
+        """Number of replicas."""
+        return self.executable.num_replicas
+
+    @property
+    def num_partitions(self) -> int:
+        """Number of partitions of each replica."""
+        return self.executable.num_partitions
+
+    @property
+    def donated_parameters(self) -> list[int]:
+        """Indices of the parameters whose buffers a call deletes."""
+        return list(self._facts("donated_parameters").donated)
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its devices may wait for each other."""
+        return len(self._devices) > 1 and self._facts("is_collective").may_communicate
+
+    @property
+    def custom_calls(self) -> list[str]:
+        """The targets of the custom calls that the optimised program makes."""
+        return self.executable.custom_calls()
+
+    def get_parameter_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each parameter; empty with one partition."""
+        facts = self._facts("get_parameter_shardings")
+        return [OpSharding.parse(data) for data in facts.parameter_shardings]
+
+    def get_output_shardings(self) -> list[OpSharding]:
+        """Return how the compiler divided each output; empty with one partition."""
+        facts = self._facts("get_output_shardings")
+        return [OpSharding.parse(data) for data in facts.result_shardings]
+
+    def get_parameter_layouts(self) -> list[PjRtLayout]:
+        """Return how each argument must lie in memory, on each device.
+
+        A buffer lies so when it is put with that ``layout``; where it is row-major, by itself.
+        """
+        return self.executable.get_parameter_layouts()
+
+    def get_output_layouts(self) -> list[PjRtLayout]:
+        """Return how each result lies in memory, on each device."""
+        return self.executable.get_output_layouts()
+
+    def get_parameter_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each argument."""
+        return self.executable.parameter_memory_kinds()
+
+    def get_output_memory_kinds(self) -> list[str]:
+        """Return the memory kind of each result."""
+        return self.executable.output_memory_kinds()
+
+    def get_hlo_text(self) -> str:
+        """Return the compiler's own program as text in HLO's notation, for people to read."""
+        form, data = self.optimized_program()
+        if form != "hlo_with_config":
+            raise _unimplemented(self, "get_hlo_text")
+        return hlo_text(data)
+
+    def _facts(self, operation: str) -> HloFacts:
+        facts = self.executable.facts
+        if facts is None:
+            raise _unimplemented(self, operation)
+        return facts
+
+    def delete(self) -> None:
+        """Unload the program once no execution in flight uses it. Idempotent."""
+        self._runner.delete()
+        self.executable.forget_source()
+
+    def is_deleted(self) -> bool:
+        """Return whether `delete` was called, or the client closed."""
+        return self._runner.is_deleted or self._client.is_closed
+
+    def __repr__(self) -> str:
+        state = ", deleted" if self.is_deleted() else ""
+        return f"PjrtLoadedExecutable({self.executable!r} on {self._devices}{state})"
+
+
+def _unimplemented(executable: PjrtLoadedExecutable, operation: str) -> UnimplementedError:
+    platform = executable.client.platform
+    msg = f"{operation} failed: the {platform} plugin does not tell it of its compiled programs."
+    return UnimplementedError(msg, operation=operation, platform=platform)
+
+
+def _devices_of(client: PjrtClient, pointer: Any) -> list[PjrtDevice]:
+    args = client._api.call("PJRT_LoadedExecutable_AddressableDevices", executable=pointer)
+    return [
+        client._by_address[int(ffi.cast("uintptr_t", args.addressable_devices[i]))]
+        for i in range(args.num_addressable_devices)
+    ]

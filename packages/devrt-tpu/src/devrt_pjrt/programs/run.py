@@ -1,0 +1,388 @@
+"""Running a loaded executable."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt.errors import (
+    DeadlineExceededError,
+    DeletedError,
+    DevrtError,
+    InvalidArgumentError,
+    StatusCode,
+    UnimplementedError,
+    UnraisableErrorWarning,
+)
+from devrt_pjrt._native import ffi, lib
+from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.spec import Spec
+from devrt_pjrt.client.lifetime import INTERRUPTS
+from devrt_pjrt.library.apart import call_apart
+from devrt_pjrt.programs.arguments import Arguments
+from devrt_pjrt.traits.checks import listed
+
+if TYPE_CHECKING:
+    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+    from devrt_pjrt.programs.compiled import Executable
+
+__all__ = ["Runner"]
+
+_NEW_RESULT = ffi.typeof("devrt_result *")
+_NEW_HANDLES = ffi.typeof("uintptr_t[]")
+_execute_one = lib.devrt_execute_one
+_NULL = ffi.NULL
+_PATIENCE = 1.0
+"""Seconds for an argument that depends on data to be sent, perhaps by another thread."""
+
+_STALLED = 600.0
+"""Seconds without the end of a program that took donated arguments, for which a call waits."""
+
+Output = tuple[Spec, "PjrtMemory", Callable[..., PjrtBuffer]]
+
+
+class _Stall:
+    """For how long no program that took donated arguments has ended."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._ended, self._since = lib.devrt_core_settled(core), time.monotonic()
+
+    def check(self, label: str, devices: Sequence[Any]) -> None:
+        """Raise where that is too long."""
+        now, ended = time.monotonic(), lib.devrt_core_settled(self._core)
+        if ended != self._ended:
+            self._ended, self._since = ended, now
+        if now - self._since >= _STALLED:
+            names = ", ".join(map(str, devices))
+            msg = (
+                f"execute failed: {label} waited on {names} for the programs before it, whose "
+                f"donated arguments are not free yet: none has ended for {now - self._since:.0f} "
+                "seconds. Find the one that does not end."
+            )
+            raise DeadlineExceededError(msg, operation="execute")
+
+
+class Runner:
+    """Owns a loaded executable and runs it.
+
+    Parameters
+    ----------
+    client
+        Whose executable it is.
+    pointer
+        A ``PJRT_LoadedExecutable*``, owned from now on.
+    executable
+        What it is of.
+    devices
+        The devices of this process that it runs on, in argument order.
+    is_portable
+        Whether it runs on any one device.
+    """
+
+    def __init__(
+        self,
+        client: PjrtClient,
+        pointer: Any,
+        executable: Executable,
+        devices: list[PjrtDevice],
+        is_portable: bool,
+    ) -> None:
+        self._client = client
+        self._pointer: Any = pointer
+        self._executable = executable
+        self._devices = devices
+        self._is_portable = is_portable
+        self.is_deleted = False
+        # Errors name the program when nothing can be asked any more.
+        self._label = f"program {executable.name!r}"
+        self._label_here = f"{self._label} on {devices[0]}" if devices else self._label
+        facts = executable.facts
+        self._arguments = Arguments(client, self._label, facts)
+        self._parameters = self._arguments.specs
+        self._donated = facts.donated if facts is not None else ()
+        self._outputs = [self._outputs_on(device) for device in devices]
+        self._one = devices[0] if len(devices) == 1 and not is_portable else None
+        # A loop over little data is run on the caller's thread, however often it goes round.
+        self._may_block = client.plugin_platform == "cpu" and facts is not None and facts.has_loop
+        self._is_plain = (
+            self._one is not None
+            and self._parameters is not None
+            and self._arguments.are_dense
+            and not self._donated
+            and not self._may_block
+        )
+        # One after the other is four times as fast on a processor, and hangs where devices wait
+        # for each other; a result on the wrong device would show in its memory.
+        self._one_by_one = (
+            client.plugin_platform == "cpu" and facts is not None and not facts.may_communicate
+        )
+        # The others wait for a device whose argument has failed for ever, and the client with them.
+        self._needs_arrived = (
+            client.plugin_platform == "cpu" and len(devices) > 1 and not self._one_by_one
+        )
+        self._is_collective = facts is not None and facts.is_collective
+        self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
+        self._donated_array = ffi.new("int64_t[]", list(self._donated))
+        client._runners.add(self)
+
+    def parameter_specs(self) -> list[Spec] | None:
+        """Return dtype and shape of each argument; None where nobody knows."""
+        return None if self._parameters is None else list(self._parameters)
+
+    def _outputs_on(self, device: PjrtDevice) -> list[Output]:
+        specs, kinds = self._executable.output_specs(), self._kinds()
+        facts = self._executable.facts
+        results = facts.results if facts is not None else ()
+        made: list[Output] = []
+        for at, spec in enumerate(specs):
+            memory: Any = device.memory(kinds[at]) if kinds else device.default_memory()
+            is_dense = len(results) != len(specs) or results[at].is_dense
+            kind = PjrtBuffer if is_dense else partial(LaidOutBuffer, layout=results[at].layout)
+            made.append((spec, memory, kind))
+        return made
+
+    def _kinds(self) -> list[str]:
+        try:
+            return self._executable.output_memory_kinds()
+        except UnimplementedError:
+            return []
+
+    # -- one device ---------------------------------------------------------------------------
+
+    def execute(self, arguments: Sequence[Any], device: Any = None) -> list[Any]:
+        """Run on one device; see `PjrtLoadedExecutable.execute`."""
+        if arguments.__class__ is not list:
+            arguments = listed(arguments, "execute", "arguments")
+        arguments = tuple(arguments)  # nobody else can take a buffer out of this one meanwhile
+        if not self._is_plain or device is not None:
+            return self._execute_chosen(arguments, device)
+        here, parameters = self._one, self._parameters
+        assert parameters is not None
+        if len(arguments) != len(parameters):
+            self._arguments.check_count(len(arguments))
+        handles = []
+        for buffer, spec in zip(arguments, parameters, strict=True):
+            if (
+                buffer.__class__ is not PjrtBuffer
+                or buffer._device is not here
+                or (buffer._spec is not spec and buffer._spec != spec)
+            ):
+                return self._execute_chosen(arguments, device)  # which refuses it, or does not
+            handles.append(buffer._handle)
+        pointer = self._pointer
+        if pointer is None or self.is_deleted:
+            self._refuse_deleted()
+        outputs = self._outputs[0]
+        client = self._client
+        if len(outputs) != 1:
+            return self._execute_many(handles, arguments, outputs)
+        spare = client._results
+        result = spare.pop() if spare else ffi.new(_NEW_RESULT)
+        client._last_run = self._label_here
+        # With one result there is room for it in the structure itself.
+        status = _execute_one(client._core, pointer, handles, len(handles), _NULL, 1, result)
+        if status:
+            self._fail(status, result, arguments)
+        handle = result.handle
+        spare.append(result)
+        spec, memory, kind = outputs[0]
+        return [kind(client, handle, spec, memory, self._devices[0])]
+
+    def _execute_many(
+        self, handles: list[int], arguments: Sequence[Any], outputs: list[Output]
+    ) -> list[Any]:
+        self._client._last_run = self._label_here
+        client, here, count = self._client, self._devices[0], len(outputs)
+        made, result = ffi.new(_NEW_HANDLES, count), ffi.new(_NEW_RESULT)
+        status = _execute_one(
+            client._core, self._pointer, handles, len(handles), made, count, result
+        )
+        if status:
+            self._fail(status, result, arguments)
+        return [
+            kind(client, handle, spec, memory, here)
+            for handle, (spec, memory, kind) in zip(made, outputs, strict=True)
+        ]
+
+    def _execute_chosen(self, arguments: Sequence[Any], device: Any) -> list[Any]:
+        """Run where there is something to choose or to take over."""
+        if len(self._devices) != 1 and not self._is_portable:
+            msg = (
+                f"execute failed: {self._label} runs on {len(self._devices)} devices. Call "
+                "execute_sharded with one buffer on each for every parameter."
+            )
+            raise InvalidArgumentError(msg, operation="execute")
+        here: Any = self._devices[0]
+        if self._is_portable:
+            here = device or (getattr(arguments[0], "_device", None) if arguments else here)
+            if not getattr(here, "is_addressable", False) or here.client is not self._client:
+                msg = f"execute failed: {here!r} is no device of {self._client!r} in this process."
+                raise InvalidArgumentError(msg, operation="execute")
+        elif device is not None and device is not here:
+            msg = (
+                f"execute failed: {self._label} was compiled for {here}, not for {device}. "
+                "Compile it with compile_portable_executable=True."
+            )
+            raise InvalidArgumentError(msg, operation="execute")
+        self._arguments.check([(a,) for a in arguments], [here])
+        chosen = ffi.new("PJRT_Device *[]", [here._pointer]) if self._is_portable else ffi.NULL
+        outputs = self._outputs_on(here) if self._is_portable else self._outputs[0]
+        (made,) = self._run([list(arguments)], [here], [outputs], chosen, one_by_one=False)
+        return made
+
+    # -- all devices --------------------------------------------------------------------------
+
+    def execute_sharded(self, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+        """Run on all devices; see `PjrtLoadedExecutable.execute_sharded`."""
+        devices = self._devices
+        if self._is_portable:
+            msg = f"execute_sharded failed: {self._label} is portable, and runs on one device."
+            raise InvalidArgumentError(msg, operation="execute_sharded")
+        arguments = listed(arguments, "execute_sharded", "arguments")
+        self._arguments.check_count(len(arguments))
+        ordered = [
+            self._arguments.by_device(at, shards, devices) for at, shards in enumerate(arguments)
+        ]
+        self._arguments.check(ordered, devices)
+        by_device = [[shards[i] for shards in ordered] for i in range(len(devices))]
+        chosen = self._devices_array if self._one_by_one and len(devices) > 1 else ffi.NULL
+        made = self._run(by_device, devices, self._outputs, chosen, one_by_one=bool(chosen))
+        return [list(shards) for shards in zip(*made, strict=True)]
+
+    def _run(
+        self,
+        by_device: list[list[Any]],
+        devices: list[PjrtDevice],
+        outputs: list[list[Output]],
+        chosen: Any,
+        *,
+        one_by_one: bool,
+    ) -> list[list[Any]]:
+        client, count = self._client, len(outputs[0])
+        if self._pointer is None or self.is_deleted:
+            self._refuse_deleted()
+        run = ffi.new("devrt_execution *")
+        run.executable = self._pointer
+        run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
+        run.devices, run.one_by_one = chosen, one_by_one
+        run.needs_arrived, run.is_collective = self._needs_arrived, self._is_collective
+        run.donated, run.num_donated = self._donated_array, len(self._donated)
+        handles = [buffer._handle for buffers in by_device for buffer in buffers]
+        made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
+        result = ffi.new(_NEW_RESULT)
+        client._last_run = self._label_here
+        donations: _Stall | None = None
+        while status := self._start(run, handles, made, result, by_device):
+            if status == lib.DEVRT_BUSY:
+                donations = donations or _Stall(client._core)
+                donations.check(self._label, devices)
+                continue
+            given = [b for buffers in by_device for b in buffers]
+            if status not in (lib.DEVRT_WAITING, lib.DEVRT_PROMISED):
+                self._fail(status, result, given)
+            if result.index < len(given):
+                self._await(given, status, result)
+            else:  # it is another program's turn
+                client._refuse_if_stuck("execute_sharded")
+        return [
+            [
+                kind(client, made[row * count + at], spec, memory, device)
+                for at, (spec, memory, kind) in enumerate(outputs[row])
+            ]
+            for row, device in enumerate(devices)
+        ]
+
+    def _start(self, run: Any, handles: list[int], made: Any, result: Any, buffers: Any) -> int:
+        core = self._client._core
+
+        calls, call = self._client._calls, object()
+
+        def execute() -> tuple[int, Any]:
+            try:
+                return int(lib.devrt_execute(core, run, handles, made, result)), (self, buffers)
+            finally:
+                calls.discard(call)
+
+        def drop(late: tuple[int, Any]) -> None:
+            for handle in made if late[0] == lib.DEVRT_OK else ():
+                lib.devrt_release(handle)
+
+        if not self._may_block:
+            return execute()[0]
+        if threading.current_thread() is threading.main_thread():
+            calls.add(call)
+        return call_apart(execute, core=core, on_late=drop)[0]
+
+    def _await(self, given: Sequence[Any], status: int, result: Any) -> None:
+        """Wait for an argument, or raise its own error; not for data that may never be sent."""
+        owes = status == lib.DEVRT_PROMISED and any(m.owes_data() for m in self._client._managers)
+        try:
+            given[result.index]._wait("execute_sharded", _PATIENCE if owes else None)
+        except DeadlineExceededError:
+            self._fail(status, result, given)
+
+    # -- failures -----------------------------------------------------------------------------
+
+    def _fail(self, status: int, result: Any, buffers: Sequence[Any]) -> NoReturn:
+        if status in (lib.DEVRT_DELETED, lib.DEVRT_PROMISED):
+            at = int(result.index)
+            number = at % max(1, len(buffers) // max(1, len(self._devices)))
+            head = f"execute failed: argument {number} of {self._label}, {buffers[at]!r},"
+            facts: dict[str, Any] = {"operation": "execute", "argument": number}
+            if status == lib.DEVRT_DELETED:
+                raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
+            msg = f"{head} has not come, and its devices wait for each other. Send its data first."
+            raise DevrtError(msg, code=StatusCode.FAILED_PRECONDITION, **facts)
+        error = self._client._error(status, "execute", result, program=self._executable.name)
+        if INTERRUPTS:
+            raise INTERRUPTS.pop() from error
+        raise error
+
+    def _refuse_deleted(self) -> NoReturn:
+        if self._client.is_closed:
+            raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
+        self.check_not_deleted("execute")
+        raise AssertionError(self._label)
+
+    def check_not_deleted(self, operation: str) -> None:
+        """Raise if `delete` was called."""
+        if self.is_deleted or self._pointer is None:
+            msg = f"{operation} failed: {self._label} was deleted. Compile it again."
+            raise DeletedError(msg, operation=operation)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def delete(self) -> None:
+        """Free what the executable holds on devices; its handle stays until `destroy`."""
+        if self.is_deleted or self._pointer is None or self._client.is_closed:
+            self.is_deleted = True
+            return
+        self.is_deleted = True
+        with self._client._using("delete"):
+            self._client._api.call("PJRT_LoadedExecutable_Delete", executable=self._pointer)
+
+    def destroy(self) -> None:
+        """Give the handle back; for the client that closes, and for the collector."""
+        pointer, self._pointer = self._pointer, None
+        if pointer is not None:
+            self._executable.release()
+            self._client._api.call("PJRT_LoadedExecutable_Destroy", executable=pointer)
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None) is None:
+            return
+        core = self._client._core
+        if lib.devrt_core_enter(core) == lib.DEVRT_OK:
+            try:
+                self.destroy()
+            except DevrtError as error:
+                import warnings
+
+                warnings.warn(str(error), UnraisableErrorWarning, stacklevel=2)
+            finally:
+                lib.devrt_core_leave(core)

@@ -1,0 +1,1 @@
+"""What differs from plugin to plugin."""

@@ -1,0 +1,318 @@
+"""Arrays in layouts of their own: put, read, copied, sent in pieces, and passed to programs."""
+
+import ctypes
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import devrt_pjrt
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.layout import Layout, PjRtLayout
+
+ORDERS = list(itertools.permutations(range(3)))
+FLIPPED = '{mhlo.layout_mode = "{0,1}"}'
+TWICE = """module @twice {{
+  func.func public @main(%a: tensor<{0}x{1}> {2}) -> (tensor<{0}x{1}> {3}) {{
+    %0 = stablehlo.add %a, %a : tensor<{0}x{1}>
+    return %0 : tensor<{0}x{1}> }} }}"""
+A = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def physical(array, order):
+    """Return the bytes of an array whose dimensions lie in an order, the fastest first."""
+    return np.ascontiguousarray(array.transpose(order[::-1])).tobytes()
+
+
+def memory_of(buffer):
+    buffer.block_until_ready()
+    return ctypes.string_at(buffer.unsafe_buffer_pointer(), buffer.nbytes)
+
+
+@pytest.fixture(scope="module")
+def flipped(xla_cpu):
+    """Return a program that takes and returns columns one after the other."""
+    return xla_cpu.compile_and_load(TWICE.format("2x3", "f32", FLIPPED, FLIPPED))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, np.complex128, bool])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("semantics", range(4))
+def test_elements_lie_in_the_order_asked_for(xla_cpu, dtype, order, semantics):
+    host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
+    buffer = xla_cpu.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
+    assert buffer.layout == Layout(order)
+    assert buffer.pjrt_layout == PjRtLayout(Layout(order))
+    assert memory_of(buffer) == physical(host, order)
+    for found in (buffer, buffer.clone()):
+        assert np.array_equal(np.asarray(found), host)
+        assert found.layout == Layout(order)
+    assert not np.asarray(buffer).flags.writeable
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_elements_below_a_byte_have_it_too(xla_cpu, order):
+    host = (np.arange(24) % 7).astype(ml_dtypes.int4).reshape(2, 3, 4)
+    buffer = xla_cpu.buffer_from_pyval(host, layout=Layout(order))
+    assert buffer.layout == Layout(order)
+    assert np.array_equal(np.asarray(buffer), host)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_copies_keep_it(xla_cpu, order):
+    host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    buffer = xla_cpu.buffer_from_pyval(host, layout=Layout(order))
+    other = xla_cpu.devices()[1]
+    for place in (other.default_memory(), buffer.device.memory("pinned_host"), buffer.memory):
+        copied = buffer.copy_to_memory(place, may_alias=False)
+        assert copied.layout == Layout(order)
+        assert memory_of(copied) == physical(host, order)
+        assert np.array_equal(np.asarray(copied), host)
+    assert xla_cpu.buffer_from_pyval(buffer).layout == Layout((2, 1, 0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_source_of_every_shape_is_read_back(xla_cpu, data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
+    order = data.draw(st.permutations(range(len(shape))))
+    host = np.arange(np.prod(shape, dtype=int), dtype=np.int16).reshape(shape)
+    for axis in range(len(shape)):
+        if data.draw(st.booleans()):
+            host = np.flip(host, axis)
+    if shape and data.draw(st.booleans()):
+        host = np.swapaxes(host, 0, -1)
+    semantics = data.draw(st.integers(0, 3))
+    buffer = xla_cpu.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
+    assert np.array_equal(np.asarray(buffer), host)
+    assert buffer.layout == Layout(order)
+    copied = buffer.copy_to_memory(xla_cpu.devices()[2].default_memory())
+    assert np.array_equal(np.asarray(copied), host)
+    if host.size:
+        assert memory_of(buffer) == physical(host, order)
+
+
+def test_a_large_source_in_that_order_is_aliased_and_another_is_not(xla_cpu):
+    room = np.zeros(512 * 600 * 4 + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    host = room[start : start + 512 * 600 * 4].view(np.float32).reshape((512, 600), order="F")
+    buffer = xla_cpu.buffer_from_pyval(host, None, False, 2, layout=Layout((0, 1)))
+    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
+    copied = xla_cpu.buffer_from_pyval(host, layout=Layout((0, 1)))
+    assert copied.unsafe_buffer_pointer() != host.ctypes.data
+    host[1, 2] = 5
+    assert np.asarray(copied)[1, 2] == 0
+
+
+def test_a_view_outlives_its_buffer(xla_cpu):
+    view = np.asarray(xla_cpu.buffer_from_pyval(A, layout="{0,1}"))
+    for _ in range(50):
+        xla_cpu.buffer_from_pyval(np.full(6, 9.0, np.float32))
+    assert np.array_equal(view, A)
+
+
+def test_the_default_is_a_plain_buffer(xla_cpu, add):
+    for layout in (Layout((1, 0)), PjRtLayout("{1,0}"), "{1,0}", None):
+        buffer = xla_cpu.buffer_from_pyval(A, layout=layout)
+        assert type(buffer) is devrt_pjrt.PjrtBuffer
+        assert buffer.layout == Layout((1, 0))
+    line = xla_cpu.buffer_from_pyval(np.arange(8, dtype=np.float32), layout="{0}")
+    assert np.asarray(add.execute([line, line])[0])[7] == 14
+
+
+class Liar(Layout):
+    def minor_to_major(self):
+        return (7, 7)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "said"),
+    [
+        (Layout((0,)), InvalidArgumentError, "another number of dimensions than the array's 2"),
+        ("{2,1,0}", InvalidArgumentError, "another number of dimensions"),
+        ("{1,0:T(2,2)}", InvalidArgumentError, "tiles or packed elements"),
+        ("{1,0:E(4)}", InvalidArgumentError, "tiles or packed elements"),
+        ("{0,0}", InvalidArgumentError, "minor_to_major"),
+        ("columns", InvalidArgumentError, "no layout that devrt reads"),
+        (Liar((0, 1)), InvalidArgumentError, "minor_to_major"),
+        (3, InvalidTypeError, "a layout must be a Layout or its text"),
+        ((0, 1), InvalidTypeError, "a layout must be a Layout or its text"),
+    ],
+)
+def test_what_is_no_layout_of_the_array_is_refused(xla_cpu, layout, kind, said):
+    with pytest.raises(kind, match=said):
+        xla_cpu.buffer_from_pyval(A, layout=layout)
+    with pytest.raises(kind, match=said):
+        xla_cpu.create_buffers_for_async_host_to_device([((2, 3), "float32")], None, [layout])
+
+
+def test_a_deleted_buffer_has_none(xla_cpu):
+    buffer = xla_cpu.buffer_from_pyval(A, layout="{0,1}")
+    buffer.delete()
+    with pytest.raises(DeletedError):
+        _ = buffer.layout
+    with pytest.raises(DeletedError):
+        np.asarray(buffer)
+
+
+def test_dlpack_says_that_it_cannot(xla_cpu):
+    with pytest.raises(BufferError, match=r"numpy\.asarray"):
+        np.from_dlpack(xla_cpu.buffer_from_pyval(A, layout="{0,1}"))
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def test_a_program_takes_its_own_layout_and_returns_it(xla_cpu, flipped):
+    columns = PjRtLayout("{0,1}")
+    assert flipped.get_parameter_layouts() == [columns]
+    assert flipped.get_output_layouts() == [columns]
+    buffer = xla_cpu.buffer_from_pyval(A, layout=flipped.get_parameter_layouts()[0])
+    for _ in range(3):  # a result is an argument
+        (buffer,) = flipped.execute([buffer])
+        assert buffer.pjrt_layout == columns
+    assert np.array_equal(np.asarray(buffer), 8 * A)
+    assert np.array_equal(np.asarray(buffer.clone()), 8 * A)
+
+
+def test_another_layout_is_refused_and_both_are_named(xla_cpu, flipped):
+    with pytest.raises(InvalidArgumentError) as caught:
+        flipped.execute([xla_cpu.buffer_from_pyval(A)])
+    assert "must lie in layout {0,1}, and lies in {1,0}" in str(caught.value)
+    assert 'layout="{0,1}"' in str(caught.value)
+    plain = xla_cpu.compile_and_load(TWICE.format("2x3", "f32", "", ""))
+    with pytest.raises(InvalidArgumentError) as caught:
+        plain.execute([xla_cpu.buffer_from_pyval(A, layout="{0,1}")])
+    assert "must lie in layout {1,0}, and lies in {0,1}" in str(caught.value)
+    assert caught.value.argument == 0
+    assert plain.get_parameter_layouts() == [PjRtLayout("{1,0}")]
+
+
+@pytest.mark.parametrize("shape", ["1x3", "3x1", "1x1", "0x3"])
+def test_where_there_is_one_order_every_layout_fits(xla_cpu, shape):
+    value = np.ones(tuple(map(int, shape.split("x"))), np.float32)
+    plain = xla_cpu.compile_and_load(TWICE.format(shape, "f32", "", ""))
+    turned = xla_cpu.compile_and_load(TWICE.format(shape, "f32", FLIPPED, FLIPPED))
+    for program, layout in itertools.product((plain, turned), (None, "{0,1}", "{1,0}")):
+        (made,) = program.execute([xla_cpu.buffer_from_pyval(value, layout=layout)])
+        assert np.array_equal(np.asarray(made), 2 * value)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_programs_of_every_order_agree_with_numpy(xla_cpu, order):
+    mode = f'{{mhlo.layout_mode = "{Layout(order)}"}}'
+    program = xla_cpu.compile_and_load(TWICE.format("2x3x4", "i32", mode, mode))
+    host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    (made,) = program.execute([xla_cpu.buffer_from_pyval(host, layout=Layout(order))])
+    assert np.array_equal(np.asarray(made), 2 * host)
+    assert memory_of(made) == physical(2 * host, order)
+    again = xla_cpu.deserialize_executable(program.serialize())
+    assert again.get_parameter_layouts() == [PjRtLayout(Layout(order))]
+    (made,) = again.execute([xla_cpu.buffer_from_pyval(host, layout=Layout(order))])
+    assert np.array_equal(np.asarray(made), 2 * host)
+
+
+def test_every_device_is_checked(xla_cpu):
+    text = TWICE.format("2x3", "f32", FLIPPED, FLIPPED)
+    devices = xla_cpu.devices()[:2]
+    wide = xla_cpu.compile_and_load(text, devices)
+    rows, columns = (
+        [xla_cpu.buffer_from_pyval(A, device, layout=layout) for device in devices]
+        for layout in (None, "{0,1}")
+    )
+    (shards,) = wide.execute_sharded([columns])
+    assert all(np.array_equal(np.asarray(shard), 2 * A) for shard in shards)
+    with pytest.raises(InvalidArgumentError, match=r"lies in \{1,0\}"):
+        wide.execute_sharded([[columns[0], rows[1]]])
+
+
+def test_a_donated_argument_of_a_layout_is_taken_over(xla_cpu):
+    mode = '{mhlo.layout_mode = "{0,1}", tf.aliasing_output = 0 : i32}'
+    program = xla_cpu.compile_and_load(TWICE.format("2x3", "f32", mode, FLIPPED))
+    buffer = xla_cpu.buffer_from_pyval(A, layout="{0,1}")
+    (made,) = program.execute([buffer])
+    assert buffer.is_deleted()
+    assert np.array_equal(np.asarray(made), 2 * A)
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def test_data_that_is_sent_later_lies_so(xla_cpu, flipped):
+    specs = [((2, 3), "float32"), ((2, 3), "float32"), ((2, 3), "float32")]
+    sender = xla_cpu.create_buffers_for_async_host_to_device(specs, None, ["{0,1}", None, "{0,1}"])
+    columns, rows, pieces = (sender.retrieve_buffer(at) for at in range(3))
+    assert [b.layout for b in (columns, rows, pieces)] == [
+        Layout((0, 1)),
+        Layout((1, 0)),
+        Layout((0, 1)),
+    ]
+    sender.transfer_data(0, A).wait("test")
+    sender.transfer_data(1, A).wait("test")
+    data = physical(A, (0, 1))
+    sender.transfer_data(2, data[8:], 8, is_last=False).wait("test")
+    sender.transfer_data(2, data[:8], 0).wait("test")
+    for buffer in (columns, rows, pieces):
+        assert np.array_equal(np.asarray(buffer), A)
+    assert memory_of(columns) == memory_of(pieces) == data
+    assert np.array_equal(np.asarray(flipped.execute([pieces])[0]), 2 * A)
+
+
+def test_there_is_a_layout_for_each_buffer(xla_cpu):
+    make = xla_cpu.create_buffers_for_async_host_to_device
+    with pytest.raises(InvalidArgumentError, match="1 buffers, and 2 layouts"):
+        make([((2, 3), "float32")], None, ["{0,1}", "{0,1}"])
+    with pytest.raises(InvalidTypeError, match="layouts must be a list"):
+        make([((2, 3), "float32")], None, 5)
+
+
+# -- other plugins --------------------------------------------------------------------------------
+
+PUT = """
+h = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+c = client()
+def put(): return c.buffer_from_pyval(h[::-1], layout="{0,2,1}")
+"""
+
+
+@pytest.mark.parametrize("off_host", [{}, {"FAKE_OFF_HOST": 1}])
+def test_a_plugin_that_lays_elements_out_is_left_to_it(child, off_host):
+    code = PUT + "b = put(); print(b.layout, np.array_equal(np.asarray(b), h[::-1]))"
+    done = child(code, FAKE_LAYOUTS="honest", **off_host)
+    assert done.stdout == "{0,2,1} True\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"FAKE_LAYOUTS": "forgets"}, "makes {2,1,0} of it"),
+        ({"FAKE_LAYOUTS": "reversed"}, "puts the elements elsewhere"),
+        ({"FAKE_LAYOUTS": "one", "FAKE_OFF_HOST": 1}, "puts the elements elsewhere"),
+        ({"FAKE_OFF_HOST": 1}, "puts the elements elsewhere"),
+    ],
+)
+def test_a_plugin_that_does_something_else_is_found_out(child, how, said):
+    code = PUT + "e = raised(put); print(type(e).__name__, e); c.close(); print(counts())"
+    done = child(code, **how)
+    first, counts = done.stdout.splitlines()
+    assert first.startswith("UnimplementedError"), done.stderr
+    assert said in first
+    assert counts == "[0, 0, 0, 0, 0]"
+
+
+def test_bytes_that_a_plugin_takes_as_they_come_are_ordered_here(child):
+    code = PUT + "b = put(); print(b.layout, np.array_equal(np.asarray(b), h[::-1]))"
+    done = child(code)
+    assert done.stdout == "{0,2,1} True\n", done.stderr
+
+
+def test_tiled_layouts_of_a_program_for_tpus_are_told(libtpu):
+    topology = devrt_pjrt.make_topology(devrt_pjrt.library_for("tpu", libtpu), "tpu", "v5e:2x2", {})
+    program = topology.compile(TWICE.format("256x512", "f32", FLIPPED, ""))
+    (taken,), (given,) = program.get_parameter_layouts(), program.get_output_layouts()
+    assert taken._xla_layout().minor_to_major() == (0, 1)
+    assert given._xla_layout().minor_to_major() == (1, 0)
+    assert taken._xla_layout().tiling() == given._xla_layout().tiling() == [(8, 128)]
