@@ -26,7 +26,7 @@ the [reference](../reference/contract.md). This page is written by `tools/contra
 """
 _KINDS = (
     *(contract.Client, contract.Device, contract.Memory, contract.Buffer),
-    *(contract.LoadedExecutable, contract.Topology),
+    *(contract.LoadedExecutable, contract.Topology, contract.PjrtLoader),
 )
 
 

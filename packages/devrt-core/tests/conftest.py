@@ -180,9 +180,14 @@ def run_python():
 
 PJRT_LOADER = """
     from devrt.hookspecs import hookimpl
-    from devrt.records import Available, ClientFactory, PjrtLoader, Unavailable
+    from devrt import contract
+    from devrt.records import Available, ClientFactory, Unavailable
 
     calls = []
+
+    def PjrtLoader(**members):
+        members = {n: staticmethod(m) if callable(m) else m for n, m in members.items()}
+        return type("Loader", (contract.PjrtLoader,), members)()
 
     def make_client(library, platform, options, context):
         from devrt_acme.client import AcmeClient

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from devrt.contract import PjrtLoader
 from devrt.errors import BackendUnavailableError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
@@ -131,8 +132,7 @@ def test_without_a_library_there_is_neither_client_nor_topology(monkeypatch, mak
 
 def test_the_loader_takes_any_library():
     loader = plugin.devrt_pjrt_loader()
-    assert loader.make_client is plugin.make_client
-    assert loader.make_topology is plugin.make_topology
+    assert isinstance(loader, PjrtLoader)
     answer = loader.check("nowhere/plugin.so")
     assert "there is no such file" in answer.reason
 
@@ -160,7 +160,8 @@ def test_importing_and_probing_load_no_native_library():
         "import sys, devrt.hookspecs\n"
         "before = set(sys.modules)\n"
         "import devrt_tpu.plugin as plugin\n"
-        "plugin.probe(), plugin.devrt_client_factories(), plugin.check('nowhere.so')\n"
+        "plugin.probe(), plugin.devrt_client_factories()\n"
+        "plugin.devrt_pjrt_loader().check('nowhere.so')\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
     )

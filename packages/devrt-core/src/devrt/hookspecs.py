@@ -10,13 +10,11 @@ from collections.abc import Iterable
 
 import pluggy
 
-from devrt.records import (
-    ClientFactory,
-    DoctorFinding,
-    MemoryKind,
-    PjrtLoader,
-    TopologyFactory,
-)
+from devrt.records import ClientFactory, DoctorFinding, MemoryKind, TopologyFactory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.contract import PjrtLoader
 
 __all__ = [
     "PROJECT_NAME",

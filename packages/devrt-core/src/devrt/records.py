@@ -22,7 +22,6 @@ __all__ = [
     "DoctorFinding",
     "MemoryKind",
     "OptionSpec",
-    "PjrtLoader",
     "ProbeResult",
     "TopologyFactory",
     "Unavailable",
@@ -240,59 +239,6 @@ class TopologyFactory:
 
     platform: str
     factory: Callable[..., Topology]
-    api_version: str | int | None = None
-
-
-def _found(library: Any) -> ProbeResult:
-    return Available()
-
-
-@record(frozen=True, slots=True, kw_only=True)
-class PjrtLoader:
-    """How a plugin says that it can use any library with the PJRT C API.
-
-    ``library`` is the path of one, or a capsule named ``pjrt_c_api``.
-
-    Attributes
-    ----------
-    make_client : callable
-        Called as ``make_client(library, platform, options, context)``; returns a
-        `devrt.contract.Client` with at least one device. ``options`` are the client's, of the
-        kinds that PJRT takes.
-    check : callable
-        Called as ``check(library)``; returns `Available` or `Unavailable` within milliseconds and
-        opens no device.
-    make_topology : callable, optional
-        Called as ``make_topology(library, platform, topology_name, options)``; returns a
-        `devrt.contract.Topology`. None: the loader makes none.
-    load : callable, optional
-        Called as ``load(name, library)``; opens a library under a name, once, and returns its
-        function table in a capsule named ``pjrt_c_api``. Another library under a name that is
-        taken is an error. None: the loader keeps no names, and the next three are None too.
-    loaded : callable, optional
-        Called as ``loaded(name)``; returns the capsule of a library that is open under that name,
-        or None.
-    initialize : callable, optional
-        Called as ``initialize(name)``; initialises an open library. More than once does no harm.
-    is_initialized : callable, optional
-        Called as ``is_initialized(name)``; returns whether that was done.
-    open_global : callable, optional
-        Called as ``open_global(platform, library)`` before anything else is done with a library
-        whose plugin declares ``global_symbols``; opens it with its symbols visible to every other
-        library. None: the loader opens none so.
-    api_version : str, optional
-        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
-        None: what its manifest says, and without one ``"1.0"``.
-    """
-
-    make_client: Callable[[Any, str, Mapping[str, Any], ClientContext], Client]
-    check: Callable[[Any], ProbeResult] = _found
-    make_topology: Callable[[Any, str, str, Mapping[str, Any]], Topology] | None = None
-    load: Callable[[str, Any], object] | None = None
-    loaded: Callable[[str], object | None] | None = None
-    initialize: Callable[[str], None] | None = None
-    is_initialized: Callable[[str], bool] | None = None
-    open_global: Callable[[str, Any], None] | None = None
     api_version: str | int | None = None
 
 

@@ -28,11 +28,6 @@ def runtime(plugins, as_default):
         ("PjrtLoader(make_client=5)", "true", "PjrtLoader.make_client cannot be 5"),
         ("PjrtLoader(make_client=print, check=5)", "true", "PjrtLoader.check cannot be 5"),
         ("PjrtLoader(make_client=print, make_topology=5)", "true", "make_topology cannot be 5"),
-        (
-            "PjrtLoader(make_client=print, api_version=9)",
-            "true",
-            "plugin contract 9.0",
-        ),
         (LOADER, "false", "pjrt_loader is False in its manifest, and the hook"),
         (LOADER, "", "has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"),
     ],

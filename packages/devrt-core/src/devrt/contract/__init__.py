@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.contract.assembly import Assembly, Piece
     from devrt.contract.custom_calls import DeviceCall, RawBuffer
+    from devrt.contract.pjrt_loader import PjrtLoader
 
 __all__ = [
     "Assembly",
@@ -43,6 +44,7 @@ __all__ = [
     "LoadedExecutable",
     "Memory",
     "Piece",
+    "PjrtLoader",
     "RawBuffer",
     "Topology",
     "Traceback",
@@ -65,5 +67,9 @@ def __getattr__(name: str) -> object:
         from devrt.contract import assembly
 
         return getattr(assembly, name)
+    if name == "PjrtLoader":
+        from devrt.contract.pjrt_loader import PjrtLoader
+
+        return PjrtLoader
     msg = f"module {__name__!r} has no attribute {name!r}"
     raise AttributeError(msg)

@@ -24,11 +24,14 @@ from devrt.records import (
     Available,
     ClientFactory,
     MemoryKind,
-    PjrtLoader,
     ProbeResult,
     TopologyFactory,
     Unavailable,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.contract import PjrtLoader
 
 __all__ = ["PluginRegistry"]
 
@@ -239,8 +242,6 @@ class PluginRegistry:
             return ()
         return tuple(factory.aliases) if factory is not None else ()
 
-    # -- judging ------------------------------------------------------------------------------
-
     def candidates(
         self, names: Sequence[str] = (), *, regardless: bool = False
     ) -> tuple[Candidate, ...]:
@@ -322,8 +323,6 @@ class PluginRegistry:
             for record in plugin.topologies
             if record.platform == platform
         )
-
-    # -- PJRT libraries -----------------------------------------------------------------------
 
     def pjrt_loader(self) -> PjrtLoader | Unavailable:
         """Return the loader of PJRT libraries, or why there is none.

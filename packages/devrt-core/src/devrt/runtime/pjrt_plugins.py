@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from devrt.contract import Client, DistributedRuntimeClient, TransferServerInterfaceFactory
+from devrt.contract import (
+    Client,
+    DistributedRuntimeClient,
+    PjrtLoader,
+    TransferServerInterfaceFactory,
+)
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
-from devrt.records import ClientContext, PjrtLoader, Unavailable
+from devrt.records import ClientContext, Unavailable
 from devrt.runtime.current import default_runtime
 
 __all__ = [
@@ -48,7 +53,8 @@ def load_pjrt_plugin_dynamically(plugin_name: str, library_path: str | os.PathLi
     UnimplementedError
         If no loader of PJRT libraries is installed; the message names one.
     """
-    return _named("load_pjrt_plugin_dynamically", "load")(plugin_name, os.fspath(library_path))
+    loader = _loader("load_pjrt_plugin_dynamically")
+    return loader.load(plugin_name, os.fspath(library_path))
 
 
 def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: object) -> None:
@@ -66,23 +72,19 @@ def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: object) -> None:
     PluginLoadError, PluginError, UnimplementedError
         As `load_pjrt_plugin_dynamically`.
     """
-    _named("load_pjrt_plugin_with_c_api", "load")(plugin_name, c_api)
+    _loader("load_pjrt_plugin_with_c_api").load(plugin_name, c_api)
 
 
 def pjrt_plugin_loaded(plugin_name: str) -> bool:
     """Return whether a PJRT plugin of that name is open; False where no loader is installed."""
     loader = default_runtime().plugins.pjrt_loader()
-    if isinstance(loader, Unavailable) or loader.loaded is None:
-        return False
-    return loader.loaded(plugin_name) is not None
+    return not isinstance(loader, Unavailable) and loader.loaded(plugin_name) is not None
 
 
 def pjrt_plugin_initialized(plugin_name: str) -> bool:
     """Return whether a PJRT plugin of that name is open and initialised."""
     loader = default_runtime().plugins.pjrt_loader()
-    if isinstance(loader, Unavailable) or loader.is_initialized is None:
-        return False
-    return loader.is_initialized(plugin_name)
+    return not isinstance(loader, Unavailable) and loader.is_initialized(plugin_name)
 
 
 def initialize_pjrt_plugin(plugin_name: str) -> None:
@@ -97,7 +99,7 @@ def initialize_pjrt_plugin(plugin_name: str) -> None:
     UnimplementedError
         If no loader of PJRT libraries is installed; the message names one.
     """
-    _named("initialize_pjrt_plugin", "initialize")(plugin_name)
+    _loader("initialize_pjrt_plugin").initialize(plugin_name)
 
 
 def make_c_api_client(
@@ -137,7 +139,8 @@ def make_c_api_client(
     if transfer_server_factory is not None:
         msg = f"{operation}: PJRT plugins take no transfer_server_factory. Leave it out."
         raise UnimplementedError(msg, operation=operation)
-    capsule = _named(operation, "loaded")(plugin_name)
+    loader = _loader(operation)
+    capsule = loader.loaded(plugin_name)
     if capsule is None:
         msg = (
             f"{operation} failed: no PJRT plugin {plugin_name!r} is loaded. Open its library "
@@ -147,7 +150,6 @@ def make_c_api_client(
     given: dict[str, Any] = dict(options or {})
     if distributed_client is not None:
         given["distributed_client"] = distributed_client
-    loader = _loader(operation)
     return loader.make_client(capsule, plugin_name, given, ClientContext(options=given))
 
 
@@ -179,7 +181,7 @@ def make_c_api_device_topology(c_api: object, topology_name: str = "", **kwargs:
     if isinstance(c_api, str | bytes | os.PathLike):
         msg = f"{operation} takes a capsule named 'pjrt_c_api', not the path {c_api!r}. Load it."
         raise InvalidTypeError(msg, operation=operation)
-    return _named(operation, "make_topology")(c_api, "", topology_name, kwargs)
+    return _loader(operation).make_topology(c_api, "", topology_name, kwargs)
 
 
 def _loader(operation: str) -> PjrtLoader:
@@ -188,15 +190,3 @@ def _loader(operation: str) -> PjrtLoader:
         msg = f"{operation} cannot be used: {loader.reason}. {loader.remedy}"
         raise UnimplementedError(msg, operation=operation)
     return loader
-
-
-def _named(operation: str, what: str) -> Callable[..., Any]:
-    """Return a callable of the installed loader."""
-    found = getattr(_loader(operation), what)
-    if found is None:
-        msg = (
-            f"{operation} cannot be used: the installed loader of PJRT libraries has no {what}. "
-            "Install another one."
-        )
-        raise UnimplementedError(msg, operation=operation)
-    return found  # type: ignore[no-any-return]

@@ -14,7 +14,6 @@ from devrt.records import (
     CACHE_OPTIONS,
     ClientContext,
     ClientFactory,
-    PjrtLoader,
     ProbeResult,
     TopologyFactory,
     Unavailable,
@@ -22,6 +21,7 @@ from devrt.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from devrt.contract import PjrtLoader
     from devrt.plugins.loading.manifest import BackendManifest
     from devrt.plugins.loading.plugin import Plugin
 
@@ -109,12 +109,6 @@ class LibraryBackend:
 
         def make(topology_name: str = "", **options: Any) -> Any:
             loader = self._loader(find)
-            if loader.make_topology is None:
-                msg = (
-                    f"no topology of platform {self.platform!r} can be made: the installed PJRT "
-                    "loader makes none. Install one that does."
-                )
-                raise UnimplementedError(msg, operation="make_topology", platform=self.platform)
             return loader.make_topology(self.library, self.platform, topology_name, options)
 
         return TopologyFactory(platform=self.platform, factory=make)
@@ -139,18 +133,8 @@ class LibraryBackend:
             raise UnimplementedError(msg, operation="load", platform=self.platform)
         set_environment(self.registered)
         if self.global_symbols:
-            self._open_global(loader)
+            loader.open_global(self.platform, self.library)
         return loader
-
-    def _open_global(self, loader: PjrtLoader) -> None:
-        if loader.open_global is None:
-            msg = (
-                f"the PJRT library of platform {self.platform!r} asks for global symbols, and the "
-                "installed PJRT loader opens none so. Install one that does, such as a later "
-                "version."
-            )
-            raise UnimplementedError(msg, operation="load", platform=self.platform)
-        loader.open_global(self.platform, self.library)
 
     def all_options(self) -> dict[str, Any]:
         """Return the client's options, checked; calls what gives them."""

@@ -24,14 +24,17 @@ from devrt.records import (
     DoctorFinding,
     MemoryKind,
     OptionSpec,
-    PjrtLoader,
     TopologyFactory,
     Unavailable,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.contract import PjrtLoader
+
 __all__ = ["Initialized", "Plugin", "load_plugin"]
 
-_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, PjrtLoader, DoctorFinding)
+_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, DoctorFinding)
 
 _LOADER_HOOK = "devrt_pjrt_loader"
 _DOCTOR_HOOK = "devrt_doctor_findings"
@@ -64,10 +67,6 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "probe": callable,
     "options": lambda value: _are(OptionSpec, value),
     "kind": _is_name,
-    "make_client": callable,
-    "check": callable,
-    "make_topology": lambda value: value is None or callable(value),
-    "open_global": lambda value: value is None or callable(value),
     "code": lambda value: isinstance(value, str) and _CODE.fullmatch(value) is not None,
     "message": lambda value: isinstance(value, str) and bool(value.strip()),
     "remedy": lambda value: isinstance(value, str),
@@ -273,7 +272,7 @@ def _collect(
         records("devrt_client_factories", ClientFactory),
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
-        loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented, built),
+        loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented),
         findings=(lambda: records(_DOCTOR_HOOK, DoctorFinding))
         if _DOCTOR_HOOK in implemented
         else None,
@@ -287,16 +286,20 @@ def _call(manager: pluggy.PluginManager, hook: str) -> list[Any]:
     return answers
 
 
-def _loader(
-    ref: PluginRef, answers: list[Any], implemented: set[str], built: str | int | None
-) -> PjrtLoader | None:
+def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLoader | None:
     if _LOADER_HOOK not in implemented:
         return None
+    from devrt.contract import PjrtLoader  # few plugins bring one
+    from devrt.contract.members import members
+
     answer = answers[0] if answers else None
     if not isinstance(answer, PjrtLoader):
         kind = "None" if answer is None else type(answer).__name__
         raise contract_error(ref, f"{_LOADER_HOOK} must return a PjrtLoader, not {kind}")
-    return next(iter(_typed(ref, _LOADER_HOOK, [answer], PjrtLoader, built)))
+    for name in members(PjrtLoader):
+        if not callable(value := getattr(answer, name)):
+            raise contract_error(ref, f"PjrtLoader.{name} cannot be {value!r}")
+    return answer
 
 
 def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> set[str]:

@@ -1,0 +1,91 @@
+"""The loader of any library with the PJRT C API; each import is late, as looking is often all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from devrt.contract import PjrtLoader
+from devrt.records import CACHE_OPTIONS, Available, ClientContext, ProbeResult, Unavailable
+
+if TYPE_CHECKING:
+    from devrt.compiling.cache import ExecutableCache
+    from devrt.contract import Client, Topology
+
+__all__ = ["Loader"]
+
+
+class Loader(PjrtLoader):
+    """Makes clients and topologies from any library with the PJRT C API."""
+
+    def make_client(
+        self, library: Any, platform: str, options: Mapping[str, Any], context: ClientContext
+    ) -> Client:
+        """Make a client of a library; programs that it compiles are kept as the context says."""
+        import devrt_pjrt
+
+        names = (spec.name for spec in CACHE_OPTIONS)
+        cache = {name: context.options[name] for name in names if name in context.options}
+        return devrt_pjrt.make_client(
+            devrt_pjrt.library_for(platform, library),
+            platform,
+            options,
+            (lambda: _open_cache(cache)) if cache else None,
+        )
+
+    def check(self, library: Any) -> ProbeResult:
+        """Say whether a library can be one of this machine, from its first bytes."""
+        from devrt_pjrt.library.elf import problem_with
+
+        problem = problem_with(library) if isinstance(library, str) else ""
+        if not problem:
+            return Available()
+        remedy = "Give the full path of a library for this machine, or install its package again."
+        return Unavailable(f"its PJRT library {library!r} cannot be opened: {problem}", remedy)
+
+    def make_topology(
+        self, library: Any, platform: str, topology_name: str, options: Mapping[str, Any]
+    ) -> Topology:
+        """Describe devices of a library's platform."""
+        import devrt_pjrt
+
+        return devrt_pjrt.make_topology(
+            devrt_pjrt.library_for(platform, library), platform, topology_name, options
+        )
+
+    def load(self, name: str, library: Any) -> object:
+        """Open a library under a name; return its function table as a capsule."""
+        import devrt_pjrt
+
+        return devrt_pjrt.add_library(name, library).capsule()
+
+    def loaded(self, name: str) -> object | None:
+        """Return the function table of the library that is open under a name, if one is."""
+        import devrt_pjrt
+
+        is_open = devrt_pjrt.pjrt_plugin_loaded(name)
+        return devrt_pjrt.loaded_library(name).capsule() if is_open else None
+
+    def initialize(self, name: str) -> None:
+        """Initialise the library that is open under a name."""
+        import devrt_pjrt
+
+        devrt_pjrt.initialize_pjrt_plugin(name)
+
+    def is_initialized(self, name: str) -> bool:
+        """Return whether a library is open under a name and initialised."""
+        import devrt_pjrt
+
+        return devrt_pjrt.pjrt_plugin_initialized(name)
+
+    def open_global(self, platform: str, library: Any) -> None:
+        """Open a library with its symbols visible to every other one."""
+        import devrt_pjrt
+
+        devrt_pjrt.library_for(platform, library, global_symbols=True)
+
+
+def _open_cache(options: Mapping[str, Any]) -> ExecutableCache | None:
+    from devrt.compiling.cache import from_options  # a start without compiling has no use for it
+
+    return from_options(options)
