@@ -146,10 +146,11 @@ def deserialize_executable(
     if devices is not None or chosen != CompileOptions():
         overridden = _complete(client, b"", devices, chosen).serialize()
     library = _library()
-    code, kept = _serialized.without_checksum(_to_bytes(serialized))
+    found = _serialized.read(_to_bytes(serialized))
+    code = found.data
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, code)
-        loaded = _ext._deserialize(client, library, code, overridden or kept)
+        loaded = _ext._deserialize(client, library, code, overridden or found.options)
     if b"infeed" in code or b"outfeed" in code:
         _check_feeds(loaded)
     return loaded

@@ -1,9 +1,6 @@
-"""Serialised executables: the compiler's own bytes, behind a checksum.
+"""Serialised executables, which say what the code was made by and for.
 
-What the compiler gives holds machine code and tables that it reads back without a check: a changed
-byte, or code for another processor, ends the process. So a digest of all, and what the code was
-made by and for, go before it and are looked at first. The digest finds damage; it does not make
-bytes of somebody who means harm safe to load.
+Code of another compiler, or for another processor, ends the process where it is loaded.
 """
 
 from __future__ import annotations
@@ -11,33 +8,19 @@ from __future__ import annotations
 import functools
 import hashlib
 
+from devrt.compiling import serialized
+from devrt.compiling.serialized import Serialized
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["with_checksum", "without_checksum"]
-
-_MAGIC = b"DEVRTCPU\x02"
-_DIGEST = hashlib.sha256
-_BYTES = 32
-_HEAD = len(_MAGIC) + 3 * _BYTES
-_LENGTH = 8  # bytes of the length of the options, which stand before the executable
+__all__ = ["read", "with_checksum"]
 
 
 def with_checksum(executable: bytes, options: bytes = b"") -> bytes:
-    """Return a compiler's serialised executable with what tells damage and other machines apart.
-
-    Parameters
-    ----------
-    executable
-        The compiler's bytes.
-    options
-        The serialised compile options to load it with; empty for those within the bytes.
-    """
-    head = _MAGIC + _compiler() + _machine()
-    body = len(options).to_bytes(_LENGTH, "little") + options + executable
-    return head + _digest(head, body) + body
+    """Return a compiler's serialised executable with its checksum and its origin."""
+    return serialized.with_checksum(executable, options, _compiler() + _machine())
 
 
-def without_checksum(serialized: bytes) -> tuple[bytes, bytes]:
+def read(data: bytes) -> Serialized:
     """Return the executable and the options of what `with_checksum` returned.
 
     Raises
@@ -46,18 +29,15 @@ def without_checksum(serialized: bytes) -> tuple[bytes, bytes]:
         If it is cut, damaged or something else, or was made by another version of the compiler or
         on another kind of processor.
     """
-    if not serialized.startswith(_MAGIC):
+    found = Serialized.read(data, "deserialize_executable")
+    compiler, machine = _compiler(), _machine()
+    if not found.made_by:
         raise _refused("they are no executable that devrt-cpu serialised")
-    head, body = serialized[: _HEAD - _BYTES], memoryview(serialized)[_HEAD:]
-    if serialized[_HEAD - _BYTES : _HEAD] != _digest(head, body):
-        raise _refused("they are damaged or cut off")
-    compiler, machine = head[len(_MAGIC) : -_BYTES], head[-_BYTES:]
-    if compiler != _compiler():
+    if found.made_by[: len(compiler)] != compiler:
         raise _refused("another version of the compiler made them")
-    if machine != _machine():
+    if found.made_by[len(compiler) :] != machine:
         raise _refused("they were compiled on another kind of processor")
-    end = _LENGTH + int.from_bytes(body[:_LENGTH], "little")
-    return bytes(body[end:]), bytes(body[_LENGTH:end])
+    return found
 
 
 def _refused(why: str) -> InvalidArgumentError:
@@ -65,22 +45,16 @@ def _refused(why: str) -> InvalidArgumentError:
     return InvalidArgumentError(msg, operation="deserialize_executable")
 
 
-def _digest(head: bytes, body: bytes | memoryview) -> bytes:
-    digest = _DIGEST(head)
-    digest.update(body)
-    return digest.digest()
-
-
 @functools.cache
 def _compiler() -> bytes:
     from devrt.compiling.cache import hash_of_library
     from devrt_cpu._engine import find_library
 
-    return _DIGEST(hash_of_library(find_library()).encode()).digest()
+    return bytes.fromhex(hash_of_library(find_library()))
 
 
 @functools.cache
 def _machine() -> bytes:
     from devrt.compiling.cache import host_cpu
 
-    return _DIGEST(host_cpu().encode()).digest()
+    return hashlib.sha256(host_cpu().encode()).digest()

@@ -3,11 +3,9 @@
 import random
 
 import numpy as np
-import pytest
 
-from devrt.errors import DevrtError, InvalidArgumentError
-from devrt_pjrt.programs import compile
-from devrt_pjrt.programs.checksum import with_checksum, without_checksum
+from devrt.compiling.serialized import Serialized
+from devrt.errors import DevrtError
 
 
 def test_a_bit_that_changed_anywhere_is_seen(xla_cpu, add, add_text):
@@ -28,22 +26,8 @@ def test_a_bit_that_changed_anywhere_is_seen(xla_cpu, add, add_text):
 
 def test_bytes_without_a_digest_are_taken(xla_cpu, add, monkeypatch):
     checked = add.serialize()
-    plain = without_checksum(checked, "test")
+    plain = Serialized.read(checked, "test").data
     assert len(plain) < len(checked)
     assert xla_cpu.deserialize_executable(plain).name == "add"
-    monkeypatch.setattr(compile, "without_checksum", lambda data, _: data)
+    monkeypatch.setattr(Serialized, "read", lambda data, _: Serialized(data))
     assert xla_cpu.deserialize_executable(checked).name == "add"  # as another runtime reads it
-
-
-@pytest.mark.parametrize("data", [b"", b"\x0a\x03abc", b"\x08\x01" * 99])
-def test_a_message_comes_back(data):
-    assert without_checksum(with_checksum(data), "test") == data
-    assert with_checksum(data) != data
-    with pytest.raises(InvalidArgumentError, match="damaged"):
-        without_checksum(b"\x08" + with_checksum(data), "test")
-
-
-@pytest.mark.parametrize("data", [b"\x83\xaf", b"text", b"\x0a\xff"])
-def test_what_is_no_message_is_left_alone(data):
-    assert with_checksum(data) == data
-    assert without_checksum(data, "test") == data

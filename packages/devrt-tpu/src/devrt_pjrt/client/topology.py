@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.contract import Device, Topology
 from devrt.errors import ClosedError, ForkedError, InvalidArgumentError
 from devrt.topology import CompileOnlyDevice
@@ -16,7 +17,6 @@ from devrt_pjrt.library.api import text_of
 from devrt_pjrt.library.log import captured
 from devrt_pjrt.library.options import TOPOLOGY_OPTIONS
 from devrt_pjrt.library.values import NamedValues, check_types, read_values
-from devrt_pjrt.programs.checksum import with_checksum, without_checksum
 from devrt_pjrt.traits import gpu_topology, tpu_topology
 from devrt_pjrt.traits.checks import encoded, options_of
 
@@ -84,7 +84,7 @@ def deserialize_topology(library: Library, platform: str, data: bytes) -> PjrtTo
         msg = f"a topology is rebuilt from bytes, not from {data!r:.40}."
         raise InvalidArgumentError(msg, operation="deserialize_topology")
     library.initialize()
-    data = without_checksum(data, "deserialize_topology")
+    data = Serialized.read(data, "deserialize_topology").data
     held = ffi.from_buffer(data)
     args = library.api.call(
         "PJRT_TopologyDescription_Deserialize",

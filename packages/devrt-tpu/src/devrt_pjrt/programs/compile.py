@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.refusals import check, check_for_host
 from devrt.compiling.refusals import explain as explain_refusal
+from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.compiling.stablehlo import for_older_readers
 from devrt.errors import (
     DevrtError,
@@ -23,12 +24,6 @@ from devrt_pjrt.client.device import PjrtDevice
 from devrt_pjrt.library.apart import call_apart
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.library.log import captured
-from devrt_pjrt.programs.checksum import (
-    split_options,
-    with_checksum,
-    with_options,
-    without_checksum,
-)
 from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 from devrt_pjrt.programs.program import Program, device_count
@@ -283,13 +278,10 @@ def _load(
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` takes the place of the options that it was compiled with."""
     api = client._api
-    whole = without_checksum(data, "deserialize_executable")
-    plain, kept = split_options(whole)
-    if over and over != kept:
-        changed = with_options(plain, over)
-        source = None if changed is None else with_checksum(changed)
-    else:
-        over, source = kept, with_checksum(data) if whole is data else data
+    found = Serialized.read(data, "deserialize_executable")
+    plain, over = found.data, over or found.options
+    is_same = found.is_checked and over == found.options
+    source = data if is_same else with_checksum(plain, over)
     held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

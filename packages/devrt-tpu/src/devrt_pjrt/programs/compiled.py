@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.serialized import with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.buffers.layout import executable_layouts
@@ -15,7 +16,6 @@ from devrt_pjrt.buffers.spec import Spec, spec_of
 from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.api import Api, text_of
 from devrt_pjrt.library.values import read_values
-from devrt_pjrt.programs.checksum import with_checksum
 from devrt_pjrt.programs.hlo import HloFacts, custom_calls, read_module
 
 if TYPE_CHECKING:

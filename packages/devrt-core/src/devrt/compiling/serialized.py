@@ -1,0 +1,106 @@
+"""Serialised executables and topologies: a plugin's own bytes, and a checksum behind them.
+
+Plugins read machine code and tables back without a check, so that a changed byte ends the process.
+The checksum finds damage; it does not make bytes of an attacker safe to load.
+
+It is one more field of the plugin's message, of a number that nobody uses: other runtimes pass over
+it and read the message all the same. What is no protobuf message is left as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from devrt.errors import InvalidArgumentError
+from devrt.wire.protobuf import bytes_field, fields
+
+__all__ = ["Serialized", "with_checksum"]
+
+_NUMBER = 0x0DE5_2017
+_MAGIC = b"devrt sha256 2 "
+_OPTIONS, _MADE_BY = 1, 2
+_LENGTH_BYTES, _DIGEST_BYTES = 4, 32
+_TAIL_BYTES = len(_MAGIC) + _LENGTH_BYTES + _DIGEST_BYTES
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Serialized:
+    """What `with_checksum` was given.
+
+    Attributes
+    ----------
+    data : bytes
+        The plugin's bytes.
+    options : bytes
+        The serialised compile options to load them with; empty for those within the bytes.
+    made_by : bytes
+        The identity of what made them; empty where nobody gave one.
+    is_checked : bool
+        Whether there was a checksum, which holds.
+    """
+
+    data: bytes
+    options: bytes = b""
+    made_by: bytes = b""
+    is_checked: bool = False
+
+    @classmethod
+    def read(cls, data: bytes, operation: str) -> Serialized:
+        """Read what `with_checksum` gave; other bytes, of other runtimes, are taken as they are.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they changed since.
+        """
+        tail = data[-_TAIL_BYTES:]
+        if not tail.startswith(_MAGIC):
+            return cls(data)
+        size = int.from_bytes(tail[len(_MAGIC) : -_DIGEST_BYTES], "little")
+        digest = hashlib.sha256(data[:-_DIGEST_BYTES]).digest()
+        if size > len(data) or digest != tail[-_DIGEST_BYTES:]:
+            msg = (
+                f"{operation} failed: these bytes cannot be loaded here: they are damaged or cut "
+                "off since they were written. Make them anew."
+            )
+            raise InvalidArgumentError(msg, operation=operation)
+        whole = len(bytes_field(_NUMBER, bytes(size + _TAIL_BYTES)))
+        found = dict(fields(data[-_TAIL_BYTES - size : -_TAIL_BYTES]))
+        options, made_by = (bytes(found.get(n, b"")) for n in (_OPTIONS, _MADE_BY))
+        return cls(data[:-whole], options, made_by, True)
+
+
+def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> bytes:
+    """Return a plugin's serialised bytes with a checksum.
+
+    What is no message stays as it is, as long as nothing else goes with it.
+
+    Parameters
+    ----------
+    data
+        The bytes.
+    options
+        The serialised compile options to load them with; empty for those within the bytes.
+    made_by
+        The identity of what made them, for the reader to compare.
+    """
+    if not (options or made_by or _is_message(data)):
+        return data
+    added = b"".join(
+        bytes_field(number, value)
+        for number, value in ((_OPTIONS, options), (_MADE_BY, made_by))
+        if value
+    )
+    tail = _MAGIC + len(added).to_bytes(_LENGTH_BYTES, "little") + bytes(_DIGEST_BYTES)
+    head = data + bytes_field(_NUMBER, added + tail)[:-_DIGEST_BYTES]
+    return head + hashlib.sha256(head).digest()
+
+
+def _is_message(data: bytes) -> bool:
+    try:
+        for _ in fields(data):
+            pass
+    except InvalidArgumentError:
+        return False
+    return True

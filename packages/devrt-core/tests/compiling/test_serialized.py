@@ -1,0 +1,49 @@
+"""Serialised bytes come back with what went with them, and damage to them is seen."""
+
+import pytest
+
+from devrt.compiling.serialized import Serialized, with_checksum
+from devrt.errors import InvalidArgumentError
+from devrt.wire.protobuf import fields
+
+MESSAGES = [b"", b"\x0a\x03abc", b"\x08\x01" * 99]
+OTHERS = [b"\x83\xaf", b"text", b"\x0a\xff"]
+
+
+@pytest.mark.parametrize("data", MESSAGES)
+def test_a_message_comes_back(data):
+    checked = with_checksum(data)
+    assert Serialized.read(checked, "test") == Serialized(data, is_checked=True)
+    with pytest.raises(InvalidArgumentError, match="damaged"):
+        Serialized.read(b"\x08" + checked, "test")
+
+
+@pytest.mark.parametrize("data", OTHERS)
+def test_what_is_no_message_is_left_alone(data):
+    assert with_checksum(data) == data
+    assert Serialized.read(data, "test") == Serialized(data)
+
+
+@pytest.mark.parametrize("data", [*MESSAGES, *OTHERS])
+@pytest.mark.parametrize(("options", "made_by"), [(b"o", b""), (b"", b"m"), (b"o" * 300, b"m")])
+def test_options_and_origin_come_back(data, options, made_by):
+    checked = with_checksum(data, options, made_by)
+    assert Serialized.read(checked, "test") == Serialized(data, options, made_by, True)
+
+
+def test_other_runtimes_read_the_message():
+    read = list(fields(with_checksum(b"\x08\x01", b"options")))
+    assert read[0] == (1, 1)
+    assert len(read) == 2
+
+
+def test_every_bit_counts():
+    checked = with_checksum(b"\x0a\x03abc", b"options")
+    for at in range(8 * (len(checked) - 40)):
+        damaged = bytearray(checked)
+        damaged[at // 8] ^= 1 << at % 8
+        try:
+            found = Serialized.read(bytes(damaged), "test")
+        except InvalidArgumentError:
+            continue
+        assert not found.is_checked  # what was hit marks the checksum as one
