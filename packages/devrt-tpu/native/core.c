@@ -9,7 +9,6 @@ static atomic_int forks;
 static void count_fork(void) {
   atomic_fetch_add(&forks, 1);
   gate_reset();
-  capture_reset();
 }
 
 static pthread_once_t watch_forks_once = PTHREAD_ONCE_INIT;

@@ -106,7 +106,6 @@ int gate_enter(void);
 void gate_leave(void);
 int gate_is_inside(void);
 void gate_reset(void);
-void capture_reset(void);
 void devrt_python_ask(devrt_question* question, devrt_answer* answer);
 void devrt_python_call(int slot, XLA_FFI_CallFrame* frame, uintptr_t stream, devrt_answer* answer);
 

@@ -147,11 +147,6 @@ typedef struct devrt_survey {
 int devrt_survey_make(const PJRT_Api* api, PJRT_Client* client, devrt_survey* survey);
 void devrt_survey_free(devrt_survey* survey);
 
-/* capture.c */
-void* devrt_capture_begin(void);
-char* devrt_capture_end(void* captured, size_t* size);
-void devrt_free(void* memory);
-
 /* custom_call.c */
 int devrt_slot_count(void);
 int devrt_slot_is_device(int slot);

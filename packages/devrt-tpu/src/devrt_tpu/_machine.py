@@ -25,12 +25,11 @@ _TPU_MODELS = {
     0x0076: "7x",
 }
 
-LIBRARY_HANDLERS = ("SIGHUP", "SIGTRAP", "SIGTERM", "SIGPROF", "SIGPWR")
-"""Signals whose handlers the library replaces when it is initialised through devrt (0.0.51).
-
-It has handlers for the fatal signals too, and installs none where others are, such as those that
-devrt puts there meanwhile.
-"""
+LIBRARY_HANDLERS = (
+    *("SIGHUP", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV"),
+    *("SIGTERM", "SIGPROF", "SIGPWR"),
+)
+"""Signals whose handlers the library replaces when it is initialised (0.0.51)."""
 
 _LIBRARY_VARIABLE = "TPU_LIBRARY_PATH"
 _GET_LIBRARY = f"Run pip install libtpu, or set {_LIBRARY_VARIABLE} to the full path of libtpu.so."

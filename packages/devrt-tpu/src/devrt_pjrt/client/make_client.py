@@ -10,7 +10,6 @@ from devrt.errors import DevrtError, InvalidArgumentError
 from devrt_pjrt._native import lib
 from devrt_pjrt.client.client import PjrtClient
 from devrt_pjrt.library.library import Library
-from devrt_pjrt.library.log import captured
 from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client, gpu_options
 from devrt_pjrt.library.values import NamedValues, check_types
 from devrt_pjrt.traits.checks import options_of
@@ -72,8 +71,7 @@ def make_client(
         lib.devrt_set_store(args, keep_store(store))
     library.initialize()
     try:
-        with captured(library):
-            library.api.call_with("PJRT_Client_Create", args)
+        library.api.call_with("PJRT_Client_Create", args)
         once = None if cache is None else functools.cache(cache)
         return PjrtClient(library, platform, args.client, given, store, once)
     except DevrtError:

@@ -14,7 +14,6 @@ from devrt_pjrt._native import ffi
 from devrt_pjrt.client.device import Description
 from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.api import text_of
-from devrt_pjrt.library.log import captured
 from devrt_pjrt.library.options import TOPOLOGY_OPTIONS
 from devrt_pjrt.library.values import NamedValues, check_types, read_values
 from devrt_pjrt.traits import gpu_topology, tpu_topology
@@ -61,14 +60,13 @@ def make_topology(
         text = b""
     held, values = ffi.new("char[]", text), NamedValues(given)
     library.initialize()
-    with captured(library):
-        args = library.api.call(
-            "PJRT_TopologyDescription_Create",
-            topology_name=held,
-            topology_name_size=len(text),
-            create_options=values.array,
-            num_options=values.count,
-        )
+    args = library.api.call(
+        "PJRT_TopologyDescription_Create",
+        topology_name=held,
+        topology_name_size=len(text),
+        create_options=values.array,
+        num_options=values.count,
+    )
     return PjrtTopology(library, platform, args.topology)
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import threading
-from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +19,6 @@ from devrt_pjrt.library.api import Api
 from devrt_pjrt.library.changes import Changes, Snapshot
 from devrt_pjrt.library.elf import problem_with
 from devrt_pjrt.library.environment import is_tpu, prepare
-from devrt_pjrt.library.log import LogLine, Opening, captured, new_log
 from devrt_pjrt.library.since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_pjrt.library.values import read_values
 from devrt_pjrt.traits import gpu_tools
@@ -45,16 +42,11 @@ class Library(Handle):
         A ``PJRT_Api*``.
     path
         The library's file; empty where the table came in a capsule.
-    log
-        What it logged while it was opened.
     is_global
         Whether it was opened with its symbols visible to every other library.
 
     Attributes
     ----------
-    log : deque of LogLine
-        The last lines that the plugin logged while it was opened and initialised, made clients and
-        compiled.
     changes : Changes
         What initialising it has changed in the process.
     is_global : bool
@@ -68,7 +60,6 @@ class Library(Handle):
         name: str,
         table: Any,
         path: str = "",
-        log: deque[LogLine] | None = None,
         is_global: bool = False,
     ) -> None:
         self.name = name
@@ -78,7 +69,6 @@ class Library(Handle):
         self.api = Api(table, self.label)
         self._lock = threading.Lock()
         self._is_initialized = False
-        self.log = new_log() if log is None else log
         self.changes = Changes()
         self.unknown_flags: set[str] = set()
         self._failure: DevrtError | None = None
@@ -141,8 +131,7 @@ class Library(Handle):
             prepare(self.name, self.path)
             before = Snapshot()
             try:
-                with captured(self):
-                    self.api.call("PJRT_Plugin_Initialize")
+                self.api.call("PJRT_Plugin_Initialize")
             except DevrtError as error:
                 self._failure = self._final(error)
                 raise self._failure.fresh() from error
@@ -155,9 +144,8 @@ class Library(Handle):
             f"the PJRT plugin {self.label} could not be initialised: {error.message} "
             "This is final for this process: mend the cause and start another one."
         )
-        facts = {"log": error.data["log"]} if "log" in error.data else {}
         return PluginLoadError(
-            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path, **facts
+            msg, code=error.code, phase="initialize", plugin=self.name, path=self.path
         )
 
     def make_global(self) -> None:
@@ -200,7 +188,6 @@ def _use(path: str) -> None:
     """Make a library read its environment; what comes of that is the process's end, or nothing."""
     from devrt_pjrt.client.make_client import make_client
 
-    logging.getLogger("devrt_tpu.plugin").setLevel(logging.DEBUG)  # its last words are wanted
     library = open_library("flags", path)
     make_client(library, "flags", {"preallocate": False} if library.is_gpu else {})
 
@@ -262,10 +249,7 @@ def open_library(
         )
         raise PluginLoadError(msg, phase="open", plugin=name)
     path = os.path.abspath(os.fspath(library))
-    opening = Opening(name, new_log())
-    with captured(opening):
-        table = _open(name, path, is_global)
-    return Library(name, table, path, opening.log, is_global)
+    return Library(name, _open(name, path, is_global), path, is_global)
 
 
 def _open(name: str, path: str, is_global: bool) -> Any:

@@ -23,7 +23,6 @@ from devrt_pjrt._native import ffi
 from devrt_pjrt.client.device import PjrtDevice
 from devrt_pjrt.library.apart import call_apart
 from devrt_pjrt.library.api import Api
-from devrt_pjrt.library.log import captured
 from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 from devrt_pjrt.programs.program import Program, device_count
@@ -199,22 +198,21 @@ def _compile(
     pointer, kept = program.pointer(library.api)
     text = ffi.from_buffer(options)
     try:
-        with captured(library):
-            made, _ = call_apart(
-                lambda: (
-                    library.api.call(
-                        function,
-                        program=pointer,
-                        compile_options=text,
-                        compile_options_size=len(options),
-                        **target,
-                    ),
-                    (kept, owner),
+        made, _ = call_apart(
+            lambda: (
+                library.api.call(
+                    function,
+                    program=pointer,
+                    compile_options=text,
+                    compile_options_size=len(options),
+                    **target,
                 ),
-                core=core,
-                on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
-            )
-            return made
+                (kept, owner),
+            ),
+            core=core,
+            on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
+        )
+        return made
     except DevrtError as error:
         told = explain(error)
         if told is not error:

@@ -1,0 +1,34 @@
+"""What plugins change in their process, and what they write: nothing stands between them and it."""
+
+
+def test_what_a_plugin_writes_goes_to_standard_error_at_once(child):
+    done = child("client()\nimport os\nos._exit(3)", FAKE_LOG="lines")
+    assert done.returncode == 3
+    assert done.stderr == "E1121 17:10:16.657269   12608 fake.cc:9] it is broken\na question? "
+
+
+def test_making_a_client_leaves_signals_alone(child):
+    done = child(
+        """
+import faulthandler
+from devrt_pjrt.library.changes import Snapshot
+faulthandler.enable()
+before = Snapshot()
+client().close()
+print(before.changes())
+"""
+    )
+    assert done.stdout == "Changes(environment=mappingproxy({}), handlers=())\n", done.stderr
+
+
+def test_what_a_plugin_changes_is_told(child):
+    done = child(
+        """
+import os, signal
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # this run may have been started to outlive its shell
+one = library(); one.initialize()
+print(dict(one.changes.environment), one.changes.handlers, "FAKE_WAS_HERE" in os.environ)
+""",
+        FAKE_LOG="change",
+    )
+    assert done.stdout == "{'FAKE_WAS_HERE': 'yes'} ('SIGHUP',) False\n", done.stderr
