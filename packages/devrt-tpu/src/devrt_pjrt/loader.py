@@ -9,7 +9,6 @@ from devrt.contract import PjrtLoader
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ProbeResult, Unavailable
 
 if TYPE_CHECKING:
-    from devrt.compiling.cache import ExecutableCache
     from devrt.contract import Client, Topology
 
 __all__ = ["Loader"]
@@ -23,6 +22,7 @@ class Loader(PjrtLoader):
     ) -> Client:
         """Make a client of a library; programs that it compiles are kept as the context says."""
         import devrt_pjrt
+        from devrt.compiling.load_or_compile import cache_source
 
         names = (spec.name for spec in CACHE_OPTIONS)
         cache = {name: context.options[name] for name in names if name in context.options}
@@ -30,7 +30,7 @@ class Loader(PjrtLoader):
             devrt_pjrt.library_for(platform, library),
             platform,
             options,
-            (lambda: _open_cache(cache)) if cache else None,
+            cache_source(cache) if cache else None,
         )
 
     def check(self, library: Any) -> ProbeResult:
@@ -83,9 +83,3 @@ class Loader(PjrtLoader):
         import devrt_pjrt
 
         devrt_pjrt.library_for(platform, library, global_symbols=True)
-
-
-def _open_cache(options: Mapping[str, Any]) -> ExecutableCache | None:
-    from devrt.compiling.cache import from_options  # a start without compiling has no use for it
-
-    return from_options(options)

@@ -1,17 +1,25 @@
-"""Programs that a cache holds, or that a compiler makes and the cache then keeps."""
+"""Programs that the disk cache holds, or that a compiler makes and the cache then keeps.
+
+The one walk for every client: what a file is named by, and when it is read and written.
+"""
 
 from __future__ import annotations
 
+import functools
+import os
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
     from devrt.compiling.cache import ExecutableCache
 
-__all__ = ["load_or_compile"]
+__all__ = ["CacheSource", "cache_source", "load_or_compile"]
+
+CacheSource = Callable[[], "ExecutableCache | None"]
+"""Opens a client's cache."""
 
 
 class _Named(Protocol):
@@ -22,10 +30,26 @@ class _Named(Protocol):
 Made = TypeVar("Made", bound=_Named)
 
 
+def cache_source(options: Mapping[str, Any]) -> CacheSource:
+    """Return what opens the cache that a client's options describe.
+
+    A start has no use for it: the options are read when the client first compiles.
+    """
+    return functools.partial(_open, options)
+
+
+def _open(options: Mapping[str, Any]) -> ExecutableCache | None:
+    from devrt.compiling.cache import from_options
+
+    return from_options(options)
+
+
 def load_or_compile(
-    cache: ExecutableCache,
-    key: str,
+    source: CacheSource | None,
     platform: str,
+    compiler: str,
+    depends_on: Iterable[str | bytes],
+    *,
     load: Callable[[bytes], Made],
     compile: Callable[[], Made],
     serialize: Callable[[Made], bytes],
@@ -34,15 +58,22 @@ def load_or_compile(
 
     Parameters
     ----------
-    cache
-        Where it is kept.
-    key
-        What `devrt.compiling.cache.cache_key` gives for it.
+    source
+        Opens the cache; None keeps nothing.
     platform
-        To tell of it.
+        The platform, as the cache shows it.
+    compiler
+        The path of the compiler's library. One that is no file keeps nothing.
+    depends_on
+        What the executable depends on beside compiler, processor and ``XLA_FLAGS``: the client,
+        the program, the options, the devices. Read only where there is a cache.
     load, compile, serialize
-        Make it of what was kept, make it of the program, and write it down.
+        Make the program of the cache's bytes, make it of its source, and give its bytes.
     """
+    cache = source() if source is not None else None
+    key = None if cache is None else _key(compiler, depends_on)
+    if cache is None or key is None:
+        return compile()
     known = cache.get(key)
     if known is not None:
         try:
@@ -54,7 +85,18 @@ def load_or_compile(
     seconds = time.perf_counter() - began
     try:
         serialized = serialize(made)
-    except DevrtError:  # not every program can be written down, and it runs all the same
+    except DevrtError:  # not every program can be serialised, and it runs all the same
         return made
     cache.put(key, serialized, name=made.name, platform=platform, compile_seconds=seconds)
     return made
+
+
+def _key(compiler: str, depends_on: Iterable[str | bytes]) -> str | None:
+    from devrt.compiling.cache import cache_key, hash_of_library, host_cpu
+
+    try:
+        library = hash_of_library(compiler)
+    except OSError:
+        return None
+    flags = os.environ.get("XLA_FLAGS", "")  # compilers read flags from the environment too
+    return cache_key(library, host_cpu(), flags, *depends_on)

@@ -32,11 +32,11 @@ from devrt_pjrt.library.library import Library
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.compiling.load_or_compile import CacheSource
     from devrt.layout import Layout, PjRtLayout
     from devrt_pjrt.buffers.transfer import TransferManager
     from devrt_pjrt.client.store import Store
     from devrt_pjrt.client.topology import PjrtTopology
-    from devrt_pjrt.programs.disk_cache import CacheSource
     from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 
 __all__ = ["PjrtClient"]

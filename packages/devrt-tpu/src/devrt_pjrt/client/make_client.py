@@ -15,7 +15,7 @@ from devrt_pjrt.library.values import NamedValues, check_types
 from devrt_pjrt.traits.checks import options_of
 
 if TYPE_CHECKING:
-    from devrt_pjrt.programs.disk_cache import CacheSource
+    from devrt.compiling.load_or_compile import CacheSource
 
 __all__ = ["make_client"]
 

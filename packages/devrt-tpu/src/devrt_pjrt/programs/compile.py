@@ -24,6 +24,7 @@ from devrt_pjrt.client.device import PjrtDevice
 from devrt_pjrt.library.apart import call_apart
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.programs.compiled import Executable
+from devrt_pjrt.programs.disk_cache import compiled
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 from devrt_pjrt.programs.program import Program, device_count
 from devrt_pjrt.traits.gpu_tools import explain
@@ -68,10 +69,6 @@ def compile_and_load(
             return PjrtLoadedExecutable(client, args.executable, made)
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
-        if client._cache is None:
-            return compile(data)
-        from devrt_pjrt.programs.disk_cache import compiled
-
         load = functools.partial(_load, client, made=made)
         return compiled(client, program.code, data, load, lambda: compile(data))
 
