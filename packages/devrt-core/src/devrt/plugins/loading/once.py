@@ -1,20 +1,17 @@
 """Work that is done once for each key, by one thread, while others wait and no lock is held.
 
 What is done is plugin code, which may start threads, import other plugins and ask devrt questions
-of its own. A lock held meanwhile would let two such plugins wait for each other for ever. Here
-nothing is held; who has to wait looks whether the other waits for him, and is told so if it does.
+of its own. Work that asks for itself would wait for ever, and is told so at once. Other circles,
+through threads, end with the deadline that every wait has.
 """
 
 from __future__ import annotations
 
 import contextvars
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Hashable
-from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from devrt.errors import PluginBusyError
 
@@ -23,19 +20,14 @@ __all__ = ["Once"]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_FRAMES = 12
-_FIRST_LOOK, _LONGEST_NAP = 0.02, 0.5
-
 
 class _Attempt:
-    """One thread's work on one key. Threads that it is handed to carry it in their context."""
+    """One thread's work on one key."""
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.owner = threading.get_ident()
         self.pid = os.getpid()
         self.done = threading.Event()
-        self.waits_for: _Attempt | None = None
 
 
 _mine: contextvars.ContextVar[tuple[_Attempt, ...]] = contextvars.ContextVar(
@@ -43,11 +35,8 @@ _mine: contextvars.ContextVar[tuple[_Attempt, ...]] = contextvars.ContextVar(
 )
 
 
-_waiting: dict[int, _Attempt] = {}  # by the thread that waits, which may have no context
-
-
 class Once(Generic[K, V]):
-    """Lets one thread at a time work on a key; whoever comes meanwhile waits for the result.
+    """Lets one thread at a time work on a key; one that comes meanwhile waits for the result.
 
     Parameters
     ----------
@@ -70,8 +59,8 @@ class Once(Generic[K, V]):
         Raises
         ------
         PluginBusyError
-            If the key's work waits for this very call to return, or takes longer than the
-            patience; never kept, so that a later call may succeed.
+            If the key's work asks for itself, or takes longer than the patience; never kept, so
+            that a later call may succeed.
         """
         while True:
             value = known()
@@ -84,7 +73,7 @@ class Once(Generic[K, V]):
             if running.pid != os.getpid():  # its thread did not come along when this one forked
                 self._running.pop(key, None)
             else:
-                _wait_for(running, self._patience(key), self._running)
+                self._wait_for(running, self._patience(key))
 
     def _work(
         self, key: K, attempt: _Attempt, known: Callable[[], V | None], make: Callable[[], V]
@@ -99,77 +88,18 @@ class Once(Generic[K, V]):
                 del self._running[key]
             attempt.done.set()
 
-
-def _wait_for(running: _Attempt, patience: float | None, others: dict[Any, _Attempt]) -> None:
-    mine = _mine.get()
-    _refuse_a_circle(running, mine)
-    for attempt in mine:
-        attempt.waits_for = running
-    me = threading.get_ident()
-    _waiting[me] = running
-    began, nap = time.monotonic(), _FIRST_LOOK
-    try:
-        while not running.done.wait(nap):
-            _refuse_a_circle(running, mine)
-            circle = _waits_for_thread(running, me)
-            # One that ended since may stand still for this thread, and keeps nobody waiting.
-            if circle and not any(attempt.done.is_set() for attempt in circle):
-                through = "".join(f", while {attempt.what}" for attempt in circle[1:])
-                raise _busy(running, f"and waits for this thread, which asked for it{through}")
-            if patience is not None and time.monotonic() - began > patience:
-                beside = [other.what for other in others.copy().values() if other is not running]
-                meanwhile = f"; meanwhile {', '.join(beside)}" if beside else ""
-                raise _busy(running, f"in another thread, for more than {patience:g} s{meanwhile}")
-            nap = min(2 * nap, _LONGEST_NAP)
-    finally:
-        del _waiting[me]
-        for attempt in mine:
-            attempt.waits_for = None
-
-
-def _refuse_a_circle(running: _Attempt, mine: tuple[_Attempt, ...]) -> None:
-    at: _Attempt | None = running
-    seen: list[_Attempt] = []
-    while at is not None and at not in seen:  # others may have closed a circle among themselves
-        if at in mine:
-            how = "by itself" if at is running else "by what it waits for"
-            raise _busy(running, f"and was asked for meanwhile {how}")
-        seen.append(at)
-        at = at.waits_for
+    def _wait_for(self, running: _Attempt, patience: float | None) -> None:
+        if running in _mine.get():
+            raise _busy(running, "and was asked for meanwhile by itself")
+        if not running.done.wait(patience):
+            beside = [other.what for other in self._running.copy().values() if other is not running]
+            meanwhile = f"; meanwhile {', '.join(beside)}" if beside else ""
+            raise _busy(running, f"in another thread, for more than {patience:g} s{meanwhile}")
 
 
 def _busy(running: _Attempt, why: str) -> PluginBusyError:
     msg = (
         f"{running.what} {why}. Ask devrt for nothing while a plugin is imported or its hooks, "
-        "probe or factory run; its author must mend that."
+        "probe or factory run; its author must fix that."
     )
-    return PluginBusyError(msg, owner=running.owner)
-
-
-def _waits_for_thread(running: _Attempt, thread: int) -> list[_Attempt]:
-    """Return the attempts through which one waits for a thread; none if it does not."""
-    through, seen, frames = [running], set[int](), sys._current_frames()
-    at: int | None = running.owner
-    while at is not None and at not in seen:
-        if at == thread:
-            return through
-        seen.add(at)
-        waited = _waiting.get(at)
-        if waited is not None:
-            through.append(waited)
-        at = _stands_still_for(frames.get(at)) if waited is None else waited.owner
-    return []
-
-
-def _stands_still_for(frame: FrameType | None) -> int | None:
-    """Return the thread that another joins, or whose import it waits for."""
-    for _ in range(_FRAMES):
-        if frame is None:
-            return None
-        module, function = frame.f_globals.get("__name__"), frame.f_code.co_name
-        if (module, function) == ("threading", "join"):
-            return getattr(frame.f_locals.get("self"), "ident", None)
-        if module in ("importlib._bootstrap", "_frozen_importlib") and function == "acquire":
-            return getattr(frame.f_locals.get("self"), "owner", None)
-        frame = frame.f_back
-    return None
+    return PluginBusyError(msg)
