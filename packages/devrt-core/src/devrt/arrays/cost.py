@@ -8,11 +8,11 @@ from typing import Any
 
 from devrt.arrays.array import Array
 from devrt.arrays.put import resolve_target
-from devrt.arrays.reshard import route_to
+from devrt.arrays.reshard import blocks_of, route_to
 from devrt.arrays.staging import Target
 from devrt.contract import Device, Memory
 from devrt.errors import InvalidTypeError
-from devrt.sharding import Sharding, SingleDeviceSharding
+from devrt.sharding import Sharding, SingleDeviceSharding, cost_of
 
 __all__ = ["TransferCost", "transfer_cost"]
 
@@ -63,14 +63,14 @@ def transfer_cost(x: Array, sharding: Any) -> TransferCost:
     if kind == "default":
         return TransferCost(0, 0)
     over = target if kind == "sharding" else _on_one(target)
-    route = route_to(x, over)
-    plan, size = route.plan, x.itemsize
+    route, size = route_to(x, over), x.itemsize
+    cost = cost_of(route.plan, blocks_of(x.sharding, x.shape), blocks_of(over, x.shape))
     shared = 0
     if route.targets and _memory_of(route.targets[0]).shares_parts:
         block = math.prod(over.shard_shape(x.shape))
-        shared = block * sum(start * size % _ALIGNMENT == 0 for start in plan.part_starts)
+        shared = block * sum(start * size % _ALIGNMENT == 0 for start in cost.part_starts)
     return TransferCost(
-        (plan.elements_moved - shared) * size, (plan.least_elements - shared) * size
+        (cost.elements_moved - shared) * size, (cost.least_elements - shared) * size
     )
 
 

@@ -16,6 +16,7 @@ from devrt.runtime.plugin_errors import check_count, names_plugins
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
 __all__ = [
+    "blocks_of",
     "forget_routes",
     "memory_on",
     "move_to_memory",
@@ -151,14 +152,15 @@ def _find_route(x: Array, sharding: Sharding) -> Route:
     target = sharding.placement(x.shape)
     if target.devices and not x._buffers:
         raise held_elsewhere(x, "device_put")
-    plan = plan_copies(_blocks(x.sharding, x.shape), _blocks(sharding, x.shape))
+    plan = plan_copies(blocks_of(x.sharding, x.shape), blocks_of(sharding, x.shape))
     clients = {id(device.client) for device in target.devices}
     clients |= {id(buffer.device.client) for buffer in x._buffers}
     targets = targets_of(target.devices, sharding.memory_kind)
     return Route(plan, targets, len(clients) == 1)
 
 
-def _blocks(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
+def blocks_of(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
+    """Return the blocks of a shape under a sharding, each in its address space."""
     placement: Placement = sharding.placement(shape)
     kind = sharding.memory_kind
     spaces = tuple(memory_on(device, kind).address_space for device in placement.devices)

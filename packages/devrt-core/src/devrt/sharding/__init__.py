@@ -5,6 +5,7 @@ Nothing here moves data. Importing the package imports no NumPy and no rich.
 
 from devrt.sharding.abstract_mesh import AbstractMesh
 from devrt.sharding.axis_type import AxisType
+from devrt.sharding.copy_cost import CopyCost, cost_of
 from devrt.sharding.copy_plan import Blocks, CopyPlan, plan_copies
 from devrt.sharding.device_list import (
     DeviceList,
@@ -27,6 +28,7 @@ __all__ = [
     "AbstractMesh",
     "AxisType",
     "Blocks",
+    "CopyCost",
     "CopyPlan",
     "DeviceList",
     "IndexMap",
@@ -39,6 +41,7 @@ __all__ = [
     "SingleDeviceSharding",
     "as_shape",
     "check_and_canonicalize_memory_kind",
+    "cost_of",
     "current_mesh",
     "index_map",
     "is_addressable",

@@ -58,14 +58,6 @@ class CopyPlan:
         The sources that the assembly takes pieces from.
     assembly : Assembly or None
         How those are put together; None if there are none.
-    elements_moved : int
-        How many elements are copied: every block once for each address space that it is made in.
-    least_elements : int
-        The fewest that any plan can copy: for each address space, the elements that its targets
-        need in blocks that the space does not hold yet.
-    part_starts : tuple of int
-        For each block of these that is one run of elements of a source block in its own address
-        space, the run's first element there: what need not be copied where parts are shared.
     """
 
     whole: tuple[tuple[int, int], ...]
@@ -73,9 +65,6 @@ class CopyPlan:
     assembled: tuple[int, ...]
     used: tuple[int, ...]
     assembly: Assembly | None
-    elements_moved: int
-    least_elements: int
-    part_starts: tuple[int, ...]
 
 
 def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
@@ -90,24 +79,8 @@ def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
         If the source's blocks do not cover a target block, each of its elements once.
     """
     whole, shared, rest = _match(source, target)
-    moved = {(target.spaces[i], target.offsets[i]) for i in rest}
-    moved |= {
-        (target.spaces[t], target.offsets[t])
-        for t, s in whole
-        if source.spaces[s] != target.spaces[t]
-    }
     used, assembly = _assemble(source, target, rest)
-    parts = () if assembly is None else _part_starts(source, target, rest, used, assembly)
-    return CopyPlan(
-        tuple(whole),
-        tuple(shared),
-        tuple(rest),
-        used,
-        assembly,
-        len(moved) * target.volume,
-        _least_elements(source, target),
-        parts,
-    )
+    return CopyPlan(tuple(whole), tuple(shared), tuple(rest), used, assembly)
 
 
 Pairs: TypeAlias = list[tuple[int, int]]
@@ -232,70 +205,5 @@ class _Cover:
         return Piece(self._holder(start, space), _minus(first, start), _minus(first, offset), size)
 
 
-def _part_starts(
-    source: Blocks, target: Blocks, rest: Sequence[int], used: Sequence[int], assembly: Assembly
-) -> tuple[int, ...]:
-    first: dict[Key, int] = {}
-    for number, block in zip(rest, assembly.block_of, strict=True):
-        first.setdefault((target.spaces[number], target.offsets[number]), block)
-    starts = []
-    for (space, _), block in first.items():
-        piece, *others = assembly.blocks[block]
-        if not others and source.spaces[used[piece.source]] == space:
-            start = _run_start(piece, source.shape)
-            starts += [] if start is None else [start]
-    return tuple(starts)
-
-
-def _run_start(piece: Piece, shape: Shape) -> int | None:
-    """Return the first element of a piece in its source if it is one run there, else None."""
-    start, step, is_joined = 0, 1, True
-    for first, count, size in zip(
-        reversed(piece.source_start), reversed(piece.extent), reversed(shape), strict=True
-    ):
-        if not is_joined and count != 1:
-            return None
-        is_joined = is_joined and count == size
-        start += first * step
-        step *= size
-    return start
-
-
 def _minus(a: Shape, b: Shape) -> Shape:
     return tuple(x - y for x, y in zip(a, b, strict=True))
-
-
-def _least_elements(source: Blocks, target: Blocks) -> int:
-    """Count, by address space, the elements in blocks that the space does not hold."""
-    held: set[Key] = set()
-    if source.shape == target.shape:
-        held = set(zip(source.spaces, source.offsets, strict=True))
-    needed = set(zip(target.spaces, target.offsets, strict=True)) - held
-    return sum(
-        _union_volume([offset for s, offset in needed if s == space], target.shape)
-        for space in {space for space, _ in needed}
-    )
-
-
-def _union_volume(offsets: Sequence[Shape], shape: Shape) -> int:
-    """Count the elements of boxes of one shape, those in several boxes once."""
-    if not offsets or not math.prod(shape):
-        return 0
-    aligned = all(o % n == 0 for offset in offsets for o, n in zip(offset, shape, strict=True))
-    if aligned:  # boxes of one grid are equal or apart
-        return len(set(offsets)) * math.prod(shape)
-    edges = [
-        sorted({edge for offset in offsets for edge in (offset[d], offset[d] + shape[d])})
-        for d in range(len(shape))
-    ]
-    total = 0
-    for cell in itertools.product(*(itertools.pairwise(edge) for edge in edges)):
-        inside = any(
-            all(
-                o <= low and high <= o + n
-                for o, n, (low, high) in zip(offset, shape, cell, strict=True)
-            )
-            for offset in offsets
-        )
-        total += inside * math.prod(high - low for low, high in cell)
-    return total
