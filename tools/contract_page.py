@@ -5,6 +5,7 @@ Run ``python tools/contract_page.py`` after a change of `devrt.contract`.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -24,15 +25,32 @@ registered, or, for one that derives, when the client is made.
 [writing a backend](writing-a-backend.md) says what else a backend has; the full descriptions are in
 the [reference](../reference/contract.md). This page is written by `tools/contract_page.py`.
 """
+_DOOR = """
+## What a backend imports
+
+Of devrt, a backend imports these modules and no other, and no name that begins with an underscore.
+They are `devrt.contract.PUBLIC_MODULES`.
+
+| module | |
+|---|---|
+"""
 _KINDS = (
     *(contract.Client, contract.Device, contract.Memory, contract.Buffer),
-    *(contract.LoadedExecutable, contract.Topology, contract.PjrtLoader),
+    *(contract.Executable, contract.LoadedExecutable, contract.ExecutionToken, contract.Topology),
+    contract.PjrtLoader,
 )
 
 
 def text() -> str:
     """Return the page as it should be."""
-    return _HEAD + "".join(_section(kind) for kind in _KINDS)
+    return _HEAD + _DOOR + _modules() + "".join(_section(kind) for kind in _KINDS)
+
+
+def _modules() -> str:
+    said = {name: inspect.getdoc(importlib.import_module(name)) for name in contract.PUBLIC_MODULES}
+    return "".join(
+        f"| `{name}` | {(doc or '').partition(chr(10))[0]} |\n" for name, doc in said.items()
+    )
 
 
 def _section(kind: type) -> str:

@@ -1,4 +1,4 @@
-"""A room of the core imports from its own level or a lower one; a backend imports level 0 only.
+"""A room of the core imports from its own level or a lower one; backends have a test of their own.
 
 The walls are those of docs/architecture.md. An import for annotations alone counts too: a room
 that names another room's type knows of that room.
@@ -95,26 +95,6 @@ def level_findings(path: str, source: str, rooms: set[str]) -> list[str]:
     return found
 
 
-def backend_findings(
-    path: str, source: str, package: str, rooms: set[str], own: frozenset[str] = frozenset()
-) -> list[str]:
-    """Return the imports of a backend's file that are not of level 0, or of another backend.
-
-    ``own`` are the packages of the backend's own wheel.
-    """
-    found = [
-        f"{path}:{line}: a backend imports '{target}', which is not of level 0"
-        for line, target in imported_rooms(source, package, rooms)
-        if LEVEL_OF.get(target) != 0
-    ]
-    own |= {package.partition(".")[0]}
-    for line, name in imports(source, package):
-        first = name.partition(".")[0]
-        if first.startswith("devrt_") and first not in own:
-            found.append(f"{path}:{line}: a backend imports another backend, '{first}'")
-    return found
-
-
 def files_below(folder: Path) -> list[tuple[str, str]]:
     return [
         (path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
@@ -130,20 +110,6 @@ def test_the_core_imports_downwards_only(checkout):
     rooms = rooms_of(checkout.core)
     findings = [level_findings(path, text, rooms) for path, text in files_below(checkout.core)]
     assert not any(findings), "\n".join(line for found in findings for line in found)
-
-
-def test_backends_import_level_0_only(checkout):
-    rooms = rooms_of(checkout.core)
-    folders = [*checkout.root.glob("packages/*/src/*"), *checkout.root.glob("examples/*/src/*")]
-    found = []
-    for folder in folders:
-        if folder == checkout.core:
-            continue
-        own = frozenset(sibling.name for sibling in folder.parent.iterdir())
-        for path, text in files_below(folder):
-            package = ".".join([folder.name, *PurePosixPath(path).parts[:-1]])
-            found += backend_findings(f"{folder.name}/{path}", text, package, rooms, own)
-    assert not found, "\n".join(found)
 
 
 def test_every_exception_is_needed(checkout):
@@ -191,23 +157,3 @@ def test_an_import_that_goes_up_is_reported(path, source):
 )
 def test_an_import_that_goes_down_is_not(path, source):
     assert level_findings(path, source, set(LEVEL_OF)) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import devrt",
-        "from devrt import devices",
-        "from devrt.runtime import devices",
-        "def f():\n    import devrt.arrays",
-        "from devrt_other import plugin",
-    ],
-)
-def test_a_backend_that_reaches_above_level_0_is_reported(source):
-    path, package = "devrt_acme/sub/x.py", "devrt_acme.sub"
-    assert len(backend_findings(path, source, package, set(LEVEL_OF))) == 1
-
-
-def test_a_backend_that_stays_at_level_0_is_not():
-    source = "from devrt.contract import Client\nfrom devrt import errors\nfrom ..x import y"
-    assert backend_findings("devrt_acme/sub/x.py", source, "devrt_acme.sub", set(LEVEL_OF)) == []

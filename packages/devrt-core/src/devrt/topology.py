@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from devrt.contract import Client, Device, Memory, Topology
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 
-__all__ = ["CompileOnlyDevice", "DeviceTopology", "get_topology_for_devices"]
+__all__ = ["CompileOnlyDevice", "DeviceTopology", "describe_devices", "get_topology_for_devices"]
 
 _FORMAT = "devrt-topology"
 _VERSION = 1
@@ -232,9 +232,21 @@ def get_topology_for_devices(devices: Sequence[Device]) -> Topology:
         names = ", ".join(sorted({device.platform for device in devices}))
         msg = f"the devices of a topology must belong to one client; these are of {names}."
         raise InvalidArgumentError(msg)
-    # A PJRT plugin's own description is what programs are compiled against.
-    if client.runtime_type == "pjrt" and list(devices) == client.devices():
+    # A platform's own description is what programs are compiled against.
+    if list(devices) == client.devices():
         return client.topology()
+    return describe_devices(devices)
+
+
+def describe_devices(devices: Sequence[Device]) -> DeviceTopology:
+    """Return a description of devices of one client by what they say of themselves.
+
+    Parameters
+    ----------
+    devices
+        At least one; their order is kept.
+    """
+    client = devices[0].client
     return DeviceTopology(
         client.platform, client.platform_version, [_described(device) for device in devices]
     )

@@ -191,7 +191,7 @@ PyObject* topology_function = nullptr;
 
 nb::object topology_of(nb::handle_t<Client> client) {
   const nb::handle describe =
-      module_attribute(topology_function, "devrt.topology", "get_topology_for_devices");
+      module_attribute(topology_function, "devrt.topology", "describe_devices");
   return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
 }
 

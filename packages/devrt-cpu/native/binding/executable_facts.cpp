@@ -37,8 +37,7 @@ nb::dict memory_stats(const ExecutableHandle& self) {
 PyObject* sharding_class = nullptr;
 
 nb::list to_shardings(const std::vector<pjrt::HloSharding>& shardings) {
-  const nb::handle record =
-      module_attribute(sharding_class, "devrt.contract.op_sharding", "OpSharding");
+  const nb::handle record = module_attribute(sharding_class, "devrt.contract", "OpSharding");
   nb::list records;
   for (const pjrt::HloSharding& sharding : shardings) {
     records.append(call_python(record, nb::int_(static_cast<int>(sharding.kind)),

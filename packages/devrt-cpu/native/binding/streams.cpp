@@ -11,8 +11,7 @@ PyObject* current_streams = nullptr;
 
 std::int64_t execution_stream() {
   static PyObject* const name = PyUnicode_InternFromString("stream_id");
-  const nb::handle current =
-      module_attribute(current_streams, "devrt.contract.streams", "_CURRENT");
+  const nb::handle current = module_attribute(current_streams, "devrt.contract", "current_stream");
   const auto get = [&]() noexcept { return PyObject_GetAttr(current.ptr(), name); };
   nb::object id = nb::steal(get());
   if (!id.is_valid()) throw nb::python_error();

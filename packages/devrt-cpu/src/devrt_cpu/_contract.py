@@ -21,6 +21,7 @@ def register() -> None:
         (contract.Memory, _ext.CpuMemory),
         (contract.Buffer, _ext.CpuBuffer),
         (contract.LoadedExecutable, _ext.CpuLoadedExecutable),
+        (contract.ExecutionToken, _ext.CpuToken),
     )
     for abstract, concrete in pairs:
         abstract.register(concrete)

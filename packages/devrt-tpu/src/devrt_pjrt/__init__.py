@@ -3,6 +3,6 @@
 Importing this package loads its native module, and no plugin.
 """
 
-from devrt._support.lazy import attach
+from devrt.contract import attach
 
 __getattr__, __dir__, __all__ = attach(__name__)

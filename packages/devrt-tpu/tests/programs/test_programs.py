@@ -328,7 +328,7 @@ class TestLife:
         del loaded
         assert left.name == "add"
         with pytest.raises(DeletedError, match="its loaded executable is gone"):
-            left.fingerprint()
+            _ = left.fingerprint
 
     def test_an_executable_goes_through_bytes(self, xla_cpu, add):
         data = add.serialize()

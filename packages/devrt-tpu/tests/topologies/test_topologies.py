@@ -122,7 +122,7 @@ for name in ("gspmd_mlp", "shard_map_dp"):
     program = (folder / (name + ".mlirbc")).read_bytes()
     e = four.compile(program, num_partitions=4)
     assert e.num_partitions == 4 and e.facts.parameter_shardings
-    assert e.fingerprint() == four.compile(program, num_partitions=4).fingerprint()
+    assert e.fingerprint == four.compile(program, num_partitions=4).fingerprint
 try:
     one.compile("module {{ func.func @main() {{ return %x }} }}")
 except DevrtError as error:

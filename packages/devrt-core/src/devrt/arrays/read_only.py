@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract.read_only import is_read_only, read_only
+from devrt.contract.host_values import is_read_only, read_only
 from devrt.contract.results import checked_array
 from devrt.runtime.plugin_errors import raise_named
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,9 +87,9 @@ def compile_file(
     with writing(output) as file:
         file.write(data)
     devices = described._make_compile_only_devices()
-    memory = _asked(executable.memory_analysis)
+    memory = _asked(executable.get_compiled_memory_stats)
     cost = _asked(executable.cost_analysis)
-    fingerprint = _asked(executable.fingerprint)
+    fingerprint = _asked(lambda: executable.fingerprint)
     return {
         "platform": described.platform,
         "topology": topology,
@@ -101,7 +100,7 @@ def compile_file(
         "output": output,
         "bytes": len(data),
         "fingerprint": None if fingerprint is None else fingerprint.hex(),
-        "memory": None if memory is None else dataclasses.asdict(memory),
+        "memory": memory,
         "cost": None if cost is None else {k: v for k, v in cost.items() if "{" not in k},
     }
 

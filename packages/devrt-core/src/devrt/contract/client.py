@@ -279,9 +279,9 @@ class Client(BatchedTransfers, metaclass=Contract):
 
     def topology(self) -> Topology:
         """Return a description of the client's devices, those of other processes too."""
-        from devrt.topology import get_topology_for_devices
+        from devrt.topology import describe_devices
 
-        return get_topology_for_devices(self.devices())
+        return describe_devices(self.devices())
 
     @abc.abstractmethod
     def close(self) -> None:

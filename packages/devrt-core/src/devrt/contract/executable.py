@@ -1,4 +1,4 @@
-"""Compiled programs that are bound to devices."""
+"""Compiled programs: as they are, and loaded on devices."""
 
 from __future__ import annotations
 
@@ -17,31 +17,25 @@ if TYPE_CHECKING:
     from devrt.contract.op_sharding import OpSharding
     from devrt.layout import PjRtLayout
 
-__all__ = ["LoadedExecutable"]
+__all__ = ["Executable", "ExecutionToken", "LoadedExecutable"]
 
 
-class LoadedExecutable(metaclass=Contract):
-    """A compiled program, loaded on the devices it was compiled for.
+class Executable(metaclass=Contract):
+    """A compiled program that is bound to no device, such as `Topology.compile` makes.
 
     Attributes
     ----------
     name : str
         The program's name.
-    client : Client
-        The client that compiled or loaded it.
     num_replicas : int
         How many copies of the program run together; 1 by default.
     num_partitions : int
-        Among how many devices each copy is divided; by default all that there are.
+        Among how many devices each copy is divided; 1 by default.
     """
 
     @property
     @abc.abstractmethod
     def name(self) -> str: ...
-
-    @property
-    @abc.abstractmethod
-    def client(self) -> Client: ...
 
     @property
     def parameters(self) -> Sequence[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -59,17 +53,12 @@ class LoadedExecutable(metaclass=Contract):
 
     @property
     def num_partitions(self) -> int:
-        return max(1, len(self.local_devices()) // self.num_replicas)
+        return 1
 
     @property
     def donated_parameters(self) -> Sequence[int]:
         """Indices of the parameters whose buffers a call deletes; none by default."""
         return []
-
-    @property
-    def is_collective(self) -> bool:
-        """Whether its devices may wait for each other; by default whether there are several."""
-        return len(self.local_devices()) > 1
 
     @property
     def custom_calls(self) -> Sequence[str]:
@@ -90,12 +79,12 @@ class LoadedExecutable(metaclass=Contract):
         return _row_major(self.outputs)
 
     def get_parameter_memory_kinds(self) -> Sequence[str]:
-        """Return the memory kind of each parameter; by default that of the device's default."""
-        return [self.local_devices()[0].default_memory().kind] * len(self.parameters)
+        """Return the memory kind of each parameter."""
+        raise _unimplemented(self, "get_parameter_memory_kinds")
 
     def get_output_memory_kinds(self) -> Sequence[str]:
-        """Return the memory kind of each output; by default that of the device's default."""
-        return [self.local_devices()[0].default_memory().kind] * len(self.outputs)
+        """Return the memory kind of each output."""
+        raise _unimplemented(self, "get_output_memory_kinds")
 
     def cost_analysis(self) -> Mapping[str, Any]:
         """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
@@ -125,6 +114,51 @@ class LoadedExecutable(metaclass=Contract):
         """Return the compiler's own program as text in HLO's notation, for people to read."""
         raise _unimplemented(self, "get_hlo_text")
 
+
+class ExecutionToken(metaclass=Contract):
+    """The end of a program on one device, apart from its results."""
+
+    @abc.abstractmethod
+    def is_ready(self) -> bool:
+        """Return whether the program has ended."""
+
+    @abc.abstractmethod
+    def block_until_ready(self) -> Any:
+        """Wait until the program has ended; raises the error that it failed with."""
+
+
+class LoadedExecutable(Executable):
+    """A compiled program, loaded on the devices it was compiled for.
+
+    Attributes
+    ----------
+    client : Client
+        The client that compiled or loaded it.
+    num_partitions : int
+        Among how many devices each copy is divided; by default all that there are.
+    """
+
+    @property
+    @abc.abstractmethod
+    def client(self) -> Client: ...
+
+    @property
+    def num_partitions(self) -> int:
+        return max(1, len(self.local_devices()) // self.num_replicas)
+
+    @property
+    def is_collective(self) -> bool:
+        """Whether its devices may wait for each other; by default whether there are several."""
+        return len(self.local_devices()) > 1
+
+    def get_parameter_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each parameter; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.parameters)
+
+    def get_output_memory_kinds(self) -> Sequence[str]:
+        """Return the memory kind of each output; by default that of the device's default."""
+        return [self.local_devices()[0].default_memory().kind] * len(self.outputs)
+
     @abc.abstractmethod
     def local_devices(self) -> list[Device]:
         """Return the devices of this process that the program runs on, in argument order."""
@@ -143,17 +177,18 @@ class LoadedExecutable(metaclass=Contract):
     def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
         """Start the program on all its devices and return results by output, then by device."""
 
-    def execute_with_token(self, arguments: Sequence[Buffer]) -> tuple[list[Buffer], Any]:
+    def execute_with_token(
+        self, arguments: Sequence[Buffer]
+    ) -> tuple[list[Buffer], ExecutionToken]:
         """Do as `execute`, and return with the results a token of the program's end.
 
-        A token has ``is_ready()`` and ``block_until_ready()``, which raises the error that the
-        program failed with. It is the only way to wait for a program without results.
+        It is the only way to wait for a program without results.
         """
         raise _unimplemented(self, "execute_with_token")
 
     def execute_sharded_with_tokens(
         self, arguments: Sequence[Sequence[Buffer]]
-    ) -> tuple[list[list[Buffer]], list[Any]]:
+    ) -> tuple[list[list[Buffer]], list[ExecutionToken]]:
         """Do as `execute_sharded`, and return with the results one token for each device."""
         raise _unimplemented(self, "execute_sharded_with_tokens")
 
@@ -172,9 +207,12 @@ def _row_major(arrays: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[
     return [PjRtLayout(row_major(len(shape))) for shape, _ in arrays]
 
 
-def _unimplemented(executable: LoadedExecutable, operation: str) -> Exception:
+def _unimplemented(executable: Executable, operation: str) -> Exception:
     from devrt.errors import UnimplementedError
 
-    platform = executable.client.platform
-    msg = f"{operation} is not offered by the executables of the {platform} client."
-    return UnimplementedError(msg, operation=operation, platform=platform)
+    client = getattr(executable, "client", None)
+    whose = "this program" if client is None else f"the executables of the {client.platform} client"
+    facts = {} if client is None else {"platform": client.platform}
+    return UnimplementedError(
+        f"{operation} is not offered by {whose}.", operation=operation, **facts
+    )

@@ -9,21 +9,25 @@ from collections.abc import Iterator
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["execution_stream_id", "get_execution_stream_id", "set_execution_stream_id"]
+__all__ = [
+    "current_stream",
+    "execution_stream_id",
+    "get_execution_stream_id",
+    "set_execution_stream_id",
+]
 
 
-class _Current(threading.local):
-    """The calling thread's stream; a native backend reads ``stream_id`` of the one instance."""
-
+class _CurrentStream(threading.local):
     stream_id = 0
 
 
-_CURRENT = _Current()
+current_stream = _CurrentStream()
+"""What a native backend reads: its ``stream_id`` is that of the calling thread."""
 
 
 def get_execution_stream_id() -> int:
     """Return the calling thread's execution stream id; 0 until it is set."""
-    return _CURRENT.stream_id
+    return current_stream.stream_id
 
 
 def set_execution_stream_id(new_id: int) -> None:
@@ -53,7 +57,7 @@ def set_execution_stream_id(new_id: int) -> None:
             f"an execution stream id must fit 64 bits, and is {number}.",
             operation="set_execution_stream_id",
         )
-    _CURRENT.stream_id = number
+    current_stream.stream_id = number
 
 
 @contextlib.contextmanager
@@ -72,4 +76,4 @@ def execution_stream_id(new_id: int) -> Iterator[None]:
     try:
         yield
     finally:
-        _CURRENT.stream_id = saved
+        current_stream.stream_id = saved

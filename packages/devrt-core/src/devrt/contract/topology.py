@@ -10,6 +10,7 @@ from devrt.contract.members import Contract
 
 if TYPE_CHECKING:
     from devrt.contract.device import Device
+    from devrt.contract.executable import Executable
 
 __all__ = ["Topology"]
 
@@ -47,13 +48,8 @@ class Topology(metaclass=Contract):
 
         return int.from_bytes(hashlib.sha256(self.serialize()).digest()[:8], "big")
 
-    def compile(self, program: str | bytes, **options: Any) -> Any:
+    def compile(self, program: str | bytes, **options: Any) -> Executable:
         """Compile a program for devices that need not be there.
-
-        Returns
-        -------
-        object
-            What was compiled: ``serialize()`` gives bytes that a client of the platform loads.
 
         Raises
         ------

@@ -24,7 +24,7 @@ __all__ = [
 
 def using_pjrt_c_api(backend: str | Client | None = None) -> bool:
     """Return whether a backend works through the PJRT C API."""
-    return "PJRT C API" in default_runtime().get_backend(backend).platform_version
+    return backend_pjrt_c_api_version(backend) is not None
 
 
 def backend_pjrt_c_api_version(platform: str | Client | None = None) -> tuple[int, int] | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from devrt._support.record import record
 from devrt_pjrt._native import ffi, lib
 
 __all__ = ["Changes", "Snapshot"]
 
 
-@record(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
     """What is different since a plugin was initialised.
 
@@ -24,7 +24,7 @@ class Changes:
         Signals whose handlers it has replaced, or that it has set to be ignored.
     """
 
-    environment: Mapping[str, str] = MappingProxyType({})
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     handlers: tuple[str, ...] = ()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from devrt import contract
 from devrt.compiling.serialized import with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
@@ -57,7 +58,7 @@ host_alias_size_in_bytes, host_temp_size_in_bytes : int
     total_size_in_bytes: int
 
 
-class Executable(Handle):
+class Executable(Handle, contract.Executable):
     """A compiled program that is bound to no device.
 
     Parameters
@@ -151,7 +152,7 @@ class Executable(Handle):
             at += size
         return found
 
-    def output_memory_kinds(self) -> list[str]:
+    def get_output_memory_kinds(self) -> list[str]:
         """Return the memory kind of each result."""
         args = self._ask("OutputMemoryKinds")
         return [
@@ -159,7 +160,7 @@ class Executable(Handle):
             for i in range(args.num_outputs)
         ]
 
-    def parameter_memory_kinds(self) -> list[str]:
+    def get_parameter_memory_kinds(self) -> list[str]:
         """Return the memory kind of each argument."""
         args = self._ask("ParameterMemoryKinds")
         return [
@@ -197,12 +198,18 @@ class Executable(Handle):
             raise UnimplementedError(msg, operation=f"get_{what.lower()}_layouts")
         return [PjRtLayout(layout) for layout in found]
 
+    @property
+    def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each output, of one device's shard."""
+        return [(spec.shape, spec.dtype) for spec in self.output_specs()]
+
     def size_of_generated_code_in_bytes(self) -> int:
         """Return the size of the code; below 0 where the plugin does not know."""
         return int(self._ask("SizeOfGeneratedCodeInBytes").size_in_bytes)
 
+    @property
     def fingerprint(self) -> bytes:
-        """Return bytes that are equal for equal programs and equal options."""
+        """Bytes that are equal for equal programs and equal options."""
         args = self._ask("Fingerprint")
         return bytes(ffi.buffer(args.executable_fingerprint, args.executable_fingerprint_size))
 
@@ -216,6 +223,10 @@ class Executable(Handle):
         args = self._ask("GetCompiledMemoryStats")
         names = [field.name for field in dataclasses.fields(MemoryAnalysis)]
         return MemoryAnalysis(*(int(getattr(args, name)) for name in names))
+
+    def get_compiled_memory_stats(self) -> dict[str, int]:
+        """Return what the program takes of memory, as `memory_analysis`, by name."""
+        return dataclasses.asdict(self.memory_analysis())
 
     def optimized_program(self) -> tuple[str, bytes]:
         """Return the program as the compiler left it: its format, and its bytes."""
@@ -258,8 +269,9 @@ class Executable(Handle):
             return None
         return read_module(data, with_config=form == "hlo_with_config")
 
+    @property
     def custom_calls(self) -> list[str]:
-        """Return the targets of the custom calls that the optimised program makes."""
+        """The targets of the custom calls that the optimised program makes."""
         form, data = self.optimized_program()
         return custom_calls(data, with_config=form == "hlo_with_config")
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling.hlo_text import hlo_text
-from devrt.contract import Buffer, Device, LoadedExecutable
-from devrt.contract.op_sharding import OpSharding
+from devrt.contract import Buffer, Device, LoadedExecutable, OpSharding
 from devrt.errors import UnimplementedError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.client.handle import Handle
@@ -100,7 +98,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     @property
     def fingerprint(self) -> bytes:
         """Bytes that are equal for equal programs and equal options."""
-        return self.executable.fingerprint()
+        return self.executable.fingerprint
 
     def cost_analysis(self) -> Mapping[str, Any]:
         """Return what running the program costs."""
@@ -112,7 +110,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def get_compiled_memory_stats(self) -> dict[str, int]:
         """Return what the program takes of memory, as `memory_analysis`, by name."""
-        return dataclasses.asdict(self.executable.memory_analysis())
+        return self.executable.get_compiled_memory_stats()
 
     def size_of_generated_code_in_bytes(self) -> int:
         """Return the size of the code; below 0 where the plugin does not know."""
@@ -141,7 +139,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     @property
     def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
         """Shape and dtype of each output, of one device's shard."""
-        return [(spec.shape, spec.dtype) for spec in self.output_specs()]
+        return self.executable.outputs
 
     @property
     def num_replicas(self) -> int:
@@ -166,7 +164,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     @property
     def custom_calls(self) -> list[str]:
         """The targets of the custom calls that the optimised program makes."""
-        return self.executable.custom_calls()
+        return self.executable.custom_calls
 
     def get_parameter_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each parameter; empty with one partition."""
@@ -191,11 +189,11 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def get_parameter_memory_kinds(self) -> list[str]:
         """Return the memory kind of each argument."""
-        return self.executable.parameter_memory_kinds()
+        return self.executable.get_parameter_memory_kinds()
 
     def get_output_memory_kinds(self) -> list[str]:
         """Return the memory kind of each result."""
-        return self.executable.output_memory_kinds()
+        return self.executable.get_output_memory_kinds()
 
     def get_hlo_text(self) -> str:
         """Return the compiler's own program as text in HLO's notation, for people to read."""

@@ -148,7 +148,7 @@ class Runner:
 
     def _kinds(self) -> list[str]:
         try:
-            return self._executable.output_memory_kinds()
+            return self._executable.get_output_memory_kinds()
         except UnimplementedError:
             return []
 

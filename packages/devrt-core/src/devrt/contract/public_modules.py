@@ -1,0 +1,36 @@
+"""The modules of devrt that a backend may import, of devrt's own backends too.
+
+The list is part of the contract: what is on it changes with the contract's version only. A test of
+the repository holds devrt's backends to it, and the page on the contract prints it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["PUBLIC_MODULES"]
+
+PUBLIC_MODULES = (
+    "devrt.compiling.cache",
+    "devrt.compiling.device_assignment",
+    "devrt.compiling.hlo_text",
+    "devrt.compiling.load_or_compile",
+    "devrt.compiling.mlir_tokens",
+    "devrt.compiling.options",
+    "devrt.compiling.program_facts",
+    "devrt.compiling.program_text",
+    "devrt.compiling.refusals",
+    "devrt.compiling.stablehlo",
+    "devrt.compiling.xla_flags",
+    "devrt.contract",
+    "devrt.contract.custom_calls",
+    "devrt.dtypes",
+    "devrt.errors",
+    "devrt.hardware",
+    "devrt.hookspecs",
+    "devrt.layout",
+    "devrt.native",
+    "devrt.records",
+    "devrt.topology",
+    "devrt.wire.pprof",
+    "devrt.wire.protobuf",
+)
+"""In the order of their names. A package on it stands for the names that it exports itself."""
