@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = ["PUBLIC_MODULES"]
 
 PUBLIC_MODULES = (
+    "devrt.compiling",
     "devrt.compiling.cache",
     "devrt.compiling.device_assignment",
     "devrt.compiling.hlo_text",
@@ -18,6 +19,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.program_facts",
     "devrt.compiling.program_text",
     "devrt.compiling.refusals",
+    "devrt.compiling.serialized",
     "devrt.compiling.stablehlo",
     "devrt.compiling.xla_flags",
     "devrt.contract",
