@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.hlo import HloModule, refuse_feed
 from devrt.compiling.options import XLA_CPU_FLAGS, CompileOptions
 from devrt.compiling.refusals import check_for_host
 from devrt.compiling.refusals import explain as explain_refusal
@@ -46,7 +46,6 @@ _FLAGS = {"xla_cpu_enable_fast_min_max": False} | XLA_CPU_FLAGS
 # program takes to compile. What the older one writes runs as fast there and gives the same bits,
 # but where it adds up in another order.
 _FLAGS_OF_SMALL = {"xla_cpu_use_fusion_emitters": False}
-_FEED = re.compile(r" (infeed|outfeed)\(")
 _SMALL_TEXT, _SMALL_BYTECODE = 4096, 1536  # bytes
 _ADDING_UP = (b"reduce", b"dot", b"convolution", b"scatter", b"composite")
 
@@ -152,22 +151,8 @@ def deserialize_executable(
         _linalg.provide(library, code)
         loaded = _ext._deserialize(client, library, code, overridden or found.options)
     if b"infeed" in code or b"outfeed" in code:
-        _check_feeds(loaded)
+        refuse_feed(HloModule.read(loaded.optimized_program()), "cpu", loaded.delete)
     return loaded
-
-
-def _check_feeds(loaded: CpuLoadedExecutable) -> None:
-    """Refuse an executable that waits for the host, which others compile: it would never end."""
-    found = _FEED.search(loaded.get_hlo_text())
-    if found is None:
-        return
-    msg = (
-        f"deserialize_executable failed: program {loaded.name!r} exchanges data with the host "
-        f"while it runs ({found[1]}), and nothing here does that: it would never end. Pass the "
-        "data as arguments and results."
-    )
-    loaded.delete()
-    raise UnimplementedError(msg, operation="deserialize_executable", platform="cpu")
 
 
 def register_custom_call(

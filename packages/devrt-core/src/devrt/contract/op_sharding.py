@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from devrt.wire.protobuf import fields, ints
+from devrt.wire.protobuf import Message
 
 __all__ = ["OpSharding"]
 
@@ -38,7 +38,7 @@ class OpSharding:
     replicate_on_last_tile_dim: bool = False
 
     @classmethod
-    def parse(cls, data: bytes) -> OpSharding:
+    def parse(cls, data: bytes | memoryview) -> OpSharding:
         """Read a serialised ``OpSharding``.
 
         Fields: 1 type, 3 tile dimensions, 4 devices, 6 replicate_on_last_tile_dim, 9 and 10 the
@@ -49,14 +49,12 @@ class OpSharding:
         InvalidArgumentError
             If the bytes are no such message.
         """
-        found: dict[int, list[int]] = {}
-        for number, value in fields(data):
-            found.setdefault(number, []).extend(ints(value))
-        devices = found.get(4, [])
-        if 9 in found:
-            devices = _transposed(found[9], found.get(10, []))
-        is_copied = bool(found.get(6, [0])[-1])
-        return cls(found.get(1, [0])[-1], tuple(found.get(3, [])), tuple(devices), is_copied)
+        message = Message(data)
+        devices = message.ints(4)
+        if 9 in message:
+            devices = _transposed(message.ints(9), message.ints(10))
+        tile_dims, is_copied = tuple(message.ints(3)), bool(message.number(6))
+        return cls(message.number(1), tile_dims, tuple(devices), is_copied)
 
     @property
     def is_replicated(self) -> bool:

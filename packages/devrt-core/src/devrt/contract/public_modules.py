@@ -12,6 +12,7 @@ PUBLIC_MODULES = (
     "devrt.compiling",
     "devrt.compiling.cache",
     "devrt.compiling.device_assignment",
+    "devrt.compiling.hlo",
     "devrt.compiling.hlo_text",
     "devrt.compiling.load_or_compile",
     "devrt.compiling.mlir_tokens",

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from devrt.errors import InvalidArgumentError
 
 __all__ = [
+    "Message",
     "bool_field",
     "bytes_field",
     "double_field",
@@ -105,6 +106,60 @@ def ints(value: int | bytes | memoryview) -> list[int]:
         number, at = _read(view, at)
         found.append(_signed(number))
     return found
+
+
+class Message:
+    """The fields of a message by their numbers; one that is absent has its default.
+
+    Parameters
+    ----------
+    data
+        The message. A message in it is read when it is asked for.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the bytes are no message.
+    """
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._fields: dict[int, list[int | memoryview]] = {}
+        for number, value in fields(data):
+            self._fields.setdefault(number, []).append(value)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._fields
+
+    def number(self, number: int) -> int:
+        """Return an integer field; the last counts where there are several."""
+        value = self._fields.get(number, (0,))[-1]
+        return value if isinstance(value, int) else 0
+
+    def ints(self, number: int) -> list[int]:
+        """Return a repeated field of integers."""
+        return [one for value in self._fields.get(number, ()) for one in ints(value)]
+
+    def parts(self, number: int) -> list[memoryview]:
+        """Return a repeated field of bytes, strings or messages."""
+        return [v for v in self._fields.get(number, ()) if not isinstance(v, int)]
+
+    def part(self, number: int) -> memoryview:
+        """Return a field of bytes, a string or a message."""
+        return (self.parts(number) or [memoryview(b"")])[-1]
+
+    def text(self, number: int) -> str:
+        """Return a string."""
+        return bytes(self.part(number)).decode(errors="replace")
+
+    def message(self, number: int) -> Message:
+        """Return a message in this one."""
+        return Message(self.part(number))
+
+    def messages(self, number: int) -> list[Message]:
+        """Return a repeated field of messages."""
+        return [Message(part) for part in self.parts(number)]
 
 
 def _signed(value: int) -> int:

@@ -13,6 +13,7 @@ from devrt_pjrt.library.api import text_of
 from devrt_pjrt.traits.checks import dims_of
 
 if TYPE_CHECKING:
+    from devrt.compiling.hlo import HloArray
     from devrt_pjrt.buffers.buffer import PjrtBuffer
     from devrt_pjrt.buffers.spec import Spec
     from devrt_pjrt.client.client import PjrtClient
@@ -24,6 +25,7 @@ __all__ = [
     "checked",
     "default_layout",
     "executable_layouts",
+    "is_dense",
     "lies_dense",
     "pointer_to",
     "told_layout",
@@ -129,6 +131,11 @@ def lies_dense(layout: Layout, shape: tuple[int, ...]) -> bool:
     """Return whether a layout without tiles puts an array of a shape where row-major order does."""
     order = _moving(layout, shape)
     return not layout.tiling() and list(order) == sorted(order, reverse=True)
+
+
+def is_dense(array: HloArray) -> bool:
+    """Return whether a program's array lies as a row-major one does, whatever its tiles."""
+    return lies_dense(Layout(array.layout.minor_to_major()), array.shape)
 
 
 def are_alike(one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:

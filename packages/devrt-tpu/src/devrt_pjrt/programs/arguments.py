@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import row_major
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
-from devrt_pjrt.buffers.layout import are_alike
+from devrt_pjrt.buffers.layout import are_alike, is_dense
+from devrt_pjrt.buffers.spec import Spec, spec_of
 from devrt_pjrt.traits.checks import listed
 
 if TYPE_CHECKING:
-    from devrt_pjrt.buffers.spec import Spec
+    from devrt.compiling.hlo import HloArray, HloModule
     from devrt_pjrt.client.client import PjrtClient
     from devrt_pjrt.client.device import PjrtDevice
-    from devrt_pjrt.programs.hlo import HloFacts, Parameter
 
 __all__ = ["Arguments"]
 
@@ -40,17 +40,17 @@ class Arguments:
         Whether buffers that were put without a layout are what it takes.
     """
 
-    def __init__(self, client: PjrtClient, label: str, facts: HloFacts | None) -> None:
+    def __init__(self, client: PjrtClient, label: str, facts: HloModule | None) -> None:
         self._client = client
         self._label = label
         self.specs: list[Spec] | None = None
-        self._takes: list[Parameter] = []
+        self._takes: Sequence[HloArray] = ()
         found = facts.parameters if facts is not None else ()
-        specs = [p.spec for p in found if p.spec is not None]
+        specs = [spec_of(p.code, p.shape) for p in found if p.code is not None]
         if facts is not None and len(specs) == len(found):
             self.specs = specs
-            self._takes = list(found)
-        self._dense = [p.is_dense for p in self._takes]
+            self._takes = found
+        self._dense = [is_dense(p) for p in self._takes]
         self.are_dense = all(self._dense)
 
     def check_count(self, count: int) -> None:
@@ -134,10 +134,10 @@ class Arguments:
     ) -> NoReturn:
         default = row_major(len(buffer.shape))
         lies = buffer._layout if isinstance(buffer, LaidOutBuffer) else default
-        wanted, is_dense = default, True
+        wanted, dense = default, True
         if self.specs is not None:
-            wanted, is_dense = self._takes[at].layout, self._dense[at]
-        how = "without a layout" if is_dense else f'with layout="{wanted}"'
+            wanted, dense = self._takes[at].layout, self._dense[at]
+        how = "without a layout" if dense else f'with layout="{wanted}"'
         msg = (
             f"{head} must lie in layout {wanted}, and lies in {lies}. Put it again {how}: its "
             "value is numpy.asarray(buffer)."

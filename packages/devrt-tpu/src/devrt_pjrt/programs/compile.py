@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.refusals import check, check_for_host
 from devrt.compiling.refusals import explain as explain_refusal
@@ -17,7 +18,6 @@ from devrt.errors import (
     InvalidArgumentError,
     InvalidTypeError,
     StatusCode,
-    UnimplementedError,
 )
 from devrt_pjrt._native import ffi
 from devrt_pjrt.client.device import PjrtDevice
@@ -294,21 +294,6 @@ def _load(
             on_late=lambda _: _destroy(api, args.loaded_executable, True),
         )
         loaded = PjrtLoadedExecutable(client, args.loaded_executable, made, source)
-        _check_feeds(loaded)
+        if loaded.executable.facts is not None:
+            refuse_feed(loaded.executable.facts, client.platform, loaded.delete)
         return loaded
-
-
-def _check_feeds(loaded: PjrtLoadedExecutable) -> None:
-    """Refuse an executable that waits for the host, which others compile: it would never end."""
-    facts = loaded.executable.facts
-    if facts is None or not facts.feed:
-        return
-    loaded.delete()
-    msg = (
-        f"deserialize_executable failed: program {loaded.name!r} exchanges data with the host "
-        f"while it runs ({facts.feed}), and nothing here does that: it would never end. Pass the "
-        "data as arguments and results."
-    )
-    raise UnimplementedError(
-        msg, operation="deserialize_executable", platform=loaded.client.platform
-    )

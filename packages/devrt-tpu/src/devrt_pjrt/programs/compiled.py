@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from devrt import contract
+from devrt.compiling.hlo import HloModule
 from devrt.compiling.serialized import with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
@@ -17,7 +18,6 @@ from devrt_pjrt.buffers.spec import Spec, spec_of
 from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.api import Api, text_of
 from devrt_pjrt.library.values import read_values
-from devrt_pjrt.programs.hlo import HloFacts, custom_calls, read_module
 
 if TYPE_CHECKING:
     from devrt.layout import PjRtLayout
@@ -259,7 +259,7 @@ class Executable(Handle, contract.Executable):
             args.serialized_compile_options_deleter(args.serialized_compile_options)
 
     @functools.cached_property
-    def facts(self) -> HloFacts | None:
+    def facts(self) -> HloModule | None:
         """What the optimised program says of itself; None where the plugin does not give it."""
         try:
             form, data = self.optimized_program()
@@ -267,13 +267,15 @@ class Executable(Handle, contract.Executable):
             return None
         if form not in ("hlo", "hlo_with_config"):
             return None
-        return read_module(data, with_config=form == "hlo_with_config")
+        return HloModule.read(data, with_config=form == "hlo_with_config")
 
     @property
     def custom_calls(self) -> list[str]:
         """The targets of the custom calls that the optimised program makes."""
-        form, data = self.optimized_program()
-        return custom_calls(data, with_config=form == "hlo_with_config")
+        if self.facts is None:
+            msg = f"the PJRT plugin {self._api.name} does not show its optimised program."
+            raise UnimplementedError(msg, operation="custom_calls")
+        return list(self.facts.custom_calls)
 
     def __repr__(self) -> str:
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"

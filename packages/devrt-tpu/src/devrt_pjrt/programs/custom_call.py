@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from devrt.compiling.hlo import ELEMENT_TYPE_CODES
 from devrt.contract.custom_calls import (
     DeviceCall,
     Handler,
@@ -26,7 +27,6 @@ from devrt.errors import PluginError, UnimplementedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.client.lifetime import INTERRUPTS
 from devrt_pjrt.library.callbacks import after_the_last, answer_error
-from devrt_pjrt.programs.hlo import TO_BUFFER_TYPE
 from devrt_pjrt.traits.checks import encoded
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _buffers(pointers: Any, count: int) -> Sequence[RawBuffer]:
 
 
 def _dtype(number: int) -> np.dtype[Any]:
-    return to_numpy(TO_BUFFER_TYPE.get(number), number)
+    return to_numpy(ELEMENT_TYPE_CODES.get(number), number)
 
 
 def _attributes(attrs: Any) -> Sequence[tuple[str, Any]]:

@@ -15,12 +15,12 @@ from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
 from devrt_pjrt.programs.run import Runner
 
 if TYPE_CHECKING:
+    from devrt.compiling.hlo import HloModule
     from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.buffers.spec import Spec
     from devrt_pjrt.client.client import PjrtClient
     from devrt_pjrt.client.device import PjrtDevice
-    from devrt_pjrt.programs.hlo import HloFacts
 
 __all__ = ["PjrtLoadedExecutable"]
 
@@ -168,13 +168,11 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def get_parameter_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each parameter; empty with one partition."""
-        facts = self._facts("get_parameter_shardings")
-        return [OpSharding.parse(data) for data in facts.parameter_shardings]
+        return list(self._facts("get_parameter_shardings").parameter_shardings)
 
     def get_output_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each output; empty with one partition."""
-        facts = self._facts("get_output_shardings")
-        return [OpSharding.parse(data) for data in facts.result_shardings]
+        return list(self._facts("get_output_shardings").result_shardings)
 
     def get_parameter_layouts(self) -> list[PjRtLayout]:
         """Return how each argument must lie in memory, on each device.
@@ -202,7 +200,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
             raise _unimplemented(self, "get_hlo_text")
         return hlo_text(data)
 
-    def _facts(self, operation: str) -> HloFacts:
+    def _facts(self, operation: str) -> HloModule:
         facts = self.executable.facts
         if facts is None:
             raise _unimplemented(self, operation)

@@ -19,6 +19,7 @@ from devrt.errors import (
 )
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.layout import is_dense
 from devrt_pjrt.buffers.spec import Spec
 from devrt_pjrt.client.lifetime import INTERRUPTS
 from devrt_pjrt.library.apart import call_apart
@@ -141,8 +142,8 @@ class Runner:
         made: list[Output] = []
         for at, spec in enumerate(specs):
             memory: Any = device.memory(kinds[at]) if kinds else device.default_memory()
-            is_dense = len(results) != len(specs) or results[at].is_dense
-            kind = PjrtBuffer if is_dense else partial(LaidOutBuffer, layout=results[at].layout)
+            dense = len(results) != len(specs) or is_dense(results[at])
+            kind = PjrtBuffer if dense else partial(LaidOutBuffer, layout=results[at].layout)
             made.append((spec, memory, kind))
         return made
 
