@@ -9,7 +9,6 @@
 #include "binding/python.hpp"
 #include "client/graveyard.hpp"
 #include "devrt/memory/arena_allocator.hpp"
-#include "devrt/memory/fault_allocator.hpp"
 #include "devrt/memory/huge_page_allocator.hpp"
 #include "devrt/memory/lent_allocator.hpp"
 #include "devrt/memory/limit_allocator.hpp"
@@ -50,16 +49,6 @@ nb::object arena(nb::handle upstream, std::size_t region_bytes, std::size_t gran
   return to_capsule(std::make_shared<ArenaAllocator>(upstream_of(upstream), options));
 }
 
-nb::object faulty(nb::handle upstream, std::uint64_t nth, std::uint64_t every,
-                  std::optional<std::uint64_t> after_bytes, double probability,
-                  std::uint64_t seed) {
-  if (!(probability >= 0 && probability <= 1)) {
-    raise_invalid("probability must lie between 0 and 1.", "faulty");
-  }
-  const FaultPlan plan{nth, every, after_bytes.value_or(FaultPlan::kNever), probability, seed};
-  return to_capsule(std::make_shared<FaultAllocator>(upstream_of(upstream), plan));
-}
-
 nb::object limited(nb::handle upstream, std::size_t limit_bytes) {
   return to_capsule(std::make_shared<LimitAllocator>(upstream_of(upstream),
                                                      std::make_shared<ByteBudget>(limit_bytes)));
@@ -89,8 +78,6 @@ void bind_allocators(nb::module_& module) {
              [] { return to_capsule(std::make_shared<HugePageAllocator>()); });
   module.def("arena_allocator", &arena, "upstream"_a, nb::kw_only(), "region_bytes"_a, "granule"_a,
              "keep_bytes"_a.none());
-  module.def("faulty_allocator", &faulty, "upstream"_a, nb::kw_only(), "nth"_a, "every"_a,
-             "after_bytes"_a.none(), "probability"_a, "seed"_a);
   module.def("limited_allocator", &limited, "upstream"_a, "limit_bytes"_a);
 }
 

@@ -13,7 +13,7 @@ them work without Python, from any thread.
 
 from __future__ import annotations
 
-__all__ = ["arena", "faulty", "huge_pages", "limited", "page_locked", "system"]
+__all__ = ["arena", "huge_pages", "limited", "page_locked", "system"]
 
 
 def system() -> object:
@@ -92,59 +92,7 @@ def limited(upstream: object, limit_bytes: int) -> object:
     return _ext.limited_allocator(upstream, _size("limit_bytes", limit_bytes, "limited"))
 
 
-def faulty(
-    upstream: object,
-    *,
-    nth: int = 0,
-    every: int = 0,
-    after_bytes: int | None = None,
-    probability: float = 0.0,
-    seed: int = 0,
-) -> object:
-    """Return an allocator that has no room when told so, for tests; what is set adds up.
-
-    Parameters
-    ----------
-    upstream
-        What serves the other calls.
-    nth
-        The number of the one call that fails, counted from one; 0 for none.
-    every
-        Each call fails whose number is a multiple of this; 0 for none.
-    after_bytes
-        Calls fail once more bytes were asked for, these included. None for never.
-    probability
-        The chance of each call to fail. The same calls fail for the same ``seed``.
-    seed
-        Seed of the chances.
-
-    Notes
-    -----
-    ``memory_stats()`` tells ``num_injected_failures``.
-    """
-    from devrt_cpu import _ext
-
-    return _ext.faulty_allocator(
-        upstream,
-        nth=_size("nth", nth, "faulty"),
-        every=_size("every", every, "faulty"),
-        after_bytes=None if after_bytes is None else _size("after_bytes", after_bytes, "faulty"),
-        probability=_chance(probability),
-        seed=_size("seed", seed, "faulty"),
-    )
-
-
 def _size(name: str, value: int, operation: str) -> int:
     from devrt_cpu._numbers import INT64_MAX, checked_int
 
     return checked_int(name, value, operation, 0, INT64_MAX)
-
-
-def _chance(value: float) -> float:
-    from devrt.errors import InvalidTypeError
-
-    if not isinstance(value, float | int):
-        raise InvalidTypeError(
-            f"probability must be a float, not of type {type(value).__name__}.", operation="faulty"
-        )
-    return float(max(-1, min(value, 2)))  # the native module refuses what is no chance

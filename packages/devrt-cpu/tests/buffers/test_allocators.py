@@ -23,46 +23,6 @@ def client_with(make, **options):
     return client, client.devices()[0].memory("made")
 
 
-def failed_calls(calls: int, **plan) -> list[int]:
-    client, memory = client_with(lambda: allocators.faulty(allocators.system(), **plan))
-    failed = []
-    with client:
-        for i in range(1, calls + 1):
-            try:
-                client.buffer_from_pyval(np.zeros(10, np.uint8), memory).delete()
-            except errors.OutOfMemoryError:
-                failed.append(i)
-        assert memory.memory_stats()["num_injected_failures"] == len(failed)
-        assert memory.memory_stats()["bytes_in_use"] == 0
-        assert memory.memory_stats()["num_allocs"] == calls - len(failed)
-    return failed
-
-
-@given(
-    nth=st.integers(0, 30),
-    every=st.integers(0, 12),
-    after=st.none() | st.integers(0, 400),
-)
-@settings(max_examples=40, deadline=None)
-def test_faults_come_when_planned(nth: int, every: int, after: int | None) -> None:
-    expected = [
-        i
-        for i in range(1, 31)
-        if i == nth or (every and i % every == 0) or (after is not None and 10 * i > after)
-    ]
-    # A failed call is tried again after what is kept was given back only where blocks are kept.
-    assert failed_calls(30, nth=nth, every=every, after_bytes=after) == expected
-
-
-def test_chances_repeat_for_a_seed() -> None:
-    some = failed_calls(300, probability=0.3, seed=5)
-    assert 60 < len(some) < 120
-    assert some == failed_calls(300, probability=0.3, seed=5)
-    assert some != failed_calls(300, probability=0.3, seed=6)
-    with pytest.raises(errors.InvalidArgumentError, match="probability"):
-        allocators.faulty(allocators.system(), probability=1.5)
-
-
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.integers(1, 70 * KIB)),
@@ -127,7 +87,7 @@ def test_limits_compose() -> None:
         lambda: allocators.arena(allocators.system(), granule=100),
         lambda: allocators.arena(allocators.system(), region_bytes=0),
         lambda: allocators.limited(None, 5),
-        lambda: allocators.faulty("system"),
+        lambda: allocators.limited("system", 5),
     ],
 )
 def test_what_cannot_be_composed_is_refused(call) -> None:

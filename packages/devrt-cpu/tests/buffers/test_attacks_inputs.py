@@ -122,20 +122,11 @@ def test_the_kind_of_a_memory_must_be_a_str(client: CpuClient, kind: Any) -> Non
         lambda value: allocators.limited(allocators.system(), value),
         lambda value: allocators.arena(allocators.system(), region_bytes=value),
         lambda value: allocators.arena(allocators.system(), granule=value),
-        lambda value: allocators.faulty(allocators.system(), nth=value),
-        lambda value: allocators.faulty(allocators.system(), every=value),
-        lambda value: allocators.faulty(allocators.system(), seed=value),
     ],
 )
 def test_sizes_of_allocators_are_checked(make: Callable[[Any], object], value: Any) -> None:
     with pytest.raises((InvalidArgumentError, InvalidTypeError), match="must"):
         make(value)
-
-
-@pytest.mark.parametrize("chance", [-1, 1.5, float("nan"), 10**400, "often", None])
-def test_a_chance_is_checked(chance: Any) -> None:
-    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="probability"):
-        allocators.faulty(allocators.system(), probability=chance)
 
 
 @pytest.mark.parametrize("offset", [(2**64,), (-1,), (1,), ("a",), (0, 0)])

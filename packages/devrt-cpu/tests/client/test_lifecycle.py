@@ -229,7 +229,7 @@ EXITS = {
         from devrt_cpu import allocators
         from devrt.records import MemoryKind
         kind = MemoryKind(platform="cpu", kind="huge", allocator=lambda: allocators.arena(
-            allocators.faulty(allocators.huge_pages(), nth=9)))
+            allocators.limited(allocators.huge_pages(), 16 << 20)))
         limited = devrt_cpu.make_cpu_client(
             memory_kinds=[kind], memory_limit_bytes=1 << 20, traceback_in_buffers="all")
         memory = limited.devices()[0].memory("huge")

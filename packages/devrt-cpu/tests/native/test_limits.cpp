@@ -5,11 +5,11 @@
 #include <thread>
 #include <vector>
 
-#include "devrt/memory/fault_allocator.hpp"
 #include "devrt/memory/huge_page_allocator.hpp"
 #include "devrt/memory/lent_allocator.hpp"
 #include "devrt/memory/limit_allocator.hpp"
 #include "devrt/memory/recycling_allocator.hpp"
+#include "fault_allocator.hpp"
 #include "harness.hpp"
 
 using namespace devrt;

@@ -9,8 +9,8 @@
 
 #include "client/client.hpp"
 #include "devrt/memory/arena_allocator.hpp"
-#include "devrt/memory/fault_allocator.hpp"
 #include "devrt/memory/memory_report.hpp"
+#include "fault_allocator.hpp"
 #include "harness.hpp"
 
 using namespace devrt;
