@@ -29,7 +29,8 @@ def class_of(client, name):
     modules = {
         "Buffer": "buffers.buffer",
         "LoadedExecutable": "programs.executable",
-        "Memory": "client.device",
+        "Memory": "connection.device",
+        "Device": "connection.device",
     }
     module = importlib.import_module(f"{pjrt}.{modules.get(name, f'client.{name.lower()}')}")
     return getattr(module, f"Pjrt{name}")

@@ -4,13 +4,13 @@ from devrt.contract.custom_calls import RawBuffer as RawBuffer
 from devrt_pjrt.buffers.buffer import PjrtBuffer as PjrtBuffer
 from devrt_pjrt.buffers.transfer import TransferManager as TransferManager
 from devrt_pjrt.client.client import PjrtClient as PjrtClient
-from devrt_pjrt.client.device import PjrtDevice as PjrtDevice
-from devrt_pjrt.client.device import PjrtMemory as PjrtMemory
+from devrt_pjrt.connection.device import PjrtDevice as PjrtDevice
+from devrt_pjrt.connection.device import PjrtMemory as PjrtMemory
 from devrt_pjrt.client.make_client import make_client as make_client
 from devrt_pjrt.client.topology import PjrtTopology as PjrtTopology
 from devrt_pjrt.client.topology import deserialize_topology as deserialize_topology
 from devrt_pjrt.client.topology import make_topology as make_topology
-from devrt_pjrt.library.event import Event as Event
+from devrt_pjrt.connection.event import Event as Event
 from devrt_pjrt.library.library import Library as Library
 from devrt_pjrt.library.names import add_library as add_library
 from devrt_pjrt.library.names import initialize_pjrt_plugin as initialize_pjrt_plugin

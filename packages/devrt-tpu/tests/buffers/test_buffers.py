@@ -129,24 +129,24 @@ def test_a_source_may_change_at_once_unless_it_was_lent(xla_cpu):
 
 
 def test_a_lent_source_is_kept_as_long_as_its_buffer(xla_cpu):
-    before = len(xla_cpu._kept)
+    before = len(xla_cpu.connection.kept)
     array = aligned(1000)
     buffer = xla_cpu.buffer_from_pyval(array, None, False, 2)
-    assert len(xla_cpu._kept) == before + 1
+    assert len(xla_cpu.connection.kept) == before + 1
     clone = buffer.clone()
     del buffer, array
     gc.collect()
-    assert len(xla_cpu._kept) == before + 1
+    assert len(xla_cpu.connection.kept) == before + 1
     assert np.asarray(clone)[0] == 0
     del clone
-    assert len(xla_cpu._kept) == before
+    assert len(xla_cpu.connection.kept) == before
 
 
 def test_a_source_that_is_copied_is_not_kept(xla_cpu):
-    before = len(xla_cpu._kept)
+    before = len(xla_cpu.connection.kept)
     made = [xla_cpu.buffer_from_pyval(aligned(1000)[1:], None, False, s) for s in (1, 2, 3)]
-    xla_cpu._drain()
-    assert len(xla_cpu._kept) == before
+    xla_cpu.connection.drain()
+    assert len(xla_cpu.connection.kept) == before
     del made
 
 
@@ -276,7 +276,7 @@ class TestDlpack:
         array[5] = 7
         assert np.asarray(buffer)[5] == 7
         del buffer
-        xla_cpu._drain()
+        xla_cpu.connection.drain()
         assert sys.getrefcount(array) == count
 
     @pytest.mark.parametrize("change", [lambda a: a[1:], lambda a: a.reshape(10, 100).T])
@@ -329,17 +329,17 @@ def test_large_sources_of_every_kind_arrive(xla_cpu, semantics, offset, step):
 
 def test_a_large_copy_goes_with_its_buffer(xla_cpu):
     source = np.ones(1 << 20, np.float32)
-    before = len(xla_cpu._kept)
+    before = len(xla_cpu.connection.kept)
     kept = [xla_cpu.buffer_from_pyval(source) for _ in range(3)]
     view = np.asarray(kept[0])
-    assert len(xla_cpu._kept) == before + 3
+    assert len(xla_cpu.connection.kept) == before + 3
     kept.clear()
     gc.collect()
     assert view.sum() == 1 << 20
     del view
     gc.collect()
     xla_cpu.live_buffers()  # looks what has been given back
-    assert len(xla_cpu._kept) == before
+    assert len(xla_cpu.connection.kept) == before
 
 
 @pytest.mark.parametrize("change", [lambda a: a[::-1], lambda a: a[::2, ::-3], lambda a: a.T[::-1]])

@@ -189,7 +189,7 @@ def test_eight_threads_at_once(attack):
         for t in threads: t.start()
         for t in threads: t.join()
         gc.collect()
-        print(failures, len(client.live_buffers()), len(client._kept))
+        print(failures, len(client.live_buffers()), len(client.connection.kept))
         """
     )
     assert said == "[] 0 0"

@@ -41,7 +41,7 @@ def test_nothing_that_has_one_owner_is_copied(client, add_text):
     device = client.devices()[0]
     handles = [
         client,
-        client._library,
+        client.connection.library,
         made,
         device,
         device.default_memory(),

@@ -161,9 +161,9 @@ def test_a_compiler_without_a_flag_of_devrts_own_is_not_asked_for_it(
     xla_cpu, add_text, monkeypatch
 ):
     monkeypatch.setattr("devrt_pjrt.library.library.XLA_CPU_FLAGS", {"xla_cpu_of_old": False})
-    monkeypatch.setattr(xla_cpu._library, "unknown_flags", set())
+    monkeypatch.setattr(xla_cpu.connection.library, "unknown_flags", set())
     assert xla_cpu.compile_and_load(add_text).serialize()
-    assert xla_cpu._library.unknown_flags == {"xla_cpu_of_old"}
+    assert xla_cpu.connection.library.unknown_flags == {"xla_cpu_of_old"}
     with pytest.raises(DevrtError, match="xla_cpu_of_old"):
         xla_cpu.compile_and_load(add_text, env_option_overrides={"xla_cpu_of_old": False})
 

@@ -99,8 +99,8 @@ print("end")
 @pytest.mark.parametrize("end", ["client.close()", "del client", "pass"])
 def test_a_call_that_fails_on_one_device_is_told_on_all(run, end):
     said = run(f"""
-from devrt_pjrt.client import lifetime
-lifetime._STUCK_MS = 500
+from devrt_pjrt.connection import connection
+connection._STUCK_MS = 500
 turns = []
 def once(a):
     turns.append(1)
@@ -121,8 +121,8 @@ print(*said)
 
 def test_slow_devices_without_a_collective_are_not_given_up(run):
     said = run("""
-from devrt_pjrt.client import lifetime
-lifetime._STUCK_MS = 200
+from devrt_pjrt.connection import connection
+connection._STUCK_MS = 200
 turns = []
 def slow(a):
     turns.append(1)

@@ -6,14 +6,14 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from devrt.contract import Buffer, Memory
+from devrt.contract import Buffer, Client, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers import fetch
-from devrt_pjrt.client.handle import Handle
-from devrt_pjrt.client.memory_report import NOTED_BYTES, note_site, traceback_of, with_report
+from devrt_pjrt.buffers.sites import NOTED_BYTES, note_site, traceback_of
 from devrt_pjrt.library.apart import note_interrupt, watch_interrupts
-from devrt_pjrt.traits.checks import seconds_of
+from devrt_pjrt.library.checks import seconds_of
+from devrt_pjrt.library.handle import Handle
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from devrt.contract import Traceback
     from devrt.layout import Layout
     from devrt_pjrt.buffers.spec import Spec
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
 
 __all__ = ["LaidOutBuffer", "PjrtBuffer"]
 
@@ -34,89 +34,95 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 
 
 class PjrtBuffer(Handle, Buffer):
-    """One allocation on one memory of a PJRT client, made by the client's methods."""
+    """One allocation on one memory of a PJRT client, made by the client's methods.
 
-    __slots__ = ("_client", "_device", "_handle", "_memory", "_spec")
+    Attributes
+    ----------
+    connection : Connection
+        The client's.
+    handle : int
+        The native half's name for it.
+    spec : Spec
+        Dtype and shape.
+    device, memory
+        What it belongs to, and lies on.
+    given_layout : Layout or None
+        How its elements lie, where that is not as the client puts them unless told otherwise.
+    """
 
-    _is_dense = True
-    """Whether the elements lie as the client puts them unless told otherwise."""
+    __slots__ = ("connection", "device", "handle", "memory", "spec")
+
+    connection: Connection
+    device: PjrtDevice
+    memory: PjrtMemory
+    given_layout: Layout | None = None
 
     def __init__(
         self,
-        client: PjrtClient,
+        connection: Connection,
         handle: int,
         spec: Spec,
         memory: PjrtMemory,
         device: PjrtDevice,
     ) -> None:
-        self._client = client
-        self._handle = handle
-        self._spec = spec
-        self._memory = memory
-        self._device = device
-        client._live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
+        self.connection = connection
+        self.handle = handle
+        self.spec = spec
+        self.memory = memory
+        self.device = device
+        connection.live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
 
     def __del__(self) -> None:
-        client = self._client
+        connection = self.connection
         # Whoever takes the entry out releases the handle: this, or the client that is closed.
-        if client._live.pop(self._handle, 0) != 0:
-            _release(self._handle)
-            if client._kept:
-                client._drain()
+        if connection.live.pop(self.handle, 0) != 0:
+            _release(self.handle)
+            if connection.kept:
+                connection.drain()
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Dimensions."""
-        return self._spec.shape
+        return self.spec.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype."""
-        return self._spec.dtype
+        return self.spec.dtype
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(self._spec.shape)
+        return len(self.spec.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._spec.size
+        return self.spec.size
 
     @property
     def nbytes(self) -> int:
         """Bytes that the elements take in host memory."""
-        return self._spec.nbytes
+        return self.spec.nbytes
 
     @property
-    def memory(self) -> PjrtMemory:
-        """The memory that the buffer lies on."""
-        return self._memory
-
-    @property
-    def device(self) -> PjrtDevice:
-        """The device that the buffer belongs to."""
-        return self._device
-
-    @property
-    def client(self) -> PjrtClient:
+    def client(self) -> Client:
         """The client that owns the buffer."""
-        return self._client
+        return self.connection.client
 
     @property
     def traceback(self) -> Traceback | None:
         """Where in the program the buffer was made; None for one below 1 MiB."""
-        return traceback_of(self._client._live.get(self._handle))
+        return traceback_of(self.connection.live.get(self.handle))
 
     def is_ready(self) -> bool:
         """Return whether the data has arrived; a failed buffer is ready too."""
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_wait(self._client._core, self._handle, 0, result)
+        status = lib.devrt_wait(self.connection.core, self.handle, 0, result)
         if status == lib.DEVRT_FAILED and not result.kept:
-            self._client._api.take(result.error, "is_ready")
+            self.connection.api.take(result.error, "is_ready")
         elif status not in (lib.DEVRT_OK, lib.DEVRT_WAITING, lib.DEVRT_FAILED):
-            self._fail(status, "is_ready", result)
+            self.fail(status, "is_ready", result)
         return bool(status != lib.DEVRT_WAITING)
 
     def block_until_ready(self, timeout: float | None = None) -> PjrtBuffer:
@@ -132,19 +138,20 @@ class PjrtBuffer(Handle, Buffer):
         DeadlineExceededError
             If the data has not come in time; the buffer goes on waiting for it.
         """
-        self._wait("block_until_ready", timeout)
+        self.wait("block_until_ready", timeout)
         return self
 
-    def _wait(self, operation: str, timeout: float | None = None) -> None:
+    def wait(self, operation: str, timeout: float | None = None) -> None:
+        """Wait as `block_until_ready`, for an operation that errors name."""
         try:
             self._wait_in_slices(operation, timeout)
         except KeyboardInterrupt:
             waited = weakref.ref(self)
-            note_interrupt(lambda: (b := waited()) is not None and not b._is_settled(0))
+            note_interrupt(lambda: (b := waited()) is not None and not b.is_settled(0))
             raise
 
     def _wait_in_slices(self, operation: str, timeout: float | None) -> None:
-        client = self._client
+        connection = self.connection
         result = ffi.new(_NEW_RESULT)
         timeout = seconds_of(timeout, operation)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -153,90 +160,90 @@ class PjrtBuffer(Handle, Buffer):
             left = _SLICE
             if deadline is not None:
                 left = max(0, min(_SLICE, int((deadline - time.monotonic()) * 1000)))
-            status = lib.devrt_wait(client._core, self._handle, left, result)
+            status = lib.devrt_wait(connection.core, self.handle, left, result)
             if status == lib.DEVRT_OK:
                 return
             if status != lib.DEVRT_WAITING:
-                self._fail(status, operation, result)
-            client._refuse_if_stuck(operation)
+                self.fail(status, operation, result)
+            connection.refuse_if_stuck(operation)
             if not is_watched:
                 watch_interrupts()
                 is_watched = True
             if deadline is not None and time.monotonic() >= deadline:
                 msg = f"{self!r} was not ready within {timeout:g} s. Wait longer, or delete it."
-                raise DeadlineExceededError(msg, operation=operation, device=str(self._device))
+                raise DeadlineExceededError(msg, operation=operation, device=str(self.device))
 
-    def _is_settled(self, timeout_ms: int) -> bool:
+    def is_settled(self, timeout_ms: int) -> bool:
         """Wait for at most a while; return whether the data or an error has come."""
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_wait(self._client._core, self._handle, timeout_ms, result)
+        status = lib.devrt_wait(self.connection.core, self.handle, timeout_ms, result)
         if status == lib.DEVRT_FAILED and not result.kept:
-            self._client._api.take(result.error, "wait")
+            self.connection.api.take(result.error, "wait")
         return bool(status != lib.DEVRT_WAITING)
 
-    def _fail(self, status: int, operation: str, result: Any) -> NoReturn:
+    def fail(self, status: int, operation: str, result: Any) -> NoReturn:
         """Raise what a status of the native half means for this buffer."""
-        client = self._client
+        connection = self.connection
         if status == lib.DEVRT_DELETED:
-            msg = f"{operation} failed: {self._describe()} was deleted or donated. Put it again."
-            raise DeletedError(msg, operation=operation, device=str(self._device))
+            msg = f"{operation} failed: {self.describe()} was deleted or donated. Put it again."
+            raise DeletedError(msg, operation=operation, device=str(self.device))
         if status == lib.DEVRT_FAILED and result.kept:
-            error = client._api.describe(result.error, operation, device=str(self._device))
-            raise with_report(client, error)
-        raise client._error(status, operation, result)
+            error = connection.api.describe(result.error, operation, device=str(self.device))
+            raise connection.explain(error)
+        raise connection.error(status, operation, result)
 
     def is_deleted(self) -> bool:
         """Return whether the buffer was deleted or donated, or its client closed."""
-        client = self._client
-        if self._handle not in client._live:
+        connection = self.connection
+        if self.handle not in connection.live:
             return True
-        if lib.devrt_core_enter(client._core) != lib.DEVRT_OK:
-            return client.is_closed
+        if lib.devrt_core_enter(connection.core) != lib.DEVRT_OK:
+            return connection.is_closed
         try:
-            return self._handle not in client._live or bool(lib.devrt_is_deleted(self._handle))
+            return self.handle not in connection.live or bool(lib.devrt_is_deleted(self.handle))
         finally:
-            lib.devrt_core_leave(client._core)
+            lib.devrt_core_leave(connection.core)
 
     def delete(self) -> None:
         """Give the memory back as soon as no view or work in flight uses it. Idempotent."""
-        client = self._client
-        if lib.devrt_core_enter(client._core) == lib.DEVRT_OK:
+        connection = self.connection
+        if lib.devrt_core_enter(connection.core) == lib.DEVRT_OK:
             try:
-                if self._handle in client._live:
-                    lib.devrt_delete(self._handle)
+                if self.handle in connection.live:
+                    lib.devrt_delete(self.handle)
             finally:
-                lib.devrt_core_leave(client._core)
-            if client._kept:
-                client._drain()
+                lib.devrt_core_leave(connection.core)
+            if connection.kept:
+                connection.drain()
 
     def clone(self) -> PjrtBuffer:
         """Return another buffer on the same allocation, deleted independently of this one."""
-        with self._pinned("clone"):
-            handle = lib.devrt_clone(self._handle)
-        return self._like(handle, self._memory, self._device)
+        with self.pinned("clone"):
+            handle = lib.devrt_clone(self.handle)
+        return self.like(handle, self.memory, self.device)
 
-    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> PjrtBuffer:
+    def like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> PjrtBuffer:
         """Return a buffer of the same dtype, shape and layout on another handle."""
-        return PjrtBuffer(self._client, handle, self._spec, memory, device)
+        return PjrtBuffer(self.connection, handle, self.spec, memory, device)
 
     def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
         """Start a copy to another memory of the same client; share the allocation if allowed."""
-        place = self._client._place(memory, "copy_to_memory")
-        if may_alias and place.memory is self._memory and place.device is self._device:
+        place = self.connection.inventory.place(memory, "copy_to_memory")
+        if may_alias and place.memory is self.memory and place.device is self.device:
             return self.clone()
         return fetch.copy(self, place)
 
     def on_device_size_in_bytes(self) -> int:
         """Return the size of the allocation, padding included, in bytes."""
-        with self._pinned("on_device_size_in_bytes") as buffer:
-            args = self._client._api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
+        with self.pinned("on_device_size_in_bytes") as buffer:
+            args = self.connection.api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
             return int(args.on_device_size_in_bytes)
 
     def unsafe_buffer_pointer(self) -> int:
         """Wait for the data and return its address, valid only while the buffer is alive."""
-        self._wait("unsafe_buffer_pointer")
-        with self._pinned("unsafe_buffer_pointer") as buffer:
-            api = self._client._api
+        self.wait("unsafe_buffer_pointer")
+        with self.pinned("unsafe_buffer_pointer") as buffer:
+            api = self.connection.api
             return int(api.call("PJRT_Buffer_UnsafePointer", buffer=buffer).buffer_pointer)
 
     @property
@@ -279,19 +286,21 @@ class PjrtBuffer(Handle, Buffer):
         return dlpack.device_of(self)
 
     def __len__(self) -> int:
-        if not self._spec.shape:
+        if not self.spec.shape:
             msg = "len() of a buffer without dimensions"
             raise TypeError(msg)
-        return self._spec.shape[0]
+        return self.spec.shape[0]
 
     def __repr__(self) -> str:
         state = ", deleted" if self.is_deleted() else ""
-        return f"PjrtBuffer({self._describe()}{state})"
+        return f"PjrtBuffer({self.describe()}{state})"
 
-    def _describe(self) -> str:
-        return f"{self._spec} on {self._device}, memory={self._memory.kind}"
+    def describe(self) -> str:
+        """Return dtype, shape and place, for messages."""
+        return f"{self.spec} on {self.device}, memory={self.memory.kind}"
 
-    def _pinned(self, operation: str) -> _Pinned:
+    def pinned(self, operation: str) -> _Pinned:
+        """Return a context that yields the plugin's buffer, which stays as it is meanwhile."""
         return _Pinned(self, operation)
 
 
@@ -307,39 +316,40 @@ class _Pinned:
     def __enter__(self) -> Any:
         of = self._of
         found = ffi.new("PJRT_Buffer **")
-        status = lib.devrt_pin(of._client._core, of._handle, found)
+        status = lib.devrt_pin(of.connection.core, of.handle, found)
         if status != lib.DEVRT_OK:
-            of._fail(status, self._operation, None)
+            of.fail(status, self._operation, None)
         return found[0]
 
     def __exit__(self, *_: object) -> None:
-        lib.devrt_unpin(self._of._client._core, self._of._handle)
+        lib.devrt_unpin(self._of.connection.core, self._of.handle)
 
 
 class LaidOutBuffer(PjrtBuffer):
     """A buffer in a layout of its own: it was put so, or a program returns it so."""
 
-    __slots__ = ("_layout",)
+    __slots__ = ("given_layout",)
 
-    _is_dense = False
+    given_layout: Layout
 
     def __init__(
         self,
-        client: PjrtClient,
+        connection: Connection,
         handle: int,
         spec: Spec,
         memory: PjrtMemory,
         device: PjrtDevice,
         layout: Layout,
     ) -> None:
-        super().__init__(client, handle, spec, memory, device)
-        self._layout = layout
+        super().__init__(connection, handle, spec, memory, device)
+        self.given_layout = layout
 
     @property
     def layout(self) -> Layout:
         """How the elements lie in the device's memory."""
-        with self._pinned("layout"):  # plugins forget it in copies
-            return self._layout
+        with self.pinned("layout"):  # plugins forget it in copies
+            return self.given_layout
 
-    def _like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
-        return LaidOutBuffer(self._client, handle, self._spec, memory, device, self._layout)
+    def like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
+        """Return a buffer of the same dtype, shape and layout on another handle."""
+        return LaidOutBuffer(self.connection, handle, self.spec, memory, device, self.given_layout)

@@ -11,13 +11,12 @@ from devrt.contract import read_only
 from devrt.errors import DevrtError
 from devrt.layout import Layout
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.buffers import buffer as _buffer
 from devrt_pjrt.buffers.layout import pointer_to, told_layout
-from devrt_pjrt.library.event import Event
+from devrt_pjrt.connection.event import Event
 
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.buffer import PjrtBuffer
-    from devrt_pjrt.client.place import Place
+    from devrt_pjrt.connection.place import Place
 
 __all__ = ["copy", "elements", "is_host_visible", "to_host", "to_numpy", "view"]
 
@@ -40,29 +39,29 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 
     It is row-major, but for a view of a buffer that lies in another order.
     """
-    spec, memory = buffer._spec, buffer._memory
-    is_visible = memory._is_host_visible
+    spec, memory = buffer.spec, buffer.memory
+    is_visible = memory.host_visible
     if is_visible is None:
         is_visible = is_host_visible(buffer)
-    if not is_visible or spec.is_packed or not (buffer._is_dense or spec.size):
+    if not is_visible or spec.is_packed or not (buffer.given_layout is None or spec.size):
         return read_only(to_host(buffer))
-    if not buffer._is_dense:
+    if buffer.given_layout is not None:
         return _in_order(view(buffer), spec.shape, _order(buffer))
     if spec.nbytes > _COPIED:
         return view(buffer).reshape(spec.shape)
-    client = buffer._client
-    spare = client._results
+    connection = buffer.connection
+    spare = connection.results
     result = spare.pop() if spare else ffi.new(_NEW_RESULT)
-    rooms = client._rooms
+    rooms = connection.staging
     room = rooms.pop() if rooms else _new_room()
     while True:
-        status = _read(client._core, buffer._handle, room[0], spec.nbytes, result)
+        status = _read(connection.core, buffer.handle, room[0], spec.nbytes, result)
         if status == 0:
             spare.append(result)
             break
         if status != lib.DEVRT_WAITING:
-            buffer._fail(status, "__array__", result)
-        buffer._wait("__array__")
+            buffer.fail(status, "__array__", result)
+        buffer.wait("__array__")
     data = room[1][: spec.nbytes]  # bytes: an array of them can never be made writable
     rooms.append(room)
     flat = _frombuffer(data, spec.dtype)
@@ -71,12 +70,12 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 
 def is_host_visible(buffer: PjrtBuffer) -> bool:
     """Return whether the host can read a buffer's memory through a pointer; found out once."""
-    memory = buffer._memory
-    if memory._is_host_visible is None:
-        with buffer._pinned("IsOnCpu") as pointer:
-            args = buffer._client._api.call("PJRT_Buffer_IsOnCpu", buffer=pointer)
-        memory._is_host_visible = bool(args.is_on_cpu)
-    return memory._is_host_visible
+    memory = buffer.memory
+    if memory.host_visible is None:
+        with buffer.pinned("IsOnCpu") as pointer:
+            args = buffer.connection.api.call("PJRT_Buffer_IsOnCpu", buffer=pointer)
+        memory.host_visible = bool(args.is_on_cpu)
+    return memory.host_visible
 
 
 def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
@@ -84,12 +83,12 @@ def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 
     The view holds the memory, also when the client is closed.
     """
-    spec = buffer._spec
-    buffer._wait("__array__")
-    with buffer._pinned("__array__") as pointer:
-        api = buffer._client._api
+    spec = buffer.spec
+    buffer.wait("__array__")
+    with buffer.pinned("__array__") as pointer:
+        api = buffer.connection.api
         address = int(api.call("PJRT_Buffer_UnsafePointer", buffer=pointer).buffer_pointer)
-        held = lib.devrt_hold(buffer._handle)
+        held = lib.devrt_hold(buffer.handle)
 
     def let_go(_: Any) -> None:
         lib.devrt_release(held)
@@ -102,18 +101,18 @@ def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     """Transfer a buffer to the host, row-major whatever its layout on the device."""
     order = _order(buffer)
-    found = _in_order(elements(buffer, order), buffer._spec.shape, order)
-    return np.ascontiguousarray(found).reshape(buffer._spec.shape)
+    found = _in_order(elements(buffer, order), buffer.spec.shape, order)
+    return np.ascontiguousarray(found).reshape(buffer.spec.shape)
 
 
 def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
     """Transfer a buffer's elements to the host in an order of its dimensions, fastest first."""
-    spec, client = buffer._spec, buffer._client
-    api = client._api
+    spec, connection = buffer.spec, buffer.connection
+    api = connection.api
     target = np.empty(spec.size, spec.dtype)
     layout, kept = pointer_to(api, Layout(order))
-    buffer._wait("to_host")
-    with buffer._pinned("to_host") as pointer:
+    buffer.wait("to_host")
+    with buffer.pinned("to_host") as pointer:
         args = api.call(
             "PJRT_Buffer_ToHostBuffer",
             src=pointer,
@@ -121,7 +120,7 @@ def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
             dst=ffi.cast("void *", target.__array_interface__["data"][0]),
             dst_size=target.nbytes,
         )
-    Event(client, args.event, keeps=(target, layout, kept)).wait("to_host")
+    Event(connection, args.event, keeps=(target, layout, kept)).wait("to_host")
     return target
 
 
@@ -130,7 +129,7 @@ def _order(buffer: PjrtBuffer) -> Sequence[int]:
 
     Tiles are another matter: whoever has them takes them apart.
     """
-    layout = buffer._layout if isinstance(buffer, _buffer.LaidOutBuffer) else None
+    layout = buffer.given_layout
     if layout is None or layout.tiling():
         return range(len(buffer.shape) - 1, -1, -1)
     return layout.minor_to_major()
@@ -146,22 +145,22 @@ def _in_order(
 
 def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
     """Start a copy to another memory, or to the default memory of another device."""
-    client = buffer._client
-    is_default = place.memory is place.device._default
-    with buffer._pinned("copy_to_memory") as pointer:
+    connection = buffer.connection
+    is_default = place.memory is place.device.default_memory()
+    with buffer.pinned("copy_to_memory") as pointer:
         try:
-            args = client._api.call(
-                "PJRT_Buffer_CopyToMemory", buffer=pointer, dst_memory=place.memory._pointer
+            args = connection.api.call(
+                "PJRT_Buffer_CopyToMemory", buffer=pointer, dst_memory=place.memory.pointer
             )
         except DevrtError:
-            if not is_default or place.device is buffer._device:
+            if not is_default or place.device is buffer.device:
                 raise
-            args = client._api.call(
-                "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=place.device._pointer
+            args = connection.api.call(
+                "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=place.device.pointer
             )
-        handle = lib.devrt_adopt_copy(client._core, args.dst_buffer, buffer._handle)
-    made = buffer._like(handle, place.memory, place.device)
-    if isinstance(made, _buffer.LaidOutBuffer) and client.plugin_platform != "cpu":
+        handle = lib.devrt_adopt_copy(connection.core, args.dst_buffer, buffer.handle)
+    made = buffer.like(handle, place.memory, place.device)
+    if made.given_layout is not None and connection.inventory.platform != "cpu":
         # XLA's for the host copies the bytes as they lie; others may lay them out anew.
-        made._layout = told_layout(made)
+        made.given_layout = told_layout(made)
     return made

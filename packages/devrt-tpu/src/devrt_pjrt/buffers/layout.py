@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import InvalidArgumentError, UnimplementedError
@@ -10,15 +11,14 @@ from devrt.layout import Layout, PjRtLayout, storage_order
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.spec import type_code
 from devrt_pjrt.library.api import text_of
-from devrt_pjrt.traits.checks import dims_of
+from devrt_pjrt.library.checks import dims_of
 
 if TYPE_CHECKING:
     from devrt.compiling.hlo import HloArray
     from devrt_pjrt.buffers.buffer import PjrtBuffer
     from devrt_pjrt.buffers.spec import Spec
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.library.api import Api
-    from devrt_pjrt.programs.compiled import Executable
 
 __all__ = [
     "are_alike",
@@ -40,8 +40,8 @@ _MOST_EXTENT = 1 << 31
 
 def told_layout(buffer: PjrtBuffer) -> Layout:
     """Return a buffer's layout, as the plugin tells it."""
-    api = buffer._client._api
-    with buffer._pinned("layout") as pointer:
+    api = buffer.connection.api
+    with buffer.pinned("layout") as pointer:
         args = api.call("PJRT_Buffer_GetMemoryLayout", buffer=pointer)
         layout = args.layout  # a part of the arguments, which it does not keep alive
         if layout.type != lib.PJRT_Buffer_MemoryLayout_Type_Tiled:
@@ -148,21 +148,21 @@ def _moving(layout: Layout, shape: tuple[int, ...]) -> tuple[int, ...]:
     return () if 0 in shape else tuple(at for at in layout.minor_to_major() if shape[at] != 1)
 
 
-def default_layout(client: PjrtClient, dtype: Any, shape: Sequence[int]) -> Layout:
+def default_layout(connection: Connection, dtype: Any, shape: Sequence[int]) -> Layout:
     """Return the layout that a client gives arrays of a dtype and shape."""
-    api = client._api
+    api = connection.api
     shape = dims_of(shape, "get_default_layout")
     function = "PJRT_Layouts_PJRT_Client_GetDefaultLayout"
     call = _extension(api, function)
     dims = ffi.new("int64_t[]", list(shape))
     args = api.new(
         f"{function}_Args",
-        client=client._pointer,
+        client=connection.pointer,
         type=type_code(api, dtype),
         dims=dims,
         num_dims=len(shape),
     )
-    with client._using("get_default_layout"):
+    with connection.using("get_default_layout"):
         _check(api, call(args), function)
         try:
             return Layout.from_string(_serialized(api, args.layout))
@@ -170,21 +170,25 @@ def default_layout(client: PjrtClient, dtype: Any, shape: Sequence[int]) -> Layo
             _destroy(api, args.layout)
 
 
-def executable_layouts(executable: Executable, what: str) -> list[Layout] | None:
+def executable_layouts(
+    api: Api, using: Callable[[str], AbstractContextManager[Any]], what: str
+) -> list[Layout] | None:
     """Return the layouts of a program's parameters or outputs; None where the plugin has no word.
 
     Parameters
     ----------
-    executable
-        The program.
+    api
+        The plugin.
+    using
+        Returns a context that yields the plugin's executable.
     what
         ``"Parameter"`` or ``"Output"``.
     """
-    api, function = executable._api, _FUNCTION.format(what)
+    function = _FUNCTION.format(what)
     call = api.extension(_EXTENSION, _STRUCTURE, function)
     if call is None:
         return None
-    with executable.using(function) as pointer:
+    with using(function) as pointer:
         args = api.new(f"{function}_Args", executable=pointer)
         _check(api, call(args), function)
         count = getattr(args, f"num_{what.lower()}s")

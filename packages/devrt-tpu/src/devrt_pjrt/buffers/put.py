@@ -12,11 +12,10 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import PjrtBuffer
 from devrt_pjrt.buffers.spec import spec_of, type_code
-from devrt_pjrt.library.api import Api
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.place import Place
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.place import Place
 
 __all__ = ["Putter", "check_semantics"]
 
@@ -36,18 +35,15 @@ class Putter:
 
     Parameters
     ----------
-    client
-        The client.
-    api
-        Its plugin.
+    connection
+        Of the client.
     """
 
-    def __init__(self, client: PjrtClient, api: Api) -> None:
-        self._client = client
-        self._api = api
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._codes: dict[np.dtype[Any], int] = {}
         # XLA's plugin for the host aliases what is aligned, and gives it back when it is done.
-        self._aliases = client.plugin_platform == "cpu"
+        self._aliases = connection.inventory.platform == "cpu"
 
     def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""
@@ -63,12 +59,12 @@ class Putter:
             return self._put_kept(array, code, place, semantics)
         if not array.flags.c_contiguous:
             return self._put_strided(array, code, place)
-        client = self._client
-        spare = client._results
+        connection = self.connection
+        spare = connection.results
         result = spare.pop() if spare else ffi.new(_NEW_RESULT)
         shape = array.shape
         status = _put_dense(
-            client._core,
+            connection.core,
             _bytes_of(array),
             code,
             shape,
@@ -80,10 +76,10 @@ class Putter:
             result,
         )
         if status:
-            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
         handle = result.handle
         spare.append(result)
-        return PjrtBuffer(client, handle, spec_of(code, shape), place.memory, place.device)
+        return PjrtBuffer(connection, handle, spec_of(code, shape), place.memory, place.device)
 
     def source(self, value: Any) -> tuple[np.ndarray[Any, Any], int]:
         """Return a value as an array that the plugin can read, and its element type."""
@@ -104,15 +100,15 @@ class Putter:
         self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int
     ) -> PjrtBuffer:
         """Put a source that the plugin may look at, or alias, after the call."""
-        client = self._client
+        connection = self.connection
         if semantics == _MUTABLE_ZERO_COPY and not array.flags.writeable:
             semantics = _ZERO_COPY  # a program that takes the buffer over would write to it
         if not array.flags.c_contiguous:
             return self._put_strided(array, code, place)
         result = ffi.new(_NEW_RESULT)
-        token = client._keep(array)
+        token = connection.keep(array)
         status = _put_dense(
-            client._core,
+            connection.core,
             _bytes_of(array),
             code,
             array.shape,
@@ -124,21 +120,21 @@ class Putter:
             result,
         )
         if status or not result.kept:
-            client._kept.pop(token, None)
+            connection.kept.pop(token, None)
         if status:
-            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
-        client._drain()
+            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
+        connection.drain()
         spec = spec_of(code, array.shape)
-        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+        return PjrtBuffer(connection, result.handle, spec, place.memory, place.device)
 
     def _put_strided(self, array: np.ndarray[Any, Any], code: int, place: Place) -> PjrtBuffer:
         """Put an array of any strides; the plugin reads them where all are positive."""
         if any(step <= 0 for step in array.strides) or array.size == 0:
             return self.put(np.ascontiguousarray(array).reshape(array.shape), place, 0)
-        client = self._client
+        connection = self.connection
         dims = ffi.new("int64_t[]", array.shape)
         strides = ffi.new("int64_t[]", array.strides)
-        args = self._api.new(
+        args = self.connection.api.new(
             "PJRT_Client_BufferFromHostBuffer_Args",
             data=ffi.cast("void *", array.__array_interface__["data"][0]),
             type=code,
@@ -150,15 +146,15 @@ class Putter:
             memory=place.memory_pointer,
         )
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_put(client._core, args, 0, result)
+        status = lib.devrt_put(connection.core, args, 0, result)
         if status == lib.DEVRT_FAILED:
             # Some plugins take no strides; if it was something else, it fails again.
-            client._api.take(result.error, "buffer_from_pyval")
+            connection.api.take(result.error, "buffer_from_pyval")
             return self.put(np.ascontiguousarray(array), place, 0)
         if status:
-            raise client._error(status, "buffer_from_pyval", result, device=str(place.device))
+            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
         spec = spec_of(code, array.shape)
-        return PjrtBuffer(client, result.handle, spec, place.memory, place.device)
+        return PjrtBuffer(connection, result.handle, spec, place.memory, place.device)
 
     def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, PjrtBuffer):
@@ -172,7 +168,7 @@ class Putter:
 
     def _native(self, array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], int]:
         """Return the array in native byte order, and its element type."""
-        code = type_code(self._api, array.dtype)
+        code = type_code(self.connection.api, array.dtype)
         native = dtypes.to_numpy(code)
         if array.dtype == native and array.dtype.isnative:
             self._codes[array.dtype] = code

@@ -18,12 +18,12 @@ from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers import fetch
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
 from devrt_pjrt.buffers.layout import checked, default_layout, pointer_to, told_layout
-from devrt_pjrt.buffers.put import check_semantics
+from devrt_pjrt.buffers.put import Putter, check_semantics
 from devrt_pjrt.buffers.spec import Spec, spec_of
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.place import Place
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.place import Place
 
 __all__ = ["put"]
 
@@ -33,7 +33,7 @@ _PROBE = np.arange(6, dtype=np.int32).reshape(2, 3)
 _PROBE_LAYOUT = Layout((0, 1))
 
 
-def put(client: PjrtClient, value: Any, layout: object, place: Place, semantics: int) -> PjrtBuffer:
+def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int) -> PjrtBuffer:
     """Start the transfer of a value that shall lie in a layout; see `PjrtClient`.
 
     Raises
@@ -44,44 +44,45 @@ def put(client: PjrtClient, value: Any, layout: object, place: Place, semantics:
         If the plugin puts arrays in no layout but its own.
     """
     semantics = check_semantics(semantics)
-    array, code = client._putter.source(value)
+    connection = putter.connection
+    array, code = putter.source(value)
     spec = spec_of(code, array.shape)
-    wanted = checked(layout, spec, _OPERATION, is_host=client.plugin_platform == "cpu")
-    if wanted == _usual(client, spec):
-        return client._putter.put(array, place, semantics)
-    if _transposes(client, place):
-        made = _send(client, np.ascontiguousarray(array), spec, wanted, place)
+    wanted = checked(layout, spec, _OPERATION, is_host=connection.inventory.platform == "cpu")
+    if wanted == _usual(connection, spec):
+        return putter.put(array, place, semantics)
+    if _transposes(putter, place):
+        made = _send(connection, np.ascontiguousarray(array), spec, wanted, place)
         said = told_layout(made)
         if said != wanted:
             made.delete()
-            raise _not_honoured(client, wanted, f"makes {said} of it")
+            raise _not_honoured(connection, wanted, f"makes {said} of it")
         return made
     ordered = array.transpose(wanted.minor_to_major()[::-1])
     if not ordered.flags.c_contiguous:
         ordered, semantics = np.ascontiguousarray(ordered), _MUTABLE  # nobody else writes to it
-    plain = client._putter.put(ordered.reshape(spec.shape), place, semantics)
-    with plain._pinned(_OPERATION):
-        handle = lib.devrt_clone(plain._handle)
-    return LaidOutBuffer(client, handle, spec, place.memory, place.device, wanted)
+    plain = putter.put(ordered.reshape(spec.shape), place, semantics)
+    with plain.pinned(_OPERATION):
+        handle = lib.devrt_clone(plain.handle)
+    return LaidOutBuffer(connection, handle, spec, place.memory, place.device, wanted)
 
 
-def _usual(client: PjrtClient, spec: Spec) -> Layout | None:
+def _usual(connection: Connection, spec: Spec) -> Layout | None:
     """Return the layout that a value gets when none is asked for; None where nobody tells."""
-    if client.plugin_platform == "cpu":
+    if connection.inventory.platform == "cpu":
         return row_major(len(spec.shape))
     try:
-        return default_layout(client, spec.dtype, spec.shape)
+        return default_layout(connection, spec.dtype, spec.shape)
     except UnimplementedError:
         return None
 
 
 def _send(
-    client: PjrtClient, source: np.ndarray[Any, Any], spec: Spec, layout: Layout, place: Place
+    connection: Connection, source: np.ndarray[Any, Any], spec: Spec, layout: Layout, place: Place
 ) -> LaidOutBuffer:
     """Put a row-major source, and leave it to the plugin where its elements go."""
     dims = ffi.new("int64_t[]", spec.shape)
-    pointer, _kept = pointer_to(client._api, layout)
-    args = client._api.new(
+    pointer, _kept = pointer_to(connection.api, layout)
+    args = connection.api.new(
         "PJRT_Client_BufferFromHostBuffer_Args",
         data=ffi.cast("void *", source.__array_interface__["data"][0]),
         type=spec.code,
@@ -92,23 +93,23 @@ def _send(
         device_layout=pointer,
     )
     result = ffi.new("devrt_result *")
-    status = lib.devrt_put(client._core, args, 0, result)
+    status = lib.devrt_put(connection.core, args, 0, result)
     if status:
-        raise client._error(status, _OPERATION, result, device=str(place.device))
-    return LaidOutBuffer(client, result.handle, spec, place.memory, place.device, layout)
+        raise connection.error(status, _OPERATION, result, device=str(place.device))
+    return LaidOutBuffer(connection, result.handle, spec, place.memory, place.device, layout)
 
 
-def _transposes(client: PjrtClient, place: Place) -> bool:
+def _transposes(putter: Putter, place: Place) -> bool:
     """Return whether a memory's plugin puts a row-major source in the order of a layout."""
-    known = client._transposing.get(place.memory)
-    if known is None:
-        known = client._transposing[place.memory] = _find_out(client, place)
-    return known
+    memory = place.memory
+    if memory.transposes is None:
+        memory.transposes = _find_out(putter, place)
+    return memory.transposes
 
 
-def _find_out(client: PjrtClient, place: Place) -> bool:
-    spec = spec_of(client._putter.source(_PROBE)[1], _PROBE.shape)
-    made = _send(client, _PROBE, spec, _PROBE_LAYOUT, place)
+def _find_out(putter: Putter, place: Place) -> bool:
+    spec = spec_of(putter.source(_PROBE)[1], _PROBE.shape)
+    made = _send(putter.connection, _PROBE, spec, _PROBE_LAYOUT, place)
     if fetch.is_host_visible(made):
         found = fetch.view(made).copy()  # an error that is kept must not hold memory
         if np.array_equal(found, _PROBE.T.reshape(-1)):
@@ -121,12 +122,12 @@ def _find_out(client: PjrtClient, place: Place) -> bool:
             row_by_row, _PROBE.reshape(-1)
         ):
             return True
-    raise _not_honoured(client, _PROBE_LAYOUT, "puts the elements elsewhere")
+    raise _not_honoured(putter.connection, _PROBE_LAYOUT, "puts the elements elsewhere")
 
 
-def _not_honoured(client: PjrtClient, layout: Layout, why: str) -> UnimplementedError:
+def _not_honoured(connection: Connection, layout: Layout, why: str) -> UnimplementedError:
     msg = (
-        f"{_OPERATION} failed: the PJRT plugin {client._api.name} puts no array in layout "
+        f"{_OPERATION} failed: the PJRT plugin {connection.api.name} puts no array in layout "
         f"{layout}: it {why}. Put it without a layout."
     )
     return UnimplementedError(msg, operation=_OPERATION, layout=str(layout))

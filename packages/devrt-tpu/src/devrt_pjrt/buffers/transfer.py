@@ -13,14 +13,14 @@ from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
 from devrt_pjrt.buffers.layout import checked, pointer_to
 from devrt_pjrt.buffers.spec import Spec, spec_of, type_code
-from devrt_pjrt.client.handle import Handle
-from devrt_pjrt.library.event import Event
-from devrt_pjrt.traits.checks import dims_of, encoded, listed, number_of
+from devrt_pjrt.connection.event import Event
+from devrt_pjrt.library.checks import dims_of, encoded, listed, number_of
+from devrt_pjrt.library.handle import Handle
 
 if TYPE_CHECKING:
     from devrt.layout import Layout
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.place import Place
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.place import Place
     from devrt_pjrt.library.api import Api
 
 __all__ = ["TransferManager"]
@@ -39,8 +39,8 @@ class TransferManager(Handle):
 
     Parameters
     ----------
-    client
-        The client.
+    connection
+        Of the client.
     specs
         Shape and dtype of each buffer.
     place
@@ -51,16 +51,16 @@ class TransferManager(Handle):
 
     def __init__(
         self,
-        client: PjrtClient,
+        connection: Connection,
         specs: Sequence[tuple[tuple[int, ...], Any]],
         place: Place,
         layouts: Sequence[object] | None = None,
     ) -> None:
         self._pointer: Any = None
-        api = client._api
-        self._client, self._place = client, place
+        api = connection.api
+        self._connection, self._place = connection, place
         self._specs = _specs_of(api, specs)
-        self._layouts = _layouts_of(client, self._specs, layouts)
+        self._layouts = _layouts_of(connection, self._specs, layouts)
         self._is_retrieved = [False] * len(self._specs)
         self._pieces = [_Pieces(spec.device_bytes) for spec in self._specs]
         dims = [ffi.new("int64_t[]", list(spec.shape)) for spec in self._specs]
@@ -68,19 +68,19 @@ class TransferManager(Handle):
         for slot, spec, sizes in zip(described, self._specs, dims, strict=True):
             slot.struct_size = ffi.offsetof("PJRT_ShapeSpec", "element_type") + 4
             slot.dims, slot.num_dims, slot.element_type = sizes, len(spec.shape), spec.code
-        told, kept = _told(client, self._layouts)
-        with client._using(_MAKE):
+        told, kept = _told(connection, self._layouts)
+        with connection.using(_MAKE):
             args = api.call(
                 "PJRT_Client_CreateBuffersForAsyncHostToDevice",
-                client=client._pointer,
+                client=connection.pointer,
                 shape_specs=described,
                 num_shape_specs=len(self._specs),
                 device_layouts=told,
                 num_device_layouts=len(kept),
-                memory=place.memory._pointer,
+                memory=place.memory.pointer,
             )
             self._pointer = args.transfer_manager
-            client._managers.add(self)
+            connection.managers.add(self)
 
     def __len__(self) -> int:
         return len(self._specs)
@@ -98,12 +98,12 @@ class TransferManager(Handle):
             raise InvalidArgumentError(msg, operation="retrieve_buffer")
         args = self._call("RetrieveBuffer", index)
         self._is_retrieved[index] = True
-        handle = lib.devrt_adopt_promised(self._client._core, args.buffer_out)
-        client, spec, place = self._client, self._specs[index], self._place
+        handle = lib.devrt_adopt_promised(self._connection.core, args.buffer_out)
+        connection, spec, place = self._connection, self._specs[index], self._place
         layout = self._layouts[index]
         if layout is None:
-            return PjrtBuffer(client, handle, spec, place.memory, place.device)
-        return LaidOutBuffer(client, handle, spec, place.memory, place.device, layout)
+            return PjrtBuffer(connection, handle, spec, place.memory, place.device)
+        return LaidOutBuffer(connection, handle, spec, place.memory, place.device, layout)
 
     def transfer_data(
         self, index: int, data: Any, offset: int = 0, *, is_last: bool = True
@@ -157,7 +157,7 @@ class TransferManager(Handle):
         except DevrtError:
             pieces.take_back(offset, source.nbytes)
             raise
-        return Event(self._client, args.done_with_h2d_transfer, keeps=source)
+        return Event(self._connection, args.done_with_h2d_transfer, keeps=source)
 
     def set_buffer_error(self, index: int, code: int, message: str) -> None:
         """Fail a buffer: whoever waits for it gets this error.
@@ -192,18 +192,18 @@ class TransferManager(Handle):
 
     def close(self) -> None:
         """Give the manager back; buffers that were retrieved stay. Idempotent."""
-        if self._pointer is None or lib.devrt_core_enter(self._client._core) != lib.DEVRT_OK:
+        if self._pointer is None or lib.devrt_core_enter(self._connection.core) != lib.DEVRT_OK:
             return
         try:
             self.destroy()
         finally:
-            lib.devrt_core_leave(self._client._core)
+            lib.devrt_core_leave(self._connection.core)
 
     def destroy(self) -> None:
         """Give the manager back; for the client that closes, and for `close`."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
-            self._client._api.call(f"{_PREFIX}_Destroy", transfer_manager=pointer)
+            self._connection.api.call(f"{_PREFIX}_Destroy", transfer_manager=pointer)
 
     def __enter__(self) -> TransferManager:
         return self
@@ -217,8 +217,8 @@ class TransferManager(Handle):
 
     def _check(self, index: Any) -> int:
         if self._pointer is None:
-            if self._client.is_closed:
-                raise self._client._error(lib.DEVRT_CLOSED, "transfer", None)
+            if self._connection.is_closed:
+                raise self._connection.error(lib.DEVRT_CLOSED, "transfer", None)
             msg = "this transfer was closed."
             raise InvalidArgumentError(msg, operation="transfer")
         number = number_of(index, "index", "transfer")
@@ -228,8 +228,8 @@ class TransferManager(Handle):
         return number
 
     def _call(self, function: str, index: int, **fields: Any) -> Any:
-        with self._client._using(function):
-            return self._client._api.call(
+        with self._connection.using(function):
+            return self._connection.api.call(
                 f"{_PREFIX}_{function}",
                 transfer_manager=self._pointer,
                 buffer_index=index,
@@ -292,14 +292,14 @@ def _specs_of(api: Api, specs: Any) -> list[Spec]:
 
 
 def _layouts_of(
-    client: PjrtClient, specs: Sequence[Spec], layouts: Sequence[object] | None
+    connection: Connection, specs: Sequence[Spec], layouts: Sequence[object] | None
 ) -> list[Layout | None]:
     """Return the layouts that were asked for; None for each that buffers have anyway."""
     given = [None] * len(specs) if layouts is None else listed(layouts, _MAKE, "layouts")
     if len(given) != len(specs):
         msg = f"{_MAKE} failed: there are {len(specs)} buffers, and {len(given)} layouts for them."
         raise InvalidArgumentError(msg, operation=_MAKE)
-    is_host = client.plugin_platform == "cpu"
+    is_host = connection.inventory.platform == "cpu"
     found = [
         None if layout is None else checked(layout, spec, _MAKE, is_host=is_host)
         for layout, spec in zip(given, specs, strict=True)
@@ -310,14 +310,14 @@ def _layouts_of(
     ]
 
 
-def _told(client: PjrtClient, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
+def _told(connection: Connection, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
     """Return what the plugin is told of layouts, and what must live as long.
 
     XLA's for the host lays nothing out: it takes the bytes as they come.
     """
-    if client.plugin_platform == "cpu" or not any(layouts):
+    if connection.inventory.platform == "cpu" or not any(layouts):
         return ffi.NULL, []
-    kept = [(ffi.NULL, ()) if one is None else pointer_to(client._api, one) for one in layouts]
+    kept = [(ffi.NULL, ()) if one is None else pointer_to(connection.api, one) for one in layouts]
     return ffi.new("PJRT_Buffer_MemoryLayout *[]", [pointer for pointer, _ in kept]), kept
 
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import ctypes
-import gc
-import os
-import time
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+import functools
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import (
@@ -20,53 +14,121 @@ from devrt.contract import (
     LoadedExecutable,
     Memory,
 )
-from devrt.errors import DevrtError
-from devrt_pjrt._native import lib
-from devrt_pjrt.buffers.buffer import PjrtBuffer
+from devrt.errors import InvalidArgumentError
+from devrt_pjrt.buffers.memory_report import heap_profile, live_buffers, with_report
 from devrt_pjrt.buffers.put import Putter
-from devrt_pjrt.client.inventory import Inventory
-from devrt_pjrt.client.memory_report import heap_profile, with_report
-from devrt_pjrt.library.apart import Speaker, begin_exit, end_on_demand, is_end_demanded
-from devrt_pjrt.library.library import Library
+from devrt_pjrt.client.ending import wait_at_exit
+from devrt_pjrt.library.handle import Handle
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from devrt.compiling.load_or_compile import CacheSource
     from devrt.layout import Layout, PjRtLayout
+    from devrt_pjrt.buffers.buffer import PjrtBuffer
     from devrt_pjrt.buffers.transfer import TransferManager
-    from devrt_pjrt.client.store import Store
     from devrt_pjrt.client.topology import PjrtTopology
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
     from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 
 __all__ = ["PjrtClient"]
 
 
-class PjrtClient(Inventory, Client):
-    """A live connection to a platform through a PJRT plugin; `make_client` makes one."""
+class PjrtClient(Handle, Client):
+    """A live connection to a platform through a PJRT plugin; `make_client` makes one.
 
-    def __init__(
-        self,
-        library: Library,
-        platform: str,
-        pointer: Any,
-        options: Mapping[str, Any] | None = None,
-        store: Store | None = None,
-        cache: CacheSource | None = None,
-    ) -> None:
-        super().__init__(library, platform, pointer, store)
-        self.options = MappingProxyType(dict(options or {}))
-        self._cache = cache
-        self._executables: weakref.WeakValueDictionary[int, PjrtLoadedExecutable] = (
-            weakref.WeakValueDictionary()
-        )
-        try:
-            self._read()
-        except DevrtError:
-            lib.devrt_core_retire(self._core)  # the error's traceback would keep the client
-            raise
-        self._putter = Putter(self, self._api)
-        _clients.add(self)
+    Parameters
+    ----------
+    connection
+        What all that is of the client shares.
+
+    Attributes
+    ----------
+    connection : Connection
+        The same.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._inventory = connection.inventory
+        self._places = connection.inventory.places
+        self._putter = Putter(connection)
+        connection.client = self
+        connection.explain = functools.partial(with_report, connection)
+        wait_at_exit(connection)
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def platform(self) -> str:
+        """The platform, as users name it."""
+        return self.connection.platform
+
+    @property
+    def plugin_platform(self) -> str:
+        """The platform, in the plugin's own word."""
+        return self._inventory.platform
+
+    @property
+    def platform_version(self) -> str:
+        """The C API's version and what the plugin says of its own."""
+        api = self.connection.api
+        return f"PJRT C API {api.major}.{api.minor}\n{self._inventory.version}"
+
+    @property
+    def runtime_type(self) -> str:
+        """Always ``"pjrt"``."""
+        return "pjrt"
+
+    @property
+    def program_formats(self) -> tuple[str, ...]:
+        """StableHLO, as text or bytecode."""
+        return ("stablehlo",)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What it was made with."""
+        return self.connection.options
+
+    @property
+    def pjrt_c_api_major_version(self) -> int:
+        """The C API's major version, as the plugin has it."""
+        return self.connection.api.major
+
+    @property
+    def pjrt_c_api_minor_version(self) -> int:
+        """The C API's minor version, as the plugin has it."""
+        return self.connection.api.minor
+
+    def get_attributes(self) -> Mapping[str, Any]:
+        """Return what the plugin says of itself, such as ``stablehlo_current_version``."""
+        return self.connection.library.attributes()
+
+    def process_index(self) -> int:
+        """Return the index of this process among those of the platform."""
+        return self._inventory.process_index
+
+    def devices(self) -> list[Device]:
+        """Return every device of every process, ordered by ``id``."""
+        return list(self._inventory.devices)
+
+    def local_devices(self) -> list[Device]:
+        """Return the devices that this process addresses, ordered by ``id``."""
+        return list(self._inventory.local)
+
+    def memories(self) -> list[PjrtMemory]:
+        """Return the memories that this process addresses, ordered by ``id``."""
+        return sorted(self._inventory.memories, key=lambda memory: memory.id)
+
+    def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
+        """Return the device that the plugin knows by a hardware number."""
+        local = self._inventory.local
+        for device in local if isinstance(local_hardware_id, int) else ():
+            if device.local_hardware_id == local_hardware_id:
+                return device
+        known = ", ".join(str(device.local_hardware_id) for device in local)
+        msg = f"{self!r} has no device of hardware id {local_hardware_id}; it has {known}."
+        raise InvalidArgumentError(msg, local_hardware_id=local_hardware_id)
 
     # -- buffers ------------------------------------------------------------------------------
 
@@ -87,12 +149,12 @@ class PjrtClient(Inventory, Client):
         try:
             place = self._places[device]
         except (KeyError, TypeError):  # a target that was not seen yet, or is none
-            place = self._place(device, "buffer_from_pyval")
+            place = self._inventory.place(device, "buffer_from_pyval")
         semantics = 0 if force_copy else host_buffer_semantics
         if layout is not None:
             from devrt_pjrt.buffers.put_laid_out import put
 
-            return put(self, argument, layout, place, semantics)
+            return put(self._putter, argument, layout, place, semantics)
         return self._putter.put(argument, place, semantics)
 
     def buffer_from_dlpack(
@@ -114,9 +176,9 @@ class PjrtClient(Inventory, Client):
         InvalidArgumentError
             If it cannot be viewed and ``copy`` is False.
         """
-        from devrt_pjrt.buffers import dlpack
+        from devrt_pjrt.buffers.from_dlpack import take
 
-        return dlpack.take(self, value, self._place(device, "buffer_from_dlpack"), copy)
+        return take(self._putter, value, self._inventory.place(device, "buffer_from_dlpack"), copy)
 
     def create_buffers_for_async_host_to_device(
         self,
@@ -137,8 +199,8 @@ class PjrtClient(Inventory, Client):
         """
         from devrt_pjrt.buffers.transfer import TransferManager
 
-        place = self._place(memory, "create_buffers_for_async_host_to_device")
-        return TransferManager(self, specs, place, layouts)
+        place = self._inventory.place(memory, "create_buffers_for_async_host_to_device")
+        return TransferManager(self.connection, specs, place, layouts)
 
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
@@ -147,15 +209,11 @@ class PjrtClient(Inventory, Client):
         from devrt.layout import PjRtLayout
         from devrt_pjrt.buffers.layout import default_layout
 
-        return PjRtLayout(default_layout(self, dtype, shape))
+        return PjRtLayout(default_layout(self.connection, dtype, shape))
 
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers that are neither deleted nor collected, oldest first."""
-        self._drain()
-        # Weak references would cost every buffer more than a search costs who asks for this.
-        found = {b._handle: b for b in gc.get_objects() if isinstance(b, PjrtBuffer)}
-        ordered = (found.get(handle) for handle in list(self._live))
-        return [b for b in ordered if b is not None and b._client is self and not b.is_deleted()]
+        return list(live_buffers(self.connection))
 
     def heap_profile(self) -> bytes:
         """Return the live buffers as a gzipped pprof profile, by place where one was noted.
@@ -163,33 +221,7 @@ class PjrtClient(Inventory, Client):
         The values are ``space`` (bytes) and ``objects`` (count), the labels ``device``, ``kind``
         and ``array``. Where it was made is noted of buffers from 1 MiB on.
         """
-        return heap_profile(self)
-
-    def _finish(self) -> None:
-        """Wait at exit for what is known to run, whether it fails or not."""
-        is_owed = any(manager.owes_data() for manager in self._managers)
-        if not self._last_run or is_owed or self.is_closed or self._pid != os.getpid():
-            return
-        speaker = Speaker(self._what_runs)
-        for buffer in self.live_buffers():
-            while not buffer._is_settled(_SLICE_MS):  # type: ignore[attr-defined]
-                if lib.devrt_core_is_stuck(self._core, 0):
-                    return  # and it is not destroyed then
-                speaker.speak()
-        while self._calls:
-            time.sleep(_SLICE_MS / 1000)
-            speaker.speak()
-
-    def _explained(self, error: DevrtError) -> DevrtError:
-        return with_report(self, error)
-
-    def _count(self, wanted: Callable[[PjrtBuffer], bool]) -> dict[str, int]:
-        sizes = [b.nbytes for b in self.live_buffers() if wanted(b)]  # type: ignore[arg-type]
-        return {
-            "bytes_in_use": sum(sizes),
-            "num_allocs": len(sizes),
-            "largest_alloc_size": max(sizes, default=0),
-        }
+        return heap_profile(self.connection)
 
     # -- programs -----------------------------------------------------------------------------
 
@@ -209,7 +241,7 @@ class PjrtClient(Inventory, Client):
         """
         from devrt_pjrt.programs import compile as _compile
 
-        return _compile.compile_and_load(self, program, devices, options)
+        return _compile.compile_and_load(self.connection, program, devices, options)
 
     def compile(self, program: str | bytes, **options: Any) -> PjrtLoadedExecutable:
         """Compile a program for the client's first devices; see `compile_and_load`."""
@@ -235,7 +267,7 @@ class PjrtClient(Inventory, Client):
         """
         from devrt_pjrt.programs import compile as _compile
 
-        return _compile.deserialize(self, serialized, devices, options)
+        return _compile.deserialize(self.connection, serialized, devices, options)
 
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs of this plugin call a function by a name, in every client of the process.
@@ -269,57 +301,51 @@ class PjrtClient(Inventory, Client):
         """
         from devrt_pjrt.programs.custom_call import register_custom_call
 
-        with self._using("register_custom_call"):
-            register_custom_call(self._api, self.plugin_platform, name, function, kind)
+        with self.connection.using("register_custom_call"):
+            register_custom_call(self.connection.api, self.plugin_platform, name, function, kind)
 
     def live_executables(self) -> list[Any]:
         """Return the executables that are neither deleted nor collected, oldest first."""
-        found = sorted(self._executables.items())
+        found = sorted(self.connection.executables.items())
         return [executable for _, executable in found if not executable.is_deleted()]
 
     def topology(self) -> PjrtTopology:
         """Return a description of the client's devices, to compile against."""
         from devrt_pjrt.client.topology import PjrtTopology
 
-        with self._using("topology"):
-            args = self._api.call("PJRT_Client_TopologyDescription", client=self._pointer)
-        return PjrtTopology(self._library, self._platform, args.topology, owner=self)
+        with self.connection.using("topology"):
+            api, pointer = self.connection.api, self.connection.pointer
+            args = api.call("PJRT_Client_TopologyDescription", client=pointer)
+        return PjrtTopology(
+            self.connection.library, self.platform, args.topology, owner=self.connection
+        )
+
+    # -- its end ------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self.connection.is_closed
+
+    def close(self) -> None:
+        """Wait for the calls in flight and give all memory back. Idempotent.
+
+        Views of buffers (NumPy arrays, DLPack tensors) stay valid; the plugin's client is
+        destroyed with the last of them.
+
+        Raises
+        ------
+        DevrtError
+            If calls of other threads do not end, or a function that a program runs calls this.
+        """
+        self.connection.close()
 
     def __enter__(self) -> PjrtClient:
         return self
 
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        state = ", closed" if self._closed else ""
-        return f"PjrtClient({self._platform!r}, {len(self._devices)} devices{state})"
-
-
-_SLICE_MS = 100
-_clients: weakref.WeakSet[PjrtClient] = weakref.WeakSet()
-
-
-def _finish_programs() -> None:
-    """Wait for what runs when the interpreter exits, as plugins do in silence when they end."""
-    begin_exit()
-    for client in list(_clients):
-        try:
-            if not is_end_demanded():
-                client._finish()
-        except KeyboardInterrupt:
-            end_on_demand()
-        if is_end_demanded():  # then nothing may end, as that would wait
-            end_on_demand()
-            lib.devrt_busy(1)
-            for each in list(_clients):
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
-            return
-
-
-def _keep_what_is_lent() -> None:
-    """Let sources that plugins alias outlive the interpreter: their threads may still read them."""
-    for client in list(_clients):
-        lib.devrt_core_is_stuck(client._core, 0)  # which is not destroyed then
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client._kept))
-
-
-atexit.register(_keep_what_is_lent)
-atexit.register(_finish_programs)
+        state = ", closed" if self.is_closed else ""
+        return f"PjrtClient({self.platform!r}, {len(self._inventory.devices)} devices{state})"

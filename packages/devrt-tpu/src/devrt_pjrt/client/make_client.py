@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from devrt.errors import DevrtError, InvalidArgumentError
 from devrt_pjrt._native import lib
 from devrt_pjrt.client.client import PjrtClient
+from devrt_pjrt.connection.connection import Connection
+from devrt_pjrt.library.checks import options_of
 from devrt_pjrt.library.library import Library
 from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client, gpu_options
 from devrt_pjrt.library.values import NamedValues, check_types
-from devrt_pjrt.traits.checks import options_of
 
 if TYPE_CHECKING:
     from devrt.compiling.load_or_compile import CacheSource
@@ -73,7 +74,7 @@ def make_client(
     try:
         library.api.call_with("PJRT_Client_Create", args)
         once = None if cache is None else functools.cache(cache)
-        return PjrtClient(library, platform, args.client, given, store, once)
+        return PjrtClient(Connection(library, platform, args.client, given, store, once))
     except DevrtError:
         if store is not None:
             store.close()

@@ -11,13 +11,13 @@ from devrt.contract import Device, Topology
 from devrt.errors import ClosedError, ForkedError, InvalidArgumentError
 from devrt.topology import CompileOnlyDevice
 from devrt_pjrt._native import ffi
-from devrt_pjrt.client.device import Description
-from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.connection.device import Description
 from devrt_pjrt.library.api import text_of
+from devrt_pjrt.library.checks import encoded, options_of
+from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.options import TOPOLOGY_OPTIONS
 from devrt_pjrt.library.values import NamedValues, check_types, read_values
 from devrt_pjrt.traits import gpu_topology, tpu_topology
-from devrt_pjrt.traits.checks import encoded, options_of
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
@@ -132,7 +132,7 @@ class PjrtTopology(Handle, Topology):
     def _using(self, function: str) -> Iterator[Any]:
         """Ask the plugin, and keep what it answers: a client's topology goes with its client."""
         owner = self._owner
-        with owner._using(function) if owner is not None else nullcontext():
+        with owner.using(function) if owner is not None else nullcontext():
             yield self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)
 
     @property
@@ -207,7 +207,7 @@ class PjrtTopology(Handle, Topology):
         """
         from devrt_pjrt.programs.compile import compile_ahead
 
-        with self._owner._using("compile") if self._owner is not None else nullcontext():
+        with self._owner.using("compile") if self._owner is not None else nullcontext():
             count = len(self.descriptions())
             return compile_ahead(self._library, self._pointer, count, program, options, self)
 

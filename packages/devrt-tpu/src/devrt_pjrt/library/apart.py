@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from devrt_pjrt._native import lib
 
 __all__ = [
+    "INTERRUPTS",
     "Speaker",
     "begin_exit",
     "call_apart",
@@ -24,6 +25,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+INTERRUPTS: list[KeyboardInterrupt] = []
+"""What broke off a function of Python that a program called on the main thread."""
 
 _SLICE = 0.1
 _LINGER = 10.0

@@ -13,12 +13,12 @@ from devrt.compiling.options import XLA_CPU_FLAGS
 from devrt.compiling.xla_flags import check_flags
 from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library import capsule as _capsule
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.library.changes import Changes, Snapshot
 from devrt_pjrt.library.elf import problem_with
 from devrt_pjrt.library.environment import is_tpu, prepare
+from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_pjrt.library.values import read_values
 from devrt_pjrt.traits import gpu_tools

@@ -8,7 +8,7 @@ from typing import Any
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.api import _args, text_of
-from devrt_pjrt.traits.checks import encoded
+from devrt_pjrt.library.checks import encoded
 
 __all__ = ["NamedValues", "check_types", "read_values"]
 

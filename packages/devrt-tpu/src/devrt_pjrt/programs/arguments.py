@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import row_major
-from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.buffer import PjrtBuffer
 from devrt_pjrt.buffers.layout import are_alike, is_dense
 from devrt_pjrt.buffers.spec import Spec, spec_of
-from devrt_pjrt.traits.checks import listed
+from devrt_pjrt.library.checks import listed
 
 if TYPE_CHECKING:
     from devrt.compiling.hlo import HloArray, HloModule
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.device import PjrtDevice
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.device import PjrtDevice
 
 __all__ = ["Arguments"]
 
@@ -25,8 +25,8 @@ class Arguments:
 
     Parameters
     ----------
-    client
-        Whose program it is.
+    connection
+        Of the client whose program it is.
     label
         The program, as errors name it.
     facts
@@ -40,8 +40,8 @@ class Arguments:
         Whether buffers that were put without a layout are what it takes.
     """
 
-    def __init__(self, client: PjrtClient, label: str, facts: HloModule | None) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, label: str, facts: HloModule | None) -> None:
+        self._connection = connection
         self._label = label
         self.specs: list[Spec] | None = None
         self._takes: Sequence[HloArray] = ()
@@ -80,15 +80,15 @@ class Arguments:
                     self._refuse(at, buffer, device)
 
     def _fits(self, at: int, buffer: Any, device: PjrtDevice) -> bool:
-        if not isinstance(buffer, PjrtBuffer) or buffer._device is not device:
+        if not isinstance(buffer, PjrtBuffer) or buffer.device is not device:
             return False
         if self.specs is None:
-            return buffer._is_dense
+            return buffer.given_layout is None
         spec = self.specs[at]
-        if buffer._spec is not spec and buffer._spec != spec:
+        if buffer.spec is not spec and buffer.spec != spec:
             return False
-        if isinstance(buffer, LaidOutBuffer):
-            return are_alike(buffer._layout, self._takes[at].layout, spec.shape)
+        if buffer.given_layout is not None:
+            return are_alike(buffer.given_layout, self._takes[at].layout, spec.shape)
         return self._dense[at]
 
     def by_device(
@@ -98,11 +98,11 @@ class Arguments:
         shards = listed(shards, "execute_sharded", f"argument {at}")
         if len(shards) == len(devices):
             for shard, device in zip(shards, devices, strict=True):
-                if shard.__class__ is not PjrtBuffer or shard._device is not device:
+                if shard.__class__ is not PjrtBuffer or shard.device is not device:
                     break
             else:
                 return shards
-        found = {s._device: s for s in shards if isinstance(s, PjrtBuffer)}
+        found = {s.device: s for s in shards if isinstance(s, PjrtBuffer)}
         if len(shards) != len(devices) or found.keys() != set(devices):
             names = ", ".join(map(str, devices))
             msg = (
@@ -118,12 +118,12 @@ class Arguments:
         if not isinstance(buffer, PjrtBuffer):
             msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
             raise InvalidArgumentError(msg, **facts)
-        if buffer._client is not self._client or buffer._device is not device:
-            msg = f"{head} must lie on {device}, and lies on {buffer._device}. Copy it there."
+        if buffer.connection is not self._connection or buffer.device is not device:
+            msg = f"{head} must lie on {device}, and lies on {buffer.device}. Copy it there."
             raise InvalidArgumentError(msg, **facts)
         wanted = None if self.specs is None else self.specs[at]
-        if wanted is not None and buffer._spec != wanted:
-            msg = f"{head} must be {wanted}, and is {buffer._spec}. Convert or reshape it."
+        if wanted is not None and buffer.spec != wanted:
+            msg = f"{head} must be {wanted}, and is {buffer.spec}. Convert or reshape it."
             raise InvalidArgumentError(msg, **facts)
         if buffer.is_deleted():
             raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
@@ -133,7 +133,7 @@ class Arguments:
         self, head: str, at: int, buffer: PjrtBuffer, facts: dict[str, Any]
     ) -> NoReturn:
         default = row_major(len(buffer.shape))
-        lies = buffer._layout if isinstance(buffer, LaidOutBuffer) else default
+        lies = buffer.given_layout or default
         wanted, dense = default, True
         if self.specs is not None:
             wanted, dense = self._takes[at].layout, self._dense[at]

@@ -20,7 +20,7 @@ from devrt.errors import (
     StatusCode,
 )
 from devrt_pjrt._native import ffi
-from devrt_pjrt.client.device import PjrtDevice
+from devrt_pjrt.connection.device import PjrtDevice
 from devrt_pjrt.library.apart import call_apart
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.programs.compiled import Executable
@@ -30,8 +30,8 @@ from devrt_pjrt.programs.program import Program, device_count
 from devrt_pjrt.traits.gpu_tools import explain
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
     from devrt_pjrt.client.topology import PjrtTopology
+    from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.library.library import Library
 
 __all__ = ["compile_ahead", "compile_and_load", "deserialize"]
@@ -42,44 +42,46 @@ _UNKNOWN_FLAG = re.compile(r"No such compile option: '(\w+)'")
 
 
 def compile_and_load(
-    client: PjrtClient,
+    connection: Connection,
     source: str | bytes,
     devices: Sequence[Any] | None,
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program(source)
-    platform = client.plugin_platform
+    platform = connection.inventory.platform
     _check_program(program, platform, "compile_and_load")
-    chosen = None if devices is None else _check_devices(client, devices, "compile")
+    chosen = None if devices is None else _check_devices(connection, devices, "compile")
     made = program.options(options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
-        made = made.replace(device_assignment=_assignment(client, chosen, made))
+        made = made.replace(device_assignment=_assignment(connection, chosen, made))
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
-        with client._using("compile"):
+        with connection.using("compile"):
             args = _compile(
-                client._library,
+                connection.library,
                 "PJRT_Client_Compile",
                 program,
                 data,
-                client._core,
-                client=client._pointer,
+                connection.core,
+                client=connection.pointer,
             )
-            return PjrtLoadedExecutable(client, args.executable, made)
+            return PjrtLoadedExecutable(connection, args.executable, made)
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
-        load = functools.partial(_load, client, made=made)
-        return compiled(client, program.code, data, load, lambda: compile(data))
+        load = functools.partial(_load, connection, made=made)
+        return compiled(connection, program.code, data, load, lambda: compile(data))
 
-    return _with_flags(client._library, platform, made, find_or_compile)
+    return _with_flags(connection.library, platform, made, find_or_compile)
 
 
 def _check_program(program: Program, platform: str, operation: str) -> None:
     (check_for_host if platform == "cpu" else check)(program.code, operation)
 
 
-def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -> list[PjrtDevice]:
+def _check_devices(
+    connection: Connection, devices: Sequence[Any], operation: str
+) -> list[PjrtDevice]:
     try:
         chosen = list(devices)
     except TypeError as error:
@@ -88,6 +90,7 @@ def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -
     if not chosen:
         msg = f"{operation} failed: devices is empty. Name some, or leave it out."
         raise InvalidArgumentError(msg, operation=operation)
+    client = connection.client
     for device in chosen:
         if not isinstance(device, PjrtDevice) or device.client is not client:
             msg = f"{operation} failed: {device!r} is no device of {client!r}."
@@ -99,14 +102,16 @@ def _check_devices(client: PjrtClient, devices: Sequence[Any], operation: str) -
 
 
 def _assignment(
-    client: PjrtClient, chosen: list[PjrtDevice] | None, options: CompileOptions
+    connection: Connection, chosen: list[PjrtDevice] | None, options: CompileOptions
 ) -> list[list[int]]:
     wanted = device_count(options)
-    devices = chosen or client._local[:wanted]
+    devices = chosen or connection.inventory.local[:wanted]
     if len(devices) < wanted:
+        local = len(connection.inventory.local)
         msg = (
-            f"compile failed: the program needs {wanted} devices, and {client!r} has "
-            f"{len(client._local)} here. Make the client with more, or compile for a topology."
+            f"compile failed: the program needs {wanted} devices, and "
+            f"{connection.client!r} has {local} here. Make the client with more, or compile for a "
+            "topology."
         )
         raise InvalidArgumentError(msg, operation="compile")
     ids = [device.id for device in devices]
@@ -225,7 +230,7 @@ def _compile(
 
 
 def deserialize(
-    client: PjrtClient,
+    connection: Connection,
     data: Any,
     devices: Sequence[Any] | None,
     options: Mapping[str, Any],
@@ -246,16 +251,16 @@ def deserialize(
         )
         raise InvalidArgumentError(msg, operation="deserialize_executable")
     if devices is not None:
-        made = _on_devices(client, devices, made or CompileOptions())
+        made = _on_devices(connection, devices, made or CompileOptions())
     over = b"" if made is None else made.serialize()
-    return _load(client, bytes(data), made, over)
+    return _load(connection, bytes(data), made, over)
 
 
 def _on_devices(
-    client: PjrtClient, devices: Sequence[Any], options: CompileOptions
+    connection: Connection, devices: Sequence[Any], options: CompileOptions
 ) -> CompileOptions:
     """Return options with a device assignment: one partition for each device, unless they say."""
-    chosen = _check_devices(client, devices, "deserialize_executable")
+    chosen = _check_devices(connection, devices, "deserialize_executable")
     if options.num_replicas is None and options.num_partitions is None:
         options = options.replace(num_replicas=1, num_partitions=len(chosen))
     wanted = device_count(options)
@@ -265,14 +270,14 @@ def _on_devices(
             f"{len(chosen)} were named. Name as many."
         )
         raise InvalidArgumentError(msg, operation="deserialize_executable")
-    return options.replace(device_assignment=_assignment(client, chosen, options))
+    return options.replace(device_assignment=_assignment(connection, chosen, options))
 
 
 def _load(
-    client: PjrtClient, data: bytes, made: CompileOptions | None, over: bytes = b""
+    connection: Connection, data: bytes, made: CompileOptions | None, over: bytes = b""
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` takes the place of the options that it was compiled with."""
-    api = client._api
+    api = connection.api
     found = Serialized.read(data, "deserialize_executable")
     plain, over = found.data, over or found.options
     is_same = found.is_checked and over == found.options
@@ -280,20 +285,20 @@ def _load(
     held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",
-        client=client._pointer,
+        client=connection.pointer,
         serialized_executable=ffi.cast("char *", held),
         serialized_executable_size=len(plain),
     )
     if over:
         args.overridden_serialized_compile_options = ffi.cast("char *", text)
         args.overridden_serialized_compile_options_size = len(over)
-    with client._using("deserialize_executable"):
+    with connection.using("deserialize_executable"):
         call_apart(
             lambda: (api.call_with("PJRT_Executable_DeserializeAndLoad", args), held, text),
-            core=client._core,
+            core=connection.core,
             on_late=lambda _: _destroy(api, args.loaded_executable, True),
         )
-        loaded = PjrtLoadedExecutable(client, args.loaded_executable, made, source)
+        loaded = PjrtLoadedExecutable(connection, args.loaded_executable, made, source)
         if loaded.executable.facts is not None:
-            refuse_feed(loaded.executable.facts, client.platform, loaded.delete)
+            refuse_feed(loaded.executable.facts, connection.platform, loaded.delete)
         return loaded

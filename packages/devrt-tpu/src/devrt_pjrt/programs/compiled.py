@@ -15,13 +15,13 @@ from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.buffers.layout import executable_layouts
 from devrt_pjrt.buffers.spec import Spec, spec_of
-from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.api import Api, text_of
+from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.values import read_values
 
 if TYPE_CHECKING:
     from devrt.layout import PjRtLayout
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
 
 __all__ = ["Executable", "MemoryAnalysis"]
 
@@ -67,8 +67,8 @@ class Executable(Handle, contract.Executable):
         The plugin that compiled it.
     pointer
         A ``PJRT_Executable*``, owned from now on.
-    client
-        Whose loaded executable it is of; None where it was compiled ahead of time.
+    connection
+        Of the client whose loaded executable it is of; None where it was compiled ahead of time.
     source
         The serialised bytes that it was loaded from; None where it was compiled.
     """
@@ -77,11 +77,11 @@ class Executable(Handle, contract.Executable):
         self,
         api: Api,
         pointer: Any,
-        client: PjrtClient | None = None,
+        connection: Connection | None = None,
         source: bytes | None = None,
     ) -> None:
         self._api = api
-        self._client = client
+        self._connection = connection
         self._source = source
         destroy = api.table.PJRT_Executable_Destroy
 
@@ -97,7 +97,7 @@ class Executable(Handle, contract.Executable):
     @contextmanager
     def using(self, function: str) -> Iterator[Any]:
         """Keep the plugin's object, which this yields, while one of its functions is called."""
-        with self._client._using(function) if self._client is not None else nullcontext():
+        with self._connection.using(function) if self._connection is not None else nullcontext():
             pointer = self._pointer
             if pointer is None:
                 msg = f"{function} failed: its loaded executable is gone. Keep that one."
@@ -185,7 +185,7 @@ class Executable(Handle, contract.Executable):
     def _layouts(self, what: str) -> list[PjRtLayout]:
         from devrt.layout import PjRtLayout
 
-        found = executable_layouts(self, what)
+        found = executable_layouts(self._api, self.using, what)
         if found is None and self.facts is not None:  # the compiler's own word
             facts = self.facts
             arrays = facts.parameters if what == "Parameter" else facts.results

@@ -25,9 +25,9 @@ from devrt.contract.custom_calls import (
 )
 from devrt.errors import PluginError, UnimplementedError
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.client.lifetime import INTERRUPTS
+from devrt_pjrt.library.apart import INTERRUPTS
 from devrt_pjrt.library.callbacks import after_the_last, answer_error
-from devrt_pjrt.traits.checks import encoded
+from devrt_pjrt.library.checks import encoded
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.api import Api

@@ -10,7 +10,7 @@ from devrt.compiling.load_or_compile import load_or_compile
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 
 __all__ = ["compiled"]
@@ -19,7 +19,7 @@ _CUSTOM_CALL = b"custom_call"
 
 
 def compiled(
-    client: PjrtClient,
+    connection: Connection,
     code: bytes,
     options: bytes,
     load: Callable[[bytes], PjrtLoadedExecutable],
@@ -31,8 +31,8 @@ def compiled(
 
     Parameters
     ----------
-    client
-        Whose program it is.
+    connection
+        Of the client whose program it is.
     code, options
         What the compiler is given.
     load
@@ -41,19 +41,21 @@ def compiled(
         Compiles it.
     """
     return load_or_compile(
-        None if _CUSTOM_CALL in code else client._cache,
-        client.platform,
-        client._library.path or "",
-        _facts(client, code, options),
+        None if _CUSTOM_CALL in code else connection.cache,
+        connection.platform,
+        connection.library.path or "",
+        _facts(connection, code, options),
         load=load,
         compile=compile,
         serialize=lambda made: made.serialize(),
     )
 
 
-def _facts(client: PjrtClient, code: bytes, options: bytes) -> Iterator[str | bytes]:
+def _facts(connection: Connection, code: bytes, options: bytes) -> Iterator[str | bytes]:
     """Yield what an executable depends on; the devices may take a while to describe."""
-    yield from ("pjrt", client.plugin_platform, client.platform_version, code, options)
+    client = connection.client
+    platform, version = connection.inventory.platform, client.platform_version
+    yield from ("pjrt", platform, version, code, options)
     yield os.environ.get("LIBTPU_INIT_ARGS", "")
     for device in client.devices():
         yield f"{device.id} {device.process_index} {device.device_kind}"

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling.hlo_text import hlo_text
-from devrt.contract import Buffer, Device, LoadedExecutable, OpSharding
+from devrt.contract import Buffer, Client, Device, LoadedExecutable, OpSharding
 from devrt.errors import UnimplementedError
-from devrt_pjrt._native import ffi
-from devrt_pjrt.client.handle import Handle
+from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
 from devrt_pjrt.programs.run import Runner
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.buffers.spec import Spec
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.device import PjrtDevice
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.device import PjrtDevice
 
 __all__ = ["PjrtLoadedExecutable"]
 
@@ -32,23 +31,23 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def __init__(
         self,
-        client: PjrtClient,
+        connection: Connection,
         pointer: Any,
         options: CompileOptions | None,
         source: bytes | None = None,
     ) -> None:
-        self._client = client
-        api = client._api
+        self._connection = connection
+        api = connection.api
         found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
-        self.executable = Executable(api, found.executable, client, source)
+        self.executable = Executable(api, found.executable, connection, source)
         repr(self.executable)  # kept from here on, as it is asked for in errors about the end
-        bound = _devices_of(client, pointer)
+        bound = _devices_of(connection, pointer)
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)
-        self._devices = list(client._local) if is_portable else bound
-        self._runner = Runner(client, pointer, self.executable, self._devices, is_portable)
+        self._devices = list(connection.inventory.local) if is_portable else bound
+        self._runner = Runner(connection, pointer, self.executable, self._devices, is_portable)
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
-        client._executables[next(_numbers)] = self
+        connection.executables[next(_numbers)] = self
 
     @property
     def name(self) -> str:
@@ -56,9 +55,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         return self.executable.name
 
     @property
-    def client(self) -> PjrtClient:
+    def client(self) -> Client:
         """The client that compiled or loaded it."""
-        return self._client
+        return self._connection.client
 
     def local_devices(self) -> list[Device]:
         """Return the devices of this process that the program runs on, in argument order.
@@ -91,7 +90,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def serialize(self) -> bytes:
         """Return the executable as bytes; see `PjrtClient.deserialize_executable`."""
-        with self._client._using("serialize"):
+        with self._connection.using("serialize"):
             self._runner.check_not_deleted("serialize")
             return self.executable.serialize()
 
@@ -213,7 +212,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def is_deleted(self) -> bool:
         """Return whether `delete` was called, or the client closed."""
-        return self._runner.is_deleted or self._client.is_closed
+        return self._runner.is_deleted or self._connection.is_closed
 
     def __repr__(self) -> str:
         state = ", deleted" if self.is_deleted() else ""
@@ -226,9 +225,9 @@ def _unimplemented(executable: PjrtLoadedExecutable, operation: str) -> Unimplem
     return UnimplementedError(msg, operation=operation, platform=platform)
 
 
-def _devices_of(client: PjrtClient, pointer: Any) -> list[PjrtDevice]:
-    args = client._api.call("PJRT_LoadedExecutable_AddressableDevices", executable=pointer)
+def _devices_of(connection: Connection, pointer: Any) -> list[PjrtDevice]:
+    args = connection.api.call("PJRT_LoadedExecutable_AddressableDevices", executable=pointer)
     return [
-        client._by_address[int(ffi.cast("uintptr_t", args.addressable_devices[i]))]
+        connection.inventory.device_at(args.addressable_devices[i])
         for i in range(args.num_addressable_devices)
     ]

@@ -10,7 +10,7 @@ from devrt.compiling.stablehlo import is_bytecode, module_facts
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.api import Api
-from devrt_pjrt.traits.checks import encoded
+from devrt_pjrt.library.checks import encoded
 
 __all__ = ["Program", "device_count"]
 

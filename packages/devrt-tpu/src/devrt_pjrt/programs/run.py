@@ -21,14 +21,13 @@ from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
 from devrt_pjrt.buffers.layout import is_dense
 from devrt_pjrt.buffers.spec import Spec
-from devrt_pjrt.client.lifetime import INTERRUPTS
-from devrt_pjrt.library.apart import call_apart
+from devrt_pjrt.library.apart import INTERRUPTS, call_apart
+from devrt_pjrt.library.checks import listed
 from devrt_pjrt.programs.arguments import Arguments
-from devrt_pjrt.traits.checks import listed
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
-    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+    from devrt_pjrt.connection.connection import Connection
+    from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
     from devrt_pjrt.programs.compiled import Executable
 
 __all__ = ["Runner"]
@@ -73,8 +72,8 @@ class Runner:
 
     Parameters
     ----------
-    client
-        Whose executable it is.
+    connection
+        Of the client whose executable it is.
     pointer
         A ``PJRT_LoadedExecutable*``, owned from now on.
     executable
@@ -87,13 +86,13 @@ class Runner:
 
     def __init__(
         self,
-        client: PjrtClient,
+        connection: Connection,
         pointer: Any,
         executable: Executable,
         devices: list[PjrtDevice],
         is_portable: bool,
     ) -> None:
-        self._client = client
+        self._connection = connection
         self._pointer: Any = pointer
         self._executable = executable
         self._devices = devices
@@ -103,13 +102,14 @@ class Runner:
         self._label = f"program {executable.name!r}"
         self._label_here = f"{self._label} on {devices[0]}" if devices else self._label
         facts = executable.facts
-        self._arguments = Arguments(client, self._label, facts)
+        self._arguments = Arguments(connection, self._label, facts)
         self._parameters = self._arguments.specs
         self._donated = facts.donated if facts is not None else ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         # A loop over little data is run on the caller's thread, however often it goes round.
-        self._may_block = client.plugin_platform == "cpu" and facts is not None and facts.has_loop
+        is_host = connection.inventory.platform == "cpu"
+        self._may_block = is_host and facts is not None and facts.has_loop
         self._is_plain = (
             self._one is not None
             and self._parameters is not None
@@ -119,17 +119,13 @@ class Runner:
         )
         # One after the other is four times as fast on a processor, and hangs where devices wait
         # for each other; a result on the wrong device would show in its memory.
-        self._one_by_one = (
-            client.plugin_platform == "cpu" and facts is not None and not facts.may_communicate
-        )
+        self._one_by_one = is_host and facts is not None and not facts.may_communicate
         # The others wait for a device whose argument has failed for ever, and the client with them.
-        self._needs_arrived = (
-            client.plugin_platform == "cpu" and len(devices) > 1 and not self._one_by_one
-        )
+        self._needs_arrived = is_host and len(devices) > 1 and not self._one_by_one
         self._is_collective = facts is not None and facts.is_collective
-        self._devices_array = ffi.new("PJRT_Device *[]", [d._pointer for d in devices])
+        self._devices_array = ffi.new("PJRT_Device *[]", [d.pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
-        client._runners.add(self)
+        connection.runners.add(self)
 
     def parameter_specs(self) -> list[Spec] | None:
         """Return dtype and shape of each argument; None where nobody knows."""
@@ -170,43 +166,43 @@ class Runner:
         for buffer, spec in zip(arguments, parameters, strict=True):
             if (
                 buffer.__class__ is not PjrtBuffer
-                or buffer._device is not here
-                or (buffer._spec is not spec and buffer._spec != spec)
+                or buffer.device is not here
+                or (buffer.spec is not spec and buffer.spec != spec)
             ):
                 return self._execute_chosen(arguments, device)  # which refuses it, or does not
-            handles.append(buffer._handle)
+            handles.append(buffer.handle)
         pointer = self._pointer
         if pointer is None or self.is_deleted:
             self._refuse_deleted()
         outputs = self._outputs[0]
-        client = self._client
+        connection = self._connection
         if len(outputs) != 1:
             return self._execute_many(handles, arguments, outputs)
-        spare = client._results
+        spare = connection.results
         result = spare.pop() if spare else ffi.new(_NEW_RESULT)
-        client._last_run = self._label_here
+        connection.last_run = self._label_here
         # With one result there is room for it in the structure itself.
-        status = _execute_one(client._core, pointer, handles, len(handles), _NULL, 1, result)
+        status = _execute_one(connection.core, pointer, handles, len(handles), _NULL, 1, result)
         if status:
             self._fail(status, result, arguments)
         handle = result.handle
         spare.append(result)
         spec, memory, kind = outputs[0]
-        return [kind(client, handle, spec, memory, self._devices[0])]
+        return [kind(connection, handle, spec, memory, self._devices[0])]
 
     def _execute_many(
         self, handles: list[int], arguments: Sequence[Any], outputs: list[Output]
     ) -> list[Any]:
-        self._client._last_run = self._label_here
-        client, here, count = self._client, self._devices[0], len(outputs)
+        self._connection.last_run = self._label_here
+        connection, here, count = self._connection, self._devices[0], len(outputs)
         made, result = ffi.new(_NEW_HANDLES, count), ffi.new(_NEW_RESULT)
         status = _execute_one(
-            client._core, self._pointer, handles, len(handles), made, count, result
+            connection.core, self._pointer, handles, len(handles), made, count, result
         )
         if status:
             self._fail(status, result, arguments)
         return [
-            kind(client, handle, spec, memory, here)
+            kind(connection, handle, spec, memory, here)
             for handle, (spec, memory, kind) in zip(made, outputs, strict=True)
         ]
 
@@ -219,10 +215,11 @@ class Runner:
             )
             raise InvalidArgumentError(msg, operation="execute")
         here: Any = self._devices[0]
+        client = self._connection.client
         if self._is_portable:
-            here = device or (getattr(arguments[0], "_device", None) if arguments else here)
-            if not getattr(here, "is_addressable", False) or here.client is not self._client:
-                msg = f"execute failed: {here!r} is no device of {self._client!r} in this process."
+            here = device or (getattr(arguments[0], "device", None) if arguments else here)
+            if not getattr(here, "is_addressable", False) or here.client is not client:
+                msg = f"execute failed: {here!r} is no device of {client!r} in this process."
                 raise InvalidArgumentError(msg, operation="execute")
         elif device is not None and device is not here:
             msg = (
@@ -231,7 +228,7 @@ class Runner:
             )
             raise InvalidArgumentError(msg, operation="execute")
         self._arguments.check([(a,) for a in arguments], [here])
-        chosen = ffi.new("PJRT_Device *[]", [here._pointer]) if self._is_portable else ffi.NULL
+        chosen = ffi.new("PJRT_Device *[]", [here.pointer]) if self._is_portable else ffi.NULL
         outputs = self._outputs_on(here) if self._is_portable else self._outputs[0]
         (made,) = self._run([list(arguments)], [here], [outputs], chosen, one_by_one=False)
         return made
@@ -264,7 +261,7 @@ class Runner:
         *,
         one_by_one: bool,
     ) -> list[list[Any]]:
-        client, count = self._client, len(outputs[0])
+        connection, count = self._connection, len(outputs[0])
         if self._pointer is None or self.is_deleted:
             self._refuse_deleted()
         run = ffi.new("devrt_execution *")
@@ -273,14 +270,14 @@ class Runner:
         run.devices, run.one_by_one = chosen, one_by_one
         run.needs_arrived, run.is_collective = self._needs_arrived, self._is_collective
         run.donated, run.num_donated = self._donated_array, len(self._donated)
-        handles = [buffer._handle for buffers in by_device for buffer in buffers]
+        handles = [buffer.handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)
-        client._last_run = self._label_here
+        connection.last_run = self._label_here
         donations: _Stall | None = None
         while status := self._start(run, handles, made, result, by_device):
             if status == lib.DEVRT_BUSY:
-                donations = donations or _Stall(client._core)
+                donations = donations or _Stall(connection.core)
                 donations.check(self._label, devices)
                 continue
             given = [b for buffers in by_device for b in buffers]
@@ -289,19 +286,19 @@ class Runner:
             if result.index < len(given):
                 self._await(given, status, result)
             else:  # it is another program's turn
-                client._refuse_if_stuck("execute_sharded")
+                connection.refuse_if_stuck("execute_sharded")
         return [
             [
-                kind(client, made[row * count + at], spec, memory, device)
+                kind(connection, made[row * count + at], spec, memory, device)
                 for at, (spec, memory, kind) in enumerate(outputs[row])
             ]
             for row, device in enumerate(devices)
         ]
 
     def _start(self, run: Any, handles: list[int], made: Any, result: Any, buffers: Any) -> int:
-        core = self._client._core
+        core = self._connection.core
 
-        calls, call = self._client._calls, object()
+        calls, call = self._connection.calls, object()
 
         def execute() -> tuple[int, Any]:
             try:
@@ -321,9 +318,10 @@ class Runner:
 
     def _await(self, given: Sequence[Any], status: int, result: Any) -> None:
         """Wait for an argument, or raise its own error; not for data that may never be sent."""
-        owes = status == lib.DEVRT_PROMISED and any(m.owes_data() for m in self._client._managers)
+        transfers = self._connection.managers
+        owes = status == lib.DEVRT_PROMISED and any(t.owes_data() for t in transfers)
         try:
-            given[result.index]._wait("execute_sharded", _PATIENCE if owes else None)
+            given[result.index].wait("execute_sharded", _PATIENCE if owes else None)
         except DeadlineExceededError:
             self._fail(status, result, given)
 
@@ -339,14 +337,14 @@ class Runner:
                 raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
             msg = f"{head} has not come, and its devices wait for each other. Send its data first."
             raise DevrtError(msg, code=StatusCode.FAILED_PRECONDITION, **facts)
-        error = self._client._error(status, "execute", result, program=self._executable.name)
+        error = self._connection.error(status, "execute", result, program=self._executable.name)
         if INTERRUPTS:
             raise INTERRUPTS.pop() from error
         raise error
 
     def _refuse_deleted(self) -> NoReturn:
-        if self._client.is_closed:
-            raise self._client._error(lib.DEVRT_CLOSED, "execute", None)
+        if self._connection.is_closed:
+            raise self._connection.error(lib.DEVRT_CLOSED, "execute", None)
         self.check_not_deleted("execute")
         raise AssertionError(self._label)
 
@@ -360,24 +358,24 @@ class Runner:
 
     def delete(self) -> None:
         """Free what the executable holds on devices; its handle stays until `destroy`."""
-        if self.is_deleted or self._pointer is None or self._client.is_closed:
+        if self.is_deleted or self._pointer is None or self._connection.is_closed:
             self.is_deleted = True
             return
         self.is_deleted = True
-        with self._client._using("delete"):
-            self._client._api.call("PJRT_LoadedExecutable_Delete", executable=self._pointer)
+        with self._connection.using("delete"):
+            self._connection.api.call("PJRT_LoadedExecutable_Delete", executable=self._pointer)
 
     def destroy(self) -> None:
         """Give the handle back; for the client that closes, and for the collector."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             self._executable.release()
-            self._client._api.call("PJRT_LoadedExecutable_Destroy", executable=pointer)
+            self._connection.api.call("PJRT_LoadedExecutable_Destroy", executable=pointer)
 
     def __del__(self) -> None:
         if getattr(self, "_pointer", None) is None:
             return
-        core = self._client._core
+        core = self._connection.core
         if lib.devrt_core_enter(core) == lib.DEVRT_OK:
             try:
                 self.destroy()

@@ -6,17 +6,17 @@ import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract import Buffer, Device, Memory
+from devrt.contract import Buffer, Client, Device, Memory
 from devrt.errors import InternalError, InvalidArgumentError, UnimplementedError
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.api import Api, text_of
+from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.values import read_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
 
 __all__ = ["Description", "PjrtDevice", "PjrtMemory"]
 
@@ -52,13 +52,25 @@ class Description:
 
 
 class PjrtMemory(Handle, Memory):
-    """One address space of a client's devices."""
+    """One address space of a client's devices.
 
-    def __init__(self, client: PjrtClient, row: Any) -> None:
-        self._client = client
+    Attributes
+    ----------
+    pointer
+        The plugin's own.
+    host_visible : bool or None
+        Whether the host can read it through a pointer; None until that is known.
+    transposes : bool or None
+        Whether the plugin puts elements here where a layout says; None until that is known.
+    """
+
+    def __init__(self, connection: Connection, row: Any) -> None:
+        self._connection = connection
         self._row = row
-        self._pointer = row.pointer
-        self._is_host_visible: bool | None = None
+        self.pointer = row.pointer
+        # Found out with the first buffers.
+        self.host_visible: bool | None = None
+        self.transposes: bool | None = None
 
     @functools.cached_property
     def id(self) -> int:
@@ -72,9 +84,9 @@ class PjrtMemory(Handle, Memory):
         return text_of(about.kind, about.kind_size)
 
     @functools.cached_property
-    def _devices(self) -> list[PjrtDevice]:
+    def devices(self) -> list[PjrtDevice]:
         """The devices of this process that can address it."""
-        return [device for device in self._client._local if self in device._memories]
+        return [d for d in self._connection.inventory.local if self in d.memories]
 
     @functools.cached_property
     def _text(self) -> str:
@@ -84,25 +96,25 @@ class PjrtMemory(Handle, Memory):
     @property
     def platform(self) -> str:
         """The platform of the memory's devices."""
-        return self._client.platform
+        return self._connection.platform
 
     @property
     def process_index(self) -> int:
         """The process that the memory belongs to."""
-        return self._client.process_index()
+        return self._connection.inventory.process_index
 
     @property
-    def client(self) -> PjrtClient:
+    def client(self) -> Client:
         """The client that owns the memory."""
-        return self._client
+        return self._connection.client
 
     def addressable_by_devices(self) -> list[Device]:
         """Return the devices of this process that can address the memory."""
-        return list(self._devices)
+        return list(self.devices)
 
     def memory_stats(self) -> dict[str, int]:
         """Return what the buffers on this memory take, counted by devrt."""
-        return self._client._count(lambda buffer: buffer._memory is self)
+        return _count(b for b in self.client.live_buffers() if b.memory is self)
 
     def __repr__(self) -> str:
         return f"PjrtMemory(id={self.id}, kind={self.kind!r}, {self._text})"
@@ -114,10 +126,10 @@ class PjrtMemory(Handle, Memory):
 class PjrtDevice(Handle, Device):
     """One device of a PJRT client."""
 
-    def __init__(self, client: PjrtClient, row: Any) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, row: Any) -> None:
+        self._connection = connection
         self._row = row
-        self._pointer = row.pointer
+        self.pointer = row.pointer
         self._id = int(row.about.id)
         self.is_addressable = bool(row.is_addressable)
 
@@ -140,7 +152,7 @@ class PjrtDevice(Handle, Device):
     @property
     def platform(self) -> str:
         """The platform, as users name it."""
-        return self._client.platform
+        return self._connection.platform
 
     @functools.cached_property
     def device_kind(self) -> str:
@@ -154,20 +166,20 @@ class PjrtDevice(Handle, Device):
         return MappingProxyType(read_values(about.attributes, about.num_attributes))
 
     @property
-    def client(self) -> PjrtClient:
+    def client(self) -> Client:
         """The client that owns the device."""
-        return self._client
+        return self._connection.client
 
     def memory(self, kind: str) -> Memory:
         """Return the memory of a kind; the error lists those that there are."""
-        for memory in self._memories if isinstance(kind, str) else ():
+        for memory in self.memories if isinstance(kind, str) else ():
             if memory.kind == kind:
                 return memory
-        known = ", ".join(repr(memory.kind) for memory in self._memories) or "none"
+        known = ", ".join(repr(memory.kind) for memory in self.memories) or "none"
         msg = f"{self} has no memory of kind {kind!r}; it has {known}."
         raise InvalidArgumentError(msg, kind=kind, device=str(self))
 
-    def default_memory(self) -> Memory:
+    def default_memory(self) -> PjrtMemory:
         """Return the memory that buffers go to when none is named."""
         if self._default is None:
             msg = (
@@ -178,20 +190,20 @@ class PjrtDevice(Handle, Device):
 
     def addressable_memories(self) -> list[Memory]:
         """Return every memory of the device, the default one first."""
-        return list(self._memories)
+        return list(self.memories)
 
     def live_buffers(self) -> list[Buffer]:
         """Return the buffers on this device that are neither deleted nor collected."""
-        return [buffer for buffer in self._client.live_buffers() if buffer.device is self]
+        return [buffer for buffer in self.client.live_buffers() if buffer.device is self]
 
     def memory_stats(self) -> dict[str, int]:
         """Return the plugin's statistics, or where it has none, what devrt has counted itself."""
-        api = self._client._api
-        with self._client._using("memory_stats"):
+        connection = self._connection
+        with connection.using("memory_stats"):
             try:
-                found = api.call("PJRT_Device_MemoryStats", device=self._pointer)
+                found = connection.api.call("PJRT_Device_MemoryStats", device=self.pointer)
             except UnimplementedError:
-                return self._client._count(lambda buffer: buffer._device is self)
+                return _count(self.live_buffers())
         stats = {"bytes_in_use": int(found.bytes_in_use)}
         for name in _STATISTICS:
             if getattr(found, f"{name}_is_set"):
@@ -209,28 +221,39 @@ class PjrtDevice(Handle, Device):
         return f"PjrtDevice(id={self.id}, {text_of(about.text, about.text_size)})"
 
     def __str__(self) -> str:
-        return f"{self._client.platform}:{self.id}"
+        return f"{self._connection.platform}:{self.id}"
 
     @functools.cached_property
     def _default(self) -> PjrtMemory | None:
         """The memory that buffers go to; None where another process has the device."""
         if not self.is_addressable:
             return None
-        memories, at = self._client._memories, int(self._row.default_memory)
+        memories, at = self._connection.inventory.memories, int(self._row.default_memory)
         if at < len(memories):
             return memories[at]
         if found := self._found():
             return found[0]
-        msg = f"the PJRT plugin {self._client._api.name} has a device without a memory: {self!r}."
+        msg = (
+            f"the PJRT plugin {self._connection.api.name} has a device without a memory: {self!r}."
+        )
         raise InternalError(msg, operation="PJRT_Device_AddressableMemories")
 
     @functools.cached_property
-    def _memories(self) -> list[PjrtMemory]:
+    def memories(self) -> list[PjrtMemory]:
         """Its memories, the default one first."""
         default = self._default
         return [] if default is None else [default, *(m for m in self._found() if m is not default)]
 
     def _found(self) -> list[PjrtMemory]:
-        memories = self._client._memories
+        memories = self._connection.inventory.memories
         places = ffi.unpack(self._row.memories, self._row.num_memories)
         return [memories[at] for at in places if at < len(memories)]
+
+
+def _count(buffers: Iterable[Buffer]) -> dict[str, int]:
+    sizes = [buffer.nbytes for buffer in buffers]
+    return {
+        "bytes_in_use": sum(sizes),
+        "num_allocs": len(sizes),
+        "largest_alloc_size": max(sizes, default=0),
+    }

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.errors import DeadlineExceededError
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.client.handle import Handle
 from devrt_pjrt.library.apart import note_interrupt, watch_interrupts
-from devrt_pjrt.traits.checks import seconds_of
+from devrt_pjrt.library.checks import seconds_of
+from devrt_pjrt.library.handle import Handle
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
 
 __all__ = ["Event"]
 
@@ -25,23 +25,25 @@ class Event(Handle):
 
     Parameters
     ----------
-    client
-        Whose plugin made it.
+    connection
+        Of the client whose plugin made it.
     pointer
         A ``PJRT_Event*``; destroyed here.
     keeps
         What must stay alive until the event is ready, also where nobody waits for it.
     """
 
-    def __init__(self, client: PjrtClient, pointer: Any, keeps: Any = None) -> None:
-        self._client = client
-        token = client._keep(keeps)
+    def __init__(self, connection: Connection, pointer: Any, keeps: Any = None) -> None:
+        self._connection = connection
+        token = connection.keep(keeps)
         error = ffi.new("PJRT_Error **")
-        self._watch = lib.devrt_watch_make(client._api.table, pointer, client._core, token, error)
+        self._watch = lib.devrt_watch_make(
+            connection.api.table, pointer, connection.core, token, error
+        )
         if self._watch == ffi.NULL:
-            client._kept.pop(token, None)
+            connection.kept.pop(token, None)
             if error[0]:
-                raise client._api.take(error[0], "PJRT_Event_OnReady")
+                raise connection.api.take(error[0], "PJRT_Event_OnReady")
             raise MemoryError
 
     def is_ready(self) -> bool:
@@ -73,8 +75,8 @@ class Event(Handle):
             waited = weakref.ref(self)
             note_interrupt(lambda: (e := waited()) is not None and not e.is_ready())
             raise
-        if self._client._kept:
-            self._client._drain()
+        if self._connection.kept:
+            self._connection.drain()
 
     def _wait(self, operation: str, timeout: float | None) -> None:
         error = ffi.new("PJRT_Error **")
@@ -84,7 +86,7 @@ class Event(Handle):
             left = _SLICE if end is None else max(0, int((end - time.monotonic()) * 1000))
             status = lib.devrt_watch_wait(self._watch, min(_SLICE, left), error)
             if status == lib.DEVRT_FAILED:
-                raise self._client._api.describe(error[0], operation)
+                raise self._connection.api.describe(error[0], operation)
             if status == lib.DEVRT_OK:
                 return
             if not is_watched:

@@ -1,59 +1,36 @@
-"""What lives in the memory of a client, and where it was made: for errors and for profiles."""
+"""What lives in the memory of a client: the list, errors of a full memory, and profiles."""
 
 from __future__ import annotations
 
-import sys
+import gc
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract import Frame, Traceback
 from devrt.errors import DevrtError, OutOfMemoryError
+from devrt_pjrt.buffers.buffer import PjrtBuffer
 
 if TYPE_CHECKING:
-    from devrt_pjrt.buffers.buffer import PjrtBuffer
-    from devrt_pjrt.client.client import PjrtClient
+    from devrt_pjrt.connection.connection import Connection
 
-__all__ = ["NOTED_BYTES", "heap_profile", "note_site", "traceback_of", "with_report"]
+__all__ = ["heap_profile", "live_buffers", "with_report"]
 
-NOTED_BYTES = 1 << 20
-"""From this size on it is noted where a buffer is made: beside its transfer that is little."""
-
-_DEPTH = 8
 _LARGEST = 8
-_OWN = tuple(f"{name}{mark}" for name in ("devrt", "devrt_pjrt") for mark in (".", "\0"))
 _UNITS = {"space": "bytes", "objects": "count"}
 
-Site = tuple[tuple[Any, int], ...]
-"""Code objects and lines, the innermost call first."""
+
+def live_buffers(connection: Connection) -> list[PjrtBuffer]:
+    """Return the buffers that are neither deleted nor collected, oldest first."""
+    connection.drain()
+    # Weak references would cost every buffer more than a search costs who asks for this.
+    found = {b.handle: b for b in gc.get_objects() if isinstance(b, PjrtBuffer)}
+    ordered = (found.get(handle) for handle in list(connection.live))
+    return [
+        b for b in ordered if b is not None and b.connection is connection and not b.is_deleted()
+    ]
 
 
-def note_site() -> Site:
-    """Return the calls outside devrt that led here."""
-    found: list[tuple[Any, int]] = []
-    frame = sys._getframe(1)
-    at: Any = frame
-    while at is not None and len(found) < _DEPTH:
-        module = f"{at.f_globals.get('__name__', '')}\0"
-        if found or not module.startswith(_OWN):
-            found.append((at.f_code, at.f_lineno))
-        at = at.f_back
-    return tuple(found)
-
-
-def traceback_of(site: Site | None) -> Traceback | None:
-    """Return a site as the contract has it."""
-    if site is None:
-        return None
-    return Traceback(
-        tuple(
-            Frame(code.co_filename, code.co_qualname, code.co_firstlineno, line)
-            for code, line in site
-        )
-    )
-
-
-def with_report(client: PjrtClient, error: DevrtError) -> DevrtError:
+def with_report(connection: Connection, error: DevrtError) -> DevrtError:
     """Return an error of a full memory with what is known of the memory; any other as it is.
 
     The allocator's figures are ``error.summary`` by device, the options ``error.options``, and
@@ -61,10 +38,10 @@ def with_report(client: PjrtClient, error: DevrtError) -> DevrtError:
     """
     if not isinstance(error, OutOfMemoryError) or "summary" in error.data:
         return error
-    summary = _statistics(client)
-    buffers = sorted(client.live_buffers(), key=lambda b: -b.nbytes)
-    largest = tuple(_described(buffer) for buffer in buffers[:_LARGEST])  # type: ignore[arg-type]
-    options = dict(client.options)
+    summary = _statistics(connection)
+    buffers = sorted(live_buffers(connection), key=lambda b: -b.nbytes)
+    largest = tuple(_described(buffer) for buffer in buffers[:_LARGEST])
+    options = dict(connection.options)
     lines = [error.message]
     lines += [f"  {device}: {_figures(figures)}" for device, figures in summary.items()]
     lines.append(f"  options of the client: {options or 'none'}")
@@ -79,9 +56,9 @@ def with_report(client: PjrtClient, error: DevrtError) -> DevrtError:
     )
 
 
-def _statistics(client: PjrtClient) -> dict[str, dict[str, int]]:
+def _statistics(connection: Connection) -> dict[str, dict[str, int]]:
     found = {}
-    for device in client.local_devices():
+    for device in connection.inventory.local:
         try:
             figures = device.memory_stats()
         except DevrtError:
@@ -109,17 +86,17 @@ def _size(count: int) -> str:
 def _described(buffer: PjrtBuffer) -> str:
     made = buffer.traceback
     where = f", made at {made.frames[0]}" if made is not None and made.frames else ""
-    return f"{_size(buffer.nbytes)}: {buffer._describe()}{where}"
+    return f"{_size(buffer.nbytes)}: {buffer.describe()}{where}"
 
 
-def heap_profile(client: PjrtClient) -> bytes:
+def heap_profile(connection: Connection) -> bytes:
     """Return the live buffers by place, device, memory, shape and dtype, for pprof."""
     from devrt.wire.pprof import Profile, Sample, write_profile
 
     count: Counter[Any] = Counter()
     space: Counter[Any] = Counter()
-    for buffer in client.live_buffers():
-        key = _key(buffer)  # type: ignore[arg-type]
+    for buffer in live_buffers(connection):
+        key = _key(buffer)
         count[key] += 1
         space[key] += buffer.nbytes
     samples = tuple(
@@ -137,6 +114,6 @@ def _key(buffer: PjrtBuffer) -> tuple[Any, ...]:
     labels = (
         ("device", str(buffer.device)),
         ("kind", buffer.memory.kind),
-        ("array", str(buffer._spec)),
+        ("array", str(buffer.spec)),
     )
     return stack, labels

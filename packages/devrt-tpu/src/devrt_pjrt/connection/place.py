@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.device import PjrtDevice, PjrtMemory
+    from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
 
 __all__ = ["Place"]
 

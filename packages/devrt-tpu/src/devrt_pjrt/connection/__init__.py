@@ -1,0 +1,1 @@
+"""What every object of one client shares: the connection to its plugin, devices and memories."""

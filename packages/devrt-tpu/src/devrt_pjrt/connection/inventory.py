@@ -1,0 +1,110 @@
+"""The devices and memories of a client, read once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InternalError, InvalidArgumentError
+from devrt_pjrt._native import ffi
+from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
+from devrt_pjrt.connection.place import Place
+from devrt_pjrt.library.api import text_of
+
+if TYPE_CHECKING:
+    from devrt_pjrt.connection.connection import Connection
+
+__all__ = ["Inventory"]
+
+_TARGETS = (PjrtDevice, PjrtMemory, type(None))
+
+
+class Inventory:
+    """What the plugin says of a client: its devices, its memories, and where buffers can go.
+
+    Parameters
+    ----------
+    connection
+        The client's.
+
+    Attributes
+    ----------
+    platform, version : str
+        In the plugin's own words.
+    process_index : int
+        The number of this process.
+    memories : list of PjrtMemory
+        As the plugin counts them.
+    devices, local : list of PjrtDevice
+        All, and those of this process, by id.
+    places : dict
+        Where buffers go, by the target that was named.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # Rows point into the survey, which must live as long as they are looked at.
+        self._survey = survey = connection.api.survey(connection.pointer)
+        about = survey.about
+        self.platform = text_of(about.kind, about.kind_size)
+        self.version = text_of(about.text, about.text_size).strip()
+        self.process_index = int(about.process_index)
+        rows = survey.memories[0 : survey.num_memories]
+        self.memories = [PjrtMemory(connection, row) for row in rows]
+        rows = survey.devices[0 : survey.num_devices]
+        made = [PjrtDevice(connection, row) for row in rows]
+        self._by_address = {_address(device.pointer): device for device in made}
+        self.devices = sorted(made, key=lambda device: device.id)
+        self.local = [device for device in self.devices if device.is_addressable]
+        self.places: dict[Any, Place] = {}
+        if not self.local:
+            library = connection.library
+            msg = f"the PJRT plugin {library.label} made a client without a device."
+            raise InternalError(msg, plugin=library.name)
+
+    def device_at(self, pointer: Any) -> PjrtDevice:
+        """Return the device that the plugin has at an address."""
+        return self._by_address[_address(pointer)]
+
+    def place(self, target: Any, operation: str) -> Place:
+        """Return where a buffer goes that is put on a device or a memory.
+
+        Parameters
+        ----------
+        target
+            A device or a memory of this client; None for its first device.
+        operation
+            What errors name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is neither, or another process's.
+        """
+        place = self.places.get(target) if isinstance(target, _TARGETS) else None
+        if place is None:
+            place = self.places[target] = self._resolve(target, operation)
+        return place
+
+    def _resolve(self, target: Any, operation: str) -> Place:
+        client = self._connection.client
+        device, memory = target, None
+        if target is None:
+            device = self.local[0]
+        elif isinstance(target, PjrtMemory) and target.client is client and target.devices:
+            device, memory = target.devices[0], target
+        if not isinstance(device, PjrtDevice) or device.client is not client:
+            msg = f"{operation} failed: {target!r} is no device and no memory of {client!r}."
+            raise InvalidArgumentError(msg, operation=operation)
+        if not device.is_addressable:
+            msg = (
+                f"{operation} failed: {device} belongs to process {device.process_index}, and "
+                f"this one is {self.process_index}. Name a device of client.local_devices()."
+            )
+            raise InvalidArgumentError(msg, operation=operation, device=str(device))
+        default = device.default_memory()
+        where = memory or default
+        return Place(device, where, device.pointer, ffi.NULL if where is default else where.pointer)
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("uintptr_t", pointer))
