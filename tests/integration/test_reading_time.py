@@ -117,7 +117,7 @@ def read_all(say):
     import resource
 
     from devrt.compiling.stablehlo import module_facts, operations
-    from devrt_cpu._linalg import named_calls, with_typed_calls_only
+    from devrt_cpu._linalg import named_calls
     from devrt_cpu._tuples import without_tuples
 
     readers = {
@@ -125,7 +125,6 @@ def read_all(say):
         "devices": module_facts,
         "operations": operations,
         "names of calls": named_calls,
-        "typed calls": with_typed_calls_only,
         "tuples": without_tuples,
     }
     given = {name: text.encode() for name, text in texts().items()} | bytecodes()

@@ -17,7 +17,6 @@ from devrt.compiling.stablehlo import (
     is_bytecode,
     module_facts,
     operations,
-    with_typed_calls,
 )
 from devrt.contract.op_sharding import OpSharding
 from devrt.errors import InvalidArgumentError
@@ -31,7 +30,6 @@ EXPECTED = {
     "mlp": ModuleFacts(1, 1, ()),
     "linalg": ModuleFacts(1, 1, ()),
     "gspmd_mlp_old": ModuleFacts(1, 4, ()),
-    "linalg_old": ModuleFacts(1, 1, ()),
 }
 
 
@@ -56,23 +54,6 @@ def test_operations_in_comments_and_strings_do_not_count():
       stablehlo.return %0 : tensor<f32>"""
     assert operations(text) == ("stablehlo.negate",)
     assert operations(b"ML\xefR") == ()
-
-
-def test_old_custom_calls_become_typed_ones():
-    text = b"""@f(%a) {api_version = 2 : i32, backend_config = "", x} @g(%a) {api_version = 1 : i32}
-      @h(%a) {api_version = 2 : i32, backend_config = ""} @i(%a) {backend_config = "b"}"""
-    assert with_typed_calls(text) == (
-        b"""@f(%a) {api_version = 4 : i32, x} @g(%a) {api_version = 1 : i32}
-      @h(%a) {api_version = 4 : i32} @i(%a) {backend_config = "b"}"""
-    )
-    code = (PROGRAMS / "linalg_old.mlirbc").read_bytes()
-    typed = with_typed_calls(code)
-    changed = [(a, b) for a, b in zip(code, typed, strict=True) if a != b]
-    assert changed == [(5, 9)]  # the one attribute that all calls share
-    assert with_typed_calls(typed) == typed
-    without = (PROGRAMS / "gspmd_mlp_old.mlirbc").read_bytes()
-    assert with_typed_calls(without) == without
-    assert with_typed_calls(code[:100]) == code[:100]
 
 
 def test_only_what_was_refused_is_renamed():

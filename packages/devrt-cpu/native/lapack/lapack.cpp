@@ -4,7 +4,8 @@
 #include <mutex>
 #include <set>
 
-#include "lapack/lapack_old.hpp"
+#include "lapack/lapack_solve.hpp"
+#include "lapack/lapack_spectral.hpp"
 #include "lapack/sparse.hpp"
 #include "lapack/tridiagonal.hpp"
 
@@ -59,37 +60,12 @@ struct Handler {
   std::atomic<void*>* address;
 };
 
-/// Whether jax exported a routine before it used XLA's foreign functions.
-constexpr bool has_old_form(Routine routine) {
-  switch (routine) {
-    case Routine::kGees:
-    case Routine::kGeev:
-    case Routine::kGehrd:
-    case Routine::kGeqrf:
-    case Routine::kGesdd:
-    case Routine::kGetrf:
-    case Routine::kOrgqr:
-    case Routine::kPotrf:
-    case Routine::kSyevd:
-    case Routine::kSytrd:
-    case Routine::kTrsm:
-      return true;
-    default:
-      return false;
-  }
-}
-
 template <class T, Routine R, void (*Work)(const pjrt::ffi::CallFrame&)>
 Handler make_handler() {
   const std::string name = lapack::name_of<T>(R);
   const XLA_FFI_Handler function = &pjrt::ffi::handle<named<T, R, Work>>;
   Handler handler{name, {{"lapack_" + name + "_ffi", function}}, &lapack::address_of<T>(R)};
-  const std::string library = R == Routine::kTrsm ? "blas_" : "lapack_";  // whose name it had
-  if (R == Routine::kTrsm) handler.targets.push_back({library + name + "_ffi", function});
-  if constexpr (has_old_form(R)) {
-    handler.targets.push_back(
-        {library + name, &lapack::handle_old<T, R, &pjrt::ffi::handle<named<T, R, Work>>>});
-  }
+  if (R == Routine::kTrsm) handler.targets.push_back({"blas_" + name + "_ffi", function});
   return handler;
 }
 

@@ -86,7 +86,7 @@ def compile_and_load(
     InvalidArgumentError
         If the program does not parse, with line and column, or an option or device does not fit.
     """
-    code = _linalg.with_typed_calls_only(_to_code(program))
+    code = _to_code(program)
     if not is_bytecode(code):
         code = _tuples.without_tuples(code)
     check_for_host(code, "compile_and_load")

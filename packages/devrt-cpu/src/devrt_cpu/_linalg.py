@@ -10,35 +10,22 @@ import functools
 import re
 from collections.abc import Iterable
 
-from devrt.compiling.stablehlo import with_typed_calls
 from devrt.errors import UnimplementedError
 
-__all__ = ["known_calls", "named_calls", "provide", "with_typed_calls_only"]
+__all__ = ["known_calls", "named_calls", "provide"]
 
 _CALL = re.compile(
-    rb"\b(?:(?:lapack|blas)_[sdcz][a-z0-9]+(?:_ffi)?|cpu_csr_sparse_dense_ffi"
+    rb"\b(?:(?:lapack|blas)_[sdcz][a-z0-9]+_ffi|cpu_csr_sparse_dense_ffi"
     rb"|tridiagonal_solve_perturbed_ffi)(?![a-zA-Z0-9_])"
 )
-_PARTS = (b"lapack_", b"blas_", b"_ffi")  # a search that costs nothing, where the pattern's does
 _SYSTEM = ("liblapack.so.3", "libopenblas.so.0", "liblapack.so", "libopenblas.so")
 
 
 def named_calls(code: bytes) -> list[str]:
     """Return the LAPACK custom calls that a program, text or bytecode, names."""
-    if not any(part in code for part in _PARTS):
+    if b"_ffi" not in code:  # a search that costs nothing, where the pattern's does
         return []
     return sorted({name.decode() for name in _CALL.findall(code)})
-
-
-def with_typed_calls_only(code: bytes) -> bytes:
-    """Return a program whose calls of LAPACK, if jax wrote them before 2025, can be answered.
-
-    They were of a kind that no plugin takes functions for. `provide` answers them, by their own
-    names and with their own operands, as calls of today's kind.
-    """
-    if all(name.endswith("_ffi") for name in named_calls(code)):
-        return code
-    return with_typed_calls(code)
 
 
 def known_calls() -> list[str]:

@@ -20,7 +20,6 @@ __all__ = [
     "is_bytecode",
     "module_facts",
     "operations",
-    "with_typed_calls",
 ]
 
 _MAGIC = b"ML\xefR"
@@ -29,9 +28,6 @@ _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS = 0, 1, 2, 3
 # say whether they are registered.
 _SAYS_VERSION, _SAYS_HOW_MANY, _SAYS_REGISTERED = 1, 4, 5
 _DICTIONARY, _MESH = b"\x03", b"\x05"  # kind 1 of the builtin attributes, kind 2 of Shardy's
-_TEXT_OLD_CALL = re.compile(rb"\bapi_version\s*=\s*2\s*:\s*i32")
-_TEXT_NO_CONFIG = re.compile(rb'\bbackend_config\s*=\s*""\s*,\s*|,\s*backend_config\s*=\s*""')
-_OLD_CALL, _TYPED_CALL = b"\x0b\x05", b"\x0b\x09"  # kind 5 of VHLO's attributes: 2 and 4
 _STRUCTURE = {f"stablehlo.{name}" for name in ("call", "func", "return")}
 _VERSION = re.compile(r"_v\d+$")
 
@@ -80,25 +76,6 @@ def for_older_readers(code: bytes, refusal: str) -> bytes | None:
     if "vhlo.composite_v2" not in refusal or not is_bytecode(code):
         return None
     return code.replace(b"\0composite_v2\0", b"\0composite_v1\0")
-
-
-def with_typed_calls(code: bytes) -> bytes:
-    """Return a module whose custom calls of version 2 are of version 4, typed and without options.
-
-    Those of version 2 take addresses alone, and a plugin cannot be given functions for them; those
-    of version 4 are XLA's foreign functions. What cannot be read stays as it is.
-    """
-    if not is_bytecode(code):
-        return _TEXT_NO_CONFIG.sub(b"", _TEXT_OLD_CALL.sub(b"api_version = 4 : i32", code))
-    try:
-        bytecode = _Bytecode(code)
-    except (IndexError, KeyError, ValueError):
-        return code
-    changed = bytearray(code)
-    for place, (dialect, encoded) in zip(bytecode.places, bytecode.attributes, strict=False):
-        if dialect == "vhlo" and encoded == _OLD_CALL:
-            changed[place : place + len(encoded)] = _TYPED_CALL
-    return bytes(changed)
 
 
 def module_facts(code: bytes) -> ModuleFacts:
