@@ -13,8 +13,9 @@ import time
 
 import pytest
 
-from devrt.compiling.program_text import read_text
+from devrt.compiling import Program
 from devrt.compiling.refusals import check_for_host
+from devrt.compiling.text import read_text
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 SIZE = 1 << 18
@@ -39,6 +40,8 @@ _ffi |lapack_s|lapack_sa |lapack_sa_ffi|blas_d|a|_|.|s|m|c|f|t|r|é|attributes |
 affine_map<(d0) -> (d0)>|""(|( )|"func.func"(|"func.func"() ({|"func.func"() ({})|"func.call"(|loc (
 callee = |callee = @f |callee = [@f, |"callee" = @f |decomposition = @f |sym_name = "f"|{sym_name =
 function_type = (|module {|module attributes {|"builtin.module"() ({|{-#|#-}|"\73"(|"\73" =|chlo.
+!a = tuple<f32> |!a = !a |!a |!|mesh<[|xla.sdy.|"stablehlo.custom_call"() <{call_target_name = "
+stablehlo.custom_call @|func.func @main(%a: !a) {}|
 """
 
 
@@ -67,6 +70,9 @@ def texts():
     many = ",".join(f"%a{i}: tuple<f32>" for i in range(SIZE // 20))
     made["many tuples"] = f"{MAIN}{many}) {{ return }} }}"
     made["space in a tuple"] = f"{MAIN}%a: tuple<{filled(' ')}{filled('<>')}>) {{ return }} }}"
+    made["names of tuples"] = "!a = tuple<f32>\n" * (SIZE // 16) + MAIN + "%a: !b) { return } }"
+    made["heads of names"] = "func.func @main(%a: !b) {}" * (SIZE // 26)
+    made["donated"] = MAIN + "%a: f32 {jax.buffer_donor = true}," * (SIZE // 36) + ") {} }"
     made["an open tuple"] = MAIN + "%a: " + filled("tuple<")
     return made
 
@@ -116,16 +122,11 @@ def read_all(say):
     """Read each of the texts with everything that reads one before a compiler does."""
     import resource
 
-    from devrt.compiling.stablehlo import module_facts, operations
     from devrt_cpu._linalg import named_calls
-    from devrt_cpu._tuples import without_tuples
 
     readers = {
-        "refusals": lambda code: check_for_host(code, "compile"),
-        "devices": module_facts,
-        "operations": operations,
+        "programs": lambda code: check_for_host(Program(code), "compile"),
         "names of calls": named_calls,
-        "tuples": without_tuples,
     }
     given = {name: text.encode() for name, text in texts().items()} | bytecodes()
     for name, code in given.items():
@@ -156,9 +157,9 @@ def test_crafted_texts_are_read_in_linear_time():
 def test_brackets_that_no_compiler_survives_are_refused(bracket):
     closing = {"(": ")", "{": "}", "[": "]", "<": ">"}[bracket]
     for deep in (bracket * 100_000, bracket * 100_000 + closing * 100_000):
-        for text in (deep, f"func.func @main{deep}", f"func.func @main() {{ {deep} }}"):
+        for text in (f"module {deep}", f"func.func @main{deep}", f"func.func @main() {{ {deep} }}"):
             with pytest.raises(InvalidArgumentError, match="nested deeper than 1000"):
-                check_for_host(text.encode(), "compile")
+                check_for_host(Program.of(text, "compile"), "compile")
 
 
 def test_brackets_are_counted_where_they_nest_only():

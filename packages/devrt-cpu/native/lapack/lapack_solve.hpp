@@ -130,7 +130,7 @@ void ormqr(const CallFrame& frame) {
   });
 }
 
-/// A triangular system: (x, y) -> (solution).
+/// A triangular system: (x, y) -> (solution), with a factor as third operand under BLAS's name.
 template <class T>
 void trsm(const CallFrame& frame) {
   const Matrices x(frame.argument(0));
@@ -145,7 +145,7 @@ void trsm(const CallFrame& frame) {
   const char uplo = letter(frame, "uplo", "LU");
   const char trans = letter(frame, "trans_x", "NTC");
   const char diag = letter(frame, "diag", "NU");
-  const T alpha = 1;
+  const T alpha = frame.num_arguments() > 2 ? *argument<T>(frame, 2, 1) : T(1);
   const int m = to_int(y.rows);
   const int n = to_int(y.cols);
   const int lda = leading(x.rows);

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling import Program
 from devrt.compiling.hlo import HloModule, refuse_feed
 from devrt.compiling.options import XLA_CPU_FLAGS, CompileOptions
-from devrt.compiling.refusals import check_for_host
-from devrt.compiling.refusals import explain as explain_refusal
-from devrt.compiling.stablehlo import for_older_readers, is_bytecode, module_facts
+from devrt.compiling.refusals import check_for_host, compile_explained
 from devrt.compiling.xla_flags import check_flags
 from devrt.contract import Device
 from devrt.errors import (
@@ -22,7 +21,7 @@ from devrt.errors import (
     InvalidTypeError,
     UnimplementedError,
 )
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, _tuples
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized
 
 if TYPE_CHECKING:
     from devrt.compiling.device_assignment import DeviceAssignment
@@ -86,30 +85,20 @@ def compile_and_load(
     InvalidArgumentError
         If the program does not parse, with line and column, or an option or device does not fit.
     """
-    code = _to_code(program)
-    if not is_bytecode(code):
-        code = _tuples.without_tuples(code)
-    check_for_host(code, "compile_and_load")
-    chosen = _complete(client, code, devices, _to_options(compile_options, options))
-    library = _library()
-    with _quiet(), _custom_calls.explained():
-        _linalg.provide(library, code)
-        given = chosen.serialize()
-        compile_ = functools.partial(_compiled, client, library, code, given)
-        return _disk_cache.compiled(client, library, code, given, compile_)
-
-
-def _compiled(client: CpuClient, library: str, code: bytes, options: bytes) -> CpuLoadedExecutable:
     from devrt_cpu import _ext
 
-    try:
-        return _ext._compile(client, library, code, "mlir", options)
-    except InvalidArgumentError as error:
-        older = for_older_readers(code, error.message)
-        if older is None:
-            message = explain_refusal(error.message, code)
-            raise InvalidArgumentError(message, code=error.code, **error.data) from error
-    return _ext._compile(client, library, older, "mlir", options)
+    source = Program.of(program)
+    check_for_host(source, "compile_and_load")
+    chosen = _complete(client, source, devices, _to_options(compile_options, options)).serialize()
+    library = _library()
+
+    def compile(code: bytes) -> CpuLoadedExecutable:
+        return _ext._compile(client, library, code, "mlir", chosen)
+
+    with _quiet(), _custom_calls.explained():
+        _linalg.provide(library, source.facts.custom_calls)
+        made = functools.partial(compile_explained, source, compile)
+        return _disk_cache.compiled(client, library, source, chosen, made)
 
 
 def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:
@@ -143,12 +132,12 @@ def deserialize_executable(
     overridden = b""
     chosen = _to_options(compile_options, options)
     if devices is not None or chosen != CompileOptions():
-        overridden = _complete(client, b"", devices, chosen).serialize()
+        overridden = _complete(client, Program(), devices, chosen).serialize()
     library = _library()
     found = _serialized.read(_to_bytes(serialized))
     code = found.data
     with _quiet(), _custom_calls.explained():
-        _linalg.provide(library, code)
+        _linalg.provide(library, _linalg.named_calls(code))
         loaded = _ext._deserialize(client, library, code, overridden or found.options)
     if b"infeed" in code or b"outfeed" in code:
         refuse_feed(HloModule.read(loaded.optimized_program()), "cpu", loaded.delete)
@@ -217,18 +206,6 @@ def _to_bytes(serialized: object) -> bytes:
     raise InvalidTypeError(msg, operation="deserialize_executable")
 
 
-def _to_code(program: object) -> bytes:
-    code = program.encode(errors="replace") if isinstance(program, str) else program
-    if not isinstance(code, bytes | bytearray | memoryview):
-        msg = f"a program is a str or bytes, not of type {type(program).__name__}."
-        raise InvalidTypeError(msg, operation="compile_and_load")
-    code = bytes(code)
-    if not code.strip():
-        msg = "the program is empty. Give StableHLO, as text or bytecode."
-        raise InvalidArgumentError(msg, operation="compile_and_load")
-    return code
-
-
 def _to_options(given: object, options: Mapping[str, Any]) -> CompileOptions:
     if given is None:
         return CompileOptions.of(options)
@@ -240,7 +217,7 @@ def _to_options(given: object, options: Mapping[str, Any]) -> CompileOptions:
 
 def _complete(
     client: CpuClient,
-    code: bytes,
+    program: Program,
     devices: Sequence[CpuDevice] | None,
     options: CompileOptions,
 ) -> CompileOptions:
@@ -252,7 +229,7 @@ def _complete(
         )
         raise InvalidArgumentError(msg, operation="compile_and_load")
     ids = None if devices is None else _ids(client, devices)
-    replicas, partitions = _counts(code, options, None if ids is None else len(ids))
+    replicas, partitions = _counts(program, options, None if ids is None else len(ids))
     local = client.local_devices()
     assigned = options.assignment()
     if assigned is not None and ids is not None:
@@ -274,15 +251,15 @@ def _complete(
     return options.replace(
         num_replicas=replicas,
         num_partitions=partitions,
-        use_shardy_partitioner=_has_shardy(code) if shardy is None else shardy,
-        env_option_overrides={**_own_flags(code), **options.env_option_overrides},
+        use_shardy_partitioner=program.facts.has_shardy if shardy is None else shardy,
+        env_option_overrides={**_own_flags(program), **options.env_option_overrides},
         device_assignment=[numbers[r * partitions : (r + 1) * partitions] for r in range(replicas)],
     )
 
 
-def _own_flags(code: bytes) -> dict[str, bool]:
-    is_small = 0 < len(code) <= (_SMALL_BYTECODE if is_bytecode(code) else _SMALL_TEXT)
-    if is_small and not any(name in code for name in _ADDING_UP):
+def _own_flags(program: Program) -> dict[str, bool]:
+    is_small = 0 < len(program) <= (_SMALL_BYTECODE if program.is_bytecode else _SMALL_TEXT)
+    if is_small and not any(program.find(name) >= 0 for name in _ADDING_UP):
         return _FLAGS | _FLAGS_OF_SMALL
     return _FLAGS
 
@@ -324,24 +301,18 @@ def _engine_numbers(ids: Sequence[int], local: Mapping[int, int]) -> list[int]:
     return [local[device] for device in ids]
 
 
-def _counts(code: bytes, options: CompileOptions, devices: int | None) -> tuple[int, int]:
+def _counts(program: Program, options: CompileOptions, devices: int | None) -> tuple[int, int]:
     """Return the replicas and partitions: as given, as the module says, or as the devices are."""
     given_replicas, given_partitions = options.num_replicas, options.num_partitions
     if options.device_assignment is not None:
         assignment = options.assignment()
         assert assignment is not None
         return assignment.replica_count(), assignment.computation_count()
-    facts = module_facts(code)
+    facts = program.facts
     said = facts.num_replicas or 1, facts.num_partitions or 1
     if said == (1, 1) and devices:
         said = 1, devices // (given_replicas or 1)
     return given_replicas or said[0], given_partitions or said[1] or 1
-
-
-def _has_shardy(code: bytes) -> bool:
-    if is_bytecode(code):
-        return b"\0sdy\0" in code and b"\0mesh\0" in code
-    return b"sdy." in code
 
 
 @contextmanager

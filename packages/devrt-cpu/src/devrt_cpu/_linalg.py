@@ -22,7 +22,7 @@ _SYSTEM = ("liblapack.so.3", "libopenblas.so.0", "liblapack.so", "libopenblas.so
 
 
 def named_calls(code: bytes) -> list[str]:
-    """Return the LAPACK custom calls that a program, text or bytecode, names."""
+    """Return the LAPACK custom calls that a serialised executable names."""
     if b"_ffi" not in code:  # a search that costs nothing, where the pattern's does
         return []
     return sorted({name.decode() for name in _CALL.findall(code)})
@@ -35,27 +35,27 @@ def known_calls() -> list[str]:
     return sorted(_ext._lapack_custom_calls())
 
 
-def provide(library: str, code: bytes) -> None:
-    """Let a program call LAPACK through a plugin, if the program names such a call.
+def provide(library: str, names: Iterable[str]) -> None:
+    """Let a program call LAPACK through a plugin, if one of its custom calls is LAPACK's.
 
     Parameters
     ----------
     library
         The plugin's path.
-    code
-        The program: text, bytecode or serialised.
+    names
+        The targets of the program's custom calls.
 
     Raises
     ------
     UnimplementedError
         If it does, and there is no LAPACK; the message says what to install.
     """
-    names = named_calls(code)
-    if not names:
+    wanted = sorted(name for name in names if _CALL.fullmatch(name.encode()))
+    if not wanted:
         return
     from devrt_cpu import _ext
 
-    _ext._provide_lapack(library, _find(names[0]))
+    _ext._provide_lapack(library, _find(wanted[0]))
 
 
 def _find(wanted: str) -> dict[str, int]:

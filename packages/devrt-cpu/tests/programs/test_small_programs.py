@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from devrt.compiling import Program
 from devrt_cpu import _engine, make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
@@ -54,7 +55,7 @@ STEPS = st.lists(
 @settings(max_examples=25)
 def test_both_emitters_give_the_same_bits(client, n, m, steps, seed):
     program = chain(n, m, steps)
-    assert _engine._own_flags(program.encode())[FLAG] is False
+    assert _engine._own_flags(Program.of(program))[FLAG] is False
     host = np.random.default_rng(seed).standard_normal((n, m)).astype(np.float32) * 4
     argument = client.buffer_from_pyval(host)
     usual = client.compile_and_load(program)
@@ -65,10 +66,12 @@ def test_both_emitters_give_the_same_bits(client, n, m, steps, seed):
 
 def test_large_programs_are_left_to_the_compiler():
     large = chain(2, 2, [("add", 0)] * 200).encode()
-    assert FLAG not in _engine._own_flags(large)
-    assert FLAG not in _engine._own_flags(b"")  # a serialised executable's options: no program
+    assert FLAG not in _engine._own_flags(Program(large))
+    assert FLAG not in _engine._own_flags(
+        Program()
+    )  # a serialised executable's options: no program
 
 
 def test_programs_that_add_up_keep_the_order_of_the_compiler_s_choice():
     reduced = chain(2, 2, [("add", 0)]) + "// stablehlo.reduce"
-    assert FLAG not in _engine._own_flags(reduced.encode())
+    assert FLAG not in _engine._own_flags(Program.of(reduced))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from devrt.compiling.program_text import read_text
+from devrt.compiling.text import read_text
 from devrt.errors import InvalidArgumentError
 
 PROGRAMS = sorted((Path(__file__).parents[1] / "programs").glob("*.mlir"))

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from devrt.compiling.stablehlo import is_bytecode
+from devrt.compiling import Program
 from devrt.errors import DevrtError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ def read(path: str) -> bytes:
         raise _unreadable(path, error.strerror or error) from error
 
 
-def read_program(path: str) -> bytes:
+def read_program(path: str) -> Program:
     """Return a program, which is text or bytecode, not whether it is a right one."""
-    code = read(path)
-    if not is_bytecode(code) and not _is_text(code):
+    program = Program(read(path))
+    if not program.is_bytecode and not _is_text(program):
         msg = (
             f"{path!r} is no program: it is neither StableHLO's text nor its bytecode. Export the "
             "program again. What `devrt compile` wrote is loaded by `deserialize_executable` of a "
             "client of the platform that it was compiled for."
         )
         raise InvalidArgumentError(msg, path=path)
-    return code
+    return program
 
 
 def _is_text(code: bytes) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.cli import report
 from devrt.cli.files import naming, read_arguments, read_program, writing
-from devrt.compiling.stablehlo import module_facts, operations
 from devrt.errors import (
     ConfigError,
     DevrtError,
@@ -20,6 +19,7 @@ from devrt.errors import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.compiling import Program
     from devrt.contract import LoadedExecutable
     from devrt.contract.op_sharding import OpSharding
 
@@ -93,7 +93,7 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
                 reason = error.message
         rows.append(row | {"takes": not reason, "reason": reason or "it compiles"})
     described = {} if executable is None else _described(executable)
-    return described | {"ops": list(operations(code)), "backends": rows}
+    return described | {"ops": sorted(code.facts.operations), "backends": rows}
 
 
 def _excluded(backend: dict[str, Any], asked: set[str]) -> str:
@@ -151,9 +151,9 @@ def _want(count: int) -> None:
             devrt.config.update("num_cpu_devices", count)
 
 
-def _count(program: str, code: bytes, devices: int | None) -> int | None:
+def _count(program: str, code: Program, devices: int | None) -> int | None:
     """Return the number of devices: as the program says, else as was asked for."""
-    facts = module_facts(code)
+    facts = code.facts
     said = (facts.num_replicas or 1) * (facts.num_partitions or 1)
     if said == 1:
         return devices

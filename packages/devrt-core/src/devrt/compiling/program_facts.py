@@ -1,14 +1,17 @@
-"""What is read of a StableHLO program as text, and why a compiler would not come back from it."""
+"""What is read of a StableHLO program, and why a compiler would not come back from it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 
-__all__ = ["DEEPEST", "Function", "ProgramText"]
+__all__ = ["DEEPEST", "STRUCTURE", "Function", "Mesh", "ProgramFacts"]
 
 DEEPEST = 1000
 """How deep brackets may be nested."""
+Mesh = tuple[tuple[str, int], ...]
+STRUCTURE = frozenset(f"stablehlo.{name}" for name in ("call", "func", "return"))
+"""Operations that give a program its structure, and tell nothing of what it does."""
 _Key = tuple[int, bytes]
 
 
@@ -25,60 +28,77 @@ class Function:
     module : int
         The module that it is in, by number: others may have functions of the same name.
     at : int
-        Where it begins.
-    parameters : int
-        Where the bracket stands that its parameters begin with; -1 in generic form.
+        Where it begins in text.
     calls : set of bytes
         The functions that it calls, of its module.
-    tuples : bool
-        Whether a parameter is a tuple.
+    has_tuples : bool
+        Whether a parameter or a result is a tuple.
+    donated : tuple of int
+        The parameters, by number, whose memory the program may take over. Text in generic form
+        gives none.
     """
 
     name: bytes
-    has_body: bool
-    module: int
-    at: int
-    parameters: int = -1
+    has_body: bool = False
+    module: int = 0
+    at: int = 0
     calls: set[bytes] = dataclasses.field(default_factory=set)
-    tuples: bool = False
+    has_tuples: bool = False
+    donated: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
-class ProgramText:
+class ProgramFacts:
     """What was read of a program.
 
     Attributes
     ----------
     functions : list of Function
-        In order, to the first whose head is cut short.
+        In order; of text, to the first whose head is cut short.
     operations : set of str
-        The names of its operations, of StableHLO and CHLO.
+        The names of its operations, of StableHLO and CHLO, without versions, and without calls,
+        functions and what else gives a program its structure.
+    custom_calls : set of str
+        The targets of its custom calls.
     feed : tuple of str and int, or None
         The first operation that waits for the host, infeed or outfeed, and where it stands.
-    counts : dict
-        What it gives as ``num_replicas`` and ``num_partitions``.
-    meshes : list
-        The axes, by name and size, of each Shardy mesh.
+    num_replicas, num_partitions : int or None
+        As the program says; None where it does not.
+    meshes : tuple
+        Axes, by name and size, of the Shardy meshes with more than one device, each once.
+    has_shardy : bool
+        Whether its shardings are Shardy's: it has a mesh of Shardy's, or Shardy's frontend
+        attributes. A compiler that is told so ignores GSPMD's.
     first : dict
-        By subject, where the first of the things stands that some compilers lack: ``six_bits`` and
-        ``quantised`` (types), ``booleans`` (made or read by a bitcast_convert), ``no_groups`` (an
-        all_to_all without any), ``tuples`` (as arguments).
+        By subject, where the first of the things stands that some compilers lack:
+        ``six_bit_floats`` and ``quantised_types``; ``bitcast_of_booleans`` (made or read by a
+        bitcast_convert); ``all_to_all_without_groups``. Of bytecode the first and the third.
     is_too_deep : bool
         Whether brackets are nested deeper than compilers survive, which go down by recursion. The
-        pass ends there.
+        reading ends there.
     """
 
     functions: list[Function] = dataclasses.field(default_factory=list)
     operations: set[str] = dataclasses.field(default_factory=set)
+    custom_calls: set[str] = dataclasses.field(default_factory=set)
     feed: tuple[str, int] | None = None
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    meshes: list[tuple[tuple[str, int], ...]] = dataclasses.field(default_factory=list)
+    num_replicas: int | None = None
+    num_partitions: int | None = None
+    meshes: tuple[Mesh, ...] = ()
+    has_shardy: bool = False
     first: dict[str, int] = dataclasses.field(default_factory=dict)
     is_too_deep: bool = False
 
+    @property
     def main(self) -> Function | None:
-        """Return the function that runs: the outermost module's, which comes first."""
-        return next((each for each in self.functions if each.name == b"main"), None)
+        """The function that runs: the outermost module's."""
+        found = (each for each in self.functions if each.name == b"main")
+        return min(found, key=lambda each: each.module, default=None)
+
+    def keep_meshes(self, meshes: list[Mesh]) -> None:
+        """Keep what Shardy's meshes tell."""
+        self.has_shardy = self.has_shardy or bool(meshes)
+        self.meshes = tuple(dict.fromkeys(m for m in meshes if any(size > 1 for _, size in m)))
 
     def problem(self) -> str:
         """Return why a compiler would not come back from it, in a clause; empty if it would."""
@@ -94,6 +114,7 @@ class ProgramText:
 
 
 def _cycle(calls: dict[_Key, set[_Key]]) -> _Key | None:
+    """Return a function that calls itself, if through others; None if none does."""
     done: set[_Key] = set()
     for start in calls:
         path: list[tuple[_Key, Iterator[_Key]]] = [(start, iter(calls[start]))]

@@ -1,65 +1,96 @@
-"""Programs that a compiler refuses, what to do about it, and those that it does not survive."""
+"""Programs that no client runs, and what to do about those that a compiler refuses."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from typing import NoReturn
+from collections.abc import Callable
+from typing import TypeVar
 
-from devrt.compiling.program_facts import ProgramText
-from devrt.compiling.program_text import read_text
-from devrt.compiling.stablehlo import bytecode_operations, is_bytecode
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.compiling.program import Program
+from devrt.errors import DevrtError, InvalidArgumentError, StatusCode, UnimplementedError
 
-__all__ = ["check", "check_for_host", "explain"]
+__all__ = ["check", "check_for_host", "compile_explained", "explain"]
+
+Made = TypeVar("Made")
 
 _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
 _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
+_REFUSALS = (StatusCode.UNKNOWN, StatusCode.INVALID_ARGUMENT)  # the parser's have no code of theirs
 
-_SIX_BITS = "the 6-bit floating-point types"
-_BOOLEANS = "bitcast_convert of booleans"
+
+_WORDS = (b"func", b"module")  # one of which every program in text has
 _MISSING = {
-    "six_bits": _SIX_BITS,
-    "booleans": _BOOLEANS,
-    "quantised": "quantised types",
-    "tuples": "tuples as arguments of the program",
-    "no_groups": "all_to_all without replica_groups",
+    "six_bit_floats": "the 6-bit floating-point types",
+    "bitcast_of_booleans": "bitcast_convert of booleans",
+    "quantised_types": "quantised types",
+    "all_to_all_without_groups": "all_to_all without replica_groups",
 }
-_FEEDS = {f"{dialect}.{name}feed" for dialect in ("stablehlo", "mhlo") for name in ("in", "out")}
 
 
-def check(code: bytes, operation: str) -> None:
+def check(program: Program, operation: str) -> None:
     """Refuse a program that no client can run to its end.
 
     Parameters
     ----------
-    code
-        The program, text or bytecode.
+    program
+        The program.
     operation
         What the error names.
 
     Raises
     ------
-    UnimplementedError
-        If it waits for the host, with infeed or outfeed: such a program would never end. The
-        message has a text's line.
     InvalidArgumentError
-        If a function has no body, or calls itself: compilers end the process on those.
+        If it is empty, or neither text nor bytecode. If a function has no body, or calls itself,
+        or brackets are nested too deep: compilers end the process on those.
+    UnimplementedError
+        If it waits for the host, with infeed or outfeed: such a program would never end. If it
+        takes or gives a tuple, which no buffer is: calls of such programs end the process. The
+        message has a text's line.
     """
-    if is_bytecode(code):
-        _check_bytecode(code, operation)
-    else:
-        _check_text(code, read_text(code), operation)
+    _check_form(program, operation)
+    facts = program.facts
+    problem = facts.problem()
+    if problem:
+        msg = f"{operation} failed: {problem}, and compilers end the process on that."
+        raise InvalidArgumentError(msg, operation=operation)
+    if facts.feed is not None:
+        name, at = facts.feed
+        msg = (
+            f"{program.location_of(at)}: {name} exchanges data with the host while the program "
+            "runs, and nothing here does that: the program would never end. Pass the data as "
+            "arguments and results, or through a custom call."
+        )
+        raise UnimplementedError(msg, operation=operation)
+    main = facts.main
+    if main is not None and main.has_tuples:
+        msg = (
+            f"{program.location_of(main.at)}: function @main takes or gives a tuple, and buffers "
+            "hold arrays. Export the program with the tuple's elements as arguments and results."
+        )
+        raise UnimplementedError(msg, operation=operation)
 
 
-def check_for_host(code: bytes, operation: str) -> None:
+def _check_form(program: Program, operation: str) -> None:
+    if not program or program.isspace():
+        msg = "the program is empty. Give StableHLO, as text or bytecode."
+        raise InvalidArgumentError(msg, operation=operation)
+    is_text = program.find(b"\0") < 0 and any(program.find(word) >= 0 for word in _WORDS)
+    if not is_text and not program.is_bytecode:
+        msg = (
+            "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
+            f"it begins with {bytes(program[:16])!r}. Export it again."
+        )
+        raise InvalidArgumentError(msg, operation=operation)
+
+
+def check_for_host(program: Program, operation: str) -> None:
     """Do as `check`, and refuse what the compiler for the host's processor ends the process on.
 
     Parameters
     ----------
-    code
-        The program, text or bytecode.
+    program
+        The program.
     operation
         What the error names.
 
@@ -68,89 +99,57 @@ def check_for_host(code: bytes, operation: str) -> None:
     UnimplementedError
         If it has a type, or an operation, that the compiler lacks; the message has a text's line.
     """
-    if is_bytecode(code):
-        _check_bytecode(code, operation)
-        what = _missing_in_bytecode(code)
-        if what:
-            _refuse("the program's bytecode", what, operation)
-        return
-    text = read_text(code)
-    _check_text(code, text, operation)
+    check(program, operation)
     for subject, what in _MISSING.items():
-        if subject in text.first:
-            _refuse(_line(code, text.first[subject]), what, operation)
+        if subject in program.facts.first:
+            where = program.location_of(program.facts.first[subject])
+            msg = (
+                f"{where}: the compiler for the CPU does not have {what}. "
+                "Write it in another way, or compile for another platform."
+            )
+            raise UnimplementedError(msg, operation=operation, platform="cpu")
 
 
-def _check_text(code: bytes, text: ProgramText, operation: str) -> None:
-    _check_functions(text, operation)
-    if text.feed is not None:
-        name, at = text.feed
-        _refuse_feed(_line(code, at), name, operation)
+def compile_explained(program: Program, compile: Callable[[Program], Made]) -> Made:
+    """Compile a program; where an older compiler lacks a name that has an equal, with that.
 
-
-def _check_functions(text: ProgramText, operation: str) -> None:
-    problem = text.problem()
-    if problem:
-        msg = f"{operation} failed: {problem}, and compilers end the process on that."
-        raise InvalidArgumentError(msg, operation=operation)
-
-
-def _check_bytecode(code: bytes, operation: str) -> None:
-    from devrt.compiling.bytecode_calls import functions
-
-    text = ProgramText()
-    with contextlib.suppress(ArithmeticError, LookupError, RecursionError, ValueError):
-        text = functions(code)  # what cannot be read is the compiler's to refuse
-    _check_functions(text, operation)
-    if b"infeed" not in code and b"outfeed" not in code:
-        return
-    found = bytecode_operations(code) & _FEEDS
-    if found:
-        _refuse_feed("the program's bytecode", min(found), operation)
-
-
-def _line(code: bytes, at: int) -> str:
-    number = code.count(b"\n", 0, at) + 1
-    return f"line {number}"
-
-
-def _refuse_feed(where: str, name: str, operation: str) -> NoReturn:
-    msg = (
-        f"{where}: {name} exchanges data with the host while the program runs, and nothing here "
-        "does that: the program would never end. Pass the data as arguments and results, or "
-        "through a custom call."
-    )
-    raise UnimplementedError(msg, operation=operation)
-
-
-def _refuse(where: str, what: str, operation: str) -> NoReturn:
-    msg = (
-        f"{where}: the compiler for the CPU does not have {what}. "
-        "Write it in another way, or compile for another platform."
-    )
-    raise UnimplementedError(msg, operation=operation, platform="cpu")
-
-
-def _missing_in_bytecode(code: bytes) -> str:
-    """Return what a bytecode has that the compiler lacks; nothing of one that cannot be read."""
-    from devrt.compiling.bytecode_types import has_six_bit_floats, makes_or_reads_booleans
-
+    Raises
+    ------
+    InvalidArgumentError
+        If the compiler refuses the program; with its words, and what to do.
+    """
     try:
-        if has_six_bit_floats(code):
-            return _SIX_BITS
-        return _BOOLEANS if makes_or_reads_booleans(code, "bitcast_convert") else ""
-    except (ArithmeticError, LookupError, ValueError, RecursionError):
-        return ""
+        return compile(program)
+    except DevrtError as error:
+        if error.code not in _REFUSALS:
+            raise
+        older = _for_older_readers(program, error.message)
+        if older is None:
+            message = explain(error.message, program)
+            raise InvalidArgumentError(message, code=error.code, **error.data) from error
+    return compile_explained(older, compile)
 
 
-def explain(message: str, code: bytes) -> str:
+def _for_older_readers(program: Program, refusal: str) -> Program | None:
+    """Return bytecode with an operation under the name that a refusing compiler knows.
+
+    Exporters write versions of StableHLO that are months old, and a compiler may be older still.
+    ``composite_v2``, what jax writes for ``top_k`` or ``arcsin``, is ``composite_v1`` with regions
+    that may be there: without any, which the compiler checks, both are encoded alike.
+    """
+    if "vhlo.composite_v2" not in refusal or program.find(b"\0composite_v2\0") < 0:
+        return None
+    return Program(program.replace(b"\0composite_v2\0", b"\0composite_v1\0"))
+
+
+def explain(message: str, program: Program) -> str:
     """Return a compiler's refusal, with what to do about it.
 
     Parameters
     ----------
     message
         The compiler's words.
-    code
+    program
         The program.
 
     Returns
@@ -160,15 +159,15 @@ def explain(message: str, code: bytes) -> str:
         in text says so; and a last line of advice where there is any.
     """
     reads = _READS.search(message)
-    if reads is not None and not is_bytecode(code):
+    if reads is not None and not program.is_bytecode:
         message = message.replace(reads.group(), "")
-    advice = _advice(message, code, reads.group(1) if reads is not None else "")
+    advice = _advice(message, program, reads.group(1) if reads is not None else "")
     return message.rstrip() + (f"\n{advice}" if advice else "")
 
 
-def _advice(message: str, code: bytes, reads: str) -> str:
+def _advice(message: str, program: Program, reads: str) -> str:
     wrote = _WROTE.search(message)
-    if reads and is_bytecode(code) and (wrote is not None or "'vhlo." in message):
+    if reads and program.is_bytecode and (wrote is not None or "'vhlo." in message):
         version = f" {wrote.group(1)}" if wrote is not None else ", a later version"
         return (
             f"The compiler reads StableHLO up to {reads}, and the program's bytecode was written "

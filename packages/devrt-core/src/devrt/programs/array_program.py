@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt.arrays import Array, device_put
-from devrt.compiling.stablehlo import module_facts
+from devrt.compiling import Program
 from devrt.contract import Client, Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
@@ -83,22 +83,14 @@ def _check_place(client: Any, devices: Any, mesh: Any) -> None:
         raise InvalidTypeError(msg, operation="load_program")
 
 
-def _code(program: Any) -> bytes:
+def _code(program: Any) -> Program:
     is_name = isinstance(program, str) and program.endswith((".mlir", ".mlirbc"))
     if is_name or isinstance(program, os.PathLike):
         file = f"Path({str(program)!r})"
         msg = f"a program is given itself, not as its file: pass {file}.read_bytes()."
         error = InvalidArgumentError if is_name else InvalidTypeError
         raise error(msg, operation="load_program")
-    if isinstance(program, str):
-        return program.encode()
-    if not isinstance(program, bytes | bytearray | memoryview):
-        msg = (
-            "a program is StableHLO, as text (str) or as bytecode (bytes), not of type "
-            f"{type(program).__name__}."
-        )
-        raise InvalidTypeError(msg, operation="load_program")
-    return bytes(program)
+    return Program.of(program, "load_program")
 
 
 def _default_client() -> Client:
@@ -107,12 +99,12 @@ def _default_client() -> Client:
     return devices()[0].client
 
 
-def _declared_mesh(code: bytes, executable: LoadedExecutable) -> Mesh | None:
+def _declared_mesh(program: Program, executable: LoadedExecutable) -> Mesh | None:
     """Return the program's own mesh; where it declares none, one axis over all its devices."""
     devices = executable.local_devices()
     if len(devices) == 1:
         return None
-    sizes = [mesh for mesh in module_facts(code).meshes if _size(mesh) == len(devices)]
+    sizes = [mesh for mesh in program.facts.meshes if _size(mesh) == len(devices)]
     return mesh_of(sizes[0] if sizes else [("devices", len(devices))], devices)
 
 

@@ -7,17 +7,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from devrt.compiling import Program
 from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
-from devrt.compiling.refusals import check, check_for_host
-from devrt.compiling.refusals import explain as explain_refusal
+from devrt.compiling.refusals import check, check_for_host, compile_explained
 from devrt.compiling.serialized import Serialized, with_checksum
-from devrt.compiling.stablehlo import for_older_readers
 from devrt.errors import (
     DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
-    StatusCode,
 )
 from devrt_pjrt._native import ffi
 from devrt_pjrt.connection.device import PjrtDevice
@@ -26,7 +24,7 @@ from devrt_pjrt.library.api import Api
 from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.disk_cache import compiled
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
-from devrt_pjrt.programs.program import Program, device_count
+from devrt_pjrt.programs.program import complete_options, device_count, pointer_to
 from devrt_pjrt.traits.gpu_tools import explain
 
 if TYPE_CHECKING:
@@ -48,11 +46,11 @@ def compile_and_load(
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
-    program = Program(source)
+    program = Program.of(source)
     platform = connection.inventory.platform
     _check_program(program, platform, "compile_and_load")
     chosen = None if devices is None else _check_devices(connection, devices, "compile")
-    made = program.options(options, None if chosen is None else len(chosen))
+    made = complete_options(program, options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
         made = made.replace(device_assignment=_assignment(connection, chosen, made))
 
@@ -70,13 +68,13 @@ def compile_and_load(
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
         load = functools.partial(_load, connection, made=made)
-        return compiled(connection, program.code, data, load, lambda: compile(data))
+        return compiled(connection, program, data, load, lambda: compile(data))
 
     return _with_flags(connection.library, platform, made, find_or_compile)
 
 
 def _check_program(program: Program, platform: str, operation: str) -> None:
-    (check_for_host if platform == "cpu" else check)(program.code, operation)
+    (check_for_host if platform == "cpu" else check)(program, operation)
 
 
 def _check_devices(
@@ -144,10 +142,10 @@ def compile_ahead(
     owner
         Keeps the description.
     """
-    program = Program(source)
+    program = Program.of(source, "compile")
     platform = owner.plugin_platform()
     _check_program(program, platform, "compile")
-    made = program.options(options, None)
+    made = complete_options(program, options, None)
     if device_count(made) > num_devices:
         msg = (
             f"compile failed: the program needs {device_count(made)} devices ({made.num_replicas} "
@@ -197,36 +195,32 @@ def _compile(
     **target: Any,
 ) -> Any:
     """Compile; ``core`` or ``owner`` is kept for as long as it takes, also where nobody waits."""
-    pointer, kept = program.pointer(library.api)
     text = ffi.from_buffer(options)
-    try:
-        made, _ = call_apart(
-            lambda: (
-                library.api.call(
-                    function,
-                    program=pointer,
-                    compile_options=text,
-                    compile_options_size=len(options),
-                    **target,
+
+    def compile(program: Program) -> Any:
+        pointer, kept = pointer_to(program, library.api)
+        try:
+            return call_apart(
+                lambda: (
+                    library.api.call(
+                        function,
+                        program=pointer,
+                        compile_options=text,
+                        compile_options_size=len(options),
+                        **target,
+                    ),
+                    (kept, owner),
                 ),
-                (kept, owner),
-            ),
-            core=core,
-            on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
-        )
-        return made
-    except DevrtError as error:
-        told = explain(error)
-        if told is not error:
-            raise told from error
-        if error.code is not StatusCode.UNKNOWN:
+                core=core,
+                on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
+            )[0]
+        except DevrtError as error:
+            told = explain(error)
+            if told is not error:
+                raise told from error
             raise
-        older = for_older_readers(program.code, error.message)
-        if older is not None and older != program.code:
-            return _compile(library, function, Program(older), options, core, owner, **target)
-        # What the parser and the verifier find has no code of its own.
-        message = explain_refusal(error.message, program.code)
-        raise InvalidArgumentError(message, code=error.code, **error.data) from error
+
+    return compile_explained(program, compile)
 
 
 def deserialize(

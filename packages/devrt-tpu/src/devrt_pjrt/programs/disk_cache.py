@@ -10,17 +10,16 @@ from devrt.compiling.load_or_compile import load_or_compile
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
+    from devrt.compiling import Program
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 
 __all__ = ["compiled"]
 
-_CUSTOM_CALL = b"custom_call"
-
 
 def compiled(
     connection: Connection,
-    code: bytes,
+    program: Program,
     options: bytes,
     load: Callable[[bytes], PjrtLoadedExecutable],
     compile: Callable[[], PjrtLoadedExecutable],
@@ -33,7 +32,7 @@ def compiled(
     ----------
     connection
         Of the client whose program it is.
-    code, options
+    program, options
         What the compiler is given.
     load
         Loads what was kept.
@@ -41,10 +40,10 @@ def compiled(
         Compiles it.
     """
     return load_or_compile(
-        None if _CUSTOM_CALL in code else connection.cache,
+        None if program.facts.custom_calls else connection.cache,
         connection.platform,
         connection.library.path or "",
-        _facts(connection, code, options),
+        _facts(connection, program, options),
         load=load,
         compile=compile,
         serialize=lambda made: made.serialize(),

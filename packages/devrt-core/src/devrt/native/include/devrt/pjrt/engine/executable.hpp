@@ -245,7 +245,7 @@ class Executable final : public RefCounted<Executable> {
       // XLA ends the process where such a program is called: it would read one argument as all.
       detail::refuse(module.name,
                      "takes a tuple. Export it with the tuple's elements as parameters of their "
-                     "own, or give it as text, where devrt does that.");
+                     "own.");
     }
     Signature signature = make_signature(module);
     read_counts(signature);

@@ -1,9 +1,8 @@
-"""What is read of StableHLO modules without a compiler, and shardings named by meshes."""
+"""Shardings, as compilers tell them, named by meshes."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,75 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import devrt
-from devrt.compiling.stablehlo import (
-    ModuleFacts,
-    for_older_readers,
-    is_bytecode,
-    module_facts,
-    operations,
-)
 from devrt.contract.op_sharding import OpSharding
 from devrt.errors import InvalidArgumentError
 from devrt.programs import mesh_of, named_sharding
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
-
-PROGRAMS = Path(__file__).parents[3] / "devrt-cpu" / "tests" / "programs"
-EXPECTED = {
-    "gspmd_mlp": ModuleFacts(1, 4, ((("dp", 2), ("tp", 2)),)),
-    "shard_map_dp": ModuleFacts(1, 4, ((("x", 4),),)),
-    "mlp": ModuleFacts(1, 1, ()),
-    "linalg": ModuleFacts(1, 1, ()),
-    "gspmd_mlp_old": ModuleFacts(1, 4, ()),
-}
-
-
-@pytest.mark.parametrize("suffix", ["mlir", "mlirbc"])
-@pytest.mark.parametrize("name", EXPECTED)
-def test_text_and_bytecode_say_the_same(name, suffix):
-    code = (PROGRAMS / f"{name}.{suffix}").read_bytes()
-    assert is_bytecode(code) == (suffix == "mlirbc")
-    assert module_facts(code) == EXPECTED[name]
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_text_and_bytecode_are_written_in_the_same_operations(name):
-    text = operations((PROGRAMS / f"{name}.mlir").read_bytes())
-    assert "stablehlo.dot_general" in text or name.startswith("linalg")
-    assert operations((PROGRAMS / f"{name}.mlirbc").read_bytes()) == text
-
-
-def test_operations_in_comments_and_strings_do_not_count():
-    text = b"""// stablehlo.add
-      %0 = "stablehlo.negate"(%a) {name = "x = stablehlo.sine"} : (tensor<f32>) -> tensor<f32>
-      stablehlo.return %0 : tensor<f32>"""
-    assert operations(text) == ("stablehlo.negate",)
-    assert operations(b"ML\xefR") == ()
-
-
-def test_only_what_was_refused_is_renamed():
-    code = (PROGRAMS / "top_k.mlirbc").read_bytes()
-    assert for_older_readers(code, "something else") is None
-    refusal = "unregistered operation 'vhlo.composite_v2'"
-    assert for_older_readers(b"vhlo.composite_v2", refusal) is None
-    older = for_older_readers(code, refusal)
-    assert older.replace(b"composite_v1", b"composite_v2") == code != older
-
-
-def test_a_module_that_says_nothing_has_no_facts():
-    assert module_facts(b"func.func @main() { return }") == ModuleFacts()
-
-
-@given(st.data())
-def test_broken_bytecode_says_nothing_or_something_but_never_fails(data):
-    code = bytearray((PROGRAMS / "gspmd_mlp.mlirbc").read_bytes())
-    for _ in range(data.draw(st.integers(1, 5))):
-        code[data.draw(st.integers(4, len(code) - 1))] = data.draw(st.integers(0, 255))
-    end = data.draw(st.integers(4, len(code)))
-    assert isinstance(module_facts(bytes(code[:end])), ModuleFacts)
-    assert isinstance(operations(bytes(code[:end])), tuple)
-
-
-# Shardings over meshes.
 
 DEVICES = devrt.devices("cpu")[:8]
 SHAPES = [(8,), (2, 4), (4, 2), (2, 2, 2), (1, 8), (2, 1, 4)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from devrt.compiling.program_text import read_text
-from devrt.compiling.refusals import check, check_for_host
-from devrt.compiling.stablehlo import module_facts, operations
+from devrt.compiling import Program
+from devrt.compiling.refusals import check
+from devrt.compiling.text import read_text
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
 RECURSIONS = {
@@ -42,14 +42,14 @@ RECURSIONS = {
 @pytest.mark.parametrize("name", RECURSIONS)
 def test_functions_that_call_themselves_are_found_in_every_form(name):
     with pytest.raises(InvalidArgumentError, match="@f calls itself"):
-        check(f"module {{ {RECURSIONS[name]} }}".encode(), "compile")
+        check(Program.of(f"module {{ {RECURSIONS[name]} }}"), "compile")
 
 
 @pytest.mark.parametrize("region", ["({})", "({ })", "( { // none\n } )"])
 def test_a_generic_function_without_a_body_is_refused(region):
     text = f'"func.func"() <{{sym_name = "f", function_type = () -> ()}}> {region} : () -> ()'
     with pytest.raises(InvalidArgumentError, match="@f has no body"):
-        check(f"module {{ {text} }}".encode(), "compile")
+        check(Program.of(f"module {{ {text} }}"), "compile")
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_a_generic_function_without_a_body_is_refused(region):
     ],
 )
 def test_functions_that_do_not_call_themselves_are_taken(text):
-    check(text.encode(), "compile")
+    check(Program.of(text), "compile")
 
 
 def test_a_tuple_is_looked_for_in_types_alone():
     head = "func.func @main(%a: tensor<i32> {}) -> tensor<i32> {{ return %a : tensor<i32> }}"
     for aside in ('{jax.note = "a: tuple<b"}', "// was: tuple<\n"):
-        check_for_host(head.format(aside).encode(), "compile")
+        check(Program.of(head.format(aside)), "compile")
     generic = """"func.func"() <{function_type = (tuple<tensor<i32>>) -> (), sym_name = "main"}> ({
       ^bb0(%a: tuple<tensor<i32>>): "func.return"() : () -> () }) : () -> ()"""
-    with pytest.raises(UnimplementedError, match="tuples as arguments"):
-        check_for_host(generic.encode(), "compile")
+    with pytest.raises(UnimplementedError, match="takes or gives a tuple"):
+        check(Program.of(generic), "compile")
 
 
 def test_facts_are_read_outside_of_comments_strings_and_locations():
@@ -87,10 +87,10 @@ def test_facts_are_read_outside_of_comments_strings_and_locations():
       sdy.mesh @yes = <["x"=2]>
       func.func @main() { return } loc("mhlo.num_replicas = 3")
     }"""
-    facts = module_facts(text)
+    facts = read_text(text)
     assert (facts.num_replicas, facts.num_partitions) == (None, 2)
     assert facts.meshes == ((("x", 2),),)
-    assert module_facts(b'module attributes {"mhlo.num_replicas" = 3 : i32} {}').num_replicas == 3
+    assert read_text(b'module attributes {"mhlo.num_replicas" = 3 : i32} {}').num_replicas == 3
 
 
 def test_operations_are_those_in_the_place_of_one():
@@ -99,7 +99,7 @@ def test_operations_are_those_in_the_place_of_one():
       %1 = "stablehlo.abs"(%0) : (tensor<i32>) -> tensor<i32> loc("stablehlo.sine"("a.py":1:1))
       return
     }"""
-    assert operations(text) == ("stablehlo.abs", "stablehlo.add")
+    assert read_text(text).operations == {"stablehlo.abs", "stablehlo.add"}
 
 
 def test_the_pass_sees_a_program_in_one_module_as_it_is():

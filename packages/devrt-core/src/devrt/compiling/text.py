@@ -10,34 +10,48 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from devrt.compiling.function_heads import (
+    after_attributes,
+    donated,
+    end_of_signature,
+    has_tuples,
+    read_head,
+)
 from devrt.compiling.mlir_tokens import (
     STRING,
     SYMBOL,
-    end_of_group,
-    end_of_type,
     name_of,
     skip_space,
     unquoted,
 )
-from devrt.compiling.program_facts import DEEPEST, Function, ProgramText
+from devrt.compiling.program_facts import DEEPEST, STRUCTURE, Function, Mesh, ProgramFacts
 
 __all__ = ["read_text"]
 
-_VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
 _DIGITS = re.compile(rb"\d{1,18}")  # what has more is no number of devices
 _AXIS = re.compile(rb'"([^"\n]+)"\s*=\s*(\d{1,18})')
 _MESH = re.compile(rb"<\[([^\]<>]*)\]")
 _STRING = re.compile(STRING)
-_COLON = re.compile(STRING + rb"|//[^\n]*|(:)")
 _NO_OPERATION = (b"=", b",", b"}", b")", b"]", b">")  # what follows an attribute's name
 _FEEDS = frozenset({b"infeed", b"outfeed"})
-_CALLS = frozenset({b"callee", b"decomposition", b"called_computations"})
+_COUNTS = (b"mhlo.num_replicas", b"mhlo.num_partitions")
+_KEYS = {
+    b"replica_groups": "groups",
+    b"sym_name": "own_name",
+    b"function_type": "type",
+    b"callee": "callee",
+    b"decomposition": "callee",
+    b"called_computations": "callee",
+    b"call_target_name": "target",
+    **dict.fromkeys(_COUNTS, "count"),
+}
 
 # Of the strings only those that can name an operation or an attribute that matters, with escapes
 # or without, are looked at further: names of operations in generic form, and keys.
 _NAMES = (
     rb'(?=(?:stablehlo|mhlo|vhlo|chlo|func|builtin|sdy)\.|[^"\\\n]{0,24}\\|'
-    rb'(?:callee|decomposition|called_computations|sym_name|function_type|replica_groups)")'
+    rb"(?:callee|decomposition|called_computations|call_target_name|sym_name|function_type"
+    rb'|replica_groups)")'
 )
 # Each alternative begins with a character of its own, which is what a search can be quick by; what
 # must not stand before a word is looked at behind that. An empty group says which one was found.
@@ -49,11 +63,13 @@ _NOTABLE = re.compile(
     rb"|s(?<![\w.$!#@%^-]s)(?:tablehlo\.[a-z_0-9]+(?P<operation>)|dy\.mesh(?P<mesh>)"
     rb"|ym_name(?![\w.$])(?P<own_name>))"
     rb"|m(?<![\w.$!#@%^-]m)(?:hlo\.(?:infeed|outfeed)(?![\w.$])(?P<mhlo>)"
-    rb"|hlo\.num_(?:replicas|partitions)(?![\w.$])(?P<count>)|odule(?![\w.$])(?P<module>))"
+    rb"|hlo\.num_(?:replicas|partitions)(?![\w.$])(?P<count>)|odule(?![\w.$])(?P<module>)"
+    rb"|esh(?=<\[)(?P<shardy>))"
     rb"|b(?<![\w.$!#@%^-]b)uiltin\.module(?![\w.$])(?P<builtin>)"
     rb"|f(?<![\w.$!#@%^-]f)unc(?:\.func(?![\w.$])(?P<function>)|tion_type(?![\w.$])(?P<type>))"
     rb"|c(?<![\w$!#@%^-]c)(?:all(?![\w.$])(?P<call>)|hlo\.[a-z_0-9]+(?P<chlo>)"
-    rb"|all(?:ee|ed_computations)(?![\w.$])(?P<callee>))"
+    rb"|all(?:ee|ed_computations)(?![\w.$])(?P<callee>)|all_target_name(?![\w.$])(?P<target>))"
+    rb"|x(?<![\w.$!#@%^-]x)la\.sdy\.(?P<frontend>)"
     rb"|d(?<![\w.$!#@%^-]d)ecomposition(?![\w.$])(?P<decomposition>)"
     rb"|l(?<![\w.$!#@%^-]l)oc(?=\s*(?:\(|//))(?P<location>)"
     rb"|t(?<![\w.$-]t)ensor<[\dx?]*i1>(?P<booleans>)"
@@ -64,7 +80,7 @@ _NOTABLE = re.compile(
 _NO_GROUPS = re.compile(rb"dense<[^>]{0,200}>\s*:\s*tensor<0x")
 
 
-def read_text(code: bytes) -> ProgramText:
+def read_text(code: bytes) -> ProgramFacts:
     """Read a program's text."""
     return _Pass(code).read()
 
@@ -83,7 +99,11 @@ class _Pass:
 
     def __init__(self, code: bytes) -> None:
         self._code = code
-        self._found = ProgramText()
+        self._found = ProgramFacts()
+        self._functions: list[Function] = []
+        self._heads: dict[int, tuple[int, int]] = {}  # parameters and results, by their functions
+        self._meshes: list[Mesh] = []
+        self._counts: dict[bytes, int] = {}
         self._open: list[tuple[bytes, _Context]] = []  # what closes each bracket, what it is in
         self._context = _Context()
         self._contexts: dict[int, _Context] = {}  # of brackets ahead, by where they stand
@@ -95,18 +115,26 @@ class _Pass:
         self._operation_at = 0
         self._line, self._brace = _Next(code, b"\n"), _Next(code, b"}")
 
-    def read(self) -> ProgramText:
-        see = {kind: getattr(self, f"_see_{kind}") for kind in _NOTABLE.groupindex}
+    def read(self) -> ProgramFacts:
+        self._see = {kind: getattr(self, f"_see_{kind}") for kind in _NOTABLE.groupindex}
         for found in _NOTABLE.finditer(self._code):
             if found.lastgroup is not None:
-                see[found.lastgroup](found.start(), found.end())
+                self._see[found.lastgroup](found.start(), found.end())
                 if self._found.is_too_deep:
                     break
-        main = self._found.main()
-        if main is not None and main.tuples:
-            self._note("tuples", main.at)
-        self._found.functions = [each for each in self._found.functions if each.name]
+        self._finish(self._found)
         return self._found
+
+    def _finish(self, found: ProgramFacts) -> None:
+        """Keep what can be told only now."""
+        found.operations -= STRUCTURE
+        found.keep_meshes(self._meshes)
+        found.num_replicas, found.num_partitions = map(self._counts.get, _COUNTS)
+        found.functions = [each for each in self._functions if each.name]
+        main = found.main
+        if main is not None and main.at in self._heads:
+            main.has_tuples = has_tuples(self._code, *self._heads[main.at])
+            main.donated = donated(self._code, *self._heads[main.at])
 
     def _note(self, subject: str, at: int) -> None:
         self._found.first.setdefault(subject, at)
@@ -167,27 +195,18 @@ class _Pass:
 
     def _see_string(self, at: int, end: int) -> None:
         name = unquoted(self._code[at : min(end, at + 200)])
-        after = skip_space(self._code, end)
-        if self._code.startswith(b"(", after):
+        if self._code.startswith(b"(", skip_space(self._code, end)):
             self._see_generic(name, at)
-        elif name == b"replica_groups":
-            self._see_groups(at, end)
-        elif name in (b"mhlo.num_replicas", b"mhlo.num_partitions"):
-            self._read_count(name, end)
-        elif name == b"sym_name":
-            self._see_own_name(at, end)
-        elif name == b"function_type":
-            self._see_type(at, end)
-        elif name in _CALLS:
-            self._see_callee(at, end)
+        elif name in _KEYS:
+            self._see[_KEYS[name]](at, end)
 
     def _see_generic(self, name: bytes, at: int) -> None:
         if self._context.is_aside:
             return
         depth, module = len(self._open), self._context.module
         if name == b"func.func":
-            function = Function(b"", False, module, at)
-            self._found.functions.append(function)
+            function = Function(b"", module=module, at=at)
+            self._functions.append(function)
             self._generic[depth] = function
             self._regions[depth] = _Context(module, function)
         elif name == b"builtin.module":
@@ -207,6 +226,17 @@ class _Pass:
         is_feed = name.partition(b".")[2] in _FEEDS
         if self._code.startswith(b"%", after) if is_feed else self._is_operation(after):
             self._set_operation(name, at)
+            target = SYMBOL.match(self._code, after) if name == b"stablehlo.custom_call" else None
+            if target is not None:
+                self._add_target(name_of(target))
+
+    def _see_target(self, at: int, end: int) -> None:
+        found = _STRING.match(self._code, self._value(end))
+        if found is not None and self._operation == b"custom_call":
+            self._add_target(unquoted(found.group()))
+
+    def _add_target(self, name: bytes) -> None:
+        self._found.custom_calls.add(name.decode(errors="replace"))
 
     _see_mhlo = _see_chlo = _see_operation
 
@@ -261,16 +291,15 @@ class _Pass:
     def _see_type(self, at: int, end: int) -> None:
         function, begin = self._owner(), self._value(end)
         if function is not None and at >= self._heads_from:
-            self._heads_from = end_of_type(self._code, begin)
-            inside = self._code[begin + 1 : self._heads_from]
-            function.tuples = b"tuple<" in _STRING.sub(b"", inside)
+            self._heads_from = end_of_signature(self._code, begin)
+            self._heads[function.at] = begin, self._heads_from
 
     def _see_module(self, at: int, end: int) -> None:
         if at < self._heads_from or self._context.is_aside:
             return
         at = skip_space(self._code, end)
         symbol = SYMBOL.match(self._code, at)
-        at = _after_attributes(self._code, symbol.end() if symbol else at)
+        at = after_attributes(self._code, symbol.end() if symbol else at)
         self._heads_from = at
         if self._code.startswith(b"{", at):
             self._contexts[at] = self._new_module()
@@ -280,49 +309,52 @@ class _Pass:
     def _see_function(self, at: int, end: int) -> None:
         if at < self._heads_from or self._context.is_aside:
             return
-        head = _read_head(self._code, at, end)
+        head = read_head(self._code, at, end)
         if head is None:
             return
-        function, self._heads_from = head
+        function, begin, self._heads_from = head
+        self._heads[at] = begin, self._heads_from
         if self._heads_from >= len(self._code):  # it is cut short, which every parser finds
             return
         function.module = self._context.module
-        self._found.functions.append(function)
+        self._functions.append(function)
         if function.has_body:
             self._contexts[self._heads_from] = _Context(function.module, function)
 
     def _see_count(self, at: int, end: int) -> None:
-        self._read_count(self._code[at:end], end)
-
-    def _read_count(self, name: bytes, end: int) -> None:
         found = _DIGITS.match(self._code, self._value(end))
         if found is not None and not self._context.is_aside:
-            name = name.removeprefix(b"mhlo.")
-            self._found.counts.setdefault(name.decode(), max(1, int(found.group())))
+            name = unquoted(self._code[at:end])
+            self._counts.setdefault(name, max(1, int(found.group())))
+
+    def _see_shardy(self, at: int, end: int) -> None:
+        self._found.has_shardy = self._found.has_shardy or not self._context.is_aside
+
+    _see_frontend = _see_shardy
 
     def _see_mesh(self, at: int, end: int) -> None:
         symbol = SYMBOL.match(self._code, skip_space(self._code, end))
         mesh = _MESH.match(self._code, self._value(symbol.end())) if symbol else None
         if mesh is not None and not self._context.is_aside:
             axes = _AXIS.findall(mesh[1])
-            self._found.meshes.append(
+            self._meshes.append(
                 tuple((name.decode(errors="replace"), int(size)) for name, size in axes)
             )
 
     def _see_booleans(self, at: int, end: int) -> None:
         if self._operation == b"bitcast_convert" and at < self._line.after(self._operation_at):
-            self._note("booleans", self._operation_at)
+            self._note("bitcast_of_booleans", self._operation_at)
 
     def _see_groups(self, at: int, end: int) -> None:
         is_one = self._operation == b"all_to_all" and at < self._brace.after(self._operation_at)
         if is_one and _NO_GROUPS.match(self._code, self._value(end)):
-            self._note("no_groups", self._operation_at)
+            self._note("all_to_all_without_groups", self._operation_at)
 
     def _see_six_bits(self, at: int, end: int) -> None:
-        self._note("six_bits", at)
+        self._note("six_bit_floats", at)
 
     def _see_quantised(self, at: int, end: int) -> None:
-        self._note("quantised", at)
+        self._note("quantised_types", at)
 
 
 class _Next:
@@ -336,38 +368,3 @@ class _Next:
             found = self._code.find(self._sign, at)
             self._at = found if found >= 0 else len(self._code)
         return self._at
-
-
-def _read_head(code: bytes, at: int, end: int) -> tuple[Function, int] | None:
-    """Return a function and where its head ends; None if it is none."""
-    end = skip_space(code, end)
-    visibility = _VISIBILITY.match(code, end)
-    symbol = SYMBOL.match(code, skip_space(code, visibility.end()) if visibility else end)
-    if symbol is None:
-        return None
-    begin = skip_space(code, symbol.end())
-    if not code.startswith(b"(", begin):
-        return None
-    after = end_of_group(code, begin)
-    has_tuples = _has_tuples(code, begin, after)
-    after = skip_space(code, after)
-    if code.startswith(b"->", after):
-        after = end_of_type(code, skip_space(code, after + 2))
-    after = _after_attributes(code, after)
-    has_body = code.startswith(b"{", after)
-    return Function(name_of(symbol), has_body, 0, at, begin, tuples=has_tuples), after
-
-
-def _after_attributes(code: bytes, at: int) -> int:
-    at = skip_space(code, at)
-    if code.startswith(b"attributes", at):
-        at = skip_space(code, end_of_group(code, skip_space(code, at + 10)))
-    return at
-
-
-def _has_tuples(code: bytes, begin: int, end: int) -> bool:
-    """Return whether a list of parameters has one that is a tuple."""
-    if code.find(b"tuple<", begin, end) < 0:
-        return False
-    colons = (found.end() for found in _COLON.finditer(code, begin, end) if found[1])
-    return any(code.startswith(b"tuple<", skip_space(code, colon)) for colon in colons)

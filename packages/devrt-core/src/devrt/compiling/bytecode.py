@@ -1,0 +1,128 @@
+"""A StableHLO program in MLIR's bytecode: what devrt reads of it, in one pass.
+
+Portable bytecode has the operations of VHLO, StableHLO's versioned form; MLIR's plain bytecode
+those of StableHLO itself. What an operation says of itself are its properties: numbers of
+attributes in the order of the properties' names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+from devrt.compiling.mlir_bytecode import UNREADABLE, Bytecode
+from devrt.compiling.mlir_walk import UNKNOWN, Operation, Walk
+from devrt.compiling.program_facts import STRUCTURE, Function, ProgramFacts
+
+__all__ = ["read_bytecode"]
+
+_VERSION = re.compile(r"_v\d+$")
+_FEEDS = {f"{dialect}.{name}feed" for dialect in ("stablehlo", "mhlo") for name in ("in", "out")}
+# Which of an operation's properties it is; older bytecode has them by name among the attributes.
+_FUNCTIONS = {"vhlo.func_v1": 3, "func.func": 4}
+_NAME, _ATTRIBUTES, _TYPE = b"sym_name", (0, b"arg_attrs"), (1, b"function_type")
+_CALLEES = {
+    "vhlo.call_v1": (0, b"callee"),
+    "func.call": (1, b"callee"),
+    "vhlo.composite_v1": (1, b"decomposition"),
+    "vhlo.composite_v2": (1, b"decomposition"),
+    "vhlo.custom_call_v1": (3, b"called_computations"),
+}
+_CUSTOM_CALLS = {"vhlo.custom_call_v1", "stablehlo.custom_call"}
+_TARGET = 2, b"call_target_name"
+_BITCASTS = {"vhlo.bitcast_convert_v1", "stablehlo.bitcast_convert"}
+_DONATED = {b"tf.aliasing_output", b"jax.buffer_donor"}
+_REPLICAS, _PARTITIONS = b"mhlo.num_replicas", b"mhlo.num_partitions"
+
+
+def read_bytecode(code: bytes) -> ProgramFacts:
+    """Read a program's bytecode; of what cannot be read nothing is said."""
+    facts = ProgramFacts()
+    with contextlib.suppress(*UNREADABLE):
+        bytecode = Bytecode(code)
+        _read_tables(bytecode, facts)
+        walk = _Walk(bytecode, facts)
+        walk.run()
+        facts.functions = walk.functions
+        if any(map(bytecode.is_boolean, walk.cast)):
+            facts.first["bitcast_of_booleans"] = 0
+    return facts
+
+
+def _read_tables(bytecode: Bytecode, facts: ProgramFacts) -> None:
+    """Read what the tables tell, without the operations that refer to them."""
+    names = {_VERSION.sub("", name.replace("vhlo.", "stablehlo.")) for name in bytecode.names}
+    plain = {name for name in names if name.startswith(("stablehlo.", "chlo."))}
+    facts.operations = plain - STRUCTURE
+    facts.feed = min(((name, 0) for name in names & _FEEDS), default=None)
+    numbers = bytecode.integers({_REPLICAS, _PARTITIONS})
+    facts.num_replicas, facts.num_partitions = numbers.get(_REPLICAS), numbers.get(_PARTITIONS)
+    facts.has_shardy = any(text.startswith("xla.sdy.") for text in bytecode.strings)
+    facts.keep_meshes(bytecode.meshes())
+    if bytecode.has_six_bit_floats():
+        facts.first["six_bit_floats"] = 0
+
+
+class _Walk(Walk):
+    """The operations of a program, with the functions that they are in."""
+
+    def __init__(self, bytecode: Bytecode, facts: ProgramFacts) -> None:
+        super().__init__(bytecode)
+        self.functions: list[Function] = []
+        self.cast: set[int] = set()  # types that a bitcast_convert takes or makes
+        self._facts = facts
+        self._inside: list[tuple[int, Function | None]] = [(0, None)]
+        self._modules = 0
+
+    def enter(self, operation: Operation) -> None:
+        module, function = self._inside[-1]
+        name = operation.name
+        if name in _FUNCTIONS:
+            function = self._function(operation, module)
+        elif name == "builtin.module":
+            self._modules += 1
+            module, function = self._modules, None
+        elif name in _CALLEES and function is not None:
+            function.calls.update(self._texts(operation, *_CALLEES[name]))
+        if name in _CUSTOM_CALLS:
+            found = self._texts(operation, *_TARGET)
+            self._facts.custom_calls.update(text.decode(errors="replace") for text in found)
+        elif name in _BITCASTS:
+            self.cast.update(operation.results, operation.operands)
+        self._inside.append((module, function))
+
+    def leave(self) -> None:
+        self._inside.pop()
+
+    def enter_block(self) -> None:
+        function = self._inside[-1][1]
+        if function is not None:
+            function.has_body = True
+
+    def _function(self, operation: Operation, module: int) -> Function:
+        found = self._texts(operation, _FUNCTIONS[operation.name], _NAME)
+        function = Function(b"".join(found[:1]), module=module)
+        if function.name:
+            self.functions.append(function)
+        if function.name == b"main":
+            self._read_signature(operation, function)
+        return function
+
+    def _read_signature(self, operation: Operation, function: Function) -> None:
+        attributes = self._property(operation, *_ATTRIBUTES)
+        if operation.name == "func.func" and operation.properties >= 0:  # where it may be missing
+            attributes = attributes >> 1 if attributes & 1 else UNKNOWN
+        keys = self.bytecode.keys(attributes) if attributes >= 0 else []
+        function.donated = tuple(i for i, each in enumerate(keys) if each & _DONATED)
+        function.has_tuples = self.bytecode.has_tuples(self._property(operation, *_TYPE))
+
+    def _texts(self, operation: Operation, which: int, name: bytes) -> list[bytes]:
+        number = self._property(operation, which, name)
+        return self.bytecode.texts(number) if number >= 0 else []
+
+    def _property(self, operation: Operation, which: int, name: bytes) -> int:
+        if operation.properties >= 0:
+            return self.bytecode.property(operation.properties, which)
+        if operation.attributes >= 0:
+            return self.bytecode.items(operation.attributes).get(name, UNKNOWN)
+        return UNKNOWN

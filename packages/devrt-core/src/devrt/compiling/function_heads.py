@@ -1,0 +1,88 @@
+"""The heads of functions in MLIR as text: their names, parameters and results."""
+
+from __future__ import annotations
+
+import re
+
+from devrt.compiling.mlir_tokens import (
+    STRING,
+    SYMBOL,
+    end_of_group,
+    end_of_type,
+    name_of,
+    skip_space,
+    split,
+)
+from devrt.compiling.program_facts import Function
+
+__all__ = ["after_attributes", "donated", "end_of_signature", "has_tuples", "read_head"]
+
+_VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
+_TUPLE = re.compile(STRING + rb"|//[^\n]*|\b(tuple<)|(![\w$-]+)(?![\w.$-])")
+_ALIAS = re.compile(rb"(![\w$-]+)\s*=\s*(?:(tuple<)|(![\w$-]+))")
+_DONATED = re.compile(STRING + rb"|//[^\n]*|\b(tf\.aliasing_output|jax\.buffer_donor)\b")
+
+
+def read_head(code: bytes, at: int, end: int) -> tuple[Function, int, int] | None:
+    """Return a function, where its parameters begin and where its head ends.
+
+    Parameters
+    ----------
+    code
+        The text.
+    at, end
+        Where the word for a function stands, and where it ends.
+
+    Returns
+    -------
+    tuple or None
+        None if it is no function.
+    """
+    end = skip_space(code, end)
+    visibility = _VISIBILITY.match(code, end)
+    symbol = SYMBOL.match(code, skip_space(code, visibility.end()) if visibility else end)
+    if symbol is None:
+        return None
+    begin = skip_space(code, symbol.end())
+    if not code.startswith(b"(", begin):
+        return None
+    after = after_attributes(code, end_of_signature(code, begin))
+    return Function(name_of(symbol), code.startswith(b"{", after), at=at), begin, after
+
+
+def end_of_signature(code: bytes, begin: int) -> int:
+    """Return where parameters and results end."""
+    end = end_of_type(code, begin)
+    after = skip_space(code, end)
+    return end_of_type(code, skip_space(code, after + 2)) if code.startswith(b"->", after) else end
+
+
+def after_attributes(code: bytes, at: int) -> int:
+    """Return where something stands again after the attributes that a head may have."""
+    at = skip_space(code, at)
+    if code.startswith(b"attributes", at):
+        at = skip_space(code, end_of_group(code, skip_space(code, at + 10)))
+    return at
+
+
+def has_tuples(code: bytes, begin: int, end: int) -> bool:
+    """Return whether a function's parameters and results name a tuple, if by another name."""
+    found = list(_TUPLE.finditer(code, begin, end))
+    names = {each[2] for each in found if each[2]}
+    return any(each[1] for each in found) or (bool(names) and not names.isdisjoint(_tuples(code)))
+
+
+def _tuples(code: bytes) -> set[bytes]:
+    """Return the names that stand for tuples."""
+    names: set[bytes] = set()
+    for name, is_tuple, other in _ALIAS.findall(code):
+        if is_tuple or other in names:
+            names.add(name)
+    return names
+
+
+def donated(code: bytes, begin: int, end: int) -> tuple[int, ...]:
+    """Return the numbers of the parameters whose attributes let their memory be taken over."""
+    parts = split(code[begin + 1 : min(end, end_of_group(code, begin)) - 1])
+    found = enumerate(any(each[1] for each in _DONATED.finditer(part)) for part in parts)
+    return tuple(i for i, is_donated in found if is_donated)
