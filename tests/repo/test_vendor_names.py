@@ -18,14 +18,16 @@ JAXLIB_NAMES = {
     "make_tfrt_tpu_c_api_device_topology",
     "make_pjrt_tpu_topology",
     "CUDA_ASYNC",
+    "tpu",  # the platform of those functions
 }
 
 EXCEPTIONS: dict[str, set[str]] = {
     # Names that jaxlib's users write, and that devrt offers under the same names.
     "xla_client/*": JAXLIB_NAMES,
-    "_config/gpu_options.py": {"CUDA_ASYNC"},
+    "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
-    "runtime/*": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH"},
+    "runtime/pjrt_questions.py": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH", "tpu"},
+    "runtime/*": {"make_pjrt_tpu_topology"},
     "__init__.py": {"make_pjrt_tpu_topology"},
     "_config/layers.py": {
         "jax_cuda_visible_devices",
@@ -33,8 +35,21 @@ EXCEPTIONS: dict[str, set[str]] = {
         "cuda_visible_devices",
         "rocm_visible_devices",
     },
+    # The variables of others that the doctor shows.
+    "doctor/environment.py": {
+        "TPU_",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+    },
 }
 """For files of the core, the whole identifiers in which a vendor's name is let pass."""
+
+DATA = {
+    "plugins/discovery/data/*.toml": "what the machine's hardware and others' wheels are called",
+}
+"""Folders of tables that name vendors, with what they hold: no line of the core's code does."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -58,10 +73,6 @@ def vendor_findings(path: str, text: str) -> list[str]:
         for number, line in enumerate(lines)
         for word in dict.fromkeys(vendor_words(line, allowed))
     ]
-
-
-DATA = ("_config/data/*.toml", "doctor/data/*.toml", "plugins/discovery/data/*.toml")
-"""Tables of what others make: data, which no line of the core's code names."""
 
 
 def test_the_core_names_no_vendor(checkout):
@@ -109,3 +120,9 @@ def test_an_exception_holds_for_its_file_and_its_whole_name_only():
     assert vendor_findings("arrays/array.py", "make_tpu_client()")
     assert vendor_findings("xla_client/__init__.py", "make_tpu_clients()")
     assert vendor_findings("xla_client/__init__.py", "a TPU")
+
+
+@pytest.mark.parametrize("pattern", DATA)
+def test_a_place_for_data_is_used(checkout, pattern):
+    names = [name.removeprefix("packages/devrt-core/src/devrt/") for name, _ in checkout.texts()]
+    assert any(fnmatch(name, pattern) for name in names)

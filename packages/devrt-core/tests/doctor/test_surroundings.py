@@ -11,7 +11,6 @@ from devrt._config.layers import Config
 from devrt.doctor import CODES, exported_symbols, seen_hardware
 from devrt.doctor.environment import (
     environment_findings,
-    known_variables,
     read_quietly,
     settings_in_force,
     variables_in_force,
@@ -85,8 +84,6 @@ def test_the_table_is_complete():
         assert entry["wheel"].startswith("devrt-")
         assert entry["paths"]
         assert isinstance(entry["drivers"], list)
-    for entry in known_variables():
-        assert ("name" in entry) != ("prefix" in entry)
 
 
 # -- variables ------------------------------------------------------------------------------------

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
-import importlib.resources
 import math
 import os
-import tomllib
-from collections.abc import Mapping
 from typing import Any
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
@@ -24,6 +20,7 @@ _COLLECTIVE = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
 _ABORT = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE"
 _TFRT = "XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT"
 
+_ALLOCATORS = ("default", "platform", "bfc", "cuda_async", "vmm")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -99,11 +96,10 @@ def generate_pjrt_gpu_plugin_options() -> dict[str, str | int | list[int] | floa
     ConfigError
         If a variable has a value of another form, or both names of one are set.
     """
-    known = _known()
-    options: dict[str, Any] = {"platform_name": known["platform_name"]}
+    options: dict[str, Any] = {"platform_name": "cuda"}  # what JAX's own function says
     allocator = os.environ.get(_ALLOCATOR, "").lower() or "default"
-    if allocator not in known["allocators"]:
-        raise _malformed(_ALLOCATOR, f"one of {', '.join(known['allocators'])}")
+    if allocator not in _ALLOCATORS:
+        raise _malformed(_ALLOCATOR, f"one of {', '.join(_ALLOCATORS)}")
     options["allocator"] = allocator
     fraction = _memory_fraction()
     if fraction is not None:
@@ -115,12 +111,6 @@ def generate_pjrt_gpu_plugin_options() -> dict[str, str | int | list[int] | floa
     options["abort_collectives_on_failure"] = _boolean(_ABORT)
     options["use_tfrt_gpu_client"] = _boolean(_TFRT)
     return options
-
-
-@functools.cache
-def _known() -> Mapping[str, Any]:
-    file = importlib.resources.files("devrt._config") / "data" / "gpu_options.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def _memory_fraction() -> float | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import functools
 import platform
 import sys
-import tomllib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from importlib import metadata, resources
+from importlib import metadata
 from typing import Any
 
 from devrt._config.keys import carries, unknown_option
@@ -23,7 +21,6 @@ from devrt.errors import ConfigError
 __all__ = [
     "config_finding",
     "environment_findings",
-    "known_variables",
     "read_quietly",
     "refused_value",
     "settings_in_force",
@@ -32,6 +29,19 @@ __all__ = [
 ]
 
 _PREFIX = "DEVRT_"
+_SHOWN_PREFIXES = ("DEVRT_", "JAX_", "PJRT_", "TPU_")
+_SHOWN_NAMES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+        "XLA_FLAGS",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+    }
+)
 _SHOWN = 400
 _DISTRIBUTIONS = ("devrt-core", "numpy", "ml_dtypes", "optree", "pluggy")
 
@@ -54,23 +64,11 @@ def variables_in_force(
     known = {*config.names(), *options}
     found = []
     for name in sorted(variables):
-        if any(_matches(entry, name) for entry in known_variables()):
+        if name in _SHOWN_NAMES or name.startswith(_SHOWN_PREFIXES):
             option = _option(name, known)
             is_read = not option or option not in config.names() or _is_in_force(config, name)
             found.append(Variable(name, variables[name][:_SHOWN], option, is_read))
     return tuple(found)
-
-
-@functools.cache
-def known_variables() -> list[Mapping[str, Any]]:
-    """Return the table of variables worth showing that is part of this package."""
-    text = resources.files("devrt.doctor").joinpath("data/variables.toml").read_text("utf-8")
-    rows: list[Mapping[str, Any]] = tomllib.loads(text)["variable"]
-    return rows
-
-
-def _matches(entry: Mapping[str, Any], name: str) -> bool:
-    return name == entry.get("name") or ("prefix" in entry and name.startswith(entry["prefix"]))
 
 
 def _option(name: str, known: Collection[str]) -> str:

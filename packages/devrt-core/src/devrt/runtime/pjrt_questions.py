@@ -104,8 +104,7 @@ def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
     UnimplementedError
         If nothing that is installed can describe it; the message names what to install.
     """
-    operation = "make_pjrt_tpu_topology"
-    platform = operation.split("_")[2]
+    operation, platform = "make_pjrt_tpu_topology", "tpu"
     library = os.environ.get("TPU_LIBRARY_PATH")
     try:
         if not library:

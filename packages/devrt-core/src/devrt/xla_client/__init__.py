@@ -352,7 +352,7 @@ def make_tpu_client(
     UnimplementedError
         If a path is given and no loader of PJRT libraries is installed.
     """
-    platform = "make_tpu_client".split("_")[1]
+    platform = "tpu"
     if library_path is None:
         return default_runtime().make_client(platform, dict(options or {}), installed=True)
     if not runtime.pjrt_plugin_loaded(platform):
