@@ -1,0 +1,83 @@
+"""In the PJRT loader a module uses no private member of a class of another module."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+OWN = ("self", "cls")
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def accesses(tree: ast.Module) -> Iterator[ast.Attribute]:
+    """Yield every use of a private member."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            yield node
+
+
+def is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in OWN
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Return the private members that a module's classes define."""
+    found = {node.attr for node in accesses(tree) if is_own(node) and is_stored(node)}
+    for node in ast.walk(tree):
+        for item in node.body if isinstance(node, ast.ClassDef) else ():
+            targets = item.targets if isinstance(item, ast.Assign) else [item]
+            names = (getattr(t, "id", getattr(t, "name", "")) for t in targets)
+            found |= {name for name in names if is_private(name)}
+    return found
+
+
+def is_stored(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def findings(sources: dict[str, str]) -> list[str]:
+    """Return where a module uses a private member that only classes of other modules define."""
+    trees = {path: ast.parse(source) for path, source in sources.items()}
+    own = {path: defined(tree) for path, tree in trees.items()}
+    every = set().union(*own.values())
+    return [
+        f"{path}:{node.lineno}: uses {ast.unparse(node)}, which another module's class defines"
+        for path, tree in trees.items()
+        for node in accesses(tree)
+        if not is_own(node) and node.attr in every - own[path]
+    ]
+
+
+def test_the_loader_uses_no_private_members_of_other_modules(checkout):
+    folder = "packages/devrt-tpu/src/devrt_pjrt/"
+    sources = {name: text for name, text in checkout.texts() if name.startswith(folder)}
+    found = findings({name: text for name, text in sources.items() if name.endswith(".py")})
+    assert not found, "\n".join(found)
+
+
+CLIENT = """
+class Client:
+    _count = 0
+    def __init__(self):
+        self._pointer = None
+    def _place(self):
+        return self._pointer
+def address(client):
+    return client._pointer
+"""
+
+
+@pytest.mark.parametrize("name", ["_pointer", "_place", "_count"])
+def test_a_private_member_of_another_modules_class_is_reported(name):
+    (found,) = findings({"client.py": CLIENT, "buffer.py": f"def f(client): client.{name}"})
+    assert found.startswith("buffer.py:1: uses client._")
+
+
+def test_own_members_and_those_of_other_packages_are_not():
+    source = (
+        "class Buffer(Client):\n    def f(self, x): return self._pointer, x._fields, x.__dict__"
+    )
+    assert findings({"client.py": CLIENT, "buffer.py": source}) == []
