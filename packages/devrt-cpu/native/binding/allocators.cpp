@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "devrt/memory/arena_allocator.hpp"
 #include "devrt/memory/huge_page_allocator.hpp"
 #include "devrt/memory/lent_allocator.hpp"
@@ -62,7 +62,7 @@ std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule, const std::
     raise_invalid("The allocator of " + whose +
                       " must return a capsule named '" DEVRT_HOST_ALLOCATOR_CAPSULE
                       "', and returned a value of type " +
-                      type.c_str() + ". The plugin that adds the kind must be mended.",
+                      type.c_str() + ". The plugin that adds the kind must be fixed.",
                   "make_cpu_client");
   }
   auto* table = static_cast<const devrt_host_allocator*>(

@@ -6,7 +6,7 @@
 #include "binding/host_value.hpp"
 #include "binding/python.hpp"
 #include "client/assembly.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -47,7 +47,7 @@ std::vector<Memory*> to_memories(Client& client, nb::handle targets, const char*
 nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle targets,
                                nb::handle semantics) {
   constexpr const char* kOperation = "buffers_from_pyvals";
-  drain_graveyard();
+  drain_release_queue();
   self.check_open(kOperation);
   PutOptions options = to_put_options(semantics, kOperation);
   options.stream = execution_stream();
@@ -73,7 +73,7 @@ nb::object buffers_from_pyvals(Client& self, nb::handle arguments, nb::handle ta
 nb::object batched_copy_to_memory(Client& self, nb::handle buffers, nb::handle targets,
                                   nb::handle alias) {
   constexpr const char* kOperation = "batched_copy_to_memory";
-  drain_graveyard();
+  drain_release_queue();
   self.check_open(kOperation);
   const std::vector<nb::object> items = to_items(buffers, "buffers", kOperation);
   const std::vector<const Buffer*> sources = to_buffers(self, items, kOperation);
@@ -116,7 +116,7 @@ std::span<const std::int64_t> numbers_of(nb::handle packed, const char* operatio
 nb::object assemble_buffers(Client& self, nb::handle sources, nb::handle assembly,
                             nb::handle targets, nb::handle alias) {
   constexpr const char* kOperation = "assemble_buffers";
-  drain_graveyard();
+  drain_release_queue();
   self.check_open(kOperation);
   if (!nb::hasattr(assembly, "packed")) {
     raise_type("assembly must be a devrt.contract.Assembly, not of type " + kind_of(assembly) + ".",
@@ -261,14 +261,14 @@ void bind_batched() {
                    "collections.abc.Sequence[typing.Any], targets: "
                    "collections.abc.Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = "
                    "0) -> list[CpuBuffer]"),
-           "Start the transfer of each of several host values to the target at its place.")
+           "Start the transfer of each of several host values to the target at its index.")
       .def("batched_copy_to_memory", &batched_copy_to_memory, "buffers"_a.none(),
            "targets"_a.none(), "may_alias"_a.none() = true,
            nb::sig("def batched_copy_to_memory(self, buffers: "
                    "collections.abc.Sequence[typing.Any], targets: "
                    "collections.abc.Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> "
                    "list[CpuBuffer]"),
-           "Start a copy of each buffer to the target at its place; share where that is allowed.")
+           "Start a copy of each buffer to the target at its index; share where that is allowed.")
       .def("assemble_buffers", &assemble_buffers, "sources"_a.none(), "assembly"_a.none(),
            "targets"_a.none(), "may_alias"_a.none() = true,
            nb::sig("def assemble_buffers(self, sources: collections.abc.Sequence[typing.Any], "

@@ -2,10 +2,10 @@
 #include <memory>
 #include <utility>
 
+#include "binding/call_site.hpp"
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
-#include "binding/site.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -203,7 +203,7 @@ void bind_state(nb::class_<BufferHandle>& cls) {
           "Wait for the data and return its address, valid only while the buffer is alive.");
 }
 
-void bind_place(nb::class_<BufferHandle>& cls) {
+void bind_placement(nb::class_<BufferHandle>& cls) {
   cls.def_prop_ro(
          "memory", [](const BufferHandle& b) { return to_object(memory_of(b, "memory")); },
          nb::sig("def memory(self) -> CpuMemory"))
@@ -224,7 +224,7 @@ void bind_place(nb::class_<BufferHandle>& cls) {
           },
           nb::sig("def devices(self) -> set[CpuDevice]"), "Return the set of the one device.")
       .def_prop_ro(
-          "traceback", [](const BufferHandle& b) { return to_traceback(b.state->site()); },
+          "traceback", [](const BufferHandle& b) { return to_traceback(b.state->call_site()); },
           nb::sig("def traceback(self) -> devrt.contract.Traceback | None"))
       .def_prop_ro(
           "_arrays",
@@ -261,7 +261,7 @@ void bind_buffer(nb::module_& module) {
   types.buffer = buffer;
   bind_shape(buffer);
   bind_state(buffer);
-  bind_place(buffer);
+  bind_placement(buffer);
   bind_views(buffer);
   bind_identity(buffer);
 }

@@ -7,7 +7,7 @@
 #include "binding/host_value.hpp"
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "execution/custom_calls.hpp"
 
 namespace devrt::cpu {
@@ -18,7 +18,7 @@ namespace {
 
 nb::object buffer_from_pyval(Client& self, nb::handle argument, nb::handle device,
                              nb::handle force_copy, nb::handle semantics, nb::handle layout) {
-  drain_graveyard();
+  drain_release_queue();
   self.check_open("buffer_from_pyval");
   PutOptions options = to_put_options(semantics, "buffer_from_pyval");
   options.force_copy = to_bool(force_copy, "force_copy", "buffer_from_pyval");
@@ -100,7 +100,7 @@ std::vector<Block> to_blocks(Client& client, nb::handle devices, nb::handle offs
 
 nb::object batched_buffer_from_pyval(Client& self, nb::handle argument, nb::handle devices,
                                      nb::handle offsets, nb::handle shape, nb::handle semantics) {
-  drain_graveyard();
+  drain_release_queue();
   self.check_open("batched_buffer_from_pyval");
   PutOptions options = to_put_options(semantics, "batched_buffer_from_pyval");
   const std::vector<Block> blocks = to_blocks(self, devices, offsets);
@@ -178,7 +178,7 @@ int traverse_client(PyObject* self, visitproc visit, void* arg) {
 
 int clear_client(PyObject* self) {
   if (Client* client = only_owned(self)) client->attach(nullptr, {});
-  drain_graveyard();
+  drain_release_queue();
   return 0;
 }
 
@@ -234,7 +234,7 @@ void bind_client_facts(nb::class_<Client>& cls) {
            nb::sig("def get_default_layout(self, dtype: typing.Any, shape: "
                    "collections.abc.Sequence[int], device: CpuDevice | CpuMemory | None = None) -> "
                    "typing.Any"),
-           "Return the layout of a buffer for which none is asked: row-major, no tiles.")
+           "Return the layout of a buffer for which none is requested: row-major, no tiles.")
       .def_prop_ro("distributed_client", &distributed_client,
                    nb::sig("def distributed_client(self) -> typing.Any"),
                    "The connection to the cluster that the client was made with, or None.")
@@ -250,7 +250,7 @@ void bind_client_life(nb::class_<Client>& cls) {
           nb::sig("def close(self, *, cancel: bool = False) -> None"),
           "Wait for the work in flight, delete every buffer and give all memory back. "
           "Idempotent.\n\n"
-          "With `cancel`, work that has not started is dropped: who waits for it already gets an "
+          "With `cancel`, work that has not started is dropped: its waiters already get an "
           "error of code CANCELLED.")
       .def_prop_ro("is_closed", &Client::is_closed)
       .def(

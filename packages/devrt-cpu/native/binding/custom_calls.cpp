@@ -129,12 +129,12 @@ nb::dict to_attributes(const XLA_FFI_Attrs& attributes) {
 }
 
 Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame) {
-  const nb::object said =
+  const nb::object outcome =
       call_python(module_attribute(answer_function, "devrt_cpu._custom_call", "answer"),
                   nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
                   to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
-  if (said.is_none()) return {};
-  return {static_cast<StatusCode>(nb::cast<int>(said[0])), nb::cast<std::string>(said[1])};
+  if (outcome.is_none()) return {};
+  return {static_cast<StatusCode>(nb::cast<int>(outcome[0])), nb::cast<std::string>(outcome[1])};
 }
 
 Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -127,7 +127,7 @@ void bind_device(nb::module_& module) {
 }  // namespace
 
 nb::list live_buffers(Client& client, const Device* device) {
-  drain_graveyard();
+  drain_release_queue();
   nb::list found;
   if (client.is_closed()) return found;
   client.check_open("live_buffers");

@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "devrt/buffers/dlpack.hpp"
 
 namespace devrt::cpu {

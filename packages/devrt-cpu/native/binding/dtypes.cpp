@@ -19,7 +19,7 @@ class DtypeCache {
   }
 
   void add(PyObject* dtype, DtypeInfo info) noexcept {
-    if (size_ >= kRows / 2) return;  // odd dtype objects made in a loop must not fill memory
+    if (size_ >= kRows / 2) return;  // dtype objects made in a loop must not fill memory
     std::size_t i = slot(dtype);
     while (rows_[i].dtype) i = (i + 1) % kRows;
     Py_INCREF(dtype);

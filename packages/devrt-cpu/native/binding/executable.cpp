@@ -9,7 +9,7 @@
 
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "execution/custom_calls.hpp"
 #include "execution/executable.hpp"
 #include "execution/outputs.hpp"

@@ -3,7 +3,7 @@
 
 #include "binding/python.hpp"
 #include "client/ending.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 // nanobind's entry point is called by the module's own one, at the end of this file, and that by
 // the one that checks the ABI, for which the build renames it.
@@ -32,7 +32,7 @@ NB_MODULE(_ext, module) {
     }
     release_stores();
     expect_finalization();
-    close_graveyard();
+    close_release_queue();
     if (broken_off) std::rethrow_exception(broken_off);
   }));
   (void)Py_AtExit(&finish_engines);  // once no thread can call from Python, and before C's handlers

@@ -11,23 +11,24 @@ namespace devrt::cpu {
 
 namespace {
 
-/// A Python buffer that is let go in the graveyard.
-struct BufferGrave : Grave {
-  BufferGrave() noexcept : Grave(&BufferGrave::release) {}
-  static void release(Grave* node) {
-    auto* self = static_cast<BufferGrave*>(node);
+/// A Python buffer that is released through the queue.
+struct BufferRelease : DeferredRelease {
+  BufferRelease() noexcept : DeferredRelease(&BufferRelease::release) {}
+  static void release(DeferredRelease* node) {
+    auto* self = static_cast<BufferRelease*>(node);
     PyBuffer_Release(&self->view);
     delete self;
   }
   Py_buffer view{};
 };
 
-/// A DLPack tensor that is given back in the graveyard, as its deleter may take the GIL.
+/// A DLPack tensor that is given back through the release queue, as its deleter may take the GIL.
 template <class Managed>
-struct DlpackGrave : Grave {
-  explicit DlpackGrave(Managed* tensor) noexcept : Grave(&DlpackGrave::release), managed(tensor) {}
-  static void release(Grave* node) {
-    auto* self = static_cast<DlpackGrave*>(node);
+struct DlpackRelease : DeferredRelease {
+  explicit DlpackRelease(Managed* tensor) noexcept
+      : DeferredRelease(&DlpackRelease::release), managed(tensor) {}
+  static void release(DeferredRelease* node) {
+    auto* self = static_cast<DlpackRelease*>(node);
     if (self->managed->deleter) self->managed->deleter(self->managed);
     delete self;
   }
@@ -103,15 +104,16 @@ void HostValue::open_array(nb::handle array, bool keep) {
   nb::object dtype = nb::steal(PyObject_GetAttr(array.ptr(), name));
   if (!dtype.is_valid()) throw nb::python_error();
   const DtypeInfo info = dtype_info(dtype);
-  // No format is asked for: the dtype says it all, and ml_dtypes' types have none.
+  // No format is requested: the dtype says it all, and ml_dtypes' types have none.
   if (!keep) {
     if (PyObject_GetBuffer(array.ptr(), &view_, PyBUF_STRIDES) != 0) throw nb::python_error();
     return show_view(view_, info);
   }
-  auto grave = std::make_unique<BufferGrave>();
-  if (PyObject_GetBuffer(array.ptr(), &grave->view, PyBUF_STRIDES) != 0) throw nb::python_error();
-  show_view(grave->view, info);
-  hold_ = grave_owner(grave.release());
+  auto deferred = std::make_unique<BufferRelease>();
+  if (PyObject_GetBuffer(array.ptr(), &deferred->view, PyBUF_STRIDES) != 0)
+    throw nb::python_error();
+  show_view(deferred->view, info);
+  hold_ = release_later(deferred.release());
 }
 
 void HostValue::show_view(const Py_buffer& view, DtypeInfo info) {
@@ -188,13 +190,13 @@ void HostValue::open_dlpack(nb::handle value) {
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
     using Managed = dlpack::ManagedVersioned;
     auto* managed = take_tensor<Managed>(capsule, "dltensor_versioned", "used_dltensor_versioned");
-    hold_ = grave_owner(new DlpackGrave<Managed>(managed));
+    hold_ = release_later(new DlpackRelease<Managed>(managed));
     if (managed->version.major != dlpack::kMajor) raise_type("The DLPack version is not 1.");
     tensor = &managed->tensor;
     padded = (managed->flags & dlpack::kSubbytePadded) != 0;
   } else {
     auto* managed = take_tensor<dlpack::Managed>(capsule, "dltensor", "used_dltensor");
-    hold_ = grave_owner(new DlpackGrave<dlpack::Managed>(managed));
+    hold_ = release_later(new DlpackRelease<dlpack::Managed>(managed));
     tensor = &managed->tensor;
   }
   const auto type = dlpack::type_of(tensor->dtype);
@@ -232,7 +234,7 @@ void HostValue::open_other(nb::handle value, bool keep) {
       !nb::hasattr(value, "__array_interface__")) {
     raise_not_an_array(value);
   }
-  // NumPy reads bytes as a string unless it is told that they are a buffer.
+  // NumPy reads bytes as a string unless they are marked as a buffer.
   nb::object source = PyBytes_Check(value.ptr()) ? nb::steal(PyMemoryView_FromObject(value.ptr()))
                                                  : nb::borrow(value);
   if (!source.is_valid()) throw nb::python_error();

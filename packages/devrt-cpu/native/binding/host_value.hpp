@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -20,7 +20,7 @@ class HostValue {
   const HostArray& array() const noexcept { return array_; }
   /// Returns the bytes of the array if it were dense.
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Returns what keeps the source alive; empty unless `keep` was asked for.
+  /// Returns what keeps the source alive; empty unless `keep` was requested.
   ExternalOwner& hold() noexcept { return hold_; }
 
  private:

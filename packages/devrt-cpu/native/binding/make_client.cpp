@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -132,7 +132,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   return client;
 }
 
-/// Throws what `make_cpu_client` would, so that the other processes need not be told.
+/// Throws what `make_cpu_client` would, before the other processes learn of this one.
 void check_nodes(int num_devices, int node_id, int num_nodes) {
   ClientOptions options;
   options.num_devices = num_devices;
@@ -147,7 +147,7 @@ void release_stores() noexcept {
   for (const auto& each : clients_with_stores()) {
     if (const std::shared_ptr<Client> client = each.lock()) client->attach(nullptr, {});
   }
-  drain_graveyard();
+  drain_release_queue();
 }
 
 void bind_make_client(nb::module_& module) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "binding/call_site.hpp"
 #include "binding/python.hpp"
-#include "binding/site.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "devrt/memory/memory_report.hpp"
 #include "devrt/profile/heap_profile.hpp"
 
@@ -27,7 +27,7 @@ nb::dict to_dict(const LiveGroup& group) {
   facts["dtype"] = nb::str(dtype.data(), dtype.size());
   facts["device"] = nb::str(group.device.c_str());
   facts["memory_kind"] = nb::str(group.kind.c_str());
-  facts["site"] = nb::str(describe_site(group.site.get()).c_str());
+  facts["call_site"] = nb::str(describe_call_site(group.call_site.get()).c_str());
   return facts;
 }
 
@@ -75,18 +75,18 @@ nb::dict memory_stats(const Memory& memory) {
 
 nb::object wrap(Ref<Buffer> buffer) {
   const Memory& memory = *buffer->memory();
-  if (memory.client().notes_calls(buffer->bytes())) buffer->note_site(note_calls());
+  if (memory.client().notes_calls(buffer->bytes())) buffer->note_call_site(note_calls());
   if (memory.page_locked()) [[unlikely]]
     warn_of_unlocked_pages(memory);
   return wrap_known(std::move(buffer));
 }
 
 nb::object heap_profile(Client& client) {
-  drain_graveyard();
+  drain_release_queue();
   client.check_open("heap_profile");
   const std::vector<Ref<Buffer>> live = client.registry().snapshot();
   std::vector<LiveGroup> groups = group_live(std::span(live));
-  for (LiveGroup& group : client.scratch().groups()) groups.push_back(std::move(group));
+  for (LiveGroup& group : client.temporaries().groups()) groups.push_back(std::move(group));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::string profile =
       heap_profile(groups, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
@@ -116,10 +116,11 @@ std::string report_text(const MemoryReport& report) {
   std::string text = "\nThe largest of the " + std::to_string(report.live_buffers) +
                      " live buffers (" + std::to_string(report.live_bytes) + " bytes):";
   for (const LiveGroup& group : report.largest) {
-    const std::string site = describe_site(group.site.get());
+    const std::string call_site = describe_call_site(group.call_site.get());
     text += "\n  " + std::to_string(group.bytes) + " bytes in " + std::to_string(group.count) +
             " of " + describe(group) + " on " + group.device + ", " + group.kind +
-            (group.is_external ? ", lent" : "") + (site.empty() ? "" : ", made at " + site);
+            (group.is_external ? ", lent" : "") +
+            (call_site.empty() ? "" : ", made at " + call_site);
   }
   return text;
 }

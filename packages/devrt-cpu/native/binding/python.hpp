@@ -138,7 +138,7 @@ inline PyType_Slot no_new_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse
 /// The slots of the class of buffers, its buffer protocol among them.
 extern PyType_Slot buffer_slots[];
 
-/// Returns an owner of a Python object, which is let go in the graveyard.
+/// Returns an owner of a Python object, which is released through the queue.
 ExternalOwner keep_object(nb::object kept);
 
 /// Makes the Python object that holds a new buffer, and notes where the program made it.
@@ -183,7 +183,7 @@ Dims to_storage_order(nb::handle layout, ElementType type, std::size_t ndim);
 /// Returns the `Layout` of a buffer, and the `PjRtLayout`.
 nb::object layout_of(const Buffer& buffer);
 nb::object pjrt_layout_of(const Buffer& buffer);
-/// Returns the `PjRtLayout` that a buffer gets when none is asked for.
+/// Returns the `PjRtLayout` that a buffer gets when none is requested.
 nb::object default_layout(Client& client, nb::handle dtype, nb::handle shape, nb::handle device);
 
 /// Throws INVALID_ARGUMENT because of a value's type.

@@ -46,13 +46,13 @@ class Speaker {
   explicit Speaker(Waiting what) noexcept : is_silent_(what == Waiting::kData) {}
 
   void speak() {
-    if (is_silent_ || has_said_ || !(was_interrupted() || is_exiting())) return;
+    if (is_silent_ || has_reported_ || !(was_interrupted() || is_exiting())) return;
     if (!was_interrupted() && Clock::now() - begun_ < kSilentExit) return;
-    has_said_ = say_what_runs();
+    has_reported_ = say_what_runs();
   }
   /// Who knows what is waited for and does not want to wait wants that of nobody else.
   void note() const noexcept {
-    const bool is_known = has_said_ || (!is_silent_ && was_said_at_exit());
+    const bool is_known = has_reported_ || (!is_silent_ && was_reported_at_exit());
     note_interrupt();
     if (is_known) abandon_on_demand();
   }
@@ -60,7 +60,7 @@ class Speaker {
  private:
   const bool is_silent_;
   const Clock::time_point begun_ = Clock::now();
-  bool has_said_ = false;
+  bool has_reported_ = false;
 };
 
 /// The thread of work that the main thread waits for; kept for the next, as starting one takes as

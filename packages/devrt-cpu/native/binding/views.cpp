@@ -2,7 +2,7 @@
 #include <memory>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 
 namespace devrt::cpu {
 
@@ -197,7 +197,7 @@ void bind_views(nb::class_<BufferHandle>& cls) {
   cls.def("__array__", &to_array, "dtype"_a = nb::none(), "copy"_a = nb::none(),
           nb::sig("def __array__(self, dtype: numpy.dtype[typing.Any] | None = None, copy: bool | "
                   "None = None) -> numpy.typing.NDArray[typing.Any]"),
-          "Return the data as a NumPy array: a read-only view unless a copy is asked for.")
+          "Return the data as a NumPy array: a read-only view unless a copy is requested.")
       .def("__dlpack__", &export_dlpack, nb::kw_only(), "stream"_a = nb::none(),
            "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
            nb::sig(

@@ -232,7 +232,7 @@ Ref<Storage> share_part(const std::vector<Piece>& pieces, std::span<const Buffer
   return Storage::lend(data, bytes, keep(whole));
 }
 
-/// A block that is there or on its way.
+/// A block that is there or in flight.
 struct Made {
   Ref<Storage> storage;
   ReadyEvent ready;

@@ -10,7 +10,7 @@
 
 namespace devrt::cpu {
 
-/// A box of a source buffer and its place in a block, in elements.
+/// A box of a source buffer and its position in a block, in elements.
 struct Piece {
   std::size_t source = 0;
   std::span<const std::int64_t> source_start;

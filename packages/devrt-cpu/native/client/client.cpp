@@ -175,7 +175,7 @@ Client::Client(ClientOptions options)
       budget_(options_.memory_limit
                   ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
                   : nullptr),
-      scratch_(std::make_shared<ScratchUses>()),
+      temporaries_(std::make_shared<ClientTemporaries>()),
       cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
       pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
   const auto reserved = std::make_shared<ReservedBytes>();

@@ -27,7 +27,7 @@
 #include "devrt/memory/memory_report.hpp"
 #include "devrt/memory/memory_stats.hpp"
 #include "devrt/memory/recycling_allocator.hpp"
-#include "execution/scratch.hpp"
+#include "execution/temporary_memory.hpp"
 
 #define DEVRT_CPU_API __attribute__((visibility("default")))
 
@@ -74,7 +74,7 @@ struct Block {
 
 struct Assembly;
 
-/// A filled buffer on its way into an array of the host: where its first element goes.
+/// A filled buffer to be copied into an array of the host: where its first element goes.
 struct Gathered {
   Ref<Storage> storage;
   Dims shape;
@@ -140,12 +140,12 @@ class DEVRT_CPU_API Memory {
   /// Returns the page-locking allocator, or null where the memory has another.
   const PageLockedAllocator* page_locked() const noexcept { return page_locked_; }
 
-  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, where there is no room, even after the
+  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, when out of memory, even after the
   /// copies in flight are done.
   Ref<Storage> allocate(std::size_t bytes) const;
   /// The same without a wait for programs that run: for who keeps one of them from its end.
   Ref<Storage> allocate_at_once(std::size_t bytes) const;
-  /// Takes room for what a program will allocate; throws as `allocate` does, telling the needs.
+  /// Reserves what a program will allocate; throws as `allocate` does, and names the needs.
   /// Empty where the client has no limit. Does not wait for other programs.
   BudgetShare reserve(const ProgramNeeds& needs) const;
   /// Returns what the allocator tells about itself.
@@ -239,10 +239,10 @@ class DEVRT_CPU_API Client {
   /// Returns true the first time: the caller is the one to warn of memory that is not locked.
   bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
   /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
-  /// may be room for `bytes` now that there was not.
-  bool wait_for_room(std::size_t bytes) const;
-  /// Waits for programs that take memory on their way, until there is room for `bytes`. Returns
-  /// whether there is room now that there was not.
+  /// may be `bytes` free now that were not.
+  bool wait_for_memory(std::size_t bytes) const;
+  /// Waits for programs that hold temporary memory, until `bytes` are free. Returns
+  /// whether they are free now and were not before.
   bool wait_for_programs(std::size_t bytes) const;
   /// Calls a function that waits, without the locks of the language binding.
   void wait_unlocked(const std::function<void()>& wait) const {
@@ -257,9 +257,11 @@ class DEVRT_CPU_API Client {
   std::chrono::milliseconds execution_timeout() const noexcept {
     return options_.execution_timeout;
   }
-  /// Returns what programs take on their way.
-  ScratchUses& scratch() const noexcept { return *scratch_; }
-  const std::shared_ptr<ScratchUses>& shared_scratch() const noexcept { return scratch_; }
+  /// Returns the temporary memory of programs.
+  ClientTemporaries& temporaries() const noexcept { return *temporaries_; }
+  const std::shared_ptr<ClientTemporaries>& shared_temporaries() const noexcept {
+    return temporaries_;
+  }
   /// Keeps no more freed blocks than the limit leaves.
   void trim_to_limit() noexcept;
 
@@ -324,7 +326,7 @@ class DEVRT_CPU_API Client {
   std::weak_ptr<Client> self_;
   ForkGuard fork_;
   const std::shared_ptr<ByteBudget> budget_;
-  const std::shared_ptr<ScratchUses> scratch_;
+  const std::shared_ptr<ClientTemporaries> temporaries_;
   const std::shared_ptr<BlockCache> cache_;
   ThreadPool pool_;
   std::atomic<bool> closed_{false};

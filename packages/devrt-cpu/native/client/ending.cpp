@@ -28,7 +28,7 @@ std::atomic<bool> demanded{false};
 std::atomic<bool> interrupted{false};
 std::atomic<std::uint64_t> given_up{0};  // the last execution when a wait was interrupted
 std::atomic<bool> exiting{false};
-std::atomic<bool> said_at_exit{false};
+std::atomic<bool> reported_at_exit{false};
 
 /// Returns a guard that was made with the first engine, or now.
 const ForkGuard& process() noexcept {
@@ -98,13 +98,13 @@ bool is_end_demanded() noexcept {
 bool was_interrupted() noexcept { return interrupted; }
 bool is_exiting() noexcept { return exiting; }
 
-bool was_said_at_exit() noexcept { return said_at_exit; }
+bool was_reported_at_exit() noexcept { return reported_at_exit; }
 
 bool say_what_runs() noexcept {
   try {
     const std::string what = pjrt::Running::of_process().describe();
     if (what.empty()) return false;
-    if (exiting && said_at_exit.exchange(true)) return true;
+    if (exiting && reported_at_exit.exchange(true)) return true;
     const std::string line =
         "devrt: waiting for " + what + " to end. Ctrl-C again does not wait for it.\n";
     return write(STDERR_FILENO, line.data(), line.size()) >= 0;

@@ -41,10 +41,10 @@ DEVRT_CPU_API void watch_exit();
 DEVRT_CPU_API bool is_exiting() noexcept;
 
 /// Says on standard error which programs are waited for, at exit once. Returns whether that was
-/// said, now or earlier in the exit.
+/// reported, now or earlier in the exit.
 DEVRT_CPU_API bool say_what_runs() noexcept;
-/// Returns whether that was said at exit.
-DEVRT_CPU_API bool was_said_at_exit() noexcept;
+/// Returns whether that was reported at exit.
+DEVRT_CPU_API bool was_reported_at_exit() noexcept;
 
 /// Marks, while it lives, that the compiler works.
 class Compiling {

@@ -17,7 +17,7 @@ namespace devrt::cpu {
 /// Loops that one copy has at most; a box that needs more is several copies.
 inline constexpr std::size_t kMaxLoops = 4;
 
-/// One box on its way: first elements, and loops over runs of bytes, the outermost first.
+/// One box to copy: first elements, and loops over runs of bytes, the outermost first.
 struct RegionCopy {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
@@ -46,7 +46,7 @@ struct Corner {
 
 namespace detail {
 
-/// Any number of loops, the innermost first, on their way to become copies.
+/// Any number of loops, the innermost first, before they become copies.
 struct DeepCopy {
   const std::byte* from;
   std::byte* to;

@@ -9,7 +9,7 @@ namespace devrt::cpu {
 
 namespace {
 
-/// Returns the code for what the compiler said: its own codes tell little.
+/// Returns the code for what the compiler reported: its own codes tell little.
 StatusCode compile_code(StatusCode code) noexcept {
   switch (code) {
     case StatusCode::kUnknown:  // does not parse
@@ -87,21 +87,21 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
     for (const pjrt::Tensor& output : signature_->outputs) {
       output_memories_.push_back(&output_memory(*device, output.memory_kind));
     }
-    if (signature_->temp_bytes) count_scratch(device->default_memory());
+    if (signature_->temp_bytes) count_temporaries(device->default_memory());
   }
-  takes_rooms_ = !scratch_.empty() || (client_->budget() && !signature_->outputs.empty());
+  reserves_ = !temporaries_.empty() || (client_->budget() && !signature_->outputs.empty());
 }
 
-void Executable::count_scratch(const Memory& memory) {
-  const auto use = std::make_shared<ScratchUse>();
-  use->all = client_->shared_scratch();
+void Executable::count_temporaries(const Memory& memory) {
+  const auto use = std::make_shared<ProgramTemporaries>();
+  use->all = client_->shared_temporaries();
   use->stats = memory.shared_stats();
   use->program = signature_->name;
   use->device = memory.device().name();
   use->kind = memory.kind();
   use->bytes = static_cast<std::int64_t>(signature_->temp_bytes);
-  client_->scratch().add(use);
-  scratch_.push_back(use);
+  client_->temporaries().add(use);
+  temporaries_.push_back(use);
 }
 
 Executable::~Executable() {

@@ -13,11 +13,11 @@
 #include "devrt/base/small_array.hpp"
 #include "devrt/pjrt/engine/ffi.hpp"
 #include "execution/engine.hpp"
-#include "execution/scratch.hpp"
+#include "execution/temporary_memory.hpp"
 
 namespace devrt::cpu {
 
-struct Room;
+struct Reservation;
 
 /// A program and its serialised CompileOptionsProto.
 struct ProgramText {
@@ -75,8 +75,8 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   /// raises.
   void take_slots(std::span<const std::size_t> devices,
                   std::span<pjrt::InFlight::Slot> slots) const;
-  /// Takes room for what a call makes, of all shards at once: whoever has it can go on to the end.
-  void take_rooms(std::span<Room> rooms, std::span<const std::int64_t> outputs) const;
+  /// Reserves what a call makes, of all shards at once: a call that has it can go on to the end.
+  void reserve(std::span<Reservation> reservations, std::span<const std::int64_t> outputs) const;
   /// After a lack of memory: waits for others to give some back. Returns whether to try again.
   bool wait_for_others(const Status& why, bool& is_last) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
@@ -87,7 +87,7 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);
   }
   Memory& output_memory(Device& device, const std::string& kind) const;
-  void count_scratch(const Memory& memory);
+  void count_temporaries(const Memory& memory);
   void check_one(std::size_t position, std::size_t index, const Buffer& buffer,
                  const char* operation) const;
 
@@ -96,9 +96,10 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   const std::shared_ptr<const pjrt::Signature> signature_;
   std::vector<Device*> devices_;
   std::vector<int> device_numbers_;
-  std::vector<Memory*> output_memories_;              // by device, then by output
-  std::vector<std::shared_ptr<ScratchUse>> scratch_;  // by device; empty if it takes nothing
-  bool takes_rooms_ = false;  // whether a call has to ask for room, or to count what it takes
+  std::vector<Memory*> output_memories_;  // by device, then by output
+  std::vector<std::shared_ptr<ProgramTemporaries>>
+      temporaries_;        // by device; empty if it takes nothing
+  bool reserves_ = false;  // whether a call has to reserve memory, or to count what it takes
   mutable std::mutex mutex_;
   Ref<pjrt::Executable> loaded_;
 };

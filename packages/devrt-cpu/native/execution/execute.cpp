@@ -66,8 +66,8 @@ class Donations {
     Buffer::Contents& contents = claims_.back().contents;
     if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
     if (!(*shard.views)[i]->is_view()) return contents.storage->is_sole_share();
-    // The engine takes no memory of a view. It goes with the last work that reads it, unless some
-    // is under way.
+    // The engine takes no memory of a view. It is released with the last work that reads it, unless
+    // some is under way.
     contents.attachment.reset();
     (*shard.views)[i].reset();
     Ref<pjrt::Buffer> given = engine_.give(buffer, contents.storage);
@@ -151,10 +151,10 @@ void await_arguments(const Client& client, std::span<const std::span<Buffer* con
 }
 
 /// Says which program the engine could not start, and why.
-StatusError describe_failure(const Status& said, const std::string& program) {
-  const Status status = pjrt::with_known_code(said);
-  if (!status.operation().empty()) return StatusError(status);  // devrt's own words
-  if (said.reason() == Reason::kClosed) {
+StatusError describe_failure(const Status& reported, const std::string& program) {
+  const Status status = pjrt::with_known_code(reported);
+  if (!status.operation().empty()) return StatusError(status);  // devrt's own message
+  if (reported.reason() == Reason::kClosed) {
     return StatusError(
         Status(status.code(), "execute failed: the cpu client was closed as program '" + program +
                                   "' began. Make a new client.")
@@ -178,8 +178,8 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
     try {
       return start(arguments, results, stream, ended, has_begun);
     } catch (const StatusError& error) {
-      const bool is_room = error.status().code() == StatusCode::kResourceExhausted;
-      if (has_begun || !is_room || !wait_for_others(error.status(), is_last)) {
+      const bool is_out_of_memory = error.status().code() == StatusCode::kResourceExhausted;
+      if (has_begun || !is_out_of_memory || !wait_for_others(error.status(), is_last)) {
         throw describe_failure(error.status(), signature_->name);
       }
     }
@@ -191,7 +191,7 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   if (report && report->requested > report->limit) return false;
   if (report && client_->wait_for_programs(static_cast<std::size_t>(report->requested)))
     return true;
-  // What was deleted meanwhile makes room with the end of what still uses it.
+  // What was deleted meanwhile is freed with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
   client_->wait_unlocked(
       [this] { engine_->client().in_flight().wait([this] { client_->check_signals(); }); });
@@ -203,10 +203,11 @@ Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together) const {
   return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together);
 }
 
-void Executable::take_rooms(std::span<Room> rooms, std::span<const std::int64_t> outputs) const {
-  ProgramNeeds needs{signature_->name, rooms.size()};
+void Executable::reserve(std::span<Reservation> reservations,
+                         std::span<const std::int64_t> outputs) const {
+  ProgramNeeds needs{signature_->name, reservations.size()};
   const auto temporaries = static_cast<std::int64_t>(signature_->temp_bytes);
-  const auto count = static_cast<std::int64_t>(rooms.size());
+  const auto count = static_cast<std::int64_t>(reservations.size());
   for (const pjrt::Tensor& tensor : signature_->parameters) {
     needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
   }
@@ -216,10 +217,11 @@ void Executable::take_rooms(std::span<Room> rooms, std::span<const std::int64_t>
   const Memory& memory =
       has_outputs ? *output_memories_.front() : devices_.front()->default_memory();
   BudgetShare all = memory.reserve(needs);
-  for (std::size_t i = 0; i < rooms.size(); ++i) {
-    rooms[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
-    if (scratch_.empty()) continue;
-    rooms[i].scratch = Scratch(scratch_[i], all.split(signature_->temp_bytes));
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
+    reservations[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
+    if (temporaries_.empty()) continue;
+    reservations[i].temporaries =
+        HeldTemporaries(temporaries_[i], all.split(signature_->temp_bytes));
   }
 }
 
@@ -261,7 +263,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], num_outputs);
   }
-  StreamOrder::Turn turn =
+  StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
   Donations donations(*engine_);
   std::vector<std::int64_t> kept;
@@ -277,21 +279,22 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
             kept,
             loaded->devices()[i]};
   };
-  SmallArray<Room, 1> rooms(arguments.size());
-  if (takes_rooms_) [[unlikely]] {
-    SmallArray<std::int64_t, 1> bytes(rooms.size());
-    for (std::size_t i = 0; i < rooms.size(); ++i) bytes[i] = bytes_of_outputs(targets(i));
-    take_rooms(rooms.span(), bytes.span());
+  SmallArray<Reservation, 1> reservations(arguments.size());
+  if (reserves_) [[unlikely]] {
+    SmallArray<std::int64_t, 1> bytes(reservations.size());
+    for (std::size_t i = 0; i < reservations.size(); ++i) bytes[i] = bytes_of_outputs(targets(i));
+    reserve(reservations.span(), bytes.span());
   }
   Context context = context_of(is_together);
   has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    ReadyEvent event = take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
-                                    {std::move(notes[i]), std::move(slots[i]), std::move(rooms[i]),
-                                     context ? context.share() : Context()});
+    ReadyEvent event =
+        take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
+                     {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
+                      context ? context.share() : Context()});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
-    turn.begun(i, std::move(event));
+    slot.begun(i, std::move(event));
   };
   if (is_together) {
     std::vector<pjrt::ShardCall> calls;
@@ -307,7 +310,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     }
     donations.commit();
   }
-  engine_->streams().finish(std::move(turn));
+  engine_->streams().finish(std::move(slot));
   engine_->counters().executions.fetch_add(static_cast<std::int64_t>(shards.size()),
                                            std::memory_order_relaxed);
 }

@@ -11,7 +11,7 @@ namespace {
 struct Adopted {
   Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size,
           BudgetShare taken) noexcept
-      : room(std::move(taken)),
+      : reserved(std::move(taken)),
         buffer(std::move(from)),
         stats(std::move(counted)),
         // Given memory is still counted by the allocator that it came from.
@@ -25,16 +25,16 @@ struct Adopted {
     if (bytes) stats->record_deallocate(bytes);
   }
 
-  BudgetShare room;  // given back after the memory
+  BudgetShare reserved;  // given back after the memory
   Ref<pjrt::Buffer> buffer;
   std::shared_ptr<MemoryStats> stats;
   std::int64_t bytes;
 };
 
 ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes,
-                  BudgetShare& room) {
+                  BudgetShare& reserved) {
   const bool is_own = buffer->memory() == pjrt::Buffer::Memory::kOwn;
-  BudgetShare taken = is_own ? room.split(bytes) : BudgetShare();
+  BudgetShare taken = is_own ? reserved.split(bytes) : BudgetShare();
   return {new Adopted(std::move(buffer), memory.shared_stats(), bytes, std::move(taken)),
           [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
 }
@@ -49,8 +49,8 @@ pjrt::Buffer::Memory memory_of(const pjrt::Tensor& output, const OutputTargets& 
   return donor.memory() == kGiven ? kGiven : kOwn;
 }
 
-/// Returns where the engine's memory lies. Asked for when somebody reads it, since asking costs
-/// about as much as a small program; a result that only goes into the next call is never asked.
+/// Returns where the engine's memory lies. Requested when somebody reads it, since asking costs
+/// about as much as a small program; a result that only goes into the next call is never queried.
 std::byte* find(void* context) noexcept {
   try {
     return static_cast<Adopted*>(context)->buffer->data();
@@ -66,15 +66,15 @@ struct Output {
 };
 using Outputs = SmallArray<Output, kFew>;
 
-/// Makes storages: they show the engine's memory, or have room for a copy in devrt's layout.
+/// Makes storages: they show the engine's memory, or memory for a copy in devrt's layout.
 void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool is_ready,
-                   BudgetShare& room) {
+                   BudgetShare& reserved) {
   const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::size_t bytes = targets.tensors[i].bytes;
     if (targets.tensors[i].is_plain) {
-      outputs[i].storage =
-          adopt(bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes, room), &find);
+      outputs[i].storage = adopt(
+          bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes, reserved), &find);
     } else {
       outputs[i].storage = targets.memories[i]->allocate_at_once(bytes);
       targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
@@ -119,9 +119,9 @@ class Countdown {
 };
 
 /// Returns how a call ended: with the error of its custom calls, or as the plugin says.
-Status outcome(const Status& said, const Ref<pjrt::ffi::HoldingContext>& context) {
+Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& context) {
   Status known = context ? context->status() : Status();
-  return known.ok() ? pjrt::with_known_code(said) : known;
+  return known.ok() ? pjrt::with_known_code(reported) : known;
 }
 
 /// A call in flight: keeps what it writes, and says when that is ready.
@@ -131,7 +131,7 @@ class Pending {
       : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
         slot_(kept.slot ? std::move(kept.slot) : client_->in_flight().take(targets.device)),
         note_(std::move(kept.note)),
-        scratch_(std::move(kept.room.scratch)),
+        temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -145,9 +145,9 @@ class Pending {
   ReadyEvent event() const { return countdown_->event(); }
 
   /// Called once, in a thread of the engine or of the caller.
-  void finish(const Status& said) noexcept {
-    const Status status = outcome(said, context_);
-    scratch_.end();  // before anybody learns that it has ended
+  void finish(const Status& reported) noexcept {
+    const Status status = outcome(reported, context_);
+    temporaries_.end();  // before anybody learns that it has ended
     for (Part& part : parts_) {
       try {
         finish_part(part, status);
@@ -187,7 +187,7 @@ class Pending {
   const Ref<pjrt::Client> client_;
   const pjrt::InFlight::Slot slot_;  // left after all else
   const pjrt::Running::Note note_;
-  Scratch scratch_;
+  HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
@@ -214,7 +214,7 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
   const bool holds_errors = kept.context && kept.context->holds_back();
-  make_storages(outputs.span(), targets, is_ready, kept.room.outputs);
+  make_storages(outputs.span(), targets, is_ready, kept.reservation.outputs);
   if (is_ready) {
     const Status status = outcome(done.wait(), kept.context);
     ReadyEvent ready = ReadyEvent::already(status);

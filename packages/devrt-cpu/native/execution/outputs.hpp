@@ -10,7 +10,7 @@
 
 namespace devrt::cpu {
 
-/// How many arguments or outputs a call has room for without the heap.
+/// How many arguments or outputs a call holds without the heap.
 inline constexpr std::size_t kFew = 8;
 
 /// Where one device's call puts what it gives.
@@ -24,10 +24,10 @@ struct OutputTargets {
   std::size_t device = 0;              ///< the engine's number of the device
 };
 
-/// Room that a call took before it began.
-struct Room {
+/// Memory that a call reserved before it began.
+struct Reservation {
   BudgetShare outputs;
-  Scratch scratch;
+  HeldTemporaries temporaries;
 };
 
 /// Returns how many bytes of the engine's own a call's outputs will take.
@@ -35,9 +35,9 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
-  pjrt::Running::Note note;   ///< may be empty
-  pjrt::InFlight::Slot slot;  ///< may be empty
-  Room room;                  ///< for `bytes_of_outputs`, and for what the program takes meanwhile
+  pjrt::Running::Note note;                ///< may be empty
+  pjrt::InFlight::Slot slot;               ///< may be empty
+  Reservation reservation;                 ///< for `bytes_of_outputs` and temporaries
   Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls
 };
 

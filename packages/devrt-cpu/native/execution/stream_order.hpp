@@ -23,13 +23,13 @@ class StreamOrder {
  public:
   StreamOrder() : unfinished_(std::make_shared<std::atomic<std::int64_t>>(0)) {}
 
-  /// A turn on some devices: from where nothing of the stream runs there, to where the next may be
+  /// A slot on some devices: from where nothing of the stream runs there, to where the next may be
   /// waiting for what was begun.
-  class Turn {
+  class Slot {
    public:
-    Turn() = default;
-    Turn(Turn&&) = default;
-    Turn& operator=(Turn&&) = default;
+    Slot() = default;
+    Slot(Slot&&) = default;
+    Slot& operator=(Slot&&) = default;
 
     /// Says when the work that was begun at a position of the devices will have ended.
     void begun(std::size_t position, ReadyEvent event) {
@@ -43,7 +43,7 @@ class StreamOrder {
       ReadyEvent last;
     };
 
-    std::vector<std::size_t> order_;  // by position, the place in `lanes_`
+    std::vector<std::size_t> order_;  // by position, the index in `lanes_`
     std::vector<std::shared_ptr<Lane>> lanes_;
     std::vector<std::unique_lock<std::timed_mutex>> locks_;
   };
@@ -57,33 +57,33 @@ class StreamOrder {
     return lanes_.size();
   }
 
-  /// Waits for the stream's work on the devices, given by number, and returns the turn. Meanwhile
+  /// Waits for the stream's work on the devices, given by number, and returns the slot. Meanwhile
   /// `on_slice` is called every `kSlice`, and may throw.
   template <class OnSlice>
-  Turn wait(std::int64_t stream, std::span<const int> devices, const OnSlice& on_slice) {
-    Turn turn;
-    if (stream == 0) return turn;
+  Slot wait(std::int64_t stream, std::span<const int> devices, const OnSlice& on_slice) {
+    Slot slot;
+    if (stream == 0) return slot;
     // Everybody takes the lanes in the order of the devices, so that nobody waits in a circle.
     std::vector<std::size_t> sorted(devices.size());
     for (std::size_t i = 0; i < sorted.size(); ++i) sorted[i] = i;
     std::ranges::sort(sorted, {}, [&](std::size_t i) { return devices[i]; });
-    turn.order_.resize(devices.size());
-    for (std::size_t place = 0; place < sorted.size(); ++place) {
-      turn.order_[sorted[place]] = place;
-      turn.lanes_.push_back(lane({stream, devices[sorted[place]]}));
+    slot.order_.resize(devices.size());
+    for (std::size_t index = 0; index < sorted.size(); ++index) {
+      slot.order_[sorted[index]] = index;
+      slot.lanes_.push_back(lane({stream, devices[sorted[index]]}));
     }
-    for (const auto& lane : turn.lanes_) {
-      auto& lock = turn.locks_.emplace_back(lane->mutex, std::defer_lock);
+    for (const auto& lane : slot.lanes_) {
+      auto& lock = slot.locks_.emplace_back(lane->mutex, std::defer_lock);
       // By the system clock: gcc 12's TSan misses locks by the steady one.
       while (!lock.try_lock_until(std::chrono::system_clock::now() + kSlice)) on_slice();
       while (!lane->last.wait_for(kSlice)) on_slice();  // a failure of it is not the next one's
     }
-    return turn;
+    return slot;
   }
 
-  /// Ends a turn whose work was begun, and counts the work until its end.
-  void finish(Turn turn) {
-    for (const auto& lane : turn.lanes_) {
+  /// Ends a slot whose work was begun, and counts the work until its end.
+  void finish(Slot slot) {
+    for (const auto& lane : slot.lanes_) {
       unfinished_->fetch_add(1, std::memory_order_acq_rel);
       lane->last.on_ready(
           [count = unfinished_](const Status&) { count->fetch_sub(1, std::memory_order_acq_rel); });
@@ -92,7 +92,7 @@ class StreamOrder {
 
  private:
   static constexpr std::chrono::milliseconds kSlice{100};
-  using Lane = Turn::Lane;
+  using Lane = Slot::Lane;
   using Key = std::pair<std::int64_t, int>;
   static constexpr std::size_t kManyLanes = 1024;
 

@@ -196,11 +196,11 @@ inline char letter(const CallFrame& frame, std::string_view name, std::string_vi
 }
 
 template <class T>
-std::vector<T> room(std::int64_t size) {
+std::vector<T> workspace(std::int64_t size) {
   return std::vector<T>(static_cast<std::size_t>(std::max<std::int64_t>(size, 1)));
 }
 
-/// Does `once(i, work, lwork)` for each matrix, with as much room to work in as it asks for.
+/// Does `once(i, work, lwork)` for each matrix, with as large a workspace as it asks for.
 template <class T, class Once>
 void for_each_matrix(std::int64_t count, const Once& once) {
   if (count == 0) return;
@@ -209,7 +209,7 @@ void for_each_matrix(std::int64_t count, const Once& once) {
   once(0, &wanted, &query);
   // A size in single precision may be rounded down.
   const double size = std::ceil(static_cast<double>(std::real(wanted)) * (1 + 1e-6));
-  std::vector<T> work = room<T>(static_cast<std::int64_t>(size));
+  std::vector<T> work = workspace<T>(static_cast<std::int64_t>(size));
   const int lwork = to_int(static_cast<std::int64_t>(work.size()));
   for (std::int64_t i = 0; i < count; ++i) once(i, work.data(), &lwork);
 }

@@ -62,7 +62,7 @@ void geqp3(const CallFrame& frame) {
   const int n = to_int(x.cols);
   const int lda = leading(m);
   int info = 0;
-  auto rwork = room<Real<T>>(2 * x.cols);
+  auto rwork = workspace<Real<T>>(2 * x.cols);
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     T* at = a + i * x.step();
     T* tau_at = tau + i * x.shorter();

@@ -17,11 +17,11 @@ void syevd(const CallFrame& frame) {
   const char uplo = letter(frame, "uplo", "LU");
   const int n = to_int(x.cols);
   const int lda = leading(n);
-  auto iwork = room<int>(3 + 5 * x.cols);
+  auto iwork = workspace<int>(3 + 5 * x.cols);
   const int liwork = to_int(static_cast<std::int64_t>(iwork.size()));
-  auto rwork = room<Real<T>>(is_complex<T> ? 1 + 5 * x.cols + 2 * x.step() : 1);
+  auto rwork = workspace<Real<T>>(is_complex<T> ? 1 + 5 * x.cols + 2 * x.step() : 1);
   const int lrwork = to_int(static_cast<std::int64_t>(rwork.size()));
-  auto work = room<T>(is_complex<T> ? 2 * x.cols + x.step() : 1 + 6 * x.cols + 2 * x.step());
+  auto work = workspace<T>(is_complex<T> ? 2 * x.cols + x.step() : 1 + 6 * x.cols + 2 * x.step());
   const int lwork = to_int(static_cast<std::int64_t>(work.size()));
   for (std::int64_t i = 0; i < x.count; ++i) {
     T* at = a + i * x.step();
@@ -78,8 +78,8 @@ void gesdd(const CallFrame& frame) {
   const int ldvt = leading(out.vt_rows);
   const std::int64_t low = x.shorter();
   const std::int64_t high = std::max(x.rows, x.cols);
-  auto iwork = room<int>(8 * low);
-  auto rwork = room<Real<T>>(
+  auto iwork = workspace<int>(8 * low);
+  auto rwork = workspace<Real<T>>(
       !is_complex<T> ? 1
                      : std::max(7 * low, std::max(5 * low * low + 5 * low,
                                                   2 * high * low + 2 * low * low + low)));
@@ -107,7 +107,7 @@ void gesvd(const CallFrame& frame) {
   const int n = to_int(x.cols);
   const int lda = leading(m);
   const int ldvt = leading(out.vt_rows);
-  auto rwork = room<Real<T>>(5 * x.shorter());
+  auto rwork = workspace<Real<T>>(5 * x.shorter());
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     T* at = out.a + i * x.step();
     T* u = out.u + i * out.u_step;
@@ -156,9 +156,9 @@ void geev(const CallFrame& frame) {
   const char has_right = letter(frame, "compute_right", "NV");
   const int n = to_int(x.cols);
   const int lda = leading(n);
-  auto a = room<T>(x.step());
-  auto vl = room<T>(x.step());
-  auto vr = room<T>(x.step());
+  auto a = workspace<T>(x.step());
+  auto vl = workspace<T>(x.step());
+  auto vr = workspace<T>(x.step());
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     std::copy_n(source + i * x.step(), x.step(), a.data());
     if (*lwork >= 0 && !is_finite(a.data(), x.step())) {  // LAPACK might not come back
@@ -189,8 +189,8 @@ void geev(const CallFrame& frame) {
   const char has_right = letter(frame, "compute_right", "NV");
   const int n = to_int(x.cols);
   const int lda = leading(n);
-  auto a = room<T>(x.step());
-  auto rwork = room<Real<T>>(2 * x.cols);
+  auto a = workspace<T>(x.step());
+  auto rwork = workspace<Real<T>>(2 * x.cols);
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     std::copy_n(source + i * x.step(), x.step(), a.data());
     if (*lwork >= 0 && !is_finite(a.data(), x.step())) {  // LAPACK might not come back
@@ -221,7 +221,7 @@ void gees(const CallFrame& frame) {
   const int lda = leading(n);
   void* select = nullptr;
   int* bwork = nullptr;
-  auto rwork = room<Real<T>>(x.cols);
+  auto rwork = workspace<Real<T>>(x.cols);
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     T* at = a + i * x.step();
     T* vectors_at = vectors + i * x.step();

@@ -11,7 +11,7 @@ class PerturbedLu {
   using Limits = std::numeric_limits<Real<T>>;
 
  public:
-  explicit PerturbedLu(std::int64_t n) : size_(n), pivots_(room<T>(n)) {
+  explicit PerturbedLu(std::int64_t n) : size_(n), pivots_(workspace<T>(n)) {
     first_ = second_ = factors_ = pivots_;
     is_exchanged_.resize(pivots_.size());
   }

@@ -156,7 +156,7 @@ class CpuClient:
 
     def get_default_layout(self, dtype: Any, shape: Sequence[int], device: CpuDevice | CpuMemory | None = None) -> Any:
         """
-        Return the layout of a buffer for which none is asked: row-major, no tiles.
+        Return the layout of a buffer for which none is requested: row-major, no tiles.
         """
 
     @property
@@ -169,7 +169,7 @@ class CpuClient:
         """
         Wait for the work in flight, delete every buffer and give all memory back. Idempotent.
 
-        With `cancel`, work that has not started is dropped: who waits for it already gets an error of code CANCELLED.
+        With `cancel`, work that has not started is dropped: its waiters already get an error of code CANCELLED.
         """
 
     @property
@@ -229,12 +229,12 @@ class CpuClient:
 
     def buffers_from_pyvals(self, arguments: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
         """
-        Start the transfer of each of several host values to the target at its place.
+        Start the transfer of each of several host values to the target at its index.
         """
 
     def batched_copy_to_memory(self, buffers: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> list[CpuBuffer]:
         """
-        Start a copy of each buffer to the target at its place; share where that is allowed.
+        Start a copy of each buffer to the target at its index; share where that is allowed.
         """
 
     def assemble_buffers(self, sources: Sequence[Any], assembly: Any, targets: Sequence[CpuDevice | CpuMemory], may_alias: bool = True) -> list[CpuBuffer]:
@@ -346,7 +346,7 @@ class CpuBuffer:
 
     def __array__(self, dtype: numpy.dtype[Any] | None = None, copy: bool | None = None) -> numpy.typing.NDArray[Any]:
         """
-        Return the data as a NumPy array: a read-only view unless a copy is asked for.
+        Return the data as a NumPy array: a read-only view unless a copy is requested.
         """
 
     def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:

@@ -1,6 +1,6 @@
 // A PJRT plugin of one page, whose programs do what their text says: for paths that a real compiler
-// does not take when asked. "double" adds its argument to itself, in the caller; "later" does so in
-// another thread; "donate" too, in its argument's memory; "fail" fails the call, "poison" its
+// does not take when requested. "double" adds its argument to itself, in the caller; "later" does
+// so in another thread; "donate" too, in its argument's memory; "fail" fails the call, "poison" its
 // event; "second" donates on every device, and fails the call on all but the first; "hold" donates,
 // runs in the one thread of a pool, and lets its argument's destruction wait for its end.
 #include <atomic>
@@ -214,9 +214,9 @@ PJRT_Error* optimized_program(PJRT_Executable_OptimizedProgram_Args* args) {
   return nullptr;
 }
 
-/// Programs that take 4 KiB on their way have a name that begins so.
+/// Programs with 4 KiB of temporary memory have a name that begins so.
 PJRT_Error* memory_stats(PJRT_Executable_GetCompiledMemoryStats_Args* args) {
-  if (args->executable->kind.starts_with("scratch")) args->temp_size_in_bytes = 4096;
+  if (args->executable->kind.starts_with("temporary")) args->temp_size_in_bytes = 4096;
   return nullptr;
 }
 

@@ -1,4 +1,4 @@
-// An allocator that fails on purpose, for tests of what happens when there is no room.
+// An allocator that fails on purpose, for tests of what happens when memory runs out.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct FaultPlan {
 
   std::uint64_t nth = 0;               ///< this one alone; 0 for none
   std::uint64_t every = 0;             ///< each whose number this divides; 0 for none
-  std::uint64_t after_bytes = kNever;  ///< all once so many bytes were asked for, these included
+  std::uint64_t after_bytes = kNever;  ///< all once so many bytes were requested, these included
   double probability = 0;              ///< each with this chance, the same ones for a seed
   std::uint64_t seed = 0;
 };
@@ -32,8 +32,8 @@ class FaultAllocator final : public HostAllocator {
 
   void* allocate(std::size_t bytes, std::size_t alignment) override {
     const std::uint64_t call = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
-    const std::uint64_t asked = asked_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (must_fail(call, asked)) {
+    const std::uint64_t requested = requested_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (must_fail(call, requested)) {
       injected_.fetch_add(1, std::memory_order_relaxed);
       return nullptr;
     }
@@ -44,7 +44,7 @@ class FaultAllocator final : public HostAllocator {
     upstream_->deallocate(data, bytes);
   }
 
-  std::size_t room() const noexcept override { return upstream_->room(); }
+  std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
   void trim() noexcept override { upstream_->trim(); }
   std::vector<AllocatorFact> facts() const override {
     std::vector<AllocatorFact> facts = upstream_->facts();
@@ -58,9 +58,9 @@ class FaultAllocator final : public HostAllocator {
   }
 
  private:
-  bool must_fail(std::uint64_t call, std::uint64_t asked) const noexcept {
+  bool must_fail(std::uint64_t call, std::uint64_t requested) const noexcept {
     return call == plan_.nth || (plan_.every > 0 && call % plan_.every == 0) ||
-           asked > plan_.after_bytes || chance(call) < plan_.probability;
+           requested > plan_.after_bytes || chance(call) < plan_.probability;
   }
 
   /// Returns a number in [0, 1) that the seed and the call decide (the mixer is splitmix64's).
@@ -74,7 +74,7 @@ class FaultAllocator final : public HostAllocator {
   const std::shared_ptr<HostAllocator> upstream_;
   const FaultPlan plan_;
   std::atomic<std::uint64_t> calls_{0};
-  std::atomic<std::uint64_t> asked_{0};
+  std::atomic<std::uint64_t> requested_{0};
   std::atomic<std::uint64_t> injected_{0};
 };
 

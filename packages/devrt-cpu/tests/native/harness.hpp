@@ -1,4 +1,4 @@
-// A test harness of one page: cases register themselves, and a failed check names its place.
+// A test harness of one page: cases register themselves, and a failed check names its line.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kKiB = 1024;
 
-/// Counts what is out, and can be told to have no room.
+/// Counts what is out, and can be set to run out of memory.
 class Source final : public HostAllocator {
  public:
   void* allocate(std::size_t bytes, std::size_t alignment) override {
@@ -51,7 +51,8 @@ struct Fixture {
   ArenaAllocator arena;
 };
 
-/// What an arena must do, told with sorted maps: block to size, and the free stretches of regions.
+/// What an arena must do, modelled with sorted maps: block to size, and the free stretches of
+/// regions.
 class Model {
  public:
   void add_region(char* start, std::size_t bytes) { free_[start] = bytes; }
@@ -173,7 +174,7 @@ TEST_CASE(arena_aligns_beyond_its_unit_and_merges_what_is_before) {
   CHECK(f.arena.usage().largest_free_bytes == f.arena.usage().held_bytes);
 }
 
-TEST_CASE(arena_takes_a_small_region_where_there_is_no_room_for_a_large_one) {
+TEST_CASE(arena_takes_a_small_region_where_memory_does_not_allow_a_large_one) {
   Fixture f(64 * kKiB);
   f.source->capacity = 20 * kKiB;
   char* data = f.get(10 * kKiB);

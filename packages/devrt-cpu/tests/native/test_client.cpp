@@ -16,7 +16,7 @@ namespace devrt::cpu {
 
 namespace {
 
-/// A host array of floats that counts how often it was let go.
+/// A host array of floats that counts its releases.
 struct Source {
   explicit Source(std::size_t count) : values(count), shape{static_cast<std::int64_t>(count)} {
     std::iota(values.begin(), values.end(), 0.0f);
@@ -167,7 +167,7 @@ TEST_CASE(client_is_used_and_closed_from_many_threads) {
   }
 }
 
-TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
+TEST_CASE(client_close_drops_what_has_not_started_on_request) {
   const auto client = Client::make({});
   Memory& memory = client->devices().front()->default_memory();
   std::promise<void> release;
@@ -197,7 +197,7 @@ TEST_CASE(client_close_drops_what_has_not_started_when_asked) {
   CHECK(memory.stats().bytes_in_use() == 0 && memory.stats().snapshot().bytes_reserved == 0);
 }
 
-TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
+TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_is_out_of_memory) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   ClientOptions options;
   options.num_devices = 2;
@@ -212,7 +212,7 @@ TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_has_no_room) {
   auto client = Client::make(std::move(options));
   Memory& memory = client->devices()[0]->default_memory();
   ReadyPromise gate;
-  // On another device's queue than that of the one who asks.
+  // On another device's queue than the caller's.
   client->devices()[1]->queue().enqueue(
       0, [event = gate.event(), kept = memory.allocate(kBytes)] { (void)event.wait(); });
   std::jthread opener([&gate] {

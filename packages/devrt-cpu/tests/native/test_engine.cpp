@@ -1,4 +1,4 @@
-// The engine behind a client, with a plugin that does as it is told.
+// The engine behind a client, with a plugin that a test steers.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -118,7 +118,7 @@ TEST_CASE(engine_takes_the_memory_of_put_buffers_and_counts_it_once) {
   x.reset();
   seen.reset();
   y.reset();
-  // The fake's last thread lets go of its block after it has said that it is done.
+  // The fake's last thread releases its block after it has reported that it is done.
   for (int i = 0; i < 5000 && stats->snapshot().bytes_in_use != before; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -162,7 +162,7 @@ class FakeFrame {
 };
 
 void throw_status(const CallFrame&) {
-  throw StatusError(Status(StatusCode::kOutOfRange, "as told"));
+  throw StatusError(Status(StatusCode::kOutOfRange, "as set"));
 }
 void throw_other(const CallFrame&) { throw std::runtime_error("something else"); }
 
@@ -191,8 +191,8 @@ TEST_CASE(ffi_handlers_answer_with_the_version_of_the_plugin) {
 }
 
 TEST_CASE(ffi_handlers_turn_exceptions_into_errors) {
-  const Status told = FakeFrame().call(&pjrt::ffi::handle<throw_status>);
-  CHECK(told.code() == StatusCode::kOutOfRange && told.message() == "as told");
+  const Status status = FakeFrame().call(&pjrt::ffi::handle<throw_status>);
+  CHECK(status.code() == StatusCode::kOutOfRange && status.message() == "as set");
   const Status other = FakeFrame().call(&pjrt::ffi::handle<throw_other>);
   CHECK(other.code() == StatusCode::kInternal && other.message() == "something else");
 }

@@ -60,7 +60,7 @@ TEST_CASE(limit_is_exact_and_never_overdrawn_by_threads) {
   const auto budget = std::make_shared<ByteBudget>(1000);
   LimitAllocator allocator(std::make_shared<AlignedAllocator>(), budget);
   void* all = allocator.allocate(1000, kAlignment);
-  CHECK(all && !allocator.allocate(1, kAlignment) && allocator.room() == 0);
+  CHECK(all && !allocator.allocate(1, kAlignment) && allocator.free_bytes() == 0);
   allocator.deallocate(all, 1000);
   CHECK(!allocator.allocate(std::numeric_limits<std::size_t>::max(), kAlignment));
   {
@@ -98,7 +98,7 @@ TEST_CASE(limit_inside_recycling_bounds_what_is_held) {
   void* first = allocator.allocate(kBlock, kAlignment);
   allocator.deallocate(first, kBlock);
   CHECK(budget->used() == kBlock && cache->kept_bytes() == kBlock);
-  void* large = allocator.allocate(2 * kBlock, kAlignment);  // the kept block makes room
+  void* large = allocator.allocate(2 * kBlock, kAlignment);  // the kept block is freed
   CHECK(large && cache->kept_bytes() == 0 && budget->used() == 2 * kBlock);
   allocator.deallocate(large, 2 * kBlock);
 }

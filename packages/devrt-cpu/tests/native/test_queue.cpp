@@ -141,7 +141,7 @@ TEST_CASE(queue_drain_waits_for_what_is_there_and_what_it_owns) {
 }
 
 TEST_CASE(queue_drain_in_a_task_does_not_wait_for_itself) {
-  for (int turn = 0; turn < 100; ++turn) {  // before, while and after the queue is closed
+  for (int round = 0; round < 100; ++round) {  // before, while and after the queue is closed
     WorkQueue queue("itself", 8);
     queue.enqueue([&queue] { queue.drain(); });
     queue.close(WorkQueue::OnClose::kDrain);

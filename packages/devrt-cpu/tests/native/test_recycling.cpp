@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kKiB = 1024;
 
-/// Counts what is out, and can be told to have no room.
+/// Counts what is out, and can be set to run out of memory.
 class CountingAllocator final : public HostAllocator {
  public:
   void* allocate(std::size_t bytes, std::size_t alignment) override {
@@ -29,7 +29,9 @@ class CountingAllocator final : public HostAllocator {
     out -= bytes;
     heap_.deallocate(data, bytes);
   }
-  std::size_t room() const noexcept override { return promised - std::min(promised, out.load()); }
+  std::size_t free_bytes() const noexcept override {
+    return promised - std::min(promised, out.load());
+  }
 
   std::atomic<std::size_t> out{0};
   std::atomic<int> calls{0};

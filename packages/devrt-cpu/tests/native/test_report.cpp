@@ -10,9 +10,9 @@ using namespace devrt;
 
 namespace {
 
-class FixedSite final : public AllocationSite {
+class FixedCallSite final : public AllocationSite {
  public:
-  explicit FixedSite(std::vector<SiteFrame> frames) : frames_(std::move(frames)) {}
+  explicit FixedCallSite(std::vector<SiteFrame> frames) : frames_(std::move(frames)) {}
   const std::vector<SiteFrame>& frames() const override { return frames_; }
 
  private:
@@ -34,19 +34,20 @@ Ref<cpu::Buffer> put(cpu::Client& client, const std::vector<std::int64_t>& shape
 
 TEST_CASE(report_groups_by_site_shape_and_memory) {
   const auto client = cpu::Client::make({});
-  const auto site = Ref<AllocationSite>::adopt(new FixedSite({{"a.py", "f", 1, 2}}));
+  const auto call_site = Ref<AllocationSite>::adopt(new FixedCallSite({{"a.py", "f", 1, 2}}));
   std::vector<Ref<cpu::Buffer>> live;
   for (int i = 0; i < 3; ++i) live.push_back(put(*client, {10, 2}));
   live.push_back(put(*client, {20}));
   live.push_back(put(*client, {10, 2}, "unpinned_host"));
-  live[0]->note_site(site.share());
-  live[1]->note_site(site.share());
+  live[0]->note_call_site(call_site.share());
+  live[1]->note_call_site(call_site.share());
   live.push_back(client->clone(*live[2]));  // shares its storage
   live.push_back(put(*client, {100}));
   live.back()->remove();
   const std::vector<LiveGroup> groups = group_live(std::span<const Ref<cpu::Buffer>>(live));
   CHECK(groups.size() == 4);
-  CHECK(groups[0].count == 2 && groups[0].bytes == 160 && groups[0].site.get() == site.get());
+  CHECK(groups[0].count == 2 && groups[0].bytes == 160 &&
+        groups[0].call_site.get() == call_site.get());
   CHECK(describe(groups[0]) == "float32[10,2]" && groups[0].device == "cpu:0");
   std::int64_t bytes = 0;
   std::int64_t count = 0;
@@ -74,23 +75,23 @@ TEST_CASE(report_comes_with_the_error_and_leaves_no_trace) {
 
 TEST_CASE(site_is_noted_once) {
   const auto client = cpu::Client::make({});
-  const auto first = Ref<AllocationSite>::adopt(new FixedSite({}));
-  const auto second = Ref<AllocationSite>::adopt(new FixedSite({}));
+  const auto first = Ref<AllocationSite>::adopt(new FixedCallSite({}));
+  const auto second = Ref<AllocationSite>::adopt(new FixedCallSite({}));
   Ref<cpu::Buffer> buffer = put(*client, {1});
-  CHECK(!buffer->site());
-  buffer->note_site({});
-  buffer->note_site(first.share());
-  buffer->note_site(second.share());
-  CHECK(buffer->site() == first.get() && !first->is_unique() && second->is_unique());
+  CHECK(!buffer->call_site());
+  buffer->note_call_site({});
+  buffer->note_call_site(first.share());
+  buffer->note_call_site(second.share());
+  CHECK(buffer->call_site() == first.get() && !first->is_unique() && second->is_unique());
   buffer.reset();
   CHECK(first->is_unique());
 }
 
 TEST_CASE(user_frame_is_the_innermost_outside_the_runtime) {
-  const FixedSite site(
+  const FixedCallSite call_site(
       {{"r.py", "put", 1, 2, true}, {"mine.py", "load", 3, 4}, {"m.py", "x", 5, 6}});
-  CHECK(user_frame(&site)->file == "mine.py");
-  const FixedSite inner({{"r.py", "put", 1, 2, true}});
+  CHECK(user_frame(&call_site)->file == "mine.py");
+  const FixedCallSite inner({{"r.py", "put", 1, 2, true}});
   CHECK(user_frame(&inner)->file == "r.py" && !user_frame(nullptr));
 }
 

@@ -21,7 +21,7 @@ TEST_CASE(an_order_gives_the_strides) {
   CHECK((strides({}) == std::vector<std::int64_t>{24, 8, 2}));
 }
 
-TEST_CASE(row_major_is_told_from_other_orders) {
+TEST_CASE(row_major_is_distinguished_from_other_orders) {
   CHECK(is_row_major({}));
   CHECK(is_row_major(Dims{0}.span()));
   CHECK(is_row_major(Dims{2, 1, 0}.span()));
@@ -36,7 +36,7 @@ TEST_CASE(contiguity_ignores_extents_of_one_and_empty_arrays) {
   CHECK(!is_contiguous(Dims{2, 3}.span(), Dims{4, 8}.span(), 4, false));
 }
 
-TEST_CASE(a_buffer_is_stored_in_the_order_it_was_asked_for_and_so_are_its_copies) {
+TEST_CASE(a_buffer_is_stored_in_the_order_requested_and_so_are_its_copies) {
   auto client = cpu::Client::make({});
   cpu::Memory& memory = client->devices()[0]->default_memory();
   const std::int32_t values[] = {0, 1, 2, 3, 4, 5};

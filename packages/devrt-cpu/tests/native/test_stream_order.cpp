@@ -1,4 +1,4 @@
-// Streams of executions: turns on devices, taken by many threads.
+// Streams of executions: slots on devices, taken by many threads.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -15,13 +15,13 @@ TEST_CASE(stream_order_waits_for_what_came_before_on_the_device) {
   StreamOrder order;
   const int device = 0;
   ReadyPromise first;
-  StreamOrder::Turn turn = order.wait(7, {&device, 1}, keep_on);
-  turn.begun(0, first.event());
-  order.finish(std::move(turn));
+  StreamOrder::Slot slot = order.wait(7, {&device, 1}, keep_on);
+  slot.begun(0, first.event());
+  order.finish(std::move(slot));
   CHECK(order.is_used());
   std::atomic<bool> is_second{false};
   std::thread second([&] {
-    StreamOrder::Turn next = order.wait(7, {&device, 1}, keep_on);
+    StreamOrder::Slot next = order.wait(7, {&device, 1}, keep_on);
     is_second = true;
     next.begun(0, ReadyEvent());
     order.finish(std::move(next));
@@ -36,18 +36,18 @@ TEST_CASE(stream_order_waits_for_what_came_before_on_the_device) {
   CHECK(is_second && !order.is_used());
 }
 
-TEST_CASE(stream_order_gives_up_when_told) {
+TEST_CASE(stream_order_gives_up_on_request) {
   StreamOrder order;
   const int device = 0;
   const ReadyPromise never;
-  StreamOrder::Turn turn = order.wait(7, {&device, 1}, keep_on);
-  turn.begun(0, never.event());
+  StreamOrder::Slot slot = order.wait(7, {&device, 1}, keep_on);
+  slot.begun(0, never.event());
   const auto interrupt = [] { throw StatusError(Status(StatusCode::kCancelled, "a signal")); };
   const auto code = [&] {
     return harness::status_of([&] { (void)order.wait(7, {&device, 1}, interrupt); }).code();
   };
-  CHECK(code() == StatusCode::kCancelled);  // while another one has the turn
-  order.finish(std::move(turn));
+  CHECK(code() == StatusCode::kCancelled);  // while another one has the slot
+  order.finish(std::move(slot));
   CHECK(code() == StatusCode::kCancelled);  // while its work runs
 }
 
@@ -61,12 +61,12 @@ TEST_CASE(stream_order_does_not_wait_in_a_circle) {
       const int forward[] = {0, 1, 2};
       const int backward[] = {2, 1, 0};
       for (int i = 0; i < 200; ++i) {
-        StreamOrder::Turn turn = order.wait(1, t % 2 ? forward : backward, keep_on);
+        StreamOrder::Slot slot = order.wait(1, t % 2 ? forward : backward, keep_on);
         const int now = ++inside;
         if (now > most) most = now;
-        for (std::size_t d = 0; d < 3; ++d) turn.begun(d, ReadyEvent());
+        for (std::size_t d = 0; d < 3; ++d) slot.begun(d, ReadyEvent());
         --inside;
-        order.finish(std::move(turn));
+        order.finish(std::move(slot));
       }
     });
   }
@@ -78,9 +78,9 @@ TEST_CASE(stream_order_forgets_idle_streams) {
   StreamOrder order;
   const int device = 0;
   for (std::int64_t stream = 1; stream < 5000; ++stream) {
-    StreamOrder::Turn turn = order.wait(stream, {&device, 1}, keep_on);
-    turn.begun(0, ReadyEvent());
-    order.finish(std::move(turn));
+    StreamOrder::Slot slot = order.wait(stream, {&device, 1}, keep_on);
+    slot.begun(0, ReadyEvent());
+    order.finish(std::move(slot));
   }
   CHECK(order.size() <= 1024);
 }

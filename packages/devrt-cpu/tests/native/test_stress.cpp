@@ -21,7 +21,7 @@ constexpr int kThreads = 16;
 constexpr int kOperations = 400;
 constexpr std::int64_t kLimit = std::int64_t{4} << 20;
 
-/// One thread's work: puts, copies, reads, deletes; no room is an answer like any other.
+/// One thread's work: puts, copies, reads, deletes; out of memory is an answer like any other.
 class Worker {
  public:
   Worker(cpu::Client& client, unsigned seed, std::atomic<int>& refused)

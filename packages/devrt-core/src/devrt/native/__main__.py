@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the folders that were asked for, one a line; return the exit status."""
+    """Write the folders that were requested, one a line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m devrt.native", description=__doc__)
     parser.add_argument("--include-dir", action="store_true", help="folder of the C++ headers")
     parser.add_argument("--cmake-dir", action="store_true", help="folder of devrtConfig.cmake")

@@ -3,7 +3,7 @@
 #   find_package(devrt 1 CONFIG REQUIRED)      # devrt_DIR from: python -m devrt.native --cmake-dir
 #   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme SOURCES ext.cpp LIBRARIES acme_rt)
 #
-# The version is that of the native ABI (devrt/base/abi.h); another one than asked for is refused here,
+# The version is that of the native ABI (devrt/base/abi.h); another one than requested is refused here,
 # and a module refuses to be imported where devrt-core has another one than it was built with.
 # Targets: devrt::headers (include path, C++20, threads), devrt::warnings (compile options).
 include_guard(GLOBAL)
@@ -38,7 +38,7 @@ function(devrt_add_backend_module name)
   endif()
   if(NOT COMMAND nanobind_add_module)
     find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
-    # Asked of this interpreter: under pip's isolation find_package(nanobind) alone may pick another.
+    # Queried from this interpreter: under pip's isolation find_package(nanobind) alone may pick another.
     execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
                     OUTPUT_STRIP_TRAILING_WHITESPACE OUTPUT_VARIABLE nanobind_ROOT
                     COMMAND_ERROR_IS_FATAL ANY)

@@ -2,7 +2,7 @@
 //
 // Once the interpreter goes, CPython before 3.14 ends a daemon thread that asks for the GIL by
 // pthread_exit, and glibc ends a thread by unwinding its stack. C++ frames in the way would run
-// their destructors and let go of Python objects without the GIL. The unwinder asks the personality
+// their destructors and release Python objects without the GIL. The unwinder asks the personality
 // routine of each such frame what to do, and this one lets the thread sleep at the first frame of
 // the module until the process is gone, as CPython itself does since 3.14.
 //

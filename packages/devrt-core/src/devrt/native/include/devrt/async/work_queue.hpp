@@ -48,7 +48,7 @@ class WorkQueue {
     Shared& shared = *shared_;
     std::unique_lock lock(shared.mutex);
     if (!shared.closed && !shared.started) start(shared);
-    shared.room.wait(lock, [&] { return shared.closed || shared.tasks.size() < shared.depth; });
+    shared.not_full.wait(lock, [&] { return shared.closed || shared.tasks.size() < shared.depth; });
     if (shared.closed) {
       throw StatusError(Status(StatusCode::kFailedPrecondition,
                                "The work queue " + name_ + " is closed and takes no more work.")
@@ -69,7 +69,7 @@ class WorkQueue {
     dropped.swap(shared_->tasks);
     shared_->end(dropped.size());
     shared_->work.notify_all();
-    shared_->room.notify_all();
+    shared_->not_full.notify_all();
   }
 
   /// Ends the thread after the tasks are run or dropped. Idempotent; waits unless called by a task.
@@ -84,7 +84,7 @@ class WorkQueue {
       shared_->end(dropped.size());
       worker.swap(worker_);
       shared_->work.notify_all();
-      shared_->room.notify_all();
+      shared_->not_full.notify_all();
     }
     dropped.clear();
     if (!worker.joinable()) return;
@@ -128,7 +128,7 @@ class WorkQueue {
   struct Shared {
     std::mutex mutex;
     std::condition_variable work;
-    std::condition_variable room;
+    std::condition_variable not_full;
     std::condition_variable done;
     std::deque<Task> tasks;
     std::size_t depth = 1;
@@ -175,7 +175,7 @@ class WorkQueue {
       {
         Task task = std::move(shared.tasks.front());
         shared.tasks.pop_front();
-        shared.room.notify_one();
+        shared.not_full.notify_one();
         lock.unlock();
         task();
       }  // what the task owns is freed without the lock

@@ -1,4 +1,4 @@
-// Ownership of something outside: a context and the function that lets it go.
+// Ownership of something outside: a context and the function that releases it.
 #pragma once
 
 #include <utility>

@@ -77,7 +77,7 @@ class [[nodiscard]] Status {
     return std::move(*this);
   }
 
-  /// Adds what lives in a memory that has no room, while the status is still a temporary.
+  /// Adds what lives in a memory that is full, while the status is still a temporary.
   Status&& with(std::shared_ptr<const MemoryReport> report) && {
     if (detail_) detail_->report = std::move(report);
     return std::move(*this);
@@ -89,7 +89,7 @@ class [[nodiscard]] Status {
   const std::string& message() const noexcept { return facts().message; }
   const std::string& operation() const noexcept { return facts().operation; }
   const std::string& device() const noexcept { return facts().device; }
-  /// Returns what lives in the memory that had no room, or null.
+  /// Returns what lives in the memory that was full, or null.
   const MemoryReport* report() const noexcept { return facts().report.get(); }
 
  private:

@@ -54,12 +54,13 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const ReadyEvent& ready() const noexcept { return ready_; }
 
   /// Returns where the buffer was made; null if nobody noted it. Valid as long as the buffer.
-  AllocationSite* site() const noexcept { return site_.load(std::memory_order_acquire); }
+  AllocationSite* call_site() const noexcept { return call_site_.load(std::memory_order_acquire); }
 
   /// Notes where the buffer was made; only the first call counts.
-  void note_site(Ref<AllocationSite> site) noexcept {
+  void note_call_site(Ref<AllocationSite> call_site) noexcept {
     AllocationSite* none = nullptr;
-    if (site_.compare_exchange_strong(none, site.get(), std::memory_order_acq_rel)) site.leak();
+    if (call_site_.compare_exchange_strong(none, call_site.get(), std::memory_order_acq_rel))
+      call_site.leak();
   }
 
   /// Returns a share of the storage; empty once deleted.
@@ -128,7 +129,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
         bytes_(contents_.storage->bytes()),
         type_(type) {}
   ~Buffer() {
-    (void)Ref<AllocationSite>::adopt(site());
+    (void)Ref<AllocationSite>::adopt(call_site());
     if (memory_->is_forked()) {
       contents_.attachment.leak();  // in a child, locks may be held for ever by threads that do
       contents_.storage.leak();     // not exist
@@ -146,7 +147,7 @@ class Buffer final : public RefCounted<Buffer<Memory>>, public LiveLink {
   const std::size_t bytes_;
   const ElementType type_;
   std::atomic<bool> deleted_{false};
-  std::atomic<AllocationSite*> site_{nullptr};  // owns a share
+  std::atomic<AllocationSite*> call_site_{nullptr};  // owns a share
 };
 
 }  // namespace devrt

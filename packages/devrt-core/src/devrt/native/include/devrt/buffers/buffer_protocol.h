@@ -15,15 +15,15 @@
 
 /* Asks `_exported` for the object that shows the data, and shows that. The view refers to it, so
  * that releasing the view needs nothing of the class. Text says why nothing shows the data: NumPy
- * asks on its way to every reading and drops the error, so that it is to cost little. */
+ * asks in every reading and drops the error, so that it is to cost little. */
 static int devrt_get_buffer(PyObject* self, Py_buffer* view, int flags) {
   static PyObject* name;
   view->obj = NULL;
   if (!name && !(name = PyUnicode_InternFromString("_exported"))) return -1;
-  PyObject* asked = PyLong_FromLong(flags);
-  if (!asked) return -1;
-  PyObject* shown = PyObject_CallMethodObjArgs(self, name, asked, NULL);
-  Py_DECREF(asked);
+  PyObject* wanted = PyLong_FromLong(flags);
+  if (!wanted) return -1;
+  PyObject* shown = PyObject_CallMethodObjArgs(self, name, wanted, NULL);
+  Py_DECREF(wanted);
   if (!shown) return -1;
   int status = -1;
   if (PyUnicode_Check(shown)) {

@@ -38,7 +38,7 @@ class Storage final : public RefCounted<Storage> {
   /// Returns the address of what an owner keeps, by the owner's context; null if it has gone.
   using Find = std::byte* (*)(void* context) noexcept;
 
-  /// Shows `bytes` that `owner` keeps, at the address that `find` returns when one is first asked
+  /// Shows `bytes` that `owner` keeps, at the address that `find` returns when one is first
   /// for.
   static Ref<Storage> lend_lazily(std::size_t bytes, ExternalOwner owner, Find find) {
     auto storage = Ref<Storage>::adopt(new Storage(nullptr, bytes, nullptr, std::move(owner)));
@@ -56,7 +56,7 @@ class Storage final : public RefCounted<Storage> {
 
   /// Returns whether the caller's share is the only one, but for that of the work which fills it.
   bool is_sole_share() const noexcept {
-    // In this order: whoever settles does so before it gives its share up.
+    // In this order: a thread settles before it gives its share up.
     const std::uint32_t shares = use_count();
     return shares == (is_pending_.load(std::memory_order_acquire) ? 2 : 1);
   }

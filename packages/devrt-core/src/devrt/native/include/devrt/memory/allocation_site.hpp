@@ -18,7 +18,7 @@ struct SiteFrame {
   bool is_internal = false;  ///< of the runtime itself, not of the program that uses it
 };
 
-/// A stack of calls. The language's binding derives from it and keeps one for each place.
+/// A stack of calls. The language's binding derives from it and keeps one for each call site.
 class AllocationSite : public RefCounted<AllocationSite> {
  public:
   virtual ~AllocationSite() = default;
@@ -27,9 +27,9 @@ class AllocationSite : public RefCounted<AllocationSite> {
 };
 
 /// Returns the innermost call that is not of the runtime itself, or null.
-inline const SiteFrame* user_frame(const AllocationSite* site) {
-  if (!site) return nullptr;
-  const std::vector<SiteFrame>& frames = site->frames();
+inline const SiteFrame* user_frame(const AllocationSite* call_site) {
+  if (!call_site) return nullptr;
+  const std::vector<SiteFrame>& frames = call_site->frames();
   for (const SiteFrame& frame : frames) {
     if (!frame.is_internal) return &frame;
   }

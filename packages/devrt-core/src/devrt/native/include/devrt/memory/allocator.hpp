@@ -38,12 +38,14 @@ class HostAllocator {
   HostAllocator& operator=(const HostAllocator&) = delete;
   virtual ~HostAllocator() = default;
 
-  /// Returns `bytes` > 0 bytes at a multiple of `alignment`, or null when there is no room.
+  /// Returns `bytes` > 0 bytes at a multiple of `alignment`, or null when out of memory.
   virtual void* allocate(std::size_t bytes, std::size_t alignment) = 0;
   /// Takes back what `allocate` returned for the same `bytes`.
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
   /// Returns about how many bytes more can be had that are all this allocator promises.
-  virtual std::size_t room() const noexcept { return std::numeric_limits<std::size_t>::max(); }
+  virtual std::size_t free_bytes() const noexcept {
+    return std::numeric_limits<std::size_t>::max();
+  }
   /// Gives back what is held and not in use.
   virtual void trim() noexcept {}
   /// Returns what this allocator tells about itself; the names live as long as it does.
@@ -56,7 +58,7 @@ class AlignedAllocator final : public HostAllocator {
   static constexpr std::size_t kHugePageThreshold = std::size_t{4} << 20;
 
   void* allocate(std::size_t bytes, std::size_t alignment) override {
-    // malloc, padded, has a per-thread cache that aligned_alloc goes past; the word before the
+    // malloc, padded, has a per-thread cache that aligned_alloc bypasses; the word before the
     // data remembers where the block starts.
     std::size_t padded = 0;
     if (__builtin_add_overflow(bytes, alignment + sizeof(void*), &padded)) return nullptr;
@@ -123,8 +125,8 @@ class PageLockedAllocator final : public HostAllocator {
     munmap(data, length);
   }
 
-  /// Returns how many bytes more RLIMIT_MEMLOCK leaves room to lock.
-  std::size_t room() const noexcept override {
+  /// Returns how many bytes more RLIMIT_MEMLOCK lets be locked.
+  std::size_t free_bytes() const noexcept override {
     rlimit limit{};
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
       return std::numeric_limits<std::size_t>::max();
@@ -157,7 +159,7 @@ class PageLockedAllocator final : public HostAllocator {
   ForkGuard fork_;
 };
 
-/// Counts what goes through the allocator that it wraps, and turns "no room" into an error.
+/// Counts what goes through the allocator that it wraps, and turns null into an error.
 class StatisticsAllocator final : public HostAllocator {
  public:
   StatisticsAllocator(std::shared_ptr<HostAllocator> upstream, std::shared_ptr<MemoryStats> stats)
@@ -169,7 +171,7 @@ class StatisticsAllocator final : public HostAllocator {
     const bool fits = free > 0 && bytes <= static_cast<std::size_t>(free);
     void* data = fits ? upstream_->allocate(bytes, alignment) : nullptr;
     if (!data) [[unlikely]]
-      raise_no_room(bytes);
+      raise_out_of_memory(bytes);
     stats_->record_allocate(static_cast<std::int64_t>(bytes));
     return data;
   }
@@ -179,16 +181,16 @@ class StatisticsAllocator final : public HostAllocator {
     stats_->record_deallocate(static_cast<std::int64_t>(bytes));
   }
 
-  std::size_t room() const noexcept override { return upstream_->room(); }
+  std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
   void trim() noexcept override { upstream_->trim(); }
   std::vector<AllocatorFact> facts() const override { return upstream_->facts(); }
   HostAllocator& upstream() const noexcept { return *upstream_; }
   const MemoryStats& stats() const noexcept { return *stats_; }
 
  private:
-  [[noreturn]] void raise_no_room(std::size_t bytes) const {
+  [[noreturn]] void raise_out_of_memory(std::size_t bytes) const {
     std::string message =
-        "There is no room for " + std::to_string(bytes) + " bytes. The memory has";
+        "out of memory: cannot allocate " + std::to_string(bytes) + " bytes. The memory has";
     const char* separator = " ";
     for (const auto& [key, value] : stats_->snapshot().items()) {
       message += separator + std::string(key) + "=" + std::to_string(value);

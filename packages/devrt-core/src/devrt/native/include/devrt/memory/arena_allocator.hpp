@@ -110,7 +110,7 @@ class ArenaAllocator final : public HostAllocator {
     if (empty) upstream_->deallocate(empty->data, empty->bytes);
   }
 
-  std::size_t room() const noexcept override { return upstream_->room(); }
+  std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
 
   /// Gives the regions back that nothing is in.
   void trim() noexcept override {
@@ -143,7 +143,7 @@ class ArenaAllocator final : public HostAllocator {
   using Region = detail::ArenaRegion;
   static constexpr std::size_t kUnit = detail::ArenaBins::kUnit;
 
-  /// Takes a region that `needed` bytes fit in; of the usual size if there is room for one.
+  /// Takes a region that `needed` bytes fit in; of the usual size if memory allows one.
   Chunk* grow(std::size_t needed) {
     auto region = std::make_unique<Region>();
     auto chunk = std::make_unique<Chunk>();

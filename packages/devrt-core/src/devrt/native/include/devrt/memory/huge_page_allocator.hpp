@@ -103,7 +103,7 @@ class HugePageAllocator final : public HostAllocator {
   }
 
   /// Leaves a page without access on either side: a mapping of its own in the kernel's books, so
-  /// that what is said of it there is said of nothing else.
+  /// that what is reported of it there covers nothing else.
   static Mapping map_transparent(std::size_t bytes) noexcept {
     std::size_t length = 0;
     if (__builtin_add_overflow(bytes, kHugePage + 2 * kGuard, &length)) return {};

@@ -40,7 +40,7 @@ class ForeignAllocator final : public HostAllocator {
     throw StatusError(Status(StatusCode::kInternal,
                              "A plugin's allocator returned memory that is not aligned to " +
                                  std::to_string(alignment) +
-                                 " bytes. The plugin that adds the memory kind must be mended.")
+                                 " bytes. The plugin that adds the memory kind must be fixed.")
                           .during("allocate"));
   }
   void deallocate(void* data, std::size_t bytes) noexcept override {

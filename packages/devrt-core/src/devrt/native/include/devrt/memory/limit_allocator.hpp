@@ -11,9 +11,10 @@
 
 namespace devrt {
 
-/// Hands out at most what its budget has left; null beyond that, as where there is no room.
+/// Hands out at most what its budget has left; null beyond that, as any allocator that is out of
+/// memory.
 ///
-/// Around a `RecyclingAllocator` it counts the bytes asked for; inside one it bounds what is held,
+/// Around a `RecyclingAllocator` it counts the bytes requested; inside one it bounds what is held,
 /// and the recycling one gives its kept blocks back before it gives up.
 class LimitAllocator final : public HostAllocator {
  public:
@@ -37,8 +38,8 @@ class LimitAllocator final : public HostAllocator {
     budget_->give(bytes);
   }
 
-  std::size_t room() const noexcept override {
-    return std::min(budget_->left(), upstream_->room());
+  std::size_t free_bytes() const noexcept override {
+    return std::min(budget_->left(), upstream_->free_bytes());
   }
   void trim() noexcept override { upstream_->trim(); }
   std::vector<AllocatorFact> facts() const override { return upstream_->facts(); }

@@ -21,7 +21,7 @@
 
 namespace devrt {
 
-/// Live buffers of one shape and type on one memory that were made at one place.
+/// Live buffers of one shape and type on one memory that were made at one call site.
 struct LiveGroup {
   std::int64_t count = 0;
   std::int64_t bytes = 0;  ///< of their storages; one that was counted for an older buffer adds 0
@@ -31,7 +31,7 @@ struct LiveGroup {
   std::string kind;
   bool is_external = false;  ///< the bytes are somebody else's, shown without a copy
   std::string program;       ///< whose temporaries these are, if they are no buffers
-  Ref<AllocationSite> site;
+  Ref<AllocationSite> call_site;
 };
 
 /// What a call of a program takes, in bytes, over all its devices.
@@ -68,15 +68,15 @@ std::vector<LiveGroup> group_live(std::span<const BufferRef> buffers) {
     const std::span<const std::int64_t> extents = buffer->shape().span();
     std::vector<std::int64_t> shape(extents.begin(), extents.end());
     const auto& memory = *buffer->memory();
-    LiveGroup& group = groups[Key(buffer->site(), &memory, buffer->type(), storage->is_external(),
-                                  std::move(shape))];
+    LiveGroup& group = groups[Key(buffer->call_site(), &memory, buffer->type(),
+                                  storage->is_external(), std::move(shape))];
     if (group.count++ == 0) {
       group.type = buffer->type();
       group.shape.assign(extents.begin(), extents.end());
       group.device = memory.device().name();
       group.kind = memory.kind();
       group.is_external = storage->is_external();
-      group.site = Ref<AllocationSite>::share_of(buffer->site());
+      group.call_site = Ref<AllocationSite>::share_of(buffer->call_site());
     }
     if (counted.insert(storage.get()).second) {
       group.bytes += static_cast<std::int64_t>(storage->bytes());

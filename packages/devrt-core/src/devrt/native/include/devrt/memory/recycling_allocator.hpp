@@ -20,7 +20,7 @@
 
 namespace devrt {
 
-/// The size that a block is rounded up to, and its place among all of them.
+/// The size that a block is rounded up to, and its index among all of them.
 struct SizeClass {
   static constexpr std::size_t kLimit = std::size_t{1} << 46;
   static constexpr std::size_t kCount = 8 + 8 * (46 - 15);
@@ -152,7 +152,7 @@ class BlockCache {
     return open(block);
   }
 
-  /// Keeps a block, unless there is no place for it; then returns false.
+  /// Keeps a block, unless the cache is full; then returns false.
   bool keep(const std::shared_ptr<Shelf>& shelf, SizeClass size, void* data) noexcept {
     if (size.bytes > limit_) return false;
     Block* given_back = nullptr;
@@ -255,7 +255,7 @@ class RecyclingAllocator final : public HostAllocator {
     const SizeClass size = SizeClass::of(bytes);
     if (cache_->is_child()) return shelf_->allocate(size.bytes, alignment);
     if (void* kept = cache_->take(*shelf_, size, alignment)) return kept;
-    if (shelf_->upstream->room() < size.bytes) cache_->trim_if(shelf_.get());
+    if (shelf_->upstream->free_bytes() < size.bytes) cache_->trim_if(shelf_.get());
     if (void* data = shelf_->allocate(size.bytes, alignment)) [[likely]]
       return data;
     cache_->trim();  // what is kept may be what is missing
@@ -270,7 +270,7 @@ class RecyclingAllocator final : public HostAllocator {
     }
   }
 
-  std::size_t room() const noexcept override { return shelf_->upstream->room(); }
+  std::size_t free_bytes() const noexcept override { return shelf_->upstream->free_bytes(); }
   void trim() noexcept override {
     cache_->trim_if(shelf_.get());
     shelf_->upstream->trim();

@@ -22,16 +22,16 @@ inline std::string heap_profile(std::span<const LiveGroup> groups, std::int64_t 
   profile.add_sample_type("objects", "count");
   profile.add_sample_type("space", "bytes");
   for (const LiveGroup& group : groups) {
-    const SiteFrame* frame = user_frame(group.site.get());
+    const SiteFrame* frame = user_frame(group.call_site.get());
     std::array<std::pair<std::string_view, std::string>, 5> labels = {{
         {"device", group.device},
         {"memory_kind", group.kind},
         {"array", describe(group)},
         {"owner", group.is_external ? "lender" : "client"},
-        {"site", frame ? frame->file + ":" + std::to_string(frame->line) : std::string()},
+        {"call_site", frame ? frame->file + ":" + std::to_string(frame->line) : std::string()},
     }};
     const std::array<std::int64_t, 2> values = {group.count, group.bytes};
-    profile.add_sample(group.site ? group.site->frames() : unknown, values,
+    profile.add_sample(group.call_site ? group.call_site->frames() : unknown, values,
                        std::span(labels).first(frame ? 5 : 4));
   }
   return profile.finish(time_nanos, "space");

@@ -52,8 +52,8 @@ class ProtoMessage {
 
 }  // namespace detail
 
-/// Collects samples and the places they belong to. The first sample type is what pprof shows unless
-/// `default_type` names another.
+/// Collects samples and the locations they belong to. The first sample type is what pprof shows
+/// unless `default_type` names another.
 class PprofProfile {
  public:
   using Labels = std::span<const std::pair<std::string_view, std::string>>;
@@ -70,11 +70,11 @@ class PprofProfile {
   /// Adds a sample of one value for each type, at a stack of calls with the innermost first.
   void add_sample(std::span<const SiteFrame> stack, std::span<const std::int64_t> values,
                   Labels labels) {
-    std::vector<std::uint64_t> places;
-    places.reserve(stack.size());
-    for (const SiteFrame& frame : stack) places.push_back(place(frame));
+    std::vector<std::uint64_t> locations;
+    locations.reserve(stack.size());
+    for (const SiteFrame& frame : stack) locations.push_back(location(frame));
     detail::ProtoMessage sample;
-    sample.add_packed(1, std::span<const std::uint64_t>(places));
+    sample.add_packed(1, std::span<const std::uint64_t>(locations));
     sample.add_packed(2, values);
     for (const auto& [key, value] : labels) {
       detail::ProtoMessage label;
@@ -122,10 +122,10 @@ class PprofProfile {
     return at->second;
   }
 
-  std::uint64_t place(const SiteFrame& frame) {
+  std::uint64_t location(const SiteFrame& frame) {
     const std::uint64_t function_id = function(frame);
     const auto [at, is_new] =
-        places_.emplace(std::pair(function_id, frame.line), places_.size() + 1);
+        locations_.emplace(std::pair(function_id, frame.line), locations_.size() + 1);
     if (is_new) {
       detail::ProtoMessage line;
       line.add(1, function_id);
@@ -142,7 +142,7 @@ class PprofProfile {
   std::map<std::string, std::uint64_t, std::less<>> indices_;
   std::vector<std::string> strings_;
   std::map<std::tuple<std::string, std::string, std::int64_t>, std::uint64_t> functions_;
-  std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> places_;
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::uint64_t> locations_;
 };
 
 }  // namespace devrt

@@ -146,7 +146,7 @@ typedef struct PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args {
   size_t num_addressable_device_logical_ids;
 } PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args;
 
-/* Call twice: for the size of the code, then with room for it. */
+/* Call twice: for the size of the code, then with memory for it. */
 typedef struct PJRT_Executable_OptimizedProgram_Args {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;

@@ -114,7 +114,7 @@ typedef enum {
   XLA_FFI_DataType_F8E8M0FNU = 33,
 } XLA_FFI_DataType;
 
-/* Dense. The order of its dimensions is what the custom call's layout says, and is not said here:
+/* Dense. The order of its dimensions is what the custom call's layout says, and is not given here:
  * jax asks for the last two exchanged where it hands matrices to LAPACK. */
 typedef struct XLA_FFI_Buffer {
   size_t struct_size;

@@ -73,7 +73,7 @@ typedef struct PJRT_Buffer_MemoryLayout_Strides {
   size_t num_byte_strides;
 } PJRT_Buffer_MemoryLayout_Strides;
 
-/* Which member of the union counts is said by `type`. */
+/* `type` says which member of the union counts. */
 typedef struct PJRT_Buffer_MemoryLayout {
   size_t struct_size;
   PJRT_Extension_Base* extension_start;

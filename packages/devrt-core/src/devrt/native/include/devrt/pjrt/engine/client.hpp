@@ -204,8 +204,8 @@ class Buffer final : public Attachment {
     return {client_->api(), args.event};
   }
 
-  /// Shows row-major memory to the engine. `owner` is let go when the last work that uses it ends,
-  /// in a thread of the plugin or of the caller; at once if this throws.
+  /// Shows row-major memory to the engine. `owner` is released when the last work that uses it
+  /// ends, in a thread of the plugin or of the caller; at once if this throws.
   static Ref<Buffer> view(Client& client, PJRT_Device* device, void* data, ElementType type,
                           std::span<const std::int64_t> dims, ExternalOwner owner) {
     auto held = std::make_unique<ExternalOwner>(std::move(owner));
@@ -227,7 +227,7 @@ class Buffer final : public Attachment {
   }
 
   /// Gives row-major memory, aligned to 64 bytes, to the engine: it may write there, and pass it on
-  /// to outputs. `owner` is let go when the last of them is, in a thread of the plugin or of the
+  /// to outputs. `owner` is released when the last of them is, in a thread of the plugin or of the
   /// caller; at once if this throws.
   static Ref<Buffer> give(Client& client, PJRT_Device* device, void* data, ElementType type,
                           std::span<const std::int64_t> dims, ExternalOwner owner) {

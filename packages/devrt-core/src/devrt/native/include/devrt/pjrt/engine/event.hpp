@@ -71,7 +71,7 @@ class Event {
 };
 
 /// Returns an error with the code for what it says: XLA calls a lack of memory for what a program
-/// needs on its way an internal error.
+/// needs meanwhile an internal error.
 inline Status with_known_code(const Status& status) {
   const bool is_memory = status.code() == StatusCode::kInternal &&
                          status.message().find("Out of memory") != std::string::npos;

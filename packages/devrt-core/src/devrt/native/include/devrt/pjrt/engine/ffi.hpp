@@ -139,7 +139,7 @@ class HeldError {
 
  private:
   friend class HoldingContext;
-  /// Returns what the plugin calls this type; 0 before it was told.
+  /// Returns what the plugin calls this type; 0 before it was registered.
   static std::atomic<std::int64_t>& type_id() noexcept {
     static std::atomic<std::int64_t> id{0};
     return id;
@@ -183,7 +183,7 @@ inline bool is_metadata(const XLA_FFI_CallFrame& frame) noexcept {
 }
 
 /// Says which version of the interface a handler is for: the plugin's own, since nothing is used
-/// that differs between versions. Returns whether that was what the plugin asked.
+/// that differs between versions. Returns whether that was what the plugin requested.
 inline bool answer_metadata(const XLA_FFI_CallFrame& frame) noexcept {
   for (const XLA_FFI_Extension_Base* next = frame.extension_start; next; next = next->next) {
     if (next->type != XLA_FFI_Extension_Metadata) continue;
@@ -330,9 +330,9 @@ class HoldingContext final : public RefCounted<HoldingContext> {
   /// Tells the plugin of the type, once: ids are one plugin's own.
   static bool can_tell(const Api& api) {
     static std::mutex mutex;
-    static const Api* told = nullptr;
+    static const Api* known = nullptr;
     std::lock_guard lock(mutex);
-    if (told) return told == &api;
+    if (known) return known == &api;
     const PJRT_FFI_Extension* extension = ffi_extension(api);
     if (!extension || !extension->type_register || !extension->user_data_add) return false;
     constexpr std::string_view kName = "devrt.HeldError";
@@ -343,7 +343,7 @@ class HoldingContext final : public RefCounted<HoldingContext> {
     args.type_info = &nothing_to_free;
     if (!api.take(extension->type_register(&args)).ok()) return false;
     HeldError::type_id().store(args.type_id, std::memory_order_release);
-    told = &api;
+    known = &api;
     return true;
   }
 

@@ -22,7 +22,7 @@ class InFlight {
   /// end the work of others wait for it: everything hangs.
   static constexpr std::size_t kMost = 24;
 
-  /// What a wait has come to; told to the waiter every `kSlice`, who throws to give up.
+  /// What a wait has come to; reported to the waiter every `kSlice`, who throws to give up.
   struct Wait {
     std::size_t device = 0;                ///< that has no free slot
     std::size_t in_flight = 0;             ///< on that device

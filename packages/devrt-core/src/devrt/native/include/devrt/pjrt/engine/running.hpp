@@ -1,4 +1,4 @@
-// Which programs the engines of this process run, by name, for who waits to say.
+// Which programs the engines of this process run, by name, for the waiters' messages.
 #pragma once
 
 #include <cstddef>

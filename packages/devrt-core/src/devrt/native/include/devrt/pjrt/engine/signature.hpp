@@ -44,7 +44,7 @@ struct Signature {
   bool is_short = false;
   /// Whether a call may take any time however little it works on: engines make small ones inline.
   bool has_loop = false;
-  std::size_t temp_bytes = 0;  ///< what a shard takes on its way, beside arguments and outputs
+  std::size_t temp_bytes = 0;  ///< temporary memory of a shard, beside arguments and outputs
   std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
   std::vector<HloSharding> output_shardings;     ///< empty with one partition
   std::vector<std::string> custom_calls;

@@ -1,4 +1,4 @@
-// What programs take on their way: counted until their end, bounded by the client's limit.
+// Temporary memory of programs: counted until their end, bounded by the client's limit.
 #include <algorithm>
 #include <atomic>
 #include <optional>
@@ -15,7 +15,7 @@ using cpu::Executable;
 namespace {
 
 const std::string kFake = FAKE_PJRT;
-constexpr std::int64_t kTaken = 4096;  // by each execution of a program called scratch...
+constexpr std::int64_t kTaken = 4096;  // by each execution of a program called temporary...
 constexpr std::int64_t kArray = 32;
 
 Ref<Executable> compile(cpu::Client& client, const char* kind) {
@@ -55,23 +55,23 @@ std::int64_t in_use(const cpu::Client& client) {
 
 }  // namespace
 
-TEST_CASE(scratch_counts_until_the_program_has_ended) {
+TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
   const auto client = make_client(std::nullopt);
   const Ref<cpu::Buffer> x = put(*client);
-  const Ref<Executable> scratch = compile(*client, "scratch");
-  const Ref<cpu::Buffer> made = call(*scratch, *x);
+  const Ref<Executable> temporary = compile(*client, "temporary");
+  const Ref<cpu::Buffer> made = call(*temporary, *x);
   CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use == kTaken + 2 * kArray);
   CHECK(made->ready().wait().ok());
   CHECK(in_use(*client) == 2 * kArray);
-  CHECK(client->scratch().groups().empty());
+  CHECK(client->temporaries().groups().empty());
   client->close();
 }
 
-TEST_CASE(scratch_is_given_back_by_programs_that_fail) {
+TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
   const auto client = make_client(3 * kTaken);
   const Ref<cpu::Buffer> x = put(*client);
-  const Ref<Executable> fails = compile(*client, "scratchfail");
-  const Ref<Executable> poison = compile(*client, "scratchpoison");
+  const Ref<Executable> fails = compile(*client, "temporaryfail");
+  const Ref<Executable> poison = compile(*client, "temporarypoison");
   for (int i = 0; i < 20; ++i) {
     CHECK(harness::status_of([&] { call(*fails, *x); }).code() == StatusCode::kInternal);
     CHECK(call(*poison, *x)->ready().wait().code() == StatusCode::kDataLoss);
@@ -80,11 +80,11 @@ TEST_CASE(scratch_is_given_back_by_programs_that_fail) {
   client->close();
 }
 
-TEST_CASE(scratch_that_cannot_be_had_is_refused_before_the_program_runs) {
+TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs) {
   const auto client = make_client(kTaken);
   const Ref<cpu::Buffer> x = put(*client);
-  const Ref<Executable> scratch = compile(*client, "scratch");
-  const Status status = harness::status_of([&] { call(*scratch, *x); });
+  const Ref<Executable> temporary = compile(*client, "temporary");
+  const Status status = harness::status_of([&] { call(*temporary, *x); });
   CHECK(status.code() == StatusCode::kResourceExhausted);
   const MemoryReport* report = status.report();
   CHECK(report && report->program && report->requested == kTaken + kArray);
@@ -94,17 +94,17 @@ TEST_CASE(scratch_that_cannot_be_had_is_refused_before_the_program_runs) {
   client->close();
 }
 
-TEST_CASE(scratch_is_waited_for_by_threads_under_a_limit) {
+TEST_CASE(temporary_memory_is_waited_for_by_threads_under_a_limit) {
   const auto client = make_client(2 * kTaken + 100 * kArray);
   const Ref<cpu::Buffer> x = put(*client);
-  const Ref<Executable> scratch = compile(*client, "scratch");
+  const Ref<Executable> temporary = compile(*client, "temporary");
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 16; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 20; ++i) {
         try {
-          const Ref<cpu::Buffer> made = t % 4 ? call(*scratch, *x) : put(*client);
+          const Ref<cpu::Buffer> made = t % 4 ? call(*temporary, *x) : put(*client);
           if (!made->ready().wait().ok()) ++failures;
         } catch (const StatusError&) {
           ++failures;
@@ -117,5 +117,5 @@ TEST_CASE(scratch_is_waited_for_by_threads_under_a_limit) {
   CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use <=
         2 * kTaken + 100 * kArray);
   client->close();
-  CHECK(client->scratch().groups().empty());
+  CHECK(client->temporaries().groups().empty());
 }

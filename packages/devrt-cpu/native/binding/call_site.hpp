@@ -1,4 +1,4 @@
-// Where the Python program made a buffer: noted cheaply, put into words only when asked.
+// Where the Python program made a buffer: noted cheaply, formatted only on request.
 #pragma once
 
 #include "binding/python.hpp"
@@ -6,14 +6,14 @@
 
 namespace devrt::cpu {
 
-/// Returns the place: the innermost Python calls, a dozen at most. Empty if there is none. Needs
-/// the GIL.
+/// Returns the call site: the innermost Python calls, a dozen at most. Empty if there is none.
+/// Needs the GIL.
 Ref<AllocationSite> note_calls();
 
 /// Returns a `devrt.contract.Traceback` of the calls, or None. Needs the GIL.
-nb::object to_traceback(const AllocationSite* site);
+nb::object to_traceback(const AllocationSite* call_site);
 
 /// Returns "FILE:LINE (FUNCTION)" for the program's innermost call; empty if it is not known.
-std::string describe_site(const AllocationSite* site);
+std::string describe_call_site(const AllocationSite* call_site);
 
 }  // namespace devrt::cpu

@@ -1,4 +1,4 @@
-// What programs take on their way, beside arguments and outputs.
+// The temporary memory of programs: what they hold while they run, beside arguments and outputs.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 namespace devrt::cpu {
 
-class ScratchUses;
+class ClientTemporaries;
 
 /// What each execution of one program takes on one device, and how many there are.
-struct ScratchUse {
-  std::shared_ptr<ScratchUses> all;
+struct ProgramTemporaries {
+  std::shared_ptr<ClientTemporaries> all;
   std::shared_ptr<MemoryStats> stats;
   std::string program;
   std::string device;
@@ -32,32 +32,32 @@ struct ScratchUse {
 };
 
 /// The memory of one execution, in use until its end. May be empty.
-class Scratch {
+class HeldTemporaries {
  public:
-  Scratch() noexcept = default;
-  /// `room` was taken with `ScratchUses::take`, or is empty where there is no limit.
-  Scratch(std::shared_ptr<ScratchUse> use, BudgetShare room) noexcept
-      : use_(std::move(use)), room_(std::move(room)) {
+  HeldTemporaries() noexcept = default;
+  /// `reserved` was taken with `ClientTemporaries::take`, or is empty where there is no limit.
+  HeldTemporaries(std::shared_ptr<ProgramTemporaries> use, BudgetShare reserved) noexcept
+      : use_(std::move(use)), reserved_(std::move(reserved)) {
     use_->running.fetch_add(1, std::memory_order_relaxed);
     use_->stats->record_allocate(use_->bytes);
   }
-  Scratch(Scratch&&) noexcept = default;
-  Scratch& operator=(Scratch&& other) noexcept {
+  HeldTemporaries(HeldTemporaries&&) noexcept = default;
+  HeldTemporaries& operator=(HeldTemporaries&& other) noexcept {
     std::swap(use_, other.use_);
-    std::swap(room_, other.room_);
+    std::swap(reserved_, other.reserved_);
     return *this;
   }
-  ~Scratch() { end(); }
+  ~HeldTemporaries() { end(); }
 
   inline void end() noexcept;
 
  private:
-  std::shared_ptr<ScratchUse> use_;
-  BudgetShare room_;
+  std::shared_ptr<ProgramTemporaries> use_;
+  BudgetShare reserved_;
 };
 
-/// The programs of a client that take memory on their way. Thread-safe.
-class ScratchUses {
+/// The programs of a client that take temporary memory. Thread-safe.
+class ClientTemporaries {
  public:
   /// Takes bytes of a budget, `temporaries` of which are given back when programs end.
   bool take(ByteBudget& budget, std::size_t bytes, std::size_t temporaries) {
@@ -66,10 +66,10 @@ class ScratchUses {
     held_ += temporaries;
     return true;
   }
-  void give(BudgetShare room, std::size_t bytes) noexcept {
+  void give(BudgetShare reserved, std::size_t bytes) noexcept {
     {
       std::lock_guard lock(mutex_);
-      room = BudgetShare();
+      reserved = BudgetShare();
       held_ -= bytes;
     }
     given_.notify_all();
@@ -93,7 +93,7 @@ class ScratchUses {
     return held_ != 0;
   }
 
-  void add(const std::shared_ptr<ScratchUse>& use) {
+  void add(const std::shared_ptr<ProgramTemporaries>& use) {
     std::lock_guard lock(mutex_);
     std::erase_if(uses_, [](const auto& known) { return known.expired(); });
     uses_.push_back(use);
@@ -104,7 +104,7 @@ class ScratchUses {
     std::vector<LiveGroup> found;
     std::lock_guard lock(mutex_);
     for (const auto& known : uses_) {
-      const std::shared_ptr<ScratchUse> use = known.lock();
+      const std::shared_ptr<ProgramTemporaries> use = known.lock();
       const std::int64_t count = use ? use->running.load(std::memory_order_relaxed) : 0;
       if (count == 0) continue;
       LiveGroup& group = found.emplace_back();
@@ -121,14 +121,14 @@ class ScratchUses {
   mutable std::mutex mutex_;
   std::condition_variable given_;
   std::size_t held_ = 0;
-  std::vector<std::weak_ptr<ScratchUse>> uses_;
+  std::vector<std::weak_ptr<ProgramTemporaries>> uses_;
 };
 
-void Scratch::end() noexcept {
+void HeldTemporaries::end() noexcept {
   if (!use_) return;
   use_->stats->record_deallocate(use_->bytes);
   use_->running.fetch_sub(1, std::memory_order_relaxed);
-  if (room_) use_->all->give(std::move(room_), static_cast<std::size_t>(use_->bytes));
+  if (reserved_) use_->all->give(std::move(reserved_), static_cast<std::size_t>(use_->bytes));
   use_.reset();
 }
 

@@ -1,4 +1,4 @@
-#include "binding/site.hpp"
+#include "binding/call_site.hpp"
 
 #include <dlfcn.h>
 
@@ -41,7 +41,7 @@ const FrameFunctions& frame_functions() noexcept {
   return functions;
 }
 
-/// A call: what is executed and how far. Borrowed, or owned by a `PythonSite`.
+/// A call: what is executed and how far. Borrowed, or owned by a `CallSite`.
 struct Call {
   PyCodeObject* code;
   int instruction;
@@ -121,13 +121,13 @@ SiteFrame describe(const Call& call) {
 
 /// One stack that buffers were made at. Its table keeps a share, so the last one goes there, under
 /// the GIL, and not where a buffer ends.
-class PythonSite final : public AllocationSite {
+class CallSite final : public AllocationSite {
  public:
-  explicit PythonSite(const Calls& calls)
+  explicit CallSite(const Calls& calls)
       : hash(calls.hash), calls_(calls.span().begin(), calls.span().end()) {
     for (const Call& call : calls_) Py_INCREF(reinterpret_cast<PyObject*>(call.code));
   }
-  ~PythonSite() override {
+  ~CallSite() override {
     for (const Call& call : calls_) Py_DECREF(reinterpret_cast<PyObject*>(call.code));
   }
 
@@ -151,45 +151,45 @@ class PythonSite final : public AllocationSite {
   mutable std::vector<SiteFrame> frames_;
 };
 
-/// The sites in use, found by their calls. Under the GIL, which the module never runs without.
+/// The call sites in use, found by their calls. Under the GIL, which the module never runs without.
 class SiteTable {
  public:
   Ref<AllocationSite> find(const Calls& calls) {
-    if (2 * (count_ + 1) > slots_.size()) make_room();
+    if (2 * (count_ + 1) > slots_.size()) grow();
     std::size_t at = calls.hash;
     for (;; ++at) {
-      const Ref<PythonSite>& slot = slots_[at & (slots_.size() - 1)];
+      const Ref<CallSite>& slot = slots_[at & (slots_.size() - 1)];
       if (!slot) break;
       if (slot->is(calls)) return Ref<AllocationSite>::share_of(slot.get());
     }
-    Ref<PythonSite>& slot = slots_[at & (slots_.size() - 1)];
-    slot = Ref<PythonSite>::adopt(new PythonSite(calls));
+    Ref<CallSite>& slot = slots_[at & (slots_.size() - 1)];
+    slot = Ref<CallSite>::adopt(new CallSite(calls));
     ++count_;
     return Ref<AllocationSite>::share_of(slot.get());
   }
 
  private:
-  /// Drops the sites that no buffer has any more, and grows for the others.
-  void make_room() {
-    std::vector<Ref<PythonSite>> kept;
+  /// Drops the call sites that no buffer has any more, and grows for the others.
+  void grow() {
+    std::vector<Ref<CallSite>> kept;
     kept.reserve(count_);
-    for (Ref<PythonSite>& slot : slots_) {
+    for (Ref<CallSite>& slot : slots_) {
       if (slot && !slot->is_unique()) kept.push_back(std::move(slot));
     }
     std::size_t size = kFewest;
     while (size < 4 * (kept.size() + 1)) size *= 2;
-    std::vector<Ref<PythonSite>> former(size);
+    std::vector<Ref<CallSite>> former(size);
     former.swap(slots_);
     count_ = kept.size();
-    for (Ref<PythonSite>& site : kept) {
-      std::size_t at = site->hash;
+    for (Ref<CallSite>& call_site : kept) {
+      std::size_t at = call_site->hash;
       while (slots_[at & (size - 1)]) ++at;
-      slots_[at & (size - 1)] = std::move(site);
+      slots_[at & (size - 1)] = std::move(call_site);
     }
   }  // the others end here, when the table is whole again: a code's end may run Python code
 
   static constexpr std::size_t kFewest = 1024;
-  std::vector<Ref<PythonSite>> slots_;
+  std::vector<Ref<CallSite>> slots_;
   std::size_t count_ = 0;
 };
 
@@ -206,11 +206,11 @@ Ref<AllocationSite> note_calls() {
   return table->find(calls);
 }
 
-nb::object to_traceback(const AllocationSite* site) {
-  if (!site) return nb::none();
+nb::object to_traceback(const AllocationSite* call_site) {
+  if (!call_site) return nb::none();
   const nb::handle frame_class = module_attribute(kept_frame_class, "devrt.contract", "Frame");
   nb::list frames;
-  for (const SiteFrame& frame : site->frames()) {
+  for (const SiteFrame& frame : call_site->frames()) {
     frames.append(call_python(frame_class, nb::str(frame.file.c_str()),
                               nb::str(frame.function.c_str()), nb::int_(frame.start_line),
                               nb::int_(frame.line)));
@@ -219,8 +219,8 @@ nb::object to_traceback(const AllocationSite* site) {
                      nb::tuple(frames));
 }
 
-std::string describe_site(const AllocationSite* site) {
-  const SiteFrame* frame = user_frame(site);
+std::string describe_call_site(const AllocationSite* call_site) {
+  const SiteFrame* frame = user_frame(call_site);
   if (!frame) return {};
   return frame->file + ":" + std::to_string(frame->line) + " (" + frame->function + ")";
 }

@@ -1,4 +1,4 @@
-// Room in the memories of a client: what has it, who waits for it, and what is said where none is.
+// Reservations in the memories of a client: what holds them, the waits, the out-of-memory errors.
 #include <algorithm>
 #include <utility>
 
@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t kLargestGroups = 10;  // that an out-of-memory error names
 
 void add_programs(Client& client, std::vector<LiveGroup>& groups) {
-  for (LiveGroup& group : client.scratch().groups()) groups.push_back(std::move(group));
+  for (LiveGroup& group : client.temporaries().groups()) groups.push_back(std::move(group));
   std::ranges::stable_sort(groups, std::ranges::greater(), &LiveGroup::bytes);
 }
 
 /// Adds to the allocator's error what lives in the memory of the client.
-Status describe_no_room(const Memory& memory, std::size_t bytes, const Status& cause,
-                        const ProgramNeeds* needs = nullptr) {
+Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Status& cause,
+                              const ProgramNeeds* needs = nullptr) {
   Client& client = memory.client();
   const std::vector<Ref<Buffer>> live = client.registry().snapshot();
   auto report = std::make_shared<MemoryReport>();
@@ -49,9 +49,10 @@ Status describe_no_room(const Memory& memory, std::size_t bytes, const Status& c
 }
 
 Status describe_needs(const ProgramNeeds& needs) {
-  std::string message = "execute failed: there is no room for what program '" + needs.name +
-                        "' takes: " + std::to_string(needs.outputs) + " bytes of outputs and " +
-                        std::to_string(needs.temporaries) + " of temporaries";
+  std::string message = "execute failed: out of memory: cannot allocate " +
+                        std::to_string(needs.outputs) + " bytes of outputs and " +
+                        std::to_string(needs.temporaries) + " of temporaries for program '" +
+                        needs.name + "'";
   if (needs.devices > 1) message += ", on " + std::to_string(needs.devices) + " devices together";
   return Status(StatusCode::kResourceExhausted,
                 message + ", beside " + std::to_string(needs.arguments) + " of arguments.")
@@ -72,8 +73,8 @@ Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const 
     } catch (const StatusError& error) {
       if (error.status().code() != StatusCode::kResourceExhausted) throw;
       if (waits_for_programs && client().wait_for_programs(bytes)) continue;
-      if (is_last || !client().wait_for_room(bytes)) {
-        throw StatusError(describe_no_room(*this, bytes, error.status()));
+      if (is_last || !client().wait_for_memory(bytes)) {
+        throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
       }
       is_last = true;
     }
@@ -86,22 +87,23 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
   if (!budget || bytes == 0) return {};
   const auto temporaries = static_cast<std::size_t>(needs.temporaries);
   const auto take = [&] {
-    return temporaries ? client().scratch().take(*budget, bytes, temporaries) : budget->take(bytes);
+    return temporaries ? client().temporaries().take(*budget, bytes, temporaries)
+                       : budget->take(bytes);
   };
   for (bool is_last = false; !take(); is_last = true) {
-    if (!is_last && client().wait_for_room(bytes)) continue;
-    throw StatusError(describe_no_room(*this, bytes, describe_needs(needs), &needs));
+    if (!is_last && client().wait_for_memory(bytes)) continue;
+    throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
   }
   BudgetShare taken(budget, bytes);
   client().trim_to_limit();
   return taken;
 }
 
-bool Client::wait_for_room(std::size_t bytes) const {
+bool Client::wait_for_memory(std::size_t bytes) const {
   if (bytes > static_cast<std::size_t>(bytes_limit())) return false;
   const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
   if (std::ranges::all_of(local_devices(), is_idle)) {
-    return budget_ && budget_->left() >= bytes;  // what was in flight has just made room
+    return budget_ && budget_->left() >= bytes;  // what was in flight has just freed them
   }
   const auto wait = [this] {
     for (const auto& device : local_devices()) device->queue().drain();
@@ -113,10 +115,11 @@ bool Client::wait_for_room(std::size_t bytes) const {
 bool Client::wait_for_programs(std::size_t bytes) const {
   // A handler of a custom call runs within a program, which would wait for itself.
   if (!budget_ || bytes > budget_->limit() || pjrt::is_in_callback()) return false;
-  if (!scratch_->is_any_held()) return false;
-  bool has_room = false;
-  wait_unlocked([&] { has_room = scratch_->wait(*budget_, bytes, [this] { check_signals(); }); });
-  return has_room;
+  if (!temporaries_->is_any_held()) return false;
+  bool has_memory = false;
+  wait_unlocked(
+      [&] { has_memory = temporaries_->wait(*budget_, bytes, [this] { check_signals(); }); });
+  return has_memory;
 }
 
 }  // namespace devrt::cpu

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "binding/python.hpp"
-#include "client/graveyard.hpp"
+#include "client/release_queue.hpp"
 #include "devrt/base/fork_guard.hpp"
 
 namespace devrt::cpu {
@@ -25,7 +25,7 @@ PendingCalls& pending_calls() {
 }
 
 /// Asks the main thread to drain. Py_AddPendingCall needs neither the GIL nor a thread state, but
-/// the interpreter must still be there: close_graveyard() ends this before it goes.
+/// the interpreter must still be there: close_release_queue() ends this before it goes.
 void request_drain() noexcept {
   PendingCalls& calls = pending_calls();
   // Not waited for: in a forked child nobody may be left to unlock it.
@@ -34,45 +34,48 @@ void request_drain() noexcept {
   // A full queue is no loss: the next call into this module drains.
   (void)Py_AddPendingCall(
       [](void*) {
-        drain_graveyard();
+        drain_release_queue();
         return 0;
       },
       nullptr);
 }
 
-void send(Grave* node) noexcept {
-  Grave* head = detail::graveyard_head.load(std::memory_order_relaxed);
+void send(DeferredRelease* node) noexcept {
+  DeferredRelease* head = detail::release_queue_head.load(std::memory_order_relaxed);
   do {
     node->next = head;
-  } while (!detail::graveyard_head.compare_exchange_weak(head, node, std::memory_order_release,
-                                                         std::memory_order_relaxed));
+  } while (!detail::release_queue_head.compare_exchange_weak(head, node, std::memory_order_release,
+                                                             std::memory_order_relaxed));
   if (!head && drain_depth == 0) request_drain();
 }
 
-/// Holds a Python object until the graveyard is emptied.
-struct ObjectGrave : Grave {
-  explicit ObjectGrave(nb::object kept) noexcept
-      : Grave(&ObjectGrave::release), object(std::move(kept)) {}
-  static void release(Grave* node) { delete static_cast<ObjectGrave*>(node); }
+/// Holds a Python object until the release queue is drained.
+struct ObjectRelease : DeferredRelease {
+  explicit ObjectRelease(nb::object kept) noexcept
+      : DeferredRelease(&ObjectRelease::release), object(std::move(kept)) {}
+  static void release(DeferredRelease* node) { delete static_cast<ObjectRelease*>(node); }
   nb::object object;
 };
 
 }  // namespace
 
-ExternalOwner grave_owner(Grave* node) noexcept {
-  return {node, [](void* context) noexcept { send(static_cast<Grave*>(context)); }};
+ExternalOwner release_later(DeferredRelease* node) noexcept {
+  return {node, [](void* context) noexcept { send(static_cast<DeferredRelease*>(context)); }};
 }
 
-ExternalOwner keep_object(nb::object kept) { return grave_owner(new ObjectGrave(std::move(kept))); }
+ExternalOwner keep_object(nb::object kept) {
+  return release_later(new ObjectRelease(std::move(kept)));
+}
 
-void drain_graveyard_slow() noexcept {
+void drain_release_queue_slow() noexcept {
   if (is_draining) return;  // the outer one goes on until nothing is left: no recursion
   is_draining = true;
   nb::error_scope keep_pending_error;
-  while (Grave* node = detail::graveyard_head.exchange(nullptr, std::memory_order_acquire)) {
+  while (DeferredRelease* node =
+             detail::release_queue_head.exchange(nullptr, std::memory_order_acquire)) {
     while (node) {
-      Grave* next = node->next;
-      node->bury(node);
+      DeferredRelease* next = node->next;
+      node->destroy(node);
       node = next;
     }
   }
@@ -82,7 +85,7 @@ void drain_graveyard_slow() noexcept {
 DrainScope::DrainScope() noexcept { ++drain_depth; }
 DrainScope::~DrainScope() {
   --drain_depth;
-  drain_graveyard();
+  drain_release_queue();
 }
 
 namespace {
@@ -109,14 +112,14 @@ void expect_finalization() {
   if (have_other_threads()) nb::set_leak_warnings(false);
 }
 
-void close_graveyard() noexcept {
+void close_release_queue() noexcept {
   {
     PendingCalls& calls = pending_calls();
     std::unique_lock lock(calls.mutex, std::defer_lock);
     if (!calls.fork.is_child()) lock.lock();  // in a child nobody may be left to unlock it
     calls.closed = true;
   }
-  drain_graveyard();
+  drain_release_queue();
 }
 
 }  // namespace devrt::cpu
