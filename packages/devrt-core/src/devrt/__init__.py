@@ -2,7 +2,7 @@
 
 The accelerators of a machine come in as wheels. ``devrt.devices()`` shows them, ``device_put``
 places arrays on them, meshes and shardings spread arrays over them. Importing devrt loads no
-backend and no NumPy; each name brings in its room when it is first used.
+backend and no NumPy; each name brings in its package when it is first used.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _taken(
 
 def is_supported_dtype(dtype: Any) -> bool:
     """Return whether arrays of a dtype go through DLPack; true of all that devices hold."""
-    if dtype is None:  # float64 to NumPy, and no dtype to anybody who asks
+    if dtype is None:  # float64 to NumPy, and no dtype to any other consumer
         return False
     try:
         dtypes.from_numpy(dtype)
@@ -142,7 +142,7 @@ def _device_for(device_type: int) -> Device:
 
 
 class _Exported:
-    """What was exported already: the array's capsule, for the one who takes it over."""
+    """What was exported already: the array's capsule, for the consumer that takes it over."""
 
     def __init__(self, capsule: Any, where: tuple[int, int]) -> None:
         self._capsule = capsule
@@ -173,16 +173,16 @@ def _address(capsule: Any) -> int:
     import ctypes
 
     if type(capsule).__name__ != "PyCapsule":
-        return 0  # refused by who takes it over
+        return 0  # the consumer refuses it
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     name = name_of(capsule)
-    place = _TENSOR_AT.get((name or b"").decode())
-    if place is None:
+    offset = _TENSOR_AT.get((name or b"").decode())
+    if offset is None:
         return 0  # as above
-    tensor = pointer_of(capsule, name) + place
+    tensor = pointer_of(capsule, name) + offset
     data = ctypes.c_uint64.from_address(tensor).value
     return int(data + ctypes.c_uint64.from_address(tensor + _BYTE_OFFSET_AT).value)
 

@@ -1,7 +1,7 @@
 """The element types that devrt knows, by their PJRT code, name and width.
 
-The table is the one place where a code, a name and a NumPy dtype meet. NumPy and ml_dtypes are
-imported when a NumPy dtype is first asked for, never before.
+The table is the only module where a code, a name and a NumPy dtype meet. NumPy and ml_dtypes are
+imported when a NumPy dtype is first requested, never before.
 
 The codes are those of ``PJRT_Buffer_Type`` in the PJRT C API; a name is NumPy's or ml_dtypes'.
 """

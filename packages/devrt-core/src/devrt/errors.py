@@ -120,7 +120,7 @@ def _rebuild(cls: type[DevrtError], message: str, code: int, data: dict[str, Any
 
 
 class PluginError(DevrtError):
-    """A plugin is at fault: its author or its installation must be mended."""
+    """A plugin is at fault: its author or its installation must be fixed."""
 
     default_code = StatusCode.FAILED_PRECONDITION
 
@@ -136,7 +136,7 @@ class PluginContractError(PluginError):
 
 
 class PluginBusyError(PluginError):
-    """A plugin was asked for by what it waits for itself; unlike other failures it is not kept."""
+    """A plugin was requested by what it waits for itself; unlike other failures it is not kept."""
 
 
 class BackendInitializationError(PluginError):
@@ -146,7 +146,7 @@ class BackendInitializationError(PluginError):
 
 
 class SelectionError(DevrtError):
-    """No installed backend satisfies what was asked for."""
+    """No installed backend satisfies what was requested."""
 
     default_code = StatusCode.NOT_FOUND
 
@@ -166,7 +166,7 @@ class BackendUnavailableError(SelectionError):
 
 
 class ConfigError(DevrtError, ValueError):
-    """A configuration option, its value, or the place it comes from is wrong."""
+    """A configuration option, its value, or where it comes from is wrong."""
 
     default_code = StatusCode.INVALID_ARGUMENT
 
@@ -200,7 +200,7 @@ class ForkedError(DevrtError):
 
 
 class OutOfMemoryError(DevrtError, MemoryError):
-    """A memory has no room; the message carries the allocator's summary."""
+    """A memory is full; the message carries the allocator's summary."""
 
     default_code = StatusCode.RESOURCE_EXHAUSTED
 
@@ -244,7 +244,7 @@ class DiscoveryWarning(DevrtWarning):
 
 
 class UnraisableErrorWarning(DevrtWarning):
-    """A failure in a place that cannot raise: a destructor or a completion callback."""
+    """A failure where nothing can be raised: a destructor or a completion callback."""
 
 
 _BY_CODE: dict[StatusCode, type[DevrtError]] = {

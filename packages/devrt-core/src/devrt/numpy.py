@@ -91,7 +91,7 @@ def array(
         (integers that do not fit stay 64-bit). Another one than that of a devrt array is made on
         the host, part by part: each is read once and put back where it was.
     copy
-        Whether a devrt array that has the dtype and the place already is copied. False and None
+        Whether a devrt array that has the dtype and the placement already is copied. False and None
         return it as it is. What must be converted or moved is copied in any case.
     device
         A device or sharding; when omitted, where the devrt array lies, or the default device.
@@ -132,7 +132,7 @@ def _of_array(x: Array, dtype: np.dtype[Any] | None, copy: bool, device: Any) ->
 def asarray(
     object: Any, dtype: DTypeLike | None = None, *, copy: bool | None = None, device: Any = None
 ) -> Array:
-    """Return ``object`` as an array: itself if it is one already with this dtype and place.
+    """Return ``object`` as an array: itself if it is one already with this dtype and placement.
 
     The parameters are those of `array`.
     """
@@ -184,7 +184,7 @@ def full_like(
     """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``.
 
     It lies where ``x`` lies, on the same memory kind, unless ``device`` says otherwise. Nothing is
-    read of an ``x`` on devices: one part goes from the host to each place that differs.
+    read of an ``x`` on devices: one part goes from the host to each device or memory that differs.
 
     Raises
     ------

@@ -7,7 +7,7 @@ __all__ = ["__version__"]
 
 def __getattr__(name: str) -> str:
     if name == "__version__":
-        # Asked for seldom, and reading an installed distribution's metadata takes a millisecond.
+        # Read seldom, and reading an installed distribution's metadata takes a millisecond.
         from importlib.metadata import version
 
         return version("devrt-rocm")

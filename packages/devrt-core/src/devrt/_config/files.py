@@ -118,7 +118,7 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        msg = f"configuration file {path} cannot be read: {error.strerror}. Mend that, or the path."
+        msg = f"configuration file {path} cannot be read: {error.strerror}. Fix that, or the path."
         raise ConfigError(msg, path=path) from error
 
 
@@ -128,7 +128,7 @@ def _parse(path: str, data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"configuration file {path} is no valid TOML: {error}. Mend the file."
+        msg = f"configuration file {path} is no valid TOML: {error}. Fix the file."
         raise ConfigError(msg, path=path) from error
 
 

@@ -38,7 +38,7 @@ class FileKeys:
         self._asking: set[int] = set()
 
     def read(self, files: Iterable[ConfigFile]) -> None:
-        """Take the keys of ``files`` in the place of those before."""
+        """Take the keys of ``files`` instead of those before."""
         self._left = tuple((file, key) for file in files for key in file.values)
 
     def waiting(
@@ -56,7 +56,7 @@ class FileKeys:
         names
             The options known now.
         platforms
-            Returns the platforms whose plugins have not said their options.
+            Returns the platforms whose plugins have not declared their options.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class FileKeys:
                 yield mistake
 
     def whose(self, name: str) -> str:
-        """Return whose option a name is; empty if it is nobody's, or if that is being asked."""
+        """Return whose option a name is; empty if it is nobody's, or if that is being found out."""
         me = threading.get_ident()
         if me in self._asking:
             return ""
@@ -130,7 +130,7 @@ def nearest(name: str, names: Collection[str], own: Collection[str] = ()) -> str
     names
         The options that there are.
     own
-        Those of the core, of which less likeness is asked.
+        Those of the core, which need less likeness.
     """
     import difflib  # seldom needed, and startup counts
 
@@ -157,7 +157,7 @@ def similar(name: str, names: Collection[str], own: Collection[str] = ()) -> lis
 def _listed(platforms: Callable[[], Iterable[str]]) -> set[str] | None:
     try:
         return set(platforms())
-    except Exception:  # noqa: BLE001  metadata may be broken; whoever asks for plugins hears of it
+    except Exception:  # noqa: BLE001  metadata may be broken; listing plugins reports it
         return None
 
 
@@ -175,7 +175,7 @@ def unknown_option(name: str, problem: str, names: Iterable[str], absent: str) -
     name
         The name.
     problem
-        What was asked, without a full stop.
+        The question, without a full stop.
     names
         The options that there are.
     absent

@@ -2,7 +2,7 @@
 
 From weakest to strongest: the option's default, the user's file, the project's file, the
 environment, ``config.update``, and ``config.override`` (a context manager, per thread and per
-asyncio task). Files and environment are read when an option is first asked for and remembered, so
+asyncio task). Files and environment are read when an option is first requested and remembered, so
 that one question has one answer.
 """
 
@@ -24,7 +24,7 @@ from devrt._support.record import record
 from devrt.errors import ConfigError
 from devrt.records import OptionSpec
 
-__all__ = ["CORE_OPTIONS", "Config", "Setting", "Survey"]
+__all__ = ["CORE_OPTIONS", "Config", "ConfigReport", "Setting"]
 
 
 @record(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Setting:
 
 
 @record(frozen=True, slots=True)
-class Survey:
-    """What `Config.survey` found.
+class ConfigReport:
+    """What `Config.report` found.
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class Config:
         self._keys.check(self._specs, self._platforms)
         return self._files
 
-    def survey(self) -> Survey:
+    def report(self) -> ConfigReport:
         """Return every option's setting and everything that is wrong; raise nothing of it."""
         problems: list[ConfigError] = []
         files = read_config_files(self._environ, os.getcwd(), problems)
@@ -236,7 +236,7 @@ class Config:
         keys = self._new_keys()
         keys.read(files)
         problems += keys.mistakes(self._specs, self._platforms)
-        return Survey(settings, [file.path for file in files], problems)
+        return ConfigReport(settings, [file.path for file in files], problems)
 
     def _new_keys(self) -> FileKeys:
         own = [spec.name for spec in CORE_OPTIONS]

@@ -41,7 +41,7 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that readers see all of it or nothing, whoever else writes.
+    """Write a file so that readers see all of it or nothing, whatever other processes write.
 
     Its folder is made, for this user alone, where it is not there.
 
@@ -94,9 +94,9 @@ class FileHashes:
         status = path.stat()
         if status.st_size < _LARGE or self._folder is None:
             return file_hash(path)
-        place = os.path.abspath(path)
-        known_as: list[Any] = [place, status.st_size, status.st_mtime_ns, status.st_ino]
-        memo = self._folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:40]}.json"
+        name = os.path.abspath(path)
+        known_as: list[Any] = [name, status.st_size, status.st_mtime_ns, status.st_ino]
+        memo = self._folder / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:40]}.json"
         found = _remembered(memo, known_as)
         if found is None:
             found = file_hash(path)

@@ -24,7 +24,7 @@ _NEEDED = {"devrt", "devrt.errors"}  # for a ForkedError
 
 
 class LostImport:
-    """Takes the place of an import lock, and of the weak reference through which it is kept.
+    """Replaces an import lock, and of the weak reference through which it is kept.
 
     Parameters
     ----------

@@ -70,7 +70,7 @@ def _define(*, frozen: bool, slots: bool, order: bool = False, kw_only: bool = F
 def _constructor(
     made: Any, names: tuple[str, ...], defaults: dict[str, Any], kw_only: bool
 ) -> Callable[..., None]:
-    places = [(name, made.__dict__[name].__set__) for name in names]
+    setters = [(name, made.__dict__[name].__set__) for name in names]
     positional = 0 if kw_only else len(names)
 
     def __init__(self: Any, *values: Any, **given: Any) -> None:  # noqa: N807
@@ -82,15 +82,15 @@ def _constructor(
                 raise TypeError(f"{made.__name__} got {name!r} twice")
             given[name] = value
         found = defaults | given
-        for name, place in places:
+        for name, set_field in setters:
             if name not in found:
                 wrong = _names(found.keys() - set(names))
                 if wrong:
                     text = f"{made.__name__} needs {name!r}, and has no field {wrong}"
                     raise UnknownFieldError(text, found.get("api_version"))
                 raise TypeError(f"{made.__name__} needs {name!r}")
-            place(self, found[name])
-        if len(found) > len(places):
+            set_field(self, found[name])
+        if len(found) > len(setters):
             wrong = f"{made.__name__} has no field {_names(found.keys() - set(names))}"
             raise UnknownFieldError(wrong, found.get("api_version"))
 

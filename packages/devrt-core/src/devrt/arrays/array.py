@@ -43,7 +43,7 @@ class Array(Unsupported, BufferExporter):
     shape
         The global shape; None for the shape of the one buffer.
     committed
-        Whether the placement was asked for, rather than taken by default.
+        Whether the placement was requested, rather than taken by default.
     """
 
     __slots__ = ("__weakref__", "_buffers", "_committed", "_host", "_shape", "_sharding", "_shown")
@@ -109,7 +109,7 @@ class Array(Unsupported, BufferExporter):
 
     @property
     def committed(self) -> bool:
-        """Whether the placement was asked for, rather than taken by default."""
+        """Whether the placement was requested, rather than taken by default."""
         return self._committed
 
     @property
@@ -284,7 +284,7 @@ class Array(Unsupported, BufferExporter):
         return np.array(host, dtype=dtype, copy=copy)
 
     def _exported(self, flags: int) -> Any:
-        # NumPy asks on its way to every reading: the common case, first.
+        # NumPy calls this in every reading: the common case, first.
         shown = self._shown if flags == _READ_ALL else None
         if type(shown) is str or (shown is not None and not self._buffers[0].is_deleted()):
             return shown

@@ -184,15 +184,15 @@ def batched_copy_array_to_devices_with_sharding(
         may_alias = ArrayCopySemantics(semantics) is not ArrayCopySemantics.ALWAYS_COPY
         targets = targets_of(tuple(to), over.memory_kind)
         jobs[may_alias] += [
-            (buffer, target, number, place)
-            for place, (buffer, target) in enumerate(zip(x._buffers, targets, strict=True))
+            (buffer, target, number, index)
+            for index, (buffer, target) in enumerate(zip(x._buffers, targets, strict=True))
         ]
     for may_alias, job in jobs.items():
         made: list[Any] = [None] * len(job)
-        sources, places = [j[0] for j in job], [j[1] for j in job]
-        _copy_buffers(sources, places, range(len(job)), made, may_alias)
-        for (_, _, number, place), buffer in zip(job, made, strict=True):
-            copies[number][place] = buffer
+        sources, indices = [j[0] for j in job], [j[1] for j in job]
+        _copy_buffers(sources, indices, range(len(job)), made, may_alias)
+        for (_, _, number, index), buffer in zip(job, made, strict=True):
+            copies[number][index] = buffer
     results = [
         Array(_in_order(buffers, over.placement(x.shape).devices, over), over, x.shape, x.committed)
         for x, over, buffers in zip(arrays, sharding, copies, strict=True)
@@ -207,7 +207,7 @@ def reorder_shards(
 ) -> Array:
     """Return the shards of an array, each on its device, in the order of another sharding.
 
-    No shard moves: which part of the array a shard is follows from its place in ``dst_sharding``.
+    No shard moves: which part of the array a shard is follows from its index in ``dst_sharding``.
 
     Parameters
     ----------
@@ -285,51 +285,51 @@ def _only_buffer(shard: Any) -> Buffer:
 def _put_shards(
     shards: Sequence[Any],
     targets: Sequence[Any],
-    places: Sequence[int],
+    indices: Sequence[int],
     buffers: list[Any],
     semantics: int,
 ) -> None:
     """Put host values: one call for those that are one object, and one for all the others."""
-    if not places:
+    if not indices:
         return
-    client = client_of(targets[places[0]])
-    where = [targets[i] for i in places]
-    values = [shards[i] for i in places]
+    client = client_of(targets[indices[0]])
+    where = [targets[i] for i in indices]
+    values = [shards[i] for i in indices]
     if len({id(value) for value in values}) == 1:
         host = as_host(values[0])
-        offsets = [(0,) * host.ndim] * len(places)
+        offsets = [(0,) * host.ndim] * len(indices)
         made = client.batched_buffer_from_pyval(host, where, offsets, host.shape, semantics)
     else:
         made = client.buffers_from_pyvals(values, where, semantics)
-    for place, buffer in zip(places, made, strict=True):
-        buffers[place] = buffer
+    for index, buffer in zip(indices, made, strict=True):
+        buffers[index] = buffer
 
 
 def _copy_buffers(
     sources: Sequence[Buffer],
     targets: Sequence[Any],
-    places: Iterable[int],
+    indices: Iterable[int],
     results: list[Any],
     may_alias: bool,
 ) -> None:
     """Copy buffers to targets: one call to each client where source and target are one's."""
     groups: dict[int, tuple[Any, list[tuple[Buffer, Any, int]]]] = {}
     across: list[tuple[Buffer, Any, int]] = []
-    for source, target, place in zip(sources, targets, places, strict=True):
+    for source, target, index in zip(sources, targets, indices, strict=True):
         client = client_of(target)
         if source.device.client is client:
-            groups.setdefault(id(client), (client, []))[1].append((source, target, place))
+            groups.setdefault(id(client), (client, []))[1].append((source, target, index))
         else:
-            across.append((source, target, place))
+            across.append((source, target, index))
     made = copy_across([a[0] for a in across], [a[1] for a in across])
-    for (_, _, place), buffer in zip(across, made, strict=True):
-        results[place] = buffer
+    for (_, _, index), buffer in zip(across, made, strict=True):
+        results[index] = buffer
     for client, group in groups.values():
         made = client.batched_copy_to_memory(
             [g[0] for g in group], [g[1] for g in group], may_alias
         )
-        for (_, _, place), buffer in zip(group, made, strict=True):
-            results[place] = buffer
+        for (_, _, index), buffer in zip(group, made, strict=True):
+            results[index] = buffer
 
 
 def _in_order(

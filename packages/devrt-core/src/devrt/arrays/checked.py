@@ -1,4 +1,4 @@
-"""Results of clients, checked until a class of buffers has shown that it is as it was asked for."""
+"""Results of clients, checked until a class of buffers has shown that it is as it was requested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.contract import Buffer, Client
-from devrt.contract.results import not_as_asked, wrong_result
+from devrt.contract.results import not_as_requested, wrong_result
 
 __all__ = ["COPIED", "PUT", "SHARDED", "check_made"]
 
@@ -39,11 +39,11 @@ def check_made(
     known
         Where to note it.
     made, targets
-        The results, and the device or memory that each was asked for.
+        The results, and the device or memory that each was requested.
     client, operation
         Whose results they are.
     spec
-        The shape and dtype that were asked for; None where they are not known.
+        The shape and dtype that were requested; None where they are not known.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check_made(
         If one is no buffer, of another shape or dtype, or elsewhere.
     """
     for buffer, target in zip(made, targets, strict=True):
-        problem = not_as_asked(buffer, target, spec)
+        problem = not_as_requested(buffer, target, spec)
         if problem:
             raise wrong_result(client, operation, problem)
     # Of a class written in Python, a result whose shape and dtype are not known tells too little.

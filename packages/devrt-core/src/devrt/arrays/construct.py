@@ -107,10 +107,10 @@ def make_array_from_callback(
         Which part goes where.
     data_callback
         Called with the index of a part, a tuple of slices into the global array; returns it. Only
-        parts that this process addresses are asked for, equal ones once.
+        parts that this process addresses are requested, equal ones once.
     dtype
         The element type that the parts must have; that of the first part when omitted. Needed
-        where this process addresses no device of the sharding, and so no part is asked for.
+        where this process addresses no device of the sharding, and so no part is requested.
 
     Raises
     ------
@@ -143,18 +143,18 @@ def put_parts(
 ) -> list[Buffer]:
     """Put each part on its devices: from the host once, then by copies between them."""
     targets = targets_of(plan.devices, sharding.memory_kind)
-    first = {offset: place for place, offset in reversed(list(enumerate(plan.offsets)))}
+    first = {offset: index for index, offset in reversed(list(enumerate(plan.offsets)))}
     client = plan.devices[0].client
     made = client.buffers_from_pyvals(
-        [parts[offset] for offset in first], [targets[place] for place in first.values()]
+        [parts[offset] for offset in first], [targets[index] for index in first.values()]
     )
     by_offset = dict(zip(first, made, strict=True))
-    others = [place for place, offset in enumerate(plan.offsets) if first[offset] != place]
+    others = [index for index, offset in enumerate(plan.offsets) if first[offset] != index]
     copies = client.batched_copy_to_memory(
-        [by_offset[plan.offsets[place]] for place in others], [targets[place] for place in others]
+        [by_offset[plan.offsets[index]] for index in others], [targets[index] for index in others]
     )
     copy_at = dict(zip(others, copies, strict=True))
-    return [copy_at.get(place) or by_offset[offset] for place, offset in enumerate(plan.offsets)]
+    return [copy_at.get(index) or by_offset[offset] for index, offset in enumerate(plan.offsets)]
 
 
 @names_plugins

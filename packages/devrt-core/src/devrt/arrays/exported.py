@@ -41,7 +41,7 @@ NumPy asks for a buffer, drops every error, and calls ``__array__``, which would
 def exported(x: Array, flags: int) -> Any:
     """Return what shows an array's value as ``flags`` of the protocol ask for it.
 
-    Text, without waiting, says why nothing does: it is to be written to, or a format is asked for
+    Text, without waiting, says why nothing does: it is to be written to, or a format is requested
     and the protocol has none.
     """
     if BROKEN_OFF:

@@ -1,4 +1,4 @@
-"""Transfer guards: transfers that nobody asked for by name can be logged or refused."""
+"""Transfer guards: transfers that nobody requested by name can be logged or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Direction: TypeAlias = Literal["host_to_device", "device_to_device", "device_to_
 
 _logger = logging.getLogger("devrt.transfers")
 _STRENGTH = ("default", "file", "environment", "code", "context")
-# The levels that act, and whether they act on transfers that are asked for by name too.
+# The levels that act, and whether they act on transfers that are requested by name too.
 _ACTIONS = {
     "log": False,
     "disallow": False,
@@ -52,7 +52,7 @@ def check_transfer(
     target
         Where to.
     is_explicit
-        Whether the user asked for the transfer by name, as with `device_put` and `device_get`.
+        Whether the user requested the transfer by name, as with `device_put` and `device_get`.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def transfer_guard(level: str) -> contextlib.AbstractContextManager[None]:
     Parameters
     ----------
     level
-        ``"allow"``; ``"log"`` or ``"disallow"``, for transfers that are not asked for by name;
+        ``"allow"``; ``"log"`` or ``"disallow"``, for transfers that are not requested by name;
         ``"log_explicit"`` or ``"disallow_explicit"``, for `device_put` and `device_get` too.
 
     Raises

@@ -60,7 +60,7 @@ def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
     Raises
     ------
     DeletedError
-        If ``x`` was deleted: its place is gone with it.
+        If ``x`` was deleted: its placement is gone with it.
     InvalidArgumentError
         If ``value`` does not broadcast to the shape of ``x``, or a transfer guard refuses.
     """

@@ -1,4 +1,4 @@
-"""Which arrays are alive, asked of the garbage collector: creating an array costs nothing extra."""
+"""Which arrays are alive: the garbage collector knows, so creating an array costs nothing extra."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clear_caches() -> None:
     """Drop what devrt keeps only to be faster the next time.
 
     That is the copy plans of reshards, and the host copies of arrays that were read. Placement
-    plans are kept in their shardings and go with them; no programs are compiled yet.
+    plans are kept in their shardings and dropped with them; no programs are compiled yet.
     """
     forget_routes()
     for array in live_arrays():

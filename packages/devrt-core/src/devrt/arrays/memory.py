@@ -122,7 +122,7 @@ def track_memory(devices: Iterable[Device] | None = None) -> Iterator[MemoryUse]
     -----
     What other threads do counts too: memory has no owner. Blocks may be nested. Nothing is
     recorded for each array, so code runs at full speed inside. The end of the block waits for what
-    is on its way, for a copy in flight keeps the memory of its source, deleted or not. Where its
+    is in flight, for such a copy keeps the memory of its source, deleted or not. Where its
     result was deleted too there is nothing to wait for, and both count until the copy is done.
     """
     use = MemoryUse(_devices(devices))
@@ -153,7 +153,7 @@ def _mark(devices: Iterable[Device]) -> list[Device]:
 
 
 def _settle(devices: Iterable[Device]) -> None:
-    """Wait for the buffers of the devices' clients; whether they failed is not asked here."""
+    """Wait for the buffers of the devices' clients; whether they failed is not checked here."""
     for client in {id(device.client): device.client for device in devices}.values():
         with contextlib.suppress(DevrtError):
             for buffer in client.live_buffers():

@@ -32,7 +32,7 @@ def namespace(api_version: str | None) -> Any:
     Raises
     ------
     UnimplementedError
-        If a version of the array API standard is asked for: it follows none as a whole yet.
+        If a version of the array API standard is requested: it follows none as a whole yet.
     """
     if api_version is not None:
         msg = (

@@ -89,7 +89,7 @@ def device_put(
     InvalidArgumentError
         If the shape does not divide over the sharding's mesh, or a transfer guard refuses.
     OutOfMemoryError
-        If the memory has no room.
+        If the memory is full.
     """
     kind = TARGET_KINDS.get(type(device))
     # The common case, first.

@@ -77,7 +77,7 @@ def put_host(
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
     if type(x) not in HOST_LEAVES:
         refuse_nulls(x, operation)
-    # Asked for before the guards: a guard that a configuration file sets is known only then.
+    # Requested before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
     if Config.guards_are_set:
         where = device if target is None else target

@@ -27,9 +27,9 @@ def client_of(target: Target) -> Client:
 
 
 def copy_across(sources: Sequence[Buffer], targets: Sequence[Target]) -> list[Buffer]:
-    """Copy each buffer to the target at its place, which belongs to another client.
+    """Copy each buffer to the target at its index, which belongs to another client.
 
-    Waits for the sources, not for the copies. All of them start on their way to the host before
+    Waits for the sources, not for the copies. All of them start towards the host before
     the first is waited for.
     """
     staged = [_towards_host(source) for source in sources]

@@ -38,7 +38,7 @@ HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
 def is_leaf(x: Any) -> bool:
     """Return whether ``x`` is a single value rather than a tree of them.
 
-    The common kinds are told by their type alone; optree is imported for the others.
+    The common kinds are recognised by their type alone; optree is imported for the others.
     """
     if type(x) in HOST_LEAVES or type(x) is Array:
         return True

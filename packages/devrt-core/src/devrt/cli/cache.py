@@ -1,4 +1,4 @@
-"""What ``devrt cache`` shows and clears: the compiled programs on disk."""
+"""What ``devrt cache`` shows and clears: the compiled programs in the disk cache."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def _cache() -> tuple[ExecutableCache, bool]:
 
 
 def _row(entry: CacheEntry) -> dict[str, Any]:
-    said = {name: entry.facts.get(name) for name in ("name", "platform", "compile_seconds")}
-    return {"path": entry.path, "bytes": entry.size, "used": entry.used, **said}
+    about = {name: entry.facts.get(name) for name in ("name", "platform", "compile_seconds")}
+    return {"path": entry.path, "bytes": entry.size, "used": entry.used, **about}
 
 
 def _programs(count: int) -> str:

@@ -42,7 +42,10 @@ class _Commands(click.Group):
         try:
             with _shown_warnings():
                 return super().invoke(context)
-        except (DevrtError, DevrtWarning) as error:  # warnings are errors where Python is told so
+        except (
+            DevrtError,
+            DevrtWarning,
+        ) as error:  # warnings may be errors
             click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
             context.exit(1)
 
@@ -66,8 +69,8 @@ def _errors_as_json(wanted: bool) -> Iterator[None]:
         yield
     except DevrtError as error:
         if wanted:
-            said = {"type": type(error).__name__, "code": error.code.name, "message": str(error)}
-            _print({"error": said})
+            about = {"type": type(error).__name__, "code": error.code.name, "message": str(error)}
+            _print({"error": about})
         raise
 
 
@@ -165,7 +168,7 @@ def config(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--clear", is_flag=True, help="Remove all of them.")
 def cache(as_json: bool, clear: bool) -> None:
-    """Show the compiled programs that are kept on disk, or remove them."""
+    """Show the compiled programs in the disk cache, or remove them."""
     from devrt.cli import cache as _cache
 
     with _errors_as_json(as_json):
@@ -244,7 +247,7 @@ def doctor(
     default=20,
     show_default=True,
     type=click.IntRange(min=1),
-    help="How many sites to show in the table.",
+    help="How many call sites to show in the table.",
 )
 @click.option(
     "--output",
@@ -252,13 +255,13 @@ def doctor(
     help="Also write the profile there, compressed, for pprof.",
 )
 def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
-    """Show the places in a program that hold the most memory.
+    """Show the call sites that hold the most memory.
 
     FILE is a profile that the program saved with devrt.heap_profile("FILE").
     """
     from devrt.cli import heap as _heap
 
-    report = _heap.sites(file)
+    report = _heap.call_sites(file)
     if output:
         _heap.save(file, output)
     if as_json:

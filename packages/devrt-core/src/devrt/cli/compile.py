@@ -87,16 +87,16 @@ def compile_file(
     with writing(output) as file:
         file.write(data)
     devices = described._make_compile_only_devices()
-    memory = _asked(executable.get_compiled_memory_stats)
-    cost = _asked(executable.cost_analysis)
-    fingerprint = _asked(lambda: executable.fingerprint)
+    memory = _answer(executable.get_compiled_memory_stats)
+    cost = _answer(executable.cost_analysis)
+    fingerprint = _answer(lambda: executable.fingerprint)
     return {
         "platform": described.platform,
         "topology": topology,
         "devices": len(devices),
         "device_kind": devices[0].device_kind,
-        "num_replicas": _asked(lambda: executable.num_replicas),
-        "num_partitions": _asked(lambda: executable.num_partitions),
+        "num_replicas": _answer(lambda: executable.num_replicas),
+        "num_partitions": _answer(lambda: executable.num_partitions),
         "output": output,
         "bytes": len(data),
         "fingerprint": None if fingerprint is None else fingerprint.hex(),
@@ -115,8 +115,8 @@ def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
             return make_pjrt_topology(candidate, name, **options)
         except DevrtError as error:
             refused.append(f"{candidate}: {error.message}")
-    told = "\n  ".join(refused) or "no installed plugin describes devices"
-    msg = f"no platform knows the topology {name!r}:\n  {told}"
+    reasons = "\n  ".join(refused) or "no installed plugin describes devices"
+    msg = f"no platform knows the topology {name!r}:\n  {reasons}"
     raise InvalidArgumentError(msg, topology=name)
 
 
@@ -135,7 +135,7 @@ def _platforms() -> list[str]:
     return [platform for platform in ordered if plugins.topologies(platform)]
 
 
-def _asked(question: Any) -> Any:
+def _answer(question: Any) -> Any:
     try:
         return question()
     except UnimplementedError:

@@ -1,4 +1,4 @@
-"""The files that commands read and write, and what is said where one is not as it must be."""
+"""The files that commands read and write, and the errors where one is not as it must be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["naming", "read", "read_arguments", "read_program", "writing"]
 
-_PLACE = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
+_POSITION = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
 
 
 def read(path: str) -> bytes:
@@ -58,7 +58,7 @@ def naming(path: str) -> Iterator[None]:
     try:
         yield
     except DevrtError as error:
-        message = _PLACE.sub(lambda _: f"{path}:", error.message)
+        message = _POSITION.sub(lambda _: f"{path}:", error.message)
         if message == error.message:
             raise
         raise type(error)(message, code=error.code, **error.data) from error
@@ -101,7 +101,7 @@ def _in_order(path: str, names: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[IO[bytes]]:
-    """Write a file whole or not at all; that it cannot be is said before anything is done."""
+    """Write a file whole or not at all; that it cannot be is an error before anything is done."""
     try:
         with _opened(path) as file:
             yield file

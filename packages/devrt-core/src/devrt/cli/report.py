@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from devrt.contract import Client, Device
-from devrt.doctor import PluginEntry, entries, survey
+from devrt.doctor import PluginEntry, entries, examine
 from devrt.errors import DevrtError
 from devrt.plugins import Broken, Decision
 from devrt.probing.isolated import Level
@@ -42,7 +42,7 @@ def _make_clients(
 ) -> list[Client]:
     """Return a client of each usable backend, in order, and add to ``failures`` those without.
 
-    A backend that fails no longer stands before another of the same platform, so it is asked
+    A backend that fails no longer stands before another of the same platform, so it is queried
     again which can be used until nothing new is.
     """
     clients: dict[str, Client] = {}
@@ -64,7 +64,7 @@ def _make_clients(
 
 @contextlib.contextmanager
 def _probing_apart(runtime: Runtime) -> Iterator[None]:
-    """Let plugins be probed in child processes first, unless the user said otherwise."""
+    """Let plugins be probed in child processes first, unless the user chose otherwise."""
     config = runtime.config
     if "probe" in config.names() and config.setting("probe").origin == "default":
         with config.override(probe="isolated"):
@@ -107,7 +107,7 @@ def backends() -> dict[str, Any]:
     runtime = default_runtime()
     for name in runtime.config.names():
         runtime.config.setting(name)  # raises where a first use would: nothing could be chosen
-    found = survey(runtime, level=Level.LOAD)
+    found = examine(runtime, level=Level.LOAD)
     for error in found.trouble:
         raise error
     decision = found.decision

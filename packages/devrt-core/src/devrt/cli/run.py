@@ -77,13 +77,13 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
     code = read_program(program)
     count = _count(program, code, devices)
     executable = None
-    asked: set[str] = set()
+    queried: set[str] = set()
     rows = []
     for backend in report.backends()["backends"]:
         row = {name: backend[name] for name in ("platform", "distribution", "version")}
-        reason = _excluded(backend, asked)
+        reason = _excluded(backend, queried)
         if not reason:
-            asked.add(backend["platform"])
+            queried.add(backend["platform"])
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DevrtWarning)  # as of an experimental platform
@@ -96,11 +96,11 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
     return described | {"ops": sorted(code.facts.operations), "backends": rows}
 
 
-def _excluded(backend: dict[str, Any], asked: set[str]) -> str:
-    """Return why a backend cannot be asked; empty where it can."""
+def _excluded(backend: dict[str, Any], queried: set[str]) -> str:
+    """Return why a backend cannot be queried; empty where it can."""
     if backend["state"] not in ("chosen", "eligible"):
         return str(backend["reason"] or backend["state"])
-    if backend["platform"] in asked:
+    if backend["platform"] in queried:
         return "another backend of its platform comes before it"
     return ""
 
@@ -142,7 +142,7 @@ def _compile(
 
 
 def _want(count: int) -> None:
-    """Ask for so many devices where a platform makes as many as it is asked for."""
+    """Ask for so many devices where a platform makes as many as it is requested."""
     import devrt
 
     # Where the option is not there, its platform is not in use; a client that is has what it has.
@@ -152,15 +152,15 @@ def _want(count: int) -> None:
 
 
 def _count(program: str, code: Program, devices: int | None) -> int | None:
-    """Return the number of devices: as the program says, else as was asked for."""
+    """Return the number of devices: as the program says, else as was requested."""
     facts = code.facts
-    said = (facts.num_replicas or 1) * (facts.num_partitions or 1)
-    if said == 1:
+    declared = (facts.num_replicas or 1) * (facts.num_partitions or 1)
+    if declared == 1:
         return devices
-    if devices not in (None, said):
-        msg = f"{program} is for {said} devices, not {devices}: leave --devices away."
+    if devices not in (None, declared):
+        msg = f"{program} is for {declared} devices, not {devices}: leave --devices away."
         raise InvalidArgumentError(msg, operation="compile", devices=devices)
-    return said
+    return declared
 
 
 def _put(executable: LoadedExecutable, given: list[np.ndarray[Any, Any]]) -> list[list[Any]]:
@@ -194,7 +194,7 @@ def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _part(
     shape: tuple[int, ...], shardings: list[OpSharding], index: int, partition: int
 ) -> tuple[Any, ...]:
-    """Return the place of a partition's shard in the whole array."""
+    """Return the index of a partition's shard in the whole array."""
     if not shardings or not shardings[index].partitions:
         return (...,)
     counts = shardings[index].partitions
@@ -204,8 +204,8 @@ def _part(
             raise InvalidArgumentError(msg, operation="run", shape=shape)
     tile = shardings[index].tile_of(partition)
     return tuple(
-        slice(place * (size // count), (place + 1) * (size // count))
-        for size, count, place in zip(shape, counts, tile, strict=True)
+        slice(index * (size // count), (index + 1) * (size // count))
+        for size, count, index in zip(shape, counts, tile, strict=True)
     )
 
 

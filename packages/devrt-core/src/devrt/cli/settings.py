@@ -26,7 +26,7 @@ def settings() -> dict[str, Any]:
     except ConfigError as error:  # what says which plugins may be used is wrong itself
         problems.append(error.message)
     config = runtime.config
-    survey = config.survey()
+    report = config.report()
     rows = [
         {
             "name": setting.name,
@@ -35,12 +35,12 @@ def settings() -> dict[str, Any]:
             "detail": setting.detail,
             "help": config.spec(setting.name).help,
         }
-        for setting in survey.settings
+        for setting in report.settings
     ]
-    problems += [error.message for error in survey.problems]
+    problems += [error.message for error in report.problems]
     return {
         "options": rows,
-        "files": survey.files,
+        "files": report.files,
         "unread": list(config.unread()),
         "meant": dict(config.unread_with_hints()),
         "problems": list(dict.fromkeys(problems)),

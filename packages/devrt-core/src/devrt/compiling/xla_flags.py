@@ -37,7 +37,7 @@ _checked: set[str] = set()
 
 
 def check_flags(library: str, module: str, function: str) -> None:
-    """Refuse what ``XLA_FLAGS`` holds if it would end the process; to be asked before a first use.
+    """Refuse what ``XLA_FLAGS`` holds if it would end the process; to be called before a first use.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ class Piece:
     Attributes
     ----------
     source : int
-        The buffer, by its place in the list of sources.
+        The buffer, by its index in the list of sources.
     source_start : tuple of int
         The box's first element in the buffer.
     block_start : tuple of int
@@ -46,7 +46,7 @@ class Assembly:
     blocks : tuple of tuple of Piece
         For each block its pieces, which do not overlap.
     block_of : tuple of int
-        For each target the block that it gets, by its place in ``blocks``.
+        For each target the block that it gets, by its index in ``blocks``.
     packed : bytes
         All of this as 64-bit integers of the machine's byte order, for a native client to read at
         once: the number of dimensions, sources, blocks and targets, the shape, ``block_of``, and

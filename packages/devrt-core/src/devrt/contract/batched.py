@@ -29,7 +29,7 @@ class BatchedTransfers:
         targets: Sequence[Device | Memory],
         host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
     ) -> list[Buffer]:
-        """Start the transfer of each host value to the target at its place.
+        """Start the transfer of each host value to the target at its index.
 
         Parameters and errors are those of `Client.buffer_from_pyval`.
 
@@ -50,7 +50,7 @@ class BatchedTransfers:
         targets: Sequence[Device | Memory],
         may_alias: bool = True,
     ) -> list[Buffer]:
-        """Start a copy of each buffer to the target at its place, as `Buffer.copy_to_memory`.
+        """Start a copy of each buffer to the target at its index, as `Buffer.copy_to_memory`.
 
         Returns
         -------
@@ -161,7 +161,7 @@ def assemble_on_host(
 
 
 def _checked_buffers(given: Any) -> list[Buffer]:
-    """Return buffers as a list; asked before the first is waited for."""
+    """Return buffers as a list; read before the first is waited for."""
     buffers = list(given) if isinstance(given, Iterable) else None
     wrong = [given] if buffers is None else [b for b in buffers if not _can_wait(b)]
     if buffers is None or wrong:

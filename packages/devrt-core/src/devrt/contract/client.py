@@ -102,7 +102,7 @@ class Client(BatchedTransfers, metaclass=Contract):
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
     ) -> PjRtLayout:
-        """Return the layout that a buffer gets when none is asked for.
+        """Return the layout that a buffer gets when none is requested.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class Client(BatchedTransfers, metaclass=Contract):
         InvalidTypeError
             If the argument is no array or has a dtype that a device cannot hold.
         OutOfMemoryError
-            If the memory has no room.
+            If the memory is full.
         """
 
     def batched_buffer_from_pyval(
@@ -263,7 +263,7 @@ class Client(BatchedTransfers, metaclass=Contract):
         UnimplementedError
             If the client takes no custom calls, or no more of them.
         PluginError
-            If the name is taken; one callable may take another's place.
+            If the name is taken; one callable may replace another.
 
         Notes
         -----

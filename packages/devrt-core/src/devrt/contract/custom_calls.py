@@ -261,8 +261,8 @@ def code_of(error: BaseException) -> StatusCode:
     for kind, status in _KINDS:
         if isinstance(error, kind):
             return status
-    said = (status for status in StatusCode if status.value and status.name in str(error))
-    return next(said, StatusCode.INTERNAL)
+    named = (status for status in StatusCode if status.value and status.name in str(error))
+    return next(named, StatusCode.INTERNAL)
 
 
 _KINDS: tuple[tuple[type[BaseException], StatusCode], ...] = (

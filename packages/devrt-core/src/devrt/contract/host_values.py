@@ -25,7 +25,7 @@ def read_only(host: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def is_read_only(host: np.ndarray[Any, Any]) -> bool:
     """Return whether an array is one that a native backend returns: a view of read-only memory.
 
-    It is asked on the way of every first reading, so that it looks no further than that.
+    It is called in every first reading, so that it looks no further than that.
     """
     base: Any = host.base
     if host.flags.writeable:
@@ -65,5 +65,5 @@ def _can_be_written(host: np.ndarray[Any, Any]) -> bool:
     try:
         return not memoryview(base).readonly
     except TypeError:
-        NEVER_WRITABLE.add(type(base))  # of native code, which is not asked again
+        NEVER_WRITABLE.add(type(base))  # of native code, which is not queried again
         return False

@@ -79,8 +79,8 @@ class OpSharding:
         position = self.devices.index(partition) if self.tile_dims else 0
         index = []
         for count in reversed(self.tile_dims):
-            position, place = divmod(position, count)
-            index.append(place)
+            position, remainder = divmod(position, count)
+            index.append(remainder)
         index.reverse()
         return tuple(index[: len(self.partitions)])
 

@@ -1,4 +1,4 @@
-"""Whether what a client or a buffer returned is what was asked for, and whose it is if not."""
+"""Whether what a client or a buffer returned is what was requested, and whose it is if not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         def facts(self) -> dict[str, Any]: ...
 
 
-__all__ = ["ORIGINS", "checked_array", "not_as_asked", "package_of", "wrong_result"]
+__all__ = ["ORIGINS", "checked_array", "not_as_requested", "package_of", "wrong_result"]
 
 ORIGINS: dict[str, Origin] = {}
 """The plugin of each package that clients' classes come from."""
@@ -35,7 +35,7 @@ def package_of(module: object) -> str:
 
 
 def wrong_result(client: Client, operation: str, what: str) -> PluginContractError:
-    """Return the error for a result that is not what was asked for; ``what`` was returned."""
+    """Return the error for a result that is not what was requested; ``what`` was returned."""
     from devrt.errors import PluginContractError  # only where something is wrong
 
     ref = ORIGINS.get(package_of(type(client).__module__))
@@ -53,7 +53,7 @@ def checked_array(buffer: Buffer, host: Any = None) -> np.ndarray[Any, Any]:
     buffer
         The buffer.
     host
-        What it gave, where it was asked already.
+        What it gave, where it was called already.
 
     Raises
     ------
@@ -71,8 +71,10 @@ def checked_array(buffer: Buffer, host: Any = None) -> np.ndarray[Any, Any]:
     return host
 
 
-def not_as_asked(made: Any, target: Any, spec: tuple[tuple[int, ...], Any] | None = None) -> str:
-    """Return in what the result for a target is not what was asked for; empty if in nothing.
+def not_as_requested(
+    made: Any, target: Any, spec: tuple[tuple[int, ...], Any] | None = None
+) -> str:
+    """Return in what the result for a target is not what was requested; empty if in nothing.
 
     Parameters
     ----------
@@ -90,12 +92,12 @@ def not_as_asked(made: Any, target: Any, spec: tuple[tuple[int, ...], Any] | Non
     if spec is not None and (
         tuple(made.shape) != tuple(spec[0]) or made.dtype != spec[1].newbyteorder("=")
     ):
-        asked = f"{spec[1]}{list(spec[0])}"
-        return f"{made.dtype}{list(made.shape)}, and {asked} was asked for"
+        requested = f"{spec[1]}{list(spec[0])}"
+        return f"{made.dtype}{list(made.shape)}, and {requested} was requested"
     is_memory = hasattr(target, "addressable_by_devices")
     where = target.addressable_by_devices() if is_memory else (target,)
     if not any(made.device is device for device in where):
-        return f"a buffer on {made.device}, and one on {where[0]} was asked for"
+        return f"a buffer on {made.device}, and one on {where[0]} was requested"
     return ""
 
 

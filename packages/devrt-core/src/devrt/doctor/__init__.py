@@ -4,13 +4,13 @@ Plugins are probed in child processes; a backend that is used runs in the user's
 """
 
 from devrt.doctor.diagnosis import diagnose
+from devrt.doctor.examination import examine
 from devrt.doctor.explanation import Explanation, explain
 from devrt.doctor.findings import CODES, Finding
 from devrt.doctor.hardware import SeenHardware, seen_hardware
 from devrt.doctor.libraries import exported_symbols
 from devrt.doctor.plugin_entries import entries
 from devrt.doctor.records import SCHEMA_VERSION, PluginEntry, Report, Rule, Variable
-from devrt.doctor.report import survey
 
 __all__ = [
     "CODES",
@@ -24,8 +24,8 @@ __all__ = [
     "Variable",
     "diagnose",
     "entries",
+    "examine",
     "explain",
     "exported_symbols",
     "seen_hardware",
-    "survey",
 ]

@@ -1,4 +1,4 @@
-"""The doctor itself: one survey, and what is worth saying of it."""
+"""The doctor itself: one examination, and its findings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from devrt.doctor import environment
+from devrt.doctor.examination import Examination, Examined, examine
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import hardware_findings, seen_hardware
 from devrt.doctor.libraries import surplus_exports
 from devrt.doctor.plugin_entries import entries
-from devrt.doctor.plugin_findings import said_by_plugin
+from devrt.doctor.plugin_findings import plugin_findings
 from devrt.doctor.records import PluginEntry, Report
 from devrt.doctor.registrations import registration_findings
-from devrt.doctor.report import Examined, Survey, survey
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
 from devrt.plugins.discovery.known import install_command
@@ -77,7 +77,7 @@ def diagnose(
     """
     runtime = default_runtime() if runtime is None else runtime
     environment.read_quietly(runtime.config)
-    found = survey(
+    found = examine(
         runtime,
         platforms=(platforms,) if isinstance(platforms, str) else tuple(platforms or ()),
         level=_level(level),
@@ -91,7 +91,7 @@ def diagnose(
     findings = [
         *_trouble(found),
         *(finding for row in rows for finding in _of_plugin(row, found)),
-        *(finding for examined in found.examined for finding in said_by_plugin(examined)),
+        *(finding for examined in found.examined for finding in plugin_findings(examined)),
         *(finding for e in found.examined for finding in registration_findings(e.ref)),
         *_of_this_process(runtime),
         *_of_default(found),
@@ -139,7 +139,7 @@ def _unasked(rows: Sequence[PluginEntry]) -> set[str]:
     return {row.platform for row in rows if "options" not in row.facts}
 
 
-def _trouble(found: Survey) -> Iterator[Finding]:
+def _trouble(found: Examination) -> Iterator[Finding]:
     for error in found.trouble:
         if isinstance(error, ConfigError):
             yield environment.config_finding(error)
@@ -148,7 +148,7 @@ def _trouble(found: Survey) -> Iterator[Finding]:
             yield Finding("discovery-failed", "plugins", error.message, remedy, "pip check")
 
 
-def _of_plugin(row: PluginEntry, found: Survey) -> Iterator[Finding]:
+def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
     examined = next(
         e for e in found.examined if e.ref.name == row.name and e.ref.module == row.module
     )
@@ -173,7 +173,7 @@ def _of_plugin(row: PluginEntry, found: Survey) -> Iterator[Finding]:
 def _of_this_process(runtime: Runtime) -> Iterator[Finding]:
     """Yield what failed here before, which no child process can know."""
     for ref, error in runtime.failures().items():
-        remedy = "Mend the cause, then call devrt.clear_backends() to have it tried again."
+        remedy = "Fix the cause, then call devrt.clear_backends() to have it tried again."
         message = f"in this process {error.message}"
         yield Finding("plugin-failed-here", ref.name, message, remedy)
 
@@ -230,9 +230,9 @@ def _too_old(examined: Examined) -> str:
     return str(known.get("upgrade", "") or getattr(examined.manifest_error, "upgrade", ""))
 
 
-def _of_default(found: Survey) -> Iterator[Finding]:
+def _of_default(found: Examination) -> Iterator[Finding]:
     if found.trouble or found.undecided or found.chosen is not None:
-        return  # or said already
+        return  # or reported already
     why = found.problem
     if not found.examined:
         remedy = "Install one; the one for the host's own processor is devrt-cpu."
@@ -241,7 +241,7 @@ def _of_default(found: Survey) -> Iterator[Finding]:
         return
     source = found.policy.source if found.policy.platforms else ""
     command = f"unset {source}" if source.isupper() else ""
-    remedy = "Mend one of the causes below"
+    remedy = "Fix one of the causes below"
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
 
@@ -252,13 +252,13 @@ def _of_libraries(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
             continue  # the row itself says so
         surplus = surplus_exports(Path(row.library))
         if surplus is None:
-            message = f"what {row.library} exports cannot be told: it is no ELF library."
+            message = f"what {row.library} exports cannot be read: it is no ELF library."
             yield Finding("library-format-unknown", row.name, message)
         elif surplus:
             some = ", ".join(surplus[:5]) + (", ..." if len(surplus) > 5 else "")
             message = (
                 f"{row.library} exports {len(surplus)} symbols beside its entry point ({some}); "
-                "they can take the place of another library's."
+                "they can shadow another library's."
             )
             remedy = "Ask its author to link it with a version script that exports one symbol."
             yield Finding("library-exports-more", row.name, message, remedy)
@@ -276,7 +276,7 @@ def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
     if len(found) > 1:
         message = (
             f"{len(found)} libraries are opened with global symbols: "
-            f"{', '.join(row.name for row in found)}. What one of them defines takes the place of "
+            f"{', '.join(row.name for row in found)}. What one of them defines shadows "
             "what another defines under the same name."
         )
         remedy = "Use them in different processes, or declare global_symbols for one only."

@@ -19,8 +19,8 @@ class Explanation:
 
     Attributes
     ----------
-    asked : str
-        The platform that was asked for; empty for the default.
+    requested : str
+        The platform that was requested; empty for the default.
     chosen : str
         The backend chosen, ``platform@distribution``; empty if there is none.
     reason : str
@@ -33,7 +33,7 @@ class Explanation:
         The candidates whose libraries are opened with their symbols visible to every other one.
     """
 
-    asked: str
+    requested: str
     chosen: str
     reason: str
     decision: Decision | None
@@ -41,12 +41,12 @@ class Explanation:
     global_symbols: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        question = f"platform {self.asked!r}" if self.asked else "the default platform"
+        question = f"platform {self.requested!r}" if self.requested else "the default platform"
         lines = [f"{question}: {self.chosen or 'none'}", f"  {self.reason}"]
         if self.decision is not None:
             policy = self.decision.policy
             if policy.platforms:
-                lines.append(f"  asked: {', '.join(policy.platforms)} ({policy.source})")
+                lines.append(f"  requested: {', '.join(policy.platforms)} ({policy.source})")
             lines += _rows(self.decision.verdicts)
         if self.global_symbols:
             names = ", ".join(self.global_symbols)

@@ -1,7 +1,7 @@
 """The symbols that a shared library exports, read from the file; the library is not opened.
 
 The reader follows the ELF specification (System V ABI, chapters 4 and 5): header, section headers,
-the dynamic symbol table and its string table. Other formats are said to be unknown.
+the dynamic symbol table and its string table. Other formats are reported as unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINKERS_OWN = frozenset({"_init", "_fini", "_edata", "_end", "_etext", "__bss_s
 def surplus_exports(path: Path) -> tuple[str, ...] | None:
     """Return what a PJRT library exports beside its entry point, sorted.
 
-    A surplus symbol can take the place of another library's of the same name.
+    A surplus symbol can shadow another library's of the same name.
 
     Returns
     -------
@@ -45,9 +45,9 @@ def surplus_exports(path: Path) -> tuple[str, ...] | None:
 
 
 def exported_symbols(path: Path) -> tuple[str, ...] | None:
-    """Return the names that a library exports; None where that cannot be told.
+    """Return the names that a library exports; None where that cannot be read.
 
-    Raises nothing on account of the file's content: a damaged file is one that cannot be told.
+    Raises nothing on account of the file's content: a damaged file is one that cannot be read.
     """
     try:
         with path.open("rb") as file:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
+from devrt.doctor.examination import Examination, Examined
 from devrt.doctor.records import PluginEntry, Rule
-from devrt.doctor.report import Examined, Survey
 from devrt.plugins import Broken, Outcome, PluginRef, Verdict
 from devrt.plugins.discovery.registered import registered
 from devrt.probing.isolated import Level
@@ -21,8 +21,8 @@ _KEPT = (
 )
 
 
-def entries(found: Survey) -> tuple[PluginEntry, ...]:
-    """Return the rows of a survey: in the selection's order, then what it did not consider."""
+def entries(found: Examination) -> tuple[PluginEntry, ...]:
+    """Return the rows of a report: in the selection's order, then what it did not consider."""
     verdicts = found.decision.verdicts if found.decision is not None else ()
     by_ref = {verdict.candidate.ref: verdict for verdict in verdicts}
     rank = {ref: position for position, ref in enumerate(by_ref)}
@@ -30,11 +30,11 @@ def entries(found: Survey) -> tuple[PluginEntry, ...]:
     return tuple(entry_of(e, by_ref.get(e.ref), found) for e in ordered)
 
 
-def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> PluginEntry:
+def entry_of(examined: Examined, verdict: Verdict | None, found: Examination) -> PluginEntry:
     """Return the row of one plugin."""
     ref, report, candidate = examined.ref, examined.report, examined.candidate
     state, reason, remedy = _conclusion(examined, verdict, found)
-    known = candidate is not None and (examined.manifest is not None or _was_asked(examined))
+    known = candidate is not None and (examined.manifest is not None or _was_queried(examined))
     ended_well = report is None or report.outcome in ("ok", "unavailable")
     return PluginEntry(
         platform=ref.platform,
@@ -58,13 +58,13 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Survey) -> Plug
 
 
 def _facts(examined: Examined) -> dict[str, object]:
-    said = examined.report.facts if examined.report is not None else {}
-    found = {key: said[key] for key in _KEPT if key in said}
+    facts = examined.report.facts if examined.report is not None else {}
+    found = {key: facts[key] for key in _KEPT if key in facts}
     known = registered(examined.ref)
     if known is not None and known.priority is not None:
         found["registered"] = known.facts()
     declared = getattr(examined.manifest, "global_symbols", False) or examined.ref.global_symbols
-    return found | ({"global_symbols": True} if declared or said.get("global_symbols") else {})
+    return found | ({"global_symbols": True} if declared or facts.get("global_symbols") else {})
 
 
 def _experimental(examined: Examined, known: bool) -> bool | None:
@@ -73,14 +73,16 @@ def _experimental(examined: Examined, known: bool) -> bool | None:
     return examined.candidate.experimental
 
 
-def _was_asked(examined: Examined) -> bool:
+def _was_queried(examined: Examined) -> bool:
     ref, report = examined.ref, examined.report
-    if report is None:  # what a call registered is asked in this process
+    if report is None:  # what a call registered is queried in this process
         return not (ref.module or ref.library or ref.config)
     return "priority" in report.facts
 
 
-def _conclusion(examined: Examined, verdict: Verdict | None, found: Survey) -> tuple[str, str, str]:
+def _conclusion(
+    examined: Examined, verdict: Verdict | None, found: Examination
+) -> tuple[str, str, str]:
     if examined.skipped and verdict is None:
         return Outcome.EXCLUDED.value, _excluded(examined.ref, found), ""
     candidate = examined.candidate
@@ -103,7 +105,7 @@ def _conclusion(examined: Examined, verdict: Verdict | None, found: Survey) -> t
     return Outcome.EXCLUDED.value, _excluded(examined.ref, found), ""
 
 
-def _excluded(ref: PluginRef, found: Survey) -> str:
+def _excluded(ref: PluginRef, found: Examination) -> str:
     policy = found.decision.policy if found.decision is not None else found.policy
     names = ", ".join(policy.platforms or found.policy.platforms)
     source = policy.source or found.policy.source or "the policy"
@@ -115,16 +117,16 @@ def _additions(examined: Examined) -> str:
     if examined.ref.is_empty:
         return f"its module {examined.ref.entry!r} registers no backend on this machine"
     facts: Mapping[str, object] = examined.report.facts if examined.report is not None else {}
-    said = []
+    parts = []
     for key, what in (("memory_kinds", "memory kinds"), ("topologies", "topologies for")):
         values = facts.get(key)
         if isinstance(values, list) and values:
-            said.append(f"{what} {', '.join(map(str, values))}")
-    return f"serves no platform by itself; adds {' and '.join(said) or 'nothing'}"
+            parts.append(f"{what} {', '.join(map(str, values))}")
+    return f"serves no platform by itself; adds {' and '.join(parts) or 'nothing'}"
 
 
 def _rules(
-    examined: Examined, verdict: Verdict | None, found: Survey, conclusion: tuple[str, str]
+    examined: Examined, verdict: Verdict | None, found: Examination, conclusion: tuple[str, str]
 ) -> Iterator[Rule]:
     state, reason = conclusion
     yield Rule("found", not examined.ref.problem, examined.ref.source)
@@ -140,7 +142,7 @@ def _rules(
         yield Rule("choice", usable, f"{verdict.outcome.value}: {verdict.reason}")
 
 
-def _allowed(found: Survey) -> str:
+def _allowed(found: Examination) -> str:
     if not found.policy.platforms:
         return "every platform is allowed"
     return f"allowed by {found.policy.source or 'the configuration'}"

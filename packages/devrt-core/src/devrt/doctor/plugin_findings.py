@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from devrt.doctor.examination import Examined
 from devrt.doctor.findings import Finding
-from devrt.doctor.report import Examined
 from devrt.plugins.discovery.refs import normalized
 
-__all__ = ["said_by_plugin"]
+__all__ = ["plugin_findings"]
 
 
-def said_by_plugin(examined: Examined) -> Iterator[Finding]:
+def plugin_findings(examined: Examined) -> Iterator[Finding]:
     """Yield a plugin's findings, their codes behind its name, or what kept it from having any."""
-    said = examined.report.findings if examined.report is not None else None
+    reported = examined.report.findings if examined.report is not None else None
     ref = examined.ref
-    if isinstance(said, str):
-        why = said.rstrip(".")
+    if isinstance(reported, str):
+        why = reported.rstrip(".")
         message = f"what plugin {ref} has to say cannot be had; devrt_doctor_findings: {why}."
         remedy = f"Upgrade {ref.distribution} or report this to its author."
         yield Finding("plugin-findings-failed", ref.name, message, remedy)
         return
-    for item in said or ():
+    for item in reported or ():
         yield Finding(
             f"{normalized(ref.distribution)}/{item['code']}",
             ref.name,

@@ -49,7 +49,7 @@ class PluginEntry:
     reason, remedy : str
         Why, and what to do about it.
     priority, experimental : int or bool or None
-        As it says itself; None where it was not asked.
+        As it says itself; None where it was not queried.
     aliases : tuple of str
         Other names of its platform.
     level : str
@@ -59,7 +59,7 @@ class PluginEntry:
     output : str
         The last lines that it printed, if it did not end well.
     facts : dict
-        What else it said: devices, versions, memory kinds.
+        What else it reported: devices, versions, memory kinds.
     rules : tuple of Rule
         Every rule, in order.
     """
@@ -115,7 +115,7 @@ class Report:
     default_reason : str
         Why it is, or why there is none.
     platforms, policy_source
-        The platforms that are allowed, and where that was said.
+        The platforms that are allowed, and which setting says so.
     plugins : tuple of PluginEntry
         Every plugin, in order of preference, those that were not considered last.
     hardware : tuple of SeenHardware

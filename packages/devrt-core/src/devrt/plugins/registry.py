@@ -374,7 +374,7 @@ class PluginRegistry:
             return self._loaded.setdefault(ref, found)
 
     def try_client(self, ref: PluginRef, options: Mapping[str, Any]) -> Broken | None:
-        """Let a child process make the client first, where isolation is asked for."""
+        """Let a child process make the client first, where isolation is requested."""
         manifest, added = self.manifest(ref), self._added.get(ref)
         is_exclusive = manifest is not None and manifest.exclusive
         if is_exclusive or (added is not None and not ref.library):

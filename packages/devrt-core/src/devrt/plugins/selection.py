@@ -86,7 +86,7 @@ class Candidate:
 
 @record(frozen=True, slots=True)
 class Policy:
-    """What the user asked for. A name is a platform, an alias or ``platform@distribution``.
+    """What the user requested. A name is a platform, an alias or ``platform@distribution``.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
     candidates
         The backends, in any order.
     policy
-        What the user asked for.
+        What the user requested.
 
     Returns
     -------

@@ -62,7 +62,7 @@ _WHERE = {
     "initialize": "in its initialize()",
     "probe": "in its probe",
     "client": "while it made its client",
-    "findings": "while it was asked for findings",
+    "findings": "while its findings were collected",
 }
 
 

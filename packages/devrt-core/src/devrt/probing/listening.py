@@ -37,7 +37,7 @@ class Replies:
     final : dict or None
         Its answer: ``facts``, or ``error`` and ``message``.
     kept : dict or None
-        Its answer, should it end before it gives that: the plugin is being asked for findings.
+        Its answer, should it end before it gives that: its findings are being collected.
     saw_garbage : bool
         Whether something else was written to the pipe.
     """

@@ -53,12 +53,12 @@ def load_program(
     Raises
     ------
     InvalidTypeError
-        If the program is neither text nor bytes, or a place is of another type.
+        If the program is neither text nor bytes, or a target is of another type.
     InvalidArgumentError
         If the program, an option, a device or the mesh does not fit.
     """
     code = _code(program)
-    _check_place(client, devices, mesh)
+    _check_target(client, devices, mesh)
     if mesh is not None and devices is None:
         devices = list(mesh.device_list)
     if client is None:
@@ -67,8 +67,8 @@ def load_program(
     return ArrayProgram(executable, mesh or _declared_mesh(code, executable))
 
 
-def _check_place(client: Any, devices: Any, mesh: Any) -> None:
-    """Refuse what is no place to run a program at."""
+def _check_target(client: Any, devices: Any, mesh: Any) -> None:
+    """Refuse what no program can run on."""
     for name, value, kind in (("client", client, Client), ("mesh", mesh, Mesh)):
         if value is not None and not isinstance(value, kind):
             what = f"a devrt {kind.__name__} or None"
@@ -183,7 +183,7 @@ class ArrayProgram:
             raise_named(error, self.executable.client, "execute_sharded")
         check_count(results, len(self._out_order), self.executable.client, "execute_sharded")
         return [
-            Array([shards[place] for place in order], sharding, shape, True)
+            Array([shards[index] for index in order], sharding, shape, True)
             for shards, order, sharding, (shape, _) in zip(
                 results, self._out_order, self.out_shardings, self.out_avals, strict=True
             )

@@ -88,15 +88,15 @@ def _axes_by_dim(
 ) -> list[list[int]] | None:
     """Return which axes divide each dimension, the outermost first; None if none can.
 
-    A dimension's tiles are numbered in mixed radix by the places along its axes. So the number of
+    A dimension's tiles are numbered in mixed radix by the positions along its axes. The number of
     a device's tile is a sum with one weight for each axis: the weights are found one by one, and
     tell the order of the axes; that the sum holds for every device is checked last.
     """
     if sharding.kind != _TILED:
         return None
-    place_of = np.empty(len(partitions), int)
-    place_of[np.array(sharding.devices)] = np.arange(len(partitions))
-    tiles = np.unravel_index(place_of[partitions], sharding.tile_dims)
+    index_of = np.empty(len(partitions), int)
+    index_of[np.array(sharding.devices)] = np.arange(len(partitions))
+    tiles = np.unravel_index(index_of[partitions], sharding.tile_dims)
     by_dim: list[list[int]] = []
     for dim, count in enumerate(sharding.partitions):
         grid = tiles[dim].reshape(sizes)
@@ -120,7 +120,7 @@ def _axes_by_dim(
 
 
 def _weight(grid: np.ndarray[Any, Any], axis: int) -> int:
-    """Return by how much the tile's number grows from the first to the second place of an axis."""
+    """Return by how much the tile's number grows from one position of an axis to the next."""
     if grid.shape[axis] < 2:
         return 0
     origin = [0] * grid.ndim

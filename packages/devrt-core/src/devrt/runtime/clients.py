@@ -31,7 +31,7 @@ from devrt.runtime.plugin_errors import note_origin
 __all__ = ["ClientStore", "without_callers"]
 
 _PATIENCE = 120.0  # seconds; slow ones, of a cluster say, have a timeout of their own
-_GRACE = 5.0  # who makes the client is told of its timeout first
+_GRACE = 5.0  # the thread that makes the client gets its timeout first
 
 _under_way: contextvars.ContextVar[frozenset[PluginRef]] = contextvars.ContextVar(
     "devrt_factories_under_way", default=frozenset()
@@ -76,7 +76,7 @@ class ClientStore:
         ForkedError
             In a process forked from one that had made clients, or was importing what this needs.
         PluginBusyError
-            If its factory asked for what waits for it; never kept, so a later call may succeed.
+            If its factory requested what waits for it; never kept, so a later call may succeed.
         """
         self.check_process()
         client = self._open(ref)
@@ -157,7 +157,7 @@ class ClientStore:
         began = time.perf_counter()
         try:
             client, count = self._call_factory(ref, factory, {})
-        except BackendInitializationError as error:  # any other is a value that the user can mend
+        except BackendInitializationError as error:  # any other is a value that the user can fix
             self._failed[ref] = error.fresh()
             log.info("client of %s failed in %.3f s: %s", ref.name, _since(began), error.message)
             raise
@@ -265,7 +265,7 @@ def without_callers(candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
 def _refuse_a_circle(ref: PluginRef) -> None:
     if ref in _under_way.get():
         msg = (
-            f"the factory of plugin {ref} asked for a client of platform {ref.platform!r}, which "
+            f"the factory of plugin {ref} requested a client of platform {ref.platform!r}, which "
             "it is making, and no other plugin makes one. Its author must have it make the "
             "client itself, or ask for another platform."
         )

@@ -21,7 +21,7 @@ def default_runtime() -> Runtime:
 
 
 def set_default_runtime(runtime: Runtime | None) -> Runtime | None:
-    """Put another runtime in the default's place and return the former, which is not closed.
+    """Replace the default runtime and return the former, which is not closed.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The words of the runtime's errors: what was asked, every cause, and what to do."""
+"""The messages of the runtime's errors: what was requested, every cause, and what to do."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
     cause = str(error).rstrip(".")
     msg = (
         f"platform {ref.platform!r} could not be initialised by plugin {ref}: "
-        f"{type(error).__name__}: {cause}. Mend that, or choose another platform with "
+        f"{type(error).__name__}: {cause}. Fix that, or choose another platform with "
         "DEVRT_PLATFORMS; `devrt list` shows which are installed."
     )
     return BackendInitializationError(
@@ -277,8 +277,8 @@ def _causes(verdicts: Sequence[Verdict]) -> str:
     for verdict in verdicts:
         reason, remedy = _reason(verdict)
         ref = verdict.candidate.ref
-        said = remedy in text or remedy in reason  # once is enough
-        text += f"\n  {ref.platform} ({ref}): {reason}. {'' if said else remedy}".rstrip()
+        is_named = remedy in text or remedy in reason  # once is enough
+        text += f"\n  {ref.platform} ({ref}): {reason}. {'' if is_named else remedy}".rstrip()
     return text
 
 

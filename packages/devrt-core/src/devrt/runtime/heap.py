@@ -14,7 +14,7 @@ __all__ = ["heap_profile"]
 def heap_profile(
     path: str | os.PathLike[str] | None = None, platform: str | Client | None = None
 ) -> bytes:
-    """Return what lives in the memory of a platform, by the place where it was made.
+    """Return what lives in the memory of a platform, by the call site where it was made.
 
     Parameters
     ----------

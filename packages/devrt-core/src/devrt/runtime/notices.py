@@ -1,4 +1,4 @@
-"""What a user is told when a backend is chosen: log records, and one warning for each fault.
+"""What a user learns when a backend is chosen: log records, and one warning for each fault.
 
 Everything here happens before a client is made and while no lock is held: where warnings are
 errors, nothing is half-done, and the next call goes on, for each warning is issued once.
@@ -63,7 +63,7 @@ class Notices:
         self._config = config
         self._warn_once = warn_once
         self._logged: tuple[PluginRef, ...] = ()
-        self._told: dict[bool, tuple[Decision, tuple[PluginRef, ...]]] = {}
+        self._reported: dict[bool, tuple[Decision, tuple[PluginRef, ...]]] = {}
 
     def tell(self, decision: Decision, *, is_default: bool = False) -> None:
         """Log a decision and warn of what was left aside on the way to it; the same one once.
@@ -73,16 +73,19 @@ class Notices:
         decision
             What the selection found.
         is_default
-            Whether the default platform was asked for, which the hardware may be at odds with.
+            Whether the default platform was requested, which the hardware may be at odds with.
         """
         refs = self._plugins.refs()
-        if self._told.get(is_default) != (decision, refs):
+        if self._reported.get(is_default) != (decision, refs):
             self._tell(decision, refs, is_default)
-            self._told[is_default] = (decision, refs)  # not if a warning was raised: more may come
+            self._reported[is_default] = (
+                decision,
+                refs,
+            )  # if no warning was raised
 
     def forget(self) -> None:
         """Tell the next decision whatever it is."""
-        self._told.clear()
+        self._reported.clear()
 
     def _tell(self, decision: Decision, refs: tuple[PluginRef, ...], is_default: bool) -> None:
         self._log_found(refs)
@@ -96,7 +99,7 @@ class Notices:
             self._warn(self._unused_hardware(decision))
 
     def fell_back(self, ref: PluginRef, error: DevrtError) -> None:
-        """Warn that the default's client could not be made and another platform takes its place."""
+        """Warn that the default's client could not be made and another platform replaces it."""
         if not self._plugins.factory(ref).fail_quietly:
             message = (
                 f"{error.message} Another platform is the default meanwhile; "
@@ -147,7 +150,7 @@ class Notices:
         from devrt.plugins.discovery.accelerators import known_hardware, seen_hardware
 
         for hardware in seen_hardware(_ROOT, self._config.environ):
-            # A driver's file or a place on the bus alone is a container's view of its host.
+            # A driver's file or an address on the bus alone is a container's view of its host.
             message = self._unused(hardware, decision) if hardware.is_open else ""
             if message:
                 yield message
@@ -169,7 +172,7 @@ class Notices:
         if is_ruled_out or any(v.candidate in decision.usable for v in verdicts):
             return ""
         causes = [v.candidate for v in verdicts]
-        if any(self._was_told(candidate) for candidate in causes):
+        if any(self._was_reported(candidate) for candidate in causes):
             return ""
         from devrt.plugins.discovery.known import (
             how_to_install,  # seldom needed, and startup counts
@@ -180,8 +183,8 @@ class Notices:
         install = f"no installed backend serves it. Install one: {how_to_install(hardware.wheel)}."
         return _hardware_message(hardware.name, hardware.evidence, reasons or [install])
 
-    def _was_told(self, candidate: Candidate) -> bool:
-        """Return whether a warning of its own said why a backend is not used."""
+    def _was_reported(self, candidate: Candidate) -> bool:
+        """Return whether a warning of its own says why a backend is not used."""
         state = candidate.state
         if not isinstance(state, Broken):
             return False
@@ -219,7 +222,7 @@ def _named(ref: PluginRef, problem: str) -> str:
 
 
 def _file_problem(library: str) -> str:
-    """Return what is wrong with the file of a library that nothing was asked of; else empty."""
+    """Return what is wrong with the file of a library that is not opened yet; else empty."""
     if os.path.exists(library) and not os.path.isfile(library):
         return "it is no file"  # a pipe would be waited for
     try:
@@ -251,7 +254,7 @@ def _why(ref: PluginRef, state: Unavailable | Broken) -> str:
 
 
 def _is_free(decision: Decision) -> bool:
-    """Return whether nobody said which platform to use."""
+    """Return whether no setting says which platform to use."""
     policy, chosen = decision.policy, decision.chosen
     named = policy.default or policy.platforms
     return not named and chosen is not None and not any(map(chosen.answers_to, policy.prefer))

@@ -12,7 +12,7 @@ from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
 from devrt.plugins.discovery.known import how_to_install, wheels_for
 from devrt.records import TopologyFactory
 from devrt.runtime.current import default_runtime
-from devrt.runtime.policy import asked_policy
+from devrt.runtime.policy import requested_policy
 
 __all__ = [
     "backend_pjrt_c_api_version",
@@ -63,7 +63,7 @@ def make_pjrt_topology(platform: str, topology_name: str = "", **kwargs: Any) ->
         If the plugin's factory failed.
     """
     plugins = default_runtime().plugins
-    (name, *_) = asked_policy(platform).platforms
+    (name, *_) = requested_policy(platform).platforms
     found = _describing(plugins, name)
     if not found:
         raise _undescribed(plugins, name)

@@ -76,9 +76,9 @@ def raise_named(error: Exception, client: Client, operation: str) -> NoReturn:
 
 
 def check_count(made: Sequence[Any], count: int, client: Client, operation: str) -> None:
-    """Raise if an operation did not return as many results as it was asked for."""
+    """Raise if an operation did not return as many results as it was requested."""
     if len(made) != count:
-        raise wrong_result(client, operation, f"{len(made)} results, and {count} were asked for")
+        raise wrong_result(client, operation, f"{len(made)} results, and {count} were requested")
 
 
 def names_plugins(function: Callable[P, R]) -> Callable[P, R]:
@@ -97,9 +97,9 @@ def names_plugins(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _failure(ref: Origin, operation: str, error: Exception) -> PluginError:
-    said = f"{type(error).__name__}: {error}".rstrip(": .")
+    cause = f"{type(error).__name__}: {error}".rstrip(": .")
     msg = (
-        f"plugin {ref} for platform {ref.platform!r} failed in {operation}: {said}. Errors of a "
+        f"plugin {ref} for platform {ref.platform!r} failed in {operation}: {cause}. Errors of a "
         f"backend are to be devrt's, so this is a defect of {ref.distribution}: report it to its "
         "author."
     )

@@ -5,17 +5,17 @@ from __future__ import annotations
 from devrt._config.layers import Config
 from devrt.plugins import Policy, parse_platforms
 
-__all__ = ["asked_policy", "configured_names", "configured_policy"]
+__all__ = ["configured_names", "configured_policy", "requested_policy"]
 
 
 def configured_names(config: Config, option: str) -> Policy:
-    """Return the platforms that one option lists, with the place that it is set in."""
+    """Return the platforms that one option lists, with where it is set."""
     setting = config.setting(option)
     return parse_platforms(str(setting.value or ""), setting.detail or f"config.{option}")
 
 
 def configured_policy(config: Config) -> Policy:
-    """Return what is allowed, required, preferred and forbidden, and where that is said."""
+    """Return what is allowed, required, preferred and forbidden, and which setting says so."""
     allowed = configured_names(config, "platforms")
     require = configured_names(config, "require_platforms")
     prefer = configured_names(config, "prefer_platforms")
@@ -39,7 +39,7 @@ def configured_policy(config: Config) -> Policy:
     )
 
 
-def asked_policy(platform: str) -> Policy:
+def requested_policy(platform: str) -> Policy:
     """Return the policy of a call that names a platform.
 
     Raises
@@ -47,9 +47,9 @@ def asked_policy(platform: str) -> Policy:
     InvalidArgumentError
         If there is no name in it.
     """
-    asked = parse_platforms(platform, f"the argument {platform!r}")
-    if not asked.platforms:
+    requested = parse_platforms(platform, f"the argument {platform!r}")
+    if not requested.platforms:
         from devrt.runtime import failures  # only where something failed
 
         raise failures.nameless()
-    return asked
+    return requested

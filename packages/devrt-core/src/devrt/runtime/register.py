@@ -101,7 +101,7 @@ def register_plugin(
 ) -> Any:
     """Register a PJRT library as a backend.
 
-    Nothing is opened or looked at yet: the path is checked, and the options are asked for, when
+    Nothing is opened or looked at yet: the path is checked, and the options are requested, when
     the platform is used. Called from a plugin's ``initialize()``, the backend is that plugin's.
 
     Parameters
@@ -148,7 +148,7 @@ def register_plugin(
     if global_symbols and c_api is not None:
         msg = (
             f"PJRT plugin {name!r}: global_symbols is for a library_path; a c_api is of a library "
-            "that is open already, with the symbols that whoever opened it gave it. Leave it out."
+            "that is open already, with the symbols that its first user gave it. Leave it out."
         )
         raise InvalidArgumentError(msg, platform=name)
     path = os.fspath(library_path) if library_path else ""

@@ -30,7 +30,7 @@ from devrt.plugins import (
 )
 from devrt.runtime.clients import ClientStore, without_callers
 from devrt.runtime.notices import Notices
-from devrt.runtime.policy import asked_policy, configured_names, configured_policy
+from devrt.runtime.policy import configured_names, configured_policy, requested_policy
 
 __all__ = ["Runtime"]
 
@@ -51,7 +51,7 @@ class Runtime:
 
     Notes
     -----
-    A platform's client is made at most once, the first time that it is asked for. A failure is
+    A platform's client is made at most once, the first time that it is requested. A failure is
     kept as well: the same question gets the same answer until `clear_backends`.
     """
 
@@ -72,7 +72,7 @@ class Runtime:
         self._clients = ClientStore(self.plugins, self.config)
         self._notices = Notices(self.plugins, self.config, self._clients.warn_once)
         self._default: tuple[int, Client] | None = None
-        self._default_place: tuple[int, Client, Device] | None = None
+        self._cached_default: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
             self._load_allowed,
             lambda: [r.platform for r in self.plugins.refs() if not self.plugins.is_loaded(r)],
@@ -99,10 +99,11 @@ class Runtime:
         platform
             A platform, an alias or ``platform@distribution``; None asks for the default.
         """
-        return self._decide(None if platform is None else asked_policy(platform), self._candidates)
+        requested = None if platform is None else requested_policy(platform)
+        return self._decide(requested, self._candidates)
 
     def decide_among(
-        self, candidates: Iterable[Candidate], asked: Policy | None = None
+        self, candidates: Iterable[Candidate], requested: Policy | None = None
     ) -> Decision:
         """Decide as `decide` does, among candidates that were judged elsewhere.
 
@@ -110,25 +111,25 @@ class Runtime:
         ----------
         candidates
             Every backend there is.
-        asked
+        requested
             The platforms that a call names; None asks for the default.
         """
         given = tuple(candidates)
-        return self._decide(asked, lambda names: given)
+        return self._decide(requested, lambda names: given)
 
     def failures(self) -> dict[PluginRef, DevrtError]:
         """Return why clients could not be made in this process, as far as that is remembered."""
         return self._clients.failures()
 
-    def _decide(self, asked: Policy | None, find: _Find) -> Decision:
+    def _decide(self, requested: Policy | None, find: _Find) -> Decision:
         policy = self.policy()
-        if asked is not None:  # what a call names must be had; what else is required need not
+        if requested is not None:  # what a call names must be had; what else is required need not
             policy = replaced(policy, require=())
-        named = asked or configured_names(self.config, "platform_name")
+        named = requested or configured_names(self.config, "platform_name")
         if not named.platforms:
             return select(find(policy.needed if policy.platforms else ()), policy)
-        if asked is not None:
-            merged = replaced(policy, platforms=asked.platforms, source=asked.source)
+        if requested is not None:
+            merged = replaced(policy, platforms=requested.platforms, source=requested.source)
         else:
             origins = (*policy.origins, ("default", named.source))
             merged = replaced(policy, default=named.platforms, require=(), origins=origins)
@@ -195,7 +196,7 @@ class Runtime:
         if isinstance(platform, str):
             # Without regard to clients that failed: a second call must not choose differently.
             self._clients.check_process()
-            decision = self._decide(asked_policy(platform), self.plugins.candidates)
+            decision = self._decide(requested_policy(platform), self.plugins.candidates)
             return self._clients.get(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
@@ -248,7 +249,7 @@ class Runtime:
         platform
             A platform, an alias or ``platform@distribution``; the policy does not restrict it.
         options
-            Values that take the place of configured ones.
+            Values that replace configured ones.
         installed
             Whether other installed plugins come before factories that calls registered or that
             are under way: one of these may be the caller.
@@ -259,10 +260,10 @@ class Runtime:
             As `get_backend`; the last one too if the factory that would make it is the caller.
         """
         self._clients.check_process()
-        asked = asked_policy(platform)
-        found = self.plugins.candidates(asked.platforms, regardless=True)
+        requested = requested_policy(platform)
+        found = self.plugins.candidates(requested.platforms, regardless=True)
         found = without_callers(found) if installed else found
-        ref = self._chosen(platform, select(found, asked))
+        ref = self._chosen(platform, select(found, requested))
         return self._clients.make(ref, options or {})
 
     def register(self, plugin: Plugin) -> None:
@@ -301,14 +302,14 @@ class Runtime:
             If ``default_device`` is configured to something that is no device or platform.
         """
         self._clients.check_process()
-        known, config = self._default_place, self.config
+        known, config = self._cached_default, self.config
         fresh = known is not None and known[0] == config.generation and not config.overridden
         if known is not None and fresh and not known[1].is_closed:
             return known[2]
         generation = config.generation
         device = self._choose_device(config.read("default_device"))
         if not config.overridden:
-            self._default_place = (generation, device.client, device)
+            self._cached_default = (generation, device.client, device)
         return device
 
     def _choose_device(self, configured: object) -> Device:
@@ -329,7 +330,7 @@ class Runtime:
         Arrays on the closed clients are deleted; using them raises.
         """
         self._default = None
-        self._default_place = None
+        self._cached_default = None
         self._notices.forget()
         problems = self._clients.close_all()
         self.config.thaw()

@@ -71,7 +71,7 @@ def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
     """Plan how to make the target's blocks from the source's.
 
     A pure function. Every block is made at most once for each address space, from whole blocks
-    where there are equal ones and from disjoint pieces else; equal source blocks take turns.
+    where there are equal ones and from disjoint pieces else; equal source blocks alternate.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _match(source: Blocks, target: Blocks) -> tuple[Pairs, Pairs, list[int]]:
         for number, key in enumerate(zip(source.spaces, source.offsets, strict=True)):
             here.setdefault(key, number)
             anywhere.setdefault(key[1], []).append(number)
-    turns = {offset: itertools.cycle(numbers) for offset, numbers in anywhere.items()}
+    rotations = {offset: itertools.cycle(numbers) for offset, numbers in anywhere.items()}
     made: dict[Key, int] = {}
     assembled: set[Key] = set()
     whole, shared, rest = [], [], []
@@ -105,9 +105,9 @@ def _match(source: Blocks, target: Blocks) -> tuple[Pairs, Pairs, list[int]]:
             rest.append(number)
         elif key in made:
             shared.append((number, made[key]))
-        elif key[1] in turns:
+        elif key[1] in rotations:
             made[key] = number
-            whole.append((number, next(turns[key[1]])))
+            whole.append((number, next(rotations[key[1]])))
         else:
             assembled.add(key)
             rest.append(number)
@@ -126,9 +126,9 @@ def _assemble(
         wanted.setdefault(target.offsets[i], target.spaces[i])
     blocks = [cover.pieces(target, offset, space) for offset, space in wanted.items()]
     used = sorted({piece.source for pieces in blocks for piece in pieces})
-    place = {number: position for position, number in enumerate(used)}
+    index = {number: position for position, number in enumerate(used)}
     renumbered = tuple(
-        tuple(dataclasses.replace(piece, source=place[piece.source]) for piece in pieces)
+        tuple(dataclasses.replace(piece, source=index[piece.source]) for piece in pieces)
         for pieces in blocks
     )
     block_of = {offset: position for position, offset in enumerate(wanted)}
@@ -146,7 +146,7 @@ class _Cover:
         for number, offset in enumerate(source.offsets):
             holders.setdefault(offset, []).append(number)
         self._holders = holders
-        self._turns = {offset: itertools.cycle(numbers) for offset, numbers in holders.items()}
+        self._rotations = {offset: itertools.cycle(numbers) for offset, numbers in holders.items()}
         self._is_grid = all(
             start % size == 0 if size else start == 0
             for offset in holders
@@ -156,7 +156,7 @@ class _Cover:
     def pieces(self, target: Blocks, offset: Shape, space: Hashable) -> tuple[Piece, ...]:
         """Return the pieces of the target's block at ``offset``, in the order of the elements.
 
-        Of equal source blocks one in ``space`` is taken, else they take turns.
+        Of equal source blocks one in ``space`` is taken, else they alternate.
         """
         if not target.volume:
             nothing = (0,) * len(offset)
@@ -180,7 +180,7 @@ class _Cover:
     def _holder(self, start: Shape, space: Hashable) -> int:
         near = (number for number in self._holders[start] if self._spaces[number] == space)
         found = next(near, None)
-        return next(self._turns[start]) if found is None else found
+        return next(self._rotations[start]) if found is None else found
 
     def _candidates(self, offset: Shape, extent: Shape) -> Iterable[Shape]:
         if not self._is_grid:

@@ -41,7 +41,7 @@ class DeviceList:
     Notes
     -----
     Two lists are equal when they hold the same devices in the same order. What is derived from
-    the devices is worked out when first asked for, and kept.
+    the devices is worked out when first requested, and kept.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_devices", "_hash")
@@ -152,7 +152,7 @@ def _checked(given: Any) -> tuple[Device, ...]:
     except TypeError as error:
         msg = f"a DeviceList is made of several devices, not of {given!r}. Put one in a tuple."
         raise InvalidTypeError(msg, devices=given) from error
-    for kind in {*map(type, devices)}:  # asked of types: long lists have few
+    for kind in {*map(type, devices)}:  # types, not devices: long lists have few of them
         if not issubclass(kind, Device):
             wrong = next(device for device in devices if type(device) is kind)
             msg = (

@@ -38,7 +38,7 @@ def make_mesh(
         ``Explicit`` here: pass it where a program is to see shardings in its types.)
     devices
         The devices in the order in which the mesh shall have them. When omitted, those of the
-        default backend, laid out by their place in the hardware (`order_by_topology`). Of more
+        default backend, laid out by their position in the hardware (`order_by_topology`). Of more
         devices than the mesh has positions the first ones are taken.
     axis_shapes
         JAX's name for ``mesh_shape``.
@@ -85,7 +85,7 @@ def make_mesh_from_devices(
     devices
         The devices to choose from; the first ones are taken, as many as the mesh has positions.
     by_topology
-        Whether to lay the chosen devices out by their place in the hardware
+        Whether to lay the chosen devices out by their position in the hardware
         (`order_by_topology`) instead of in the order given.
     axis_types
         The `AxisType` of each axis, or its name; ``Auto`` when omitted.

@@ -27,7 +27,7 @@ class NamedSharding(Sharding):
     Parameters
     ----------
     mesh
-        The devices. An `AbstractMesh` will do where only shapes are asked for.
+        The devices. An `AbstractMesh` will do where only shapes are requested.
     spec
         For each dimension of the array, the mesh axes that divide it.
     memory_kind

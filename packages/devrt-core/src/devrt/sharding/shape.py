@@ -1,4 +1,4 @@
-"""Shapes that users give, checked once for whoever takes one."""
+"""Shapes that users give, checked once for every function that takes one."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Sharding:
     def _find_placement(self, shape: Shape) -> Placement:
         try:
             placements = self._placements
-        except AttributeError:  # a subclass is not asked to call our __init__
+        except AttributeError:  # a subclass need not call our __init__
             placements = {}
             object.__setattr__(self, "_placements", placements)
         placement = placements.get(shape)

@@ -21,7 +21,7 @@ def order_by_topology(devices: Iterable[Device], mesh_shape: Shape = ()) -> list
     Parameters
     ----------
     devices
-        The devices. Their place in the hardware is read from the attributes ``coords`` (a
+        The devices. Their position in the hardware is read from the attributes ``coords`` (a
         sequence of int) and ``core_on_chip`` (an int, 0 where there is none).
     mesh_shape
         Shape of the mesh that the devices are for.
@@ -35,21 +35,21 @@ def order_by_topology(devices: Iterable[Device], mesh_shape: Shape = ()) -> list
         neighbour to neighbour; else the order of the ids.
     """
     given = list(devices)
-    places = [_place(device) for device in given]
-    if not given or any(place is None for place in places):
+    points = [_point_of(device) for device in given]
+    if not given or any(point is None for point in points):
         return sorted(given, key=lambda device: device.id)
-    at = dict(zip((place for place in places if place is not None), given, strict=True))
-    if len(at) < len(given) or len({len(place) for place in at}) > 1:
+    at = dict(zip((point for point in points if point is not None), given, strict=True))
+    if len(at) < len(given) or len({len(point) for point in at}) > 1:
         return sorted(given, key=lambda device: device.id)
     extents = [sorted(set(values)) for values in zip(*at, strict=True)]
     box = tuple(map(len, extents))
     if math.prod(box) != len(given):
-        return [at[place] for place in sorted(at, key=lambda place: _snake_key(place, extents))]
+        return [at[point] for point in sorted(at, key=lambda point: _snake_key(point, extents))]
     steps = _along_axes(box, mesh_shape) or _snake(box)
     return [at[tuple(e[i] for e, i in zip(extents, step, strict=True))] for step in steps]
 
 
-def _place(device: Any) -> Shape | None:
+def _point_of(device: Any) -> Shape | None:
     coords = getattr(device, "coords", None)
     if coords is None:
         return None
@@ -67,10 +67,10 @@ def _snake(box: Shape) -> Iterator[Shape]:
         yield from ((i, *step) for step in (reversed(rest) if i % 2 else rest))
 
 
-def _snake_key(place: Shape, extents: Sequence[list[int]]) -> Shape:
+def _snake_key(point: Shape, extents: Sequence[list[int]]) -> Shape:
     key = []
     parity = 0
-    for value, extent in zip(place, extents, strict=True):
+    for value, extent in zip(point, extents, strict=True):
         position = extent.index(value)
         key.append(-position if parity % 2 else position)
         parity += position
@@ -96,8 +96,8 @@ def _along_axes(box: Shape, mesh_shape: Shape) -> list[Shape] | None:
 def _combine(groups: Sequence[Sequence[int]], box: Shape) -> Iterator[Shape]:
     walks = [list(_snake(tuple(box[d] for d in group))) for group in groups]
     for steps in itertools.product(*walks):
-        place = [0] * len(box)
+        point = [0] * len(box)
         for group, step in zip(groups, steps, strict=True):
             for dimension, value in zip(group, step, strict=True):
-                place[dimension] = value
-        yield tuple(place)
+                point[dimension] = value
+        yield tuple(point)

@@ -91,12 +91,12 @@ def _decode(data: bytes) -> Profile:
     types = [_fields(_bytes(t)) for t in profile.get(1, [])]
     units = {strings[_int(t, 1)]: strings[_int(t, 2)] for t in types}
     functions = {_int(f, 1): f for f in map(_fields, map(_bytes, profile.get(5, [])))}
-    places = {}
+    locations = {}
     for location in map(_fields, map(_bytes, profile.get(4, []))):
         line = _fields(_bytes(location[4][0]))
         function = functions[_int(line, 1)]
         name = strings[_int(function, 3) or _int(function, 2)]
-        places[_int(location, 1)] = name, strings[_int(function, 4)], _int(line, 2)
+        locations[_int(location, 1)] = name, strings[_int(function, 4)], _int(line, 2)
     samples = []
     for sample in map(_fields, map(_bytes, profile.get(2, []))):
         values = dict(zip(units, _packed(sample.get(2, [])), strict=True))
@@ -105,7 +105,7 @@ def _decode(data: bytes) -> Profile:
             Sample(
                 values,
                 {strings[_int(label, 1)]: strings[_int(label, 2)] for label in labels},
-                tuple(places[i] for i in _packed(sample.get(1, []))),
+                tuple(locations[i] for i in _packed(sample.get(1, []))),
             )
         )
     return Profile(_int(profile, 9), units, tuple(samples))
@@ -158,13 +158,13 @@ def write_profile(profile: Profile) -> bytes:
 
 
 class _Writer:
-    """Numbers the texts, functions and places of a profile."""
+    """Numbers the texts, functions and locations of a profile."""
 
     def __init__(self) -> None:
         self.strings: dict[str, int] = {"": 0}
         self.messages: list[bytes] = []
         self._functions: dict[tuple[str, str], int] = {}
-        self._places: dict[tuple[str, str, int], int] = {}
+        self._locations: dict[tuple[str, str, int], int] = {}
 
     def text(self, text: str) -> int:
         return self.strings.setdefault(text, len(self.strings))
@@ -173,17 +173,17 @@ class _Writer:
         return bytes_field(number, int_field(1, self.text(one)) + int_field(2, self.text(two)))
 
     def sample(self, sample: Sample) -> bytes:
-        places = packed(1, [self._place(frame) for frame in sample.stack])
+        locations = packed(1, [self._location(frame) for frame in sample.stack])
         labels = b"".join(self.pair(3, *label) for label in sample.labels.items())
-        return bytes_field(2, places + packed(2, sample.values.values()) + labels)
+        return bytes_field(2, locations + packed(2, sample.values.values()) + labels)
 
-    def _place(self, frame: tuple[str, str, int]) -> int:
-        if frame not in self._places:
+    def _location(self, frame: tuple[str, str, int]) -> int:
+        if frame not in self._locations:
             function, file, line = frame
-            number = self._places[frame] = len(self._places) + 1
+            number = self._locations[frame] = len(self._locations) + 1
             at = int_field(1, self._function(function, file)) + int_field(2, line)
             self.messages.append(bytes_field(4, int_field(1, number) + bytes_field(4, at)))
-        return self._places[frame]
+        return self._locations[frame]
 
     def _function(self, name: str, file: str) -> int:
         if (name, file) not in self._functions:

@@ -1,6 +1,6 @@
 """The names of ``jaxlib.xla_client``, for programs that are written against them.
 
-``from devrt import xla_client`` takes the place of ``from jaxlib import xla_client``. Clients made
+``from devrt import xla_client`` replaces ``from jaxlib import xla_client``. Clients made
 here belong to the caller, not to the default runtime: each call makes another one.
 """
 
@@ -111,7 +111,7 @@ _OF_PJRT = {
     *("make_c_api_client", "make_c_api_device_topology"),
     *("pjrt_plugin_initialized", "pjrt_plugin_loaded"),
 }
-"""Found in the runtime when they are first asked for: a start does not need them."""
+"""Found in the runtime when they are first requested: a start does not need them."""
 
 
 def __getattr__(name: str) -> Any:
@@ -309,9 +309,9 @@ def register_custom_call_target(
     Raises
     ------
     UnimplementedError
-        If the platform takes no custom calls, or what is asked for is not offered.
+        If the platform takes no custom calls, or what is requested is not offered.
     PluginError
-        If the name is taken; one callable may take another's place.
+        If the name is taken; one callable may replace another.
     """
     stages = set(fn) - {"execute"} if isinstance(fn, Mapping) else set()
     for is_other, what in (

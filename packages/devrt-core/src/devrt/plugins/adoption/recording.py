@@ -71,7 +71,7 @@ def _refs(guess: PluginRef, facts: Mapping[str, Any]) -> tuple[PluginRef, ...]:
         return tuple(_ref(guess, one, facts) for one in listed)
     if facts["ended"]:
         missing = ", ".join(facts["missing"])
-        lacks = f" (of JAX it asked for {missing})" if missing else ""
+        lacks = f" (of JAX it requested {missing})" if missing else ""
         known = Registered(failed=f"{facts['ended']}{lacks}")
         problem = guess.problem and f"{guess.problem}; run in a child process, {known.failed}"
         return (replaced(guess, problem=problem, registered=known.text()),)

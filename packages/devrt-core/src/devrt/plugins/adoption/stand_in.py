@@ -303,7 +303,7 @@ def record_module(module: str, say: Say) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``registered``, ``missing`` (names of JAX that were asked for in vain), ``environment``
+        ``registered``, ``missing`` (names of JAX that were requested in vain), ``environment``
         (variables that it set, None for those that it removed), ``read`` (variables that it read,
         with a digest of their values), ``files`` (those of the modules that it imported),
         ``initializes`` (whether it has such a function) and ``error`` (what it raised; empty if

@@ -53,7 +53,7 @@ class Adoption:
         refs
             Every plugin.
         names
-            The platforms asked for; empty if all matter. A name that a plugin serves for sure
+            The platforms requested; empty if all matter. A name that a plugin serves for sure
             needs no guess.
         retry
             Whether to run those modules again that failed before.

@@ -139,7 +139,7 @@ def _own(platform: str, distribution: str, version: str, module: str) -> PluginR
         return PluginRef(platform, distribution, version, module)
     problem = (
         f"an entry point of {distribution} in group {ENTRY_POINT_GROUP} is called {platform!r}, "
-        "which cannot be asked for: its name is that of its platform, without blanks, commas and "
+        "which cannot be requested: its name is that of its platform, without blanks, commas and "
         "'@'; its author must correct it"
     )
     return PluginRef(UNNAMED, distribution, version, module, problem=problem)

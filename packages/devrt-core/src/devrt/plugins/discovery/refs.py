@@ -45,7 +45,7 @@ _ADOPTED = frozenset(_ORDER[3:])
 _RANK = {source: rank for rank, source in enumerate(_ORDER)}
 
 UNNAMED = "(unnamed)"
-"""The platform of an entry that names none: it is listed, and cannot be asked for."""
+"""The platform of an entry that names none: it is listed, and cannot be requested."""
 
 
 @record(frozen=True, slots=True, order=True)
@@ -55,7 +55,7 @@ class PluginRef:
     Attributes
     ----------
     platform : str
-        The entry point's name in lower case, as platforms are asked for.
+        The entry point's name in lower case, as platforms are requested.
     distribution : str
         The distribution's name; one in parentheses where there is none: ``"(code)"`` for a plugin
         registered by a call, ``"(environment)"``, ``"(namespace)"``.

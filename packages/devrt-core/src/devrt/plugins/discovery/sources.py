@@ -44,7 +44,7 @@ class Site:
 
 @record(frozen=True, slots=True)
 class Distribution:
-    """An installed distribution, of which nothing is read until it is asked for.
+    """An installed distribution, of which nothing is read until it is requested.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class Once(Generic[K, V]):
 
     def _wait_for(self, running: _Attempt, patience: float | None) -> None:
         if running in _mine.get():
-            raise _busy(running, "and was asked for meanwhile by itself")
+            raise _busy(running, "and was requested meanwhile by itself")
         if not running.done.wait(patience):
             beside = [other.what for other in self._running.copy().values() if other is not running]
             meanwhile = f"; meanwhile {', '.join(beside)}" if beside else ""

@@ -232,8 +232,8 @@ def _import(ref: PluginRef, built_against: str | int | None) -> ModuleType:
         raise _load_error(ref, msg, _remedy(ref, built_against, remedy)) from error
     if getattr(module.__spec__, "_initializing", False):  # as the import system itself tells it
         msg = (
-            f"plugin {ref} was asked for while its module {ref.module!r} is being imported. Ask "
-            "devrt for nothing while a plugin is imported; its author must mend that."
+            f"plugin {ref} was requested while its module {ref.module!r} is being imported. Ask "
+            "devrt for nothing while a plugin is imported; its author must fix that."
         )
         raise PluginBusyError(msg, phase="load", **ref.facts())
     return module

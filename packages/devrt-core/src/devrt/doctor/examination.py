@@ -24,7 +24,7 @@ from devrt.probing.preflight import state_of
 from devrt.records import Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, failures
 
-__all__ = ["Examined", "Survey", "survey"]
+__all__ = ["Examination", "Examined", "examine"]
 
 _TIMEOUTS = {Level.METADATA: 0.0, Level.LOAD: 30.0, Level.CLIENT: 60.0}
 
@@ -64,7 +64,7 @@ class Examined:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Survey:
+class Examination:
     """Every plugin, and the decision among them.
 
     Attributes
@@ -98,14 +98,14 @@ class Survey:
         return None if self.problem else chosen
 
 
-def survey(
+def examine(
     runtime: Runtime,
     *,
     platforms: Sequence[str] = (),
     level: Level | None = None,
     timeout: float | None = None,
     findings: bool = False,
-) -> Survey:
+) -> Examination:
     """Examine the plugins that the policy allows and decide among them; nothing runs in-process.
 
     Parameters
@@ -123,13 +123,13 @@ def survey(
     """
     trouble: list[DevrtError] = []
     policy = _attempt(runtime.policy, Policy(), trouble)
-    asked = parse_platforms(",".join(platforms), "--platform") if platforms else None
+    requested = parse_platforms(",".join(platforms), "--platform") if platforms else None
     allowed = policy.needed if policy.platforms else ()
-    names = allowed if asked is None else asked.platforms
+    names = allowed if requested is None else requested.platforms
 
     def known() -> tuple[PluginRef, ...]:
         if level is not Level.METADATA:
-            with contextlib.suppress(ConfigError):  # told already, as the policy's
+            with contextlib.suppress(ConfigError):  # reported already, as the policy's
                 runtime.plugins.settle(names, retry=findings)
         return runtime.plugins.refs()
 
@@ -162,12 +162,12 @@ def survey(
         else _skipped(plan, policy)
         for plan in plans
     )
-    decision, problem = _decide(runtime, asked, examined)
+    decision, problem = _decide(runtime, requested, examined)
     undecided = ""
     if decision is not None:
-        problem = _why_none(decision, asked, refs, examined)
+        problem = _why_none(decision, requested, refs, examined)
         decision, undecided = as_far_as_known(decision, _unread(examined))
-    return Survey(examined, policy, decision, problem, tuple(trouble), undecided)
+    return Examination(examined, policy, decision, problem, tuple(trouble), undecided)
 
 
 def _for_aliases(plan: Examined, names: Sequence[str]) -> Examined:
@@ -324,18 +324,18 @@ def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
 
 
 def _decide(
-    runtime: Runtime, asked: Policy | None, examined: Sequence[Examined]
+    runtime: Runtime, requested: Policy | None, examined: Sequence[Examined]
 ) -> tuple[Decision | None, str]:
     candidates = [e.candidate for e in examined if e.candidate is not None]
     try:
-        return runtime.decide_among(candidates, asked), ""
+        return runtime.decide_among(candidates, requested), ""
     except DevrtError as error:
         return None, error.message
 
 
 def _why_none(
     decision: Decision,
-    asked: Policy | None,
+    requested: Policy | None,
     refs: Sequence[PluginRef],
     examined: Sequence[Examined],
 ) -> str:
@@ -347,6 +347,6 @@ def _why_none(
         for e in examined
         if e.candidate is not None and isinstance(e.candidate.state, Broken)
     ]
-    if asked is not None:
-        return failures.not_served(asked.platforms[0], decision, refs, unloaded).message
+    if requested is not None:
+        return failures.not_served(requested.platforms[0], decision, refs, unloaded).message
     return failures.no_default(decision, refs, unloaded).message
