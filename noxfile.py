@@ -25,7 +25,7 @@ INTEROP = (
 )
 ASAN = tuple(
     f"packages/devrt-cpu/tests/test_cpu_{name}.py"
-    for name in "views attacks_inputs dlpack batched assemble limits semantics".split()
+    for name in "views robust_inputs dlpack batched assemble limits semantics".split()
 )
 PYTHONS = ["3.11", "3.12", "3.13"]
 

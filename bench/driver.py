@@ -36,7 +36,7 @@ class Options:
 class Context:
     """What a run has at hand: the environments, the options, and what was learnt of each.
 
-    ``versions`` maps an environment to what its worker's hello said.
+    ``versions`` maps an environment to what its worker reports of itself.
     """
 
     environments: Mapping[str, Environment]
@@ -135,23 +135,23 @@ def measure(
 
     An environment that fails at any point leaves the rotation with its reason; the others go on.
     """
-    turn: dict[str, list[list[float]]] = {}
+    samples: dict[str, list[list[float]]] = {}
     failed: dict[str, Outcome] = {}
     notes: dict[str, str] = {}
     prepare = {"op": "prepare", "subject": subject, "case": spec.name}
     for name in names:
         try:
             ready = pool.get(name, spec.devices).ask(prepare, PREPARE_TIMEOUT)
-            turn[name], notes[name] = [], ready.get("note", "")
+            samples[name], notes[name] = [], ready.get("note", "")
         except WorkerError as error:
             failed[name] = Outcome(reason=str(error))
     for _ in range(blocks + 1):
-        for name in list(turn):
+        for name in list(samples):
             try:
                 reply = pool.get(name, spec.devices).ask({"op": "block"}, BLOCK_TIMEOUT)
-                turn[name].append(reply["seconds"])
+                samples[name].append(reply["seconds"])
             except WorkerError as error:
-                del turn[name]
+                del samples[name]
                 failed[name] = Outcome(reason=str(error))
     # The first round is a warm-up: each side has just seen the other's caches.
     return failed | {
@@ -160,7 +160,7 @@ def measure(
             blocks=[median(samples) for samples in seen[1:]],
             note=notes[name],
         )
-        for name, seen in turn.items()
+        for name, seen in samples.items()
     }
 
 

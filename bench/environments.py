@@ -113,9 +113,9 @@ def _make(target: Path, peer: Peer) -> Environment:
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()
+            output = (done.stderr or done.stdout).strip().splitlines()
             return Environment(
-                peer, None, f"{peer.name}: not installed: {said[-1] if said else ''}"
+                peer, None, f"{peer.name}: not installed: {output[-1] if output else ''}"
             )
     # Written last: a half-made environment is made again.
     _stamp(target).write_text("\n".join(peer.requirements) + "\n", encoding="utf-8")

@@ -41,7 +41,7 @@ class Run:
     seconds: float
     peak_bytes: int
     fakes: int
-    said: str
+    output: str
 
 
 def run_fresh(python: str, code: str, env: Mapping[str, str], timeout: float = TIMEOUT) -> Run:
@@ -71,8 +71,8 @@ def run_fresh(python: str, code: str, env: Mapping[str, str], timeout: float = T
         raise ProcessError(str(error)) from error
     seconds = perf_counter() - start
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise ProcessError(said[-1] if said else f"status {done.returncode}")
+        output = done.stderr.strip().splitlines()
+        raise ProcessError(output[-1] if output else f"status {done.returncode}")
     *printed, last = done.stdout.strip().splitlines()
     report = json.loads(last)
     return Run(seconds, report["peak_bytes"], report["fakes"], "\n".join(printed))

@@ -127,8 +127,8 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
+        output = self._errors.read().decode(errors="replace").strip().splitlines()
+        last = f": {output[-1]}" if output else ""
         code = self._process.returncode
         self.close()
         return f"the worker ended with status {code}{last}"

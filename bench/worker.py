@@ -90,7 +90,7 @@ class Server:
 
     def _block(self, _request: dict[str, Any]) -> dict[str, Any]:
         if self._prepared is None:
-            raise RuntimeError("block was asked for before prepare")
+            raise RuntimeError("block was requested before prepare")
         return {"seconds": block(*self._prepared)}
 
 

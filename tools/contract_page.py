@@ -47,9 +47,11 @@ def text() -> str:
 
 
 def _modules() -> str:
-    said = {name: inspect.getdoc(importlib.import_module(name)) for name in contract.PUBLIC_MODULES}
+    about = {
+        name: inspect.getdoc(importlib.import_module(name)) for name in contract.PUBLIC_MODULES
+    }
     return "".join(
-        f"| `{name}` | {(doc or '').partition(chr(10))[0]} |\n" for name, doc in said.items()
+        f"| `{name}` | {(doc or '').partition(chr(10))[0]} |\n" for name, doc in about.items()
     )
 
 
@@ -64,13 +66,13 @@ def _section(kind: type) -> str:
 
 def _sentence(kind: type, name: str) -> str:
     value = inspect.getattr_static(kind, name)
-    said = inspect.getdoc(value.fget if isinstance(value, property) else value) or ""
-    if not said or name == "__call__":
+    output = inspect.getdoc(value.fget if isinstance(value, property) else value) or ""
+    if not output or name == "__call__":
         field = re.search(
             rf"^{name} : .*\n {{4}}(.*(?:\n {{4}}.*)*)", inspect.getdoc(kind) or "", re.M
         )
-        said = " ".join(field.group(1).split()) if field else ""
-    return re.sub(r"``(.*?)``", r"`\1`", said.partition("\n")[0]).replace("|", "\\|")
+        output = " ".join(field.group(1).split()) if field else ""
+    return re.sub(r"``(.*?)``", r"`\1`", output.partition("\n")[0]).replace("|", "\\|")
 
 
 if __name__ == "__main__":

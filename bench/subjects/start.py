@@ -84,12 +84,12 @@ def _greet(context: Context, name: str) -> str:
         f"print(version_of({library!r}), python_version())"
     )
     try:
-        said = run_fresh(
+        output = run_fresh(
             environment.python, code, variables(environment.peer.side, extra_path=str(ROOT))
-        ).said
+        ).output
     except ProcessError as error:
         return f"{name}: {error}"
-    version, python = said.split()[-2:]
+    version, python = output.split()[-2:]
     context.versions[name] = {"version": version, "python": python}
     return ""
 

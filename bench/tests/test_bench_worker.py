@@ -138,7 +138,7 @@ def test_a_python_that_is_not_there_is_a_reason(context):
 def test_the_server_answers_prepares_and_times(monkeypatch):
     subject = SimpleNamespace(toy_cases=lambda: {"good": lambda: repeated(abs, -1)})
     monkeypatch.setattr(worker, "module_of", lambda name: subject)
-    asked = [
+    requests = [
         {"op": "block"},
         {"op": "hello", "library": "json"},
         {"op": "prepare", "subject": "put", "case": "good"},
@@ -149,10 +149,10 @@ def test_the_server_answers_prepares_and_times(monkeypatch):
     ]
     replies = io.StringIO()
     worker.serve(
-        worker.Server("toy"), io.StringIO("".join(json.dumps(r) + "\n" for r in asked)), replies
+        worker.Server("toy"), io.StringIO("".join(json.dumps(r) + "\n" for r in requests)), replies
     )
     early, hello, plan, block, wrong = map(json.loads, replies.getvalue().splitlines())
-    assert early["error"] == "RuntimeError: block was asked for before prepare"
+    assert early["error"] == "RuntimeError: block was requested before prepare"
     assert "numpy" in hello
     assert len(block["seconds"]) == plan["samples"]
     assert wrong["error"] == "KeyError: 'no such'"
@@ -212,7 +212,7 @@ def test_a_fresh_process_reports_its_own_peak_and_its_plugins(tmp_path):
         "import bench_fake_01"
     )
     run = run_fresh(sys.executable, code, variables("jax", extra_path=str(tmp_path)))
-    assert run.said == "3"
+    assert run.output == "3"
     assert run.fakes == 1
     assert run.peak_bytes > 1 << 20
 

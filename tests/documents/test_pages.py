@@ -51,7 +51,7 @@ def missing(code: str) -> list[str]:
 def environment(folder: Path) -> dict[str, str]:
     own = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_", "XLA_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
-    state = folder / "state"  # no cache and no configuration of whoever runs the tests
+    state = folder / "state"  # no cache and no configuration of the user
     return own | {"PATH": path, "XDG_CACHE_HOME": str(state), "XDG_CONFIG_HOME": str(state)}
 
 

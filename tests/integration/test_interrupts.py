@@ -108,8 +108,8 @@ class Child:
     def expect(self, line: str) -> None:
         """Wait for a line of standard output."""
         assert self._process.stdout is not None
-        said = self._process.stdout.readline().strip()
-        assert said == line, (said, self.errors())
+        printed = self._process.stdout.readline().strip()
+        assert printed == line, (printed, self.errors())
 
     def expect_error(self, *words: str) -> None:
         """Wait until standard error has all of the words."""
@@ -342,7 +342,7 @@ def test_a_close_says_what_it_waits_for(child, client, program, how):
 
 
 @both
-def test_an_exit_that_waits_says_so_without_being_asked(child, client):
+def test_an_exit_that_waits_says_so_without_being_requested(child, client):
     process = child(_RUNTIME[client] + "y = start(LARGE)\nsay('end')\n")
     process.expect("start")
     process.expect("end")

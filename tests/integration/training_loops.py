@@ -156,6 +156,6 @@ if __name__ == "__main__":
     for text in patterns:
         sys.stderr.write(f"{text}\n")  # the last one is the one that stops
         sys.stderr.flush()
-        said = run(Pattern.parse(text), kind, library, int(steps), float(seconds))
-        sys.stdout.write(f"{said}\n")
+        output = run(Pattern.parse(text), kind, library, int(steps), float(seconds))
+        sys.stdout.write(f"{output}\n")
         sys.stdout.flush()

@@ -12,6 +12,6 @@ def test_the_page_is_up_to_date(checkout):
     spec = importlib.util.spec_from_file_location("contract_page", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    said = module.PAGE.read_text(encoding="utf-8")
-    assert said == module.text(), "run: python tools/contract_page.py"
-    assert "| `close` | needed | Wait for the work in flight" in said
+    output = module.PAGE.read_text(encoding="utf-8")
+    assert output == module.text(), "run: python tools/contract_page.py"
+    assert "| `close` | needed | Wait for the work in flight" in output

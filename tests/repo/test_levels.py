@@ -1,7 +1,7 @@
-"""A room of the core imports from its own level or a lower one; backends have a test of their own.
+"""A package of the core imports from its own level or a lower one; backends have their own test.
 
-The walls are those of docs/architecture.md. An import for annotations alone counts too: a room
-that names another room's type knows of that room.
+The levels are those of docs/architecture.md. An import for annotations alone counts too: a package
+that names another one's type knows of it.
 """
 
 import ast
@@ -35,14 +35,14 @@ LEVELS = {
     5: {FACADE},
     6: {"cli", "xla_client", "testing", "demo", "__main__"},
 }
-LEVEL_OF = {room: level for level, rooms in LEVELS.items() for room in rooms}
+LEVEL_OF = {layer: level for level, layers in LEVELS.items() for layer in layers}
 
 EXCEPTIONS: dict[tuple[str, str], str] = {}
-"""(importing room, imported room) and the reason; a row without an import fails."""
+"""(importing package, imported package) and the reason; a row without an import fails."""
 
 
-def room_of(path: str) -> str:
-    """Return the room of a file below src/devrt/."""
+def layer_of(path: str) -> str:
+    """Return the layer of a file below src/devrt/."""
     return PurePosixPath(path).parts[0].removesuffix(".py")
 
 
@@ -68,28 +68,28 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, str(name.value)
 
 
-def imported_rooms(source: str, package: str, rooms: set[str]) -> Iterator[tuple[int, str]]:
-    """Yield the line and the room of every import from the core."""
+def imported_layers(source: str, package: str, layers: set[str]) -> Iterator[tuple[int, str]]:
+    """Yield the line and the layer of every import from the core."""
     for line, name in imports(source, package):
         first, _, rest = name.partition(".")
         if first == "devrt":
-            room = rest.partition(".")[0]
-            yield line, room if room in rooms else FACADE
+            layer = rest.partition(".")[0]
+            yield line, layer if layer in layers else FACADE
 
 
-def level_findings(path: str, source: str, rooms: set[str]) -> list[str]:
-    """Return the imports of one file of the core that go up, or lead to a room without a level."""
-    room = room_of(path)
-    if room not in LEVEL_OF:
-        return [f"{path}:1: room '{room}' has no level: give it one in LEVELS of this test"]
+def level_findings(path: str, source: str, layers: set[str]) -> list[str]:
+    """Return the imports of one file of the core that go up, or lead to a layer without a level."""
+    layer = layer_of(path)
+    if layer not in LEVEL_OF:
+        return [f"{path}:1: layer '{layer}' has no level: give it one in LEVELS of this test"]
     package = ".".join(["devrt", *PurePosixPath(path).parts[:-1]])
     found = []
-    for line, target in imported_rooms(source, package, rooms):
+    for line, target in imported_layers(source, package, layers):
         if target not in LEVEL_OF:
-            found.append(f"{path}:{line}: imports room '{target}', which has no level")
-        elif LEVEL_OF[target] > LEVEL_OF[room] and (room, target) not in EXCEPTIONS:
+            found.append(f"{path}:{line}: imports layer '{target}', which has no level")
+        elif LEVEL_OF[target] > LEVEL_OF[layer] and (layer, target) not in EXCEPTIONS:
             found.append(
-                f"{path}:{line}: '{room}' (level {LEVEL_OF[room]}) imports "
+                f"{path}:{line}: '{layer}' (level {LEVEL_OF[layer]}) imports "
                 f"'{target}' (level {LEVEL_OF[target]})"
             )
     return found
@@ -102,22 +102,22 @@ def files_below(folder: Path) -> list[tuple[str, str]]:
     ]
 
 
-def rooms_of(core: Path) -> set[str]:
-    return {room_of(path) for path, _ in files_below(core)} | LEVEL_OF.keys()
+def layers_of(core: Path) -> set[str]:
+    return {layer_of(path) for path, _ in files_below(core)} | LEVEL_OF.keys()
 
 
 def test_the_core_imports_downwards_only(checkout):
-    rooms = rooms_of(checkout.core)
-    findings = [level_findings(path, text, rooms) for path, text in files_below(checkout.core)]
+    layers = layers_of(checkout.core)
+    findings = [level_findings(path, text, layers) for path, text in files_below(checkout.core)]
     assert not any(findings), "\n".join(line for found in findings for line in found)
 
 
 def test_every_exception_is_needed(checkout):
     used = {
-        (room_of(path), target)
+        (layer_of(path), target)
         for path, text in files_below(checkout.core)
-        for _, target in imported_rooms(
-            text, ".".join(["devrt", *PurePosixPath(path).parts[:-1]]), rooms_of(checkout.core)
+        for _, target in imported_layers(
+            text, ".".join(["devrt", *PurePosixPath(path).parts[:-1]]), layers_of(checkout.core)
         )
     }
     assert EXCEPTIONS.keys() <= used

@@ -125,8 +125,8 @@ def machine(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def told():
-    """Return what a runtime warns of at its first use, and check that nothing is said twice."""
+def reported():
+    """Return what a runtime warns of at its first use, and check that nothing is reported twice."""
 
     def ask(runtime, platform=None):
         with warnings.catch_warnings(record=True) as caught:

@@ -67,7 +67,7 @@ def test_a_copy_is_made_where_it_must_be_and_refused_where_it_may_not(cpu, wrap,
     assert len(cpu[0].live_buffers()) == live
 
 
-def test_a_copy_that_is_asked_for_is_one(cpu):
+def test_a_copy_that_is_requested_is_one(cpu):
     x = aligned(16)
     a = dlpack.from_dlpack(x, copy=True)
     b = dlpack.from_dlpack(a, copy=True)
@@ -151,7 +151,7 @@ def test_other_dtypes_are_not_supported(dtype):
     assert dlpack.is_supported_dtype(ml_dtypes.bfloat16)
 
 
-def test_the_module_is_loaded_when_it_is_asked_for(run_python):
+def test_the_module_is_loaded_when_it_is_requested(run_python):
     code = (
         "import sys, devrt; devrt.devices(); assert 'devrt.dlpack' not in sys.modules; devrt.dlpack"
     )
@@ -160,7 +160,7 @@ def test_the_module_is_loaded_when_it_is_asked_for(run_python):
 
 
 class Exporter(Old):
-    """An exporter that answers, or fails, as it is told, and counts how often it exports."""
+    """An exporter that answers, or fails, as it is reported, and counts how often it exports."""
 
     def __init__(self, array, device=(1, 0), answer=None):
         super().__init__(array)

@@ -1,4 +1,4 @@
-"""What importing devrt does not do: each room is brought in by its first use."""
+"""What importing devrt does not do: each package is brought in by its first use."""
 
 import importlib.util
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 # NumPy and the backends are the expensive ones; importlib.metadata reads every distribution.
-HEAVY = [
+SLOW = [
     *("numpy", "ml_dtypes", "optree", "rich", "click", "pluggy", "sklearn", "PIL", "ctypes"),
     *("importlib.metadata", "email", "asyncio"),
     *("devrt_acme", "devrt_cpu", "devrt_cuda", "devrt_rocm", "devrt_tpu"),
@@ -21,7 +21,7 @@ def hook(event, args):
         libraries.append(str(args[0] if event == "ctypes.dlopen" else args[1]))
 sys.addaudithook(hook)
 exec(sys.argv[1])
-print(sorted(name for name in {HEAVY!r} if name in sys.modules))
+print(sorted(name for name in {SLOW!r} if name in sys.modules))
 print([library for library in libraries if "lib-dynload" not in library])
 """
 
@@ -41,7 +41,7 @@ def outcome(run_python, code):
         "import devrt.errors, devrt.records, devrt._config.layers, devrt.dtypes",
     ],
 )
-def test_importing_brings_in_nothing_heavy(run_python, code):
+def test_importing_brings_in_nothing_slow(run_python, code):
     assert outcome(run_python, code) == ("[]", "[]")
 
 

@@ -61,20 +61,20 @@ def test_what_is_suggested_is_known(plugins, name, words):
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a@b", "a,b"])
-def test_an_entry_point_that_cannot_be_asked_for(plugins, write_distribution, name):
+def test_an_entry_point_that_cannot_be_requested(plugins, write_distribution, name):
     plugins.add("one")
-    write_distribution(plugins.path, "odd", f"[devrt_plugins]\n{name} = odd_module\n")
+    write_distribution(plugins.path, "unusual", f"[devrt_plugins]\n{name} = unusual_module\n")
     with plugins.runtime() as runtime:
-        with pytest.warns(DiscoveryWarning, match="which cannot be asked for"):
+        with pytest.warns(DiscoveryWarning, match="which cannot be requested"):
             assert runtime.get_backend().platform == "one"
         verdicts = {v.candidate.ref.distribution: v for v in runtime.decide().verdicts}
-        assert verdicts["odd"].outcome.value == "broken"
-        assert f"is called {name!r}, which cannot be asked for" in verdicts["odd"].reason
-        (ref,) = [ref for ref in runtime.plugins.refs() if ref.distribution == "odd"]
+        assert verdicts["unusual"].outcome.value == "broken"
+        assert f"is called {name!r}, which cannot be requested" in verdicts["unusual"].reason
+        (ref,) = [ref for ref in runtime.plugins.refs() if ref.distribution == "unusual"]
         assert ref.platform == UNNAMED
-        with pytest.raises(PluginLoadError, match="an entry point of odd"):
+        with pytest.raises(PluginLoadError, match="an entry point of unusual"):
             runtime.plugins.load(ref)
-        assert message(runtime, "nonsense").count("an entry point of odd") == 1
+        assert message(runtime, "nonsense").count("an entry point of unusual") == 1
 
 
 def test_several_names_of_which_the_policy_excludes_one(plugins):
@@ -85,7 +85,7 @@ def test_several_names_of_which_the_policy_excludes_one(plugins):
         runtime.get_backend("one,two")
 
 
-def test_a_remedy_is_said_once(plugins):
+def test_a_remedy_is_reported_once(plugins):
     for name in ("one", "two"):
         plugins.add(name, probe="return Unavailable('no card', 'Buy a card.')")
     plugins.add("bad", "raise OSError('gone')")

@@ -168,13 +168,13 @@ from devrt.layout import Layout
 import devrt_pjrt as pjrt
 ADD = os.environ["PROGRAM"]
 client = pjrt.make_client(
-    pjrt.library_for("attacked", os.environ["LIBRARY"]), "attacked", {"cpu_device_count": 4})
+    pjrt.library_for("tested", os.environ["LIBRARY"]), "tested", {"cpu_device_count": 4})
 X = np.arange(8, dtype=np.float32)
 """
 
 
 @pytest.fixture
-def attack(xla_cpu_library, add_text):
+def in_child(xla_cpu_library, add_text):
     """Return a function that runs code beside a client in a child, and returns its last line."""
 
     def run(code, timeout=300):

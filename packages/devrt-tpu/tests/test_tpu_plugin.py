@@ -183,7 +183,7 @@ def test_the_version_is_the_distributions():
         devrt_tpu.nothing  # noqa: B018
 
 
-def test_the_doctor_is_told_what_the_library_changes():
+def test_the_doctor_is_reported_what_the_library_changes():
     from devrt_tpu import _machine, plugin
 
     library = _machine.find_library()

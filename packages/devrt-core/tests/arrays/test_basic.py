@@ -142,7 +142,7 @@ def test_without_a_target_may_alias_decides_whether_it_is_copied(cpu):
             devrt.device_put(a, may_alias=False)
 
 
-def test_placement_is_committed_only_when_asked_for(cpu):
+def test_placement_is_committed_only_when_requested(cpu):
     assert devrt.device_put(1.0, cpu[0]).committed
     a = devrt.device_put(1.0)
     assert not a.committed

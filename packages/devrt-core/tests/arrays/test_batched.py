@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_refused(cpu, rows):
 
 
 def test_each_operation_is_one_call_to_its_client(monkeypatch):
-    monkeypatch.setattr(Config, "guards_are_set", False)  # guarded, each leaf is asked about
+    monkeypatch.setattr(Config, "guards_are_set", False)  # guarded, each leaf is checked
     client = OneCallClient()
     devices = client.devices()
     rows = NamedSharding(Mesh(np.array(devices, dtype=object), ("x",)), P("x"))

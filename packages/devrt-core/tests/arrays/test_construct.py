@@ -54,16 +54,16 @@ def test_parts_must_fit(rows, cpu):
         make([X], rows)
 
 
-def test_the_callback_is_asked_once_for_equal_parts(rows):
-    asked = []
+def test_the_callback_is_queried_once_for_equal_parts(rows):
+    requests = []
 
     def part(index):
-        asked.append(index)
+        requests.append(index)
         return X[index]
 
     a = devrt.make_array_from_callback(X.shape, rows, part)
     np.testing.assert_array_equal(np.asarray(a), X)
-    assert len(asked) == 4
+    assert len(requests) == 4
     assert a.sharding is rows
 
 

@@ -65,7 +65,7 @@ def test_what_is_no_callback(quarters):
         devrt.make_array_from_callback((8,), quarters, 5)
 
 
-class Odd:
+class Unreadable:
     """What NumPy cannot read."""
 
     def __array__(self, *arguments, **named):
@@ -78,9 +78,9 @@ class Odd:
         (None, "data_callback returned None for the part"),
         ([[1], [1, 2]], "inhomogeneous"),
         ("text", "callback's part.*cannot be held by a device"),
-        (Odd(), "callback's part.*type Odd cannot be read as an array"),
+        (Unreadable(), "callback's part.*type Unreadable cannot be read as an array"),
     ],
-    ids=["none", "ragged", "text", "odd"],
+    ids=["none", "ragged", "text", "unreadable"],
 )
 def test_what_a_callback_may_not_return(quarters, part, why):
     with pytest.raises(InvalidTypeError, match=why) as raised:

@@ -173,7 +173,7 @@ def test_a_guard_holds_in_its_own_thread_only(far):
     assert len(outcome) == 1
 
 
-def test_the_future_of_a_copy_obeys_the_guard_where_it_was_asked_for(far):
+def test_the_future_of_a_copy_obeys_the_guard_where_it_was_requested(far):
     x = held(far[0])
     with devrt.transfer_guard("disallow_explicit"):
         future = devrt.copy_to_host_async(x)

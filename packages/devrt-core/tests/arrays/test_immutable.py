@@ -118,7 +118,7 @@ def test_scalars_empty_arrays_and_every_dtype(devices, value):
     assert not host.flags.writeable
 
 
-def test_a_copy_that_is_asked_for_is_the_readers_own(devices):
+def test_a_copy_that_is_requested_is_the_readers_own(devices):
     a = devrt.device_put(X, devices[0])
     for copied in (np.array(a), a.__array__(copy=True), a.__array__(np.dtype("f8"))):
         copied[0, 0] = 99

@@ -82,7 +82,7 @@ def test_an_error_in_the_block_comes_out_and_the_figures_are_there(cpu):
     assert use.peak_bytes[cpu[0]] - use.bytes_before[cpu[0]] == KIB
 
 
-def test_devices_that_count_no_peak_are_told_apart():
+def test_devices_that_count_no_peak_are_reported_apart():
     (device,) = AcmeClient(1).devices()
     with devrt.track_memory([device]) as use:
         kept = devrt.device_put(np.zeros(KIB, np.uint8), device)
@@ -158,7 +158,7 @@ def quiet(cpu):
 def test_many_small_puts_leak_nothing(quiet, count):
     left = churn(quiet, count)
     assert left["arrays"] == left["buffers"] == left["device bytes"] == 0, left
-    # A few objects come and go with the interpreter; a leak of one a turn would be hundreds.
+    # A few objects come and go with the interpreter; a leak of one a step would be hundreds.
     assert left["objects"] < 50, left
     assert left["python bytes"] < 50_000, left
 

@@ -128,7 +128,7 @@ def test_what_has_no_elements_yet_is_no_array(cpu, make, take, request):
         take(x, cpu)
 
 
-def test_a_table_is_asked_once_for_all_columns(cpu, monkeypatch):
+def test_a_table_is_queried_once_for_all_columns(cpu, monkeypatch):
     pd = pytest.importorskip("pandas")
     taken = []
     plain = pd.DataFrame(np.ones((2, 50)))

@@ -84,18 +84,18 @@ def test_resharding_needs_the_parts_to_be_here(client):
     )
 
 
-def test_only_addressable_parts_are_asked_of_a_callback(client):
-    asked = []
+def test_only_addressable_parts_are_requested_of_a_callback(client):
+    requests = []
 
     def part(index):
-        asked.append(index)
+        requests.append(index)
         return X[index]
 
     sharding = over(client, (4, 2), ("x", "y"), P("x"))
     a = devrt.make_array_from_callback(X.shape, sharding, part)
-    assert len(asked) == 2
+    assert len(requests) == 2
     first = 2 * client.process_index()
-    assert [index[0] for index in asked] == [slice(4 * n, 4 * n + 4) for n in (first, first + 1)]
+    assert [index[0] for index in requests] == [slice(4 * n, 4 * n + 4) for n in (first, first + 1)]
     assert len(a.addressable_shards) == 4
 
 
@@ -238,7 +238,7 @@ def test_what_no_part_can_tell_must_be_given(client, elsewhere):
         devrt.device_put(np.array(["text"] * 16), elsewhere)
 
 
-def test_parts_are_of_the_dtype_that_was_asked_for(client):
+def test_parts_are_of_the_dtype_that_was_requested(client):
     device = client.local_devices()[0]
     part = devrt.device_put(X, device)
     one = NamedSharding(Mesh(np.array([device], dtype=object), ("x",)), P())

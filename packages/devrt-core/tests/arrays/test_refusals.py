@@ -142,7 +142,7 @@ def test_a_tree_without_an_end(cpu, tree):
         devrt.device_get([devrt.device_put(1.0)], out=[made])
 
 
-class Odd:
+class Unreadable:
     """What says that it is an array, and is none."""
 
     def __init__(self, error=None):
@@ -156,9 +156,9 @@ class Odd:
 
 @pytest.mark.parametrize("error", [None, TypeError, ValueError])
 def test_a_value_that_cannot_be_read_is_named_by_its_path(cpu, error):
-    value = Odd(error)
+    value = Unreadable(error)
     over = NamedSharding(Mesh(np.array(cpu, dtype=object), ("x",)), P("x"))
-    words = "a value of type Odd cannot be read as an array"
+    words = "a value of type Unreadable cannot be read as an array"
     for target in (None, cpu[1], over, "pinned_host", cpu[0].default_memory()):
         with pytest.raises(InvalidTypeError, match=f"^{words}"):
             devrt.device_put(value, target)
@@ -170,7 +170,7 @@ def test_a_value_that_cannot_be_read_is_named_by_its_path(cpu, error):
 
 def test_what_a_value_raises_of_its_own_stays(cpu):
     with pytest.raises(OSError, match="of its own"):
-        devrt.device_put([Odd(OSError)])
+        devrt.device_put([Unreadable(OSError)])
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_a_block_that_a_device_has_is_copied_directly():
     np.testing.assert_array_equal(np.asarray(b), np.arange(64.0))
 
 
-def test_the_whole_array_is_on_one_device_only_where_that_is_asked_for(cpu):
+def test_the_whole_array_is_on_one_device_only_where_that_is_requested(cpu):
     client = CountingClient()
     a = devrt.device_put(np.zeros((16, 8)), NamedSharding(mesh_of(client.devices()), P("x")))
     client.from_host.clear()
@@ -215,9 +215,9 @@ def test_parts_that_are_shown_keep_the_whole_alive(cpu):
     parts = devrt.device_put(whole, target, donate=True)
     assert whole.is_deleted()
     np.testing.assert_array_equal(np.asarray(parts), x)
-    odd = devrt.device_put(np.arange(24, dtype=np.float32), NamedSharding(mesh_of(cpu), P()))
+    uneven = devrt.device_put(np.arange(24, dtype=np.float32), NamedSharding(mesh_of(cpu), P()))
     assert (
-        transfer_cost(odd, target).bytes_moved == 21 * 4
+        transfer_cost(uneven, target).bytes_moved == 21 * 4
     )  # all but the first part, which is aligned
 
 

@@ -123,7 +123,7 @@ def test_donation_deletes_the_source_only(mesh, cpu):
     assert np.asarray(b).sum() == 16
 
 
-def test_copies_share_nothing_when_told_so(cpu):
+def test_copies_share_nothing_on_request(cpu):
     a = devrt.device_put(np.ones(64), cpu[0])
     shared = devrt.device_put(a, cpu[1])
     apart = devrt.device_put(a, cpu[1], may_alias=False)

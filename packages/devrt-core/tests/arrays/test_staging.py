@@ -36,7 +36,7 @@ class StagedBuffer(AcmeBuffer):
     def copy_to_memory(self, memory, *, may_alias=True):
         client = self.device.client
         if memory.kind in client.full:
-            raise OutOfMemoryError(f"no room in {memory.kind}")
+            raise OutOfMemoryError(f"out of memory in {memory.kind}")
         client.steps.append(f"{self.memory.kind} to {memory.kind}")
         return client.on(memory, super().copy_to_memory(memory, may_alias=False))
 
@@ -61,7 +61,7 @@ class StagedClient(AcmeClient):
     def buffer_from_pyval(self, argument, device=None, *rest):
         memory = device if isinstance(device, AcmeMemory) else device.default_memory()
         if memory.kind in self.full:
-            raise OutOfMemoryError(f"no room in {memory.kind}")
+            raise OutOfMemoryError(f"out of memory in {memory.kind}")
         self.steps.append(f"host to {memory.kind}")
         return self.on(memory, super().buffer_from_pyval(argument, device, *rest))
 
@@ -153,7 +153,7 @@ def test_batched_copies_are_staged_too(clients):
     np.testing.assert_array_equal(np.asarray(b), X)
 
 
-def test_without_room_to_stage_the_copy_is_made_all_the_same(clients):
+def test_without_memory_to_stage_the_copy_is_made_all_the_same(clients):
     first, second = clients
     a = devrt.device_put(X, sharded(first))
     taken(first)
@@ -164,11 +164,11 @@ def test_without_room_to_stage_the_copy_is_made_all_the_same(clients):
     np.testing.assert_array_equal(np.asarray(b), X)
 
 
-def test_no_room_at_the_target_is_the_callers_error(clients):
+def test_no_memory_at_the_target_is_the_callers_error(clients):
     first, second = clients
     a = devrt.device_put(X, first.devices()[0])
     second.full = ("pinned_host", "device")
-    with pytest.raises(OutOfMemoryError, match="no room in device"):
+    with pytest.raises(OutOfMemoryError, match="out of memory in device"):
         devrt.device_put(a, second.devices()[0])
 
 

@@ -221,7 +221,7 @@ def test_none_in_a_tree_of_targets_is_the_default(cpu):
         assert default.devices() == devrt.device_put(1).devices()
 
 
-def test_an_out_of_another_structure_is_told_by_shapes_not_values(cpu):
+def test_an_out_of_another_structure_is_reported_by_shapes_not_values(cpu):
     x = devrt.device_put({"a": np.ones((2, 3), np.float32)}, cpu[0])
     with pytest.raises(InvalidArgumentError, match="structure of the values") as caught:
         devrt.device_get(x, out=np.full(3, 7.25))

@@ -87,14 +87,16 @@ def test_options(good, as_default, invoke):
 @pytest.mark.parametrize(
     "arguments", [("--level", "all"), ("--timeout", "0"), ("--timeout", "x"), ("x",)]
 )
-def test_a_wrong_use_is_said_in_words(invoke, arguments):
+def test_a_wrong_use_is_reported_in_words(invoke, arguments):
     result = invoke("doctor", *arguments)
     assert result.exit_code == 2
     assert "Error: " in result.stderr
 
 
 def test_text_of_plugins_is_no_markup(good, as_default, invoke):
-    good.add("odd", probe="return Unavailable('no [bold]card[/bold] [/x]', 'Buy \\x1b[31mone.')")
+    good.add(
+        "unusual", probe="return Unavailable('no [bold]card[/bold] [/x]', 'Buy \\x1b[31mone.')"
+    )
     as_default(good.runtime())
     for command in ("doctor", "list"):
         result = invoke(command)
@@ -145,13 +147,13 @@ def test_the_list_says_not_imported_only_of_what_was_not(good, as_default, invok
 
 
 def test_warnings_are_messages_within_a_command_only(good, as_default, invoke):
-    good.add("odd", experimental=True)
+    good.add("unusual", experimental=True)
     as_default(good.runtime())
     former = warnings.showwarning
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        result = invoke("devices", "--platform", "odd")
-    assert "devrt: DevrtWarning: platform 'odd'" in result.stderr
+        result = invoke("devices", "--platform", "unusual")
+    assert "devrt: DevrtWarning: platform 'unusual'" in result.stderr
     assert warnings.showwarning is former
 
 

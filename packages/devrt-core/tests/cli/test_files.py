@@ -30,7 +30,7 @@ def test_arguments_of_other_names_are_taken_in_the_file_s_order(tmp_path):
     assert [array.dtype for array in read] == [B.dtype, A.dtype]
 
 
-def test_a_gap_in_the_numbers_is_told(tmp_path):
+def test_a_gap_in_the_numbers_is_reported(tmp_path):
     with pytest.raises(InvalidArgumentError, match="without a gap, and it has in0, in3"):
         files.read_arguments(saved(tmp_path / "a.npz", in0=A, in3=A))
 
@@ -85,7 +85,7 @@ def test_programs_are_text_or_bytecode(tmp_path, code):
 
 
 @pytest.mark.parametrize("code", [b"PK\x03\x04\0\0", b"\x0a\xff\xfe", b"func\0"])
-def test_what_is_no_program_is_told_before_a_compiler_is_asked(tmp_path, code):
+def test_what_is_no_program_is_reported_before_a_compiler_is_queried(tmp_path, code):
     path = tmp_path / "program.exe"
     path.write_bytes(code)
     with pytest.raises(InvalidArgumentError, match="neither StableHLO's text nor its bytecode"):

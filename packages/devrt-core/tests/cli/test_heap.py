@@ -103,13 +103,13 @@ def test_a_cut_profile_is_refused(data):
         read_profile(cut)
 
 
-BIG = {"device": "cpu:0", "memory_kind": "device", "array": "float32[9]", "site": "load.py:7"}
+BIG = {"device": "cpu:0", "memory_kind": "device", "array": "float32[9]", "call_site": "load.py:7"}
 STACK = (("put", "devrt/x.py", 1), ("load", "load.py", 7), ("main", "load.py", 90))
 
 
 @pytest.fixture
 def saved(tmp_path):
-    """A profile of two sites, the larger one second."""
+    """A profile of two call sites, the larger one second."""
     samples = [
         (5, 100, {"device": "cpu:1"}, ()),
         (2, 3 << 20, BIG, STACK),
@@ -124,7 +124,7 @@ def invoke(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments], catch_exceptions=False)
 
 
-def test_sites_are_shown_the_largest_first(saved):
+def test_call_sites_are_shown_the_largest_first(saved):
     result = invoke("heap", saved)
     assert result.exit_code == 0
     lines = [line for line in result.stdout.splitlines() if "cpu:" in line]
@@ -135,14 +135,14 @@ def test_sites_are_shown_the_largest_first(saved):
     assert "4.0 MiB in 8 buffers at 2023-11-14T22:13:20+00:00" in result.stdout
     short = invoke("heap", saved, "--top", 1).stdout
     assert "100 B" not in short
-    assert "1 more sites" in short
+    assert "1 more call sites" in short
 
 
 def test_json_has_it_all(saved):
     report = json.loads(invoke("heap", saved, "--json").stdout)
     assert (report["objects"], report["bytes"]) == (8, (4 << 20) + 100)
-    assert report["sites"][0] == {
-        "site": "load.py:7",
+    assert report["call_sites"][0] == {
+        "call_site": "load.py:7",
         "function": "load",
         "objects": 3,
         "bytes": 4 << 20,
@@ -150,7 +150,7 @@ def test_json_has_it_all(saved):
         "memory_kinds": ["device"],
         "arrays": ["float32[9]", "int8[4]"],
     }
-    assert report["sites"][1]["site"] == ""
+    assert report["call_sites"][1]["call_site"] == ""
 
 
 def test_output_is_compressed(saved, tmp_path):

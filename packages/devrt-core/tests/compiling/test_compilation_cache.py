@@ -1,4 +1,4 @@
-"""The cache of compiled programs: whole entries or none, whoever writes and whatever is damaged."""
+"""The cache of compiled programs: whole entries or none, whatever writes or is damaged."""
 
 import concurrent.futures
 import json
@@ -94,14 +94,14 @@ def test_an_entry_under_another_name_is_damaged(cache):
         assert cache.get(other) is None
 
 
-def test_damage_is_said_once(cache):
-    with warnings.catch_warnings(record=True) as said:
+def test_damage_is_reported_once(cache):
+    with warnings.catch_warnings(record=True) as output:
         warnings.simplefilter("always")
         for _ in range(3):
             cache.put(KEY, b"machine code")
             damage(only_file(cache), lambda content: content.clear())
             assert cache.get(KEY) is None
-    assert len(said) == 1
+    assert len(output) == 1
 
 
 # -- where it cannot be used ----------------------------------------------------------------------
@@ -243,12 +243,12 @@ import sys
 from pathlib import Path
 from devrt.compiling.cache import ExecutableCache, cache_key
 cache = ExecutableCache(Path(sys.argv[1]), max_bytes=30_000)
-for turn in range(60):
-    key = cache_key(str(turn % 7))
-    content = bytes([turn % 7]) * (1000 + 500 * (turn % 7))
-    cache.put(key, content, name=str(turn % 7))
+for step in range(60):
+    key = cache_key(str(step % 7))
+    content = bytes([step % 7]) * (1000 + 500 * (step % 7))
+    cache.put(key, content, name=str(step % 7))
     found = cache.get(key)
-    assert found is None or found == content, turn
+    assert found is None or found == content, step
 """
 
 
@@ -267,10 +267,10 @@ def test_processes_that_write_the_same_and_clear_meanwhile(tmp_path):
 
 
 def test_threads_that_write_and_read_the_same(cache):
-    def work(turn):
-        key = cache_key(str(turn % 5))
-        cache.put(key, str(turn % 5).encode() * 500)
-        return cache.get(key) == str(turn % 5).encode() * 500
+    def work(step):
+        key = cache_key(str(step % 5))
+        cache.put(key, str(step % 5).encode() * 500)
+        return cache.get(key) == str(step % 5).encode() * 500
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert all(pool.map(work, range(200)))
@@ -369,12 +369,12 @@ def test_the_command_says_what_it_cannot_use(run_python, tmp_path):
 def test_where_warnings_are_errors_nothing_is_raised(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     cache = ExecutableCache(tmp_path / "file" / "below")
-    said = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: said.append(args.exc_value))
+    output = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: output.append(args.exc_value))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cache.get("0" * 64) is None
         cache.put("0" * 64, b"code")
-    (error,) = said
+    (error,) = output
     assert isinstance(error, DevrtWarning)
     assert "Not a directory" in str(error)

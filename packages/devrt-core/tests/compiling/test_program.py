@@ -119,7 +119,7 @@ def test_a_program_is_its_code_and_is_read_once(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "error", "said"),
+    ("source", "error", "message"),
     [
         (3, InvalidTypeError, "not of type int"),
         (None, InvalidTypeError, "not of type NoneType"),
@@ -131,8 +131,8 @@ def test_a_program_is_its_code_and_is_read_once(monkeypatch):
         ("add.mlir", InvalidArgumentError, "neither"),
     ],
 )
-def test_what_is_no_program_is_refused(source, error, said):
-    with pytest.raises(error, match=said) as caught:
+def test_what_is_no_program_is_refused(source, error, message):
+    with pytest.raises(error, match=message) as caught:
         check(Program.of(source, "compile"), "compile")
     assert caught.value.operation == "compile"
 

@@ -22,14 +22,14 @@ YOUNG = (
 
 
 def test_nothing_is_guessed_of_text():
-    said = "-:2:7: error: custom op 'stablehlo.addd' is unknown"
-    assert explain(said + GUESS, TEXT) == said
+    output = "-:2:7: error: custom op 'stablehlo.addd' is unknown"
+    assert explain(output + GUESS, TEXT) == output
 
 
-def test_bytecode_of_a_later_version_is_told_with_both_versions():
-    told = explain(YOUNG + GUESS, BYTECODE)
-    assert told.startswith(YOUNG)
-    assert "up to 1.13.3, and the program's bytecode was written with 1.15.0." in told
+def test_bytecode_of_a_later_version_is_reported_with_both_versions():
+    reported = explain(YOUNG + GUESS, BYTECODE)
+    assert reported.startswith(YOUNG)
+    assert "up to 1.13.3, and the program's bytecode was written with 1.15.0." in reported
 
 
 def test_bytecode_that_is_wrong_in_another_way_is_not_called_too_young():
@@ -37,16 +37,16 @@ def test_bytecode_that_is_wrong_in_another_way_is_not_called_too_young():
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("expected", "advice"),
     [
         ("error: 'stablehlo.dynamic_broadcast_in_dim' op can't be translated to XLA HLO", "sizes"),
         ("error: 'stablehlo.real_dynamic_slice' op can't be translated to XLA HLO", "sizes"),
         ("error: UNIMPLEMENTED: Only dense elements attr are supported", "dense_resource"),
     ],
 )
-def test_advice_comes_last(said, advice):
-    lines = explain(said, TEXT).splitlines()
-    assert lines[0] == said
+def test_advice_comes_last(expected, advice):
+    lines = explain(expected, TEXT).splitlines()
+    assert lines[0] == expected
     assert advice in lines[-1]
 
 

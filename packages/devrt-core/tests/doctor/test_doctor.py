@@ -142,7 +142,7 @@ def test_only_what_is_allowed_is_examined(plugins, examine):
     assert report.settings[0]["origin"] == "environment"
 
 
-def test_an_alias_in_the_policy_makes_all_be_asked(plugins, examine):
+def test_an_alias_in_the_policy_makes_all_be_queried(plugins, examine):
     plugins.add("one", aliases=("first",))
     plugins.add("two", priority=9)
     report = examine({"DEVRT_PLATFORMS": "first"})
@@ -158,7 +158,7 @@ def test_what_the_policy_forbids_is_not_run(plugins, examine):
     assert (row(report, "bad").state, row(report, "bad").outcome) == ("excluded", "")
 
 
-def test_a_platform_that_is_asked_for(mixed, examine):
+def test_a_platform_that_is_requested(mixed, examine):
     assert examine(platforms="two").default == "two@fake-two"
     assert examine(platforms=["two"]).default == "two@fake-two"
     assert examine(platforms=["first"]).default == "one@fake-one"
@@ -174,7 +174,7 @@ def test_a_platform_that_is_asked_for(mixed, examine):
     assert "'two' is installed" in forbidden.default_reason
 
 
-def test_options_of_plugins_that_were_not_asked_are_let_pass(plugins, examine):
+def test_options_of_plugins_that_were_not_queried_are_let_pass(plugins, examine):
     plugins.add("one")
     plugins.add("two", "raise AssertionError('imported')")
     environ = {"DEVRT_PLATFORMS": "one", "DEVRT_NUM_TWO_DEVICES": "3", "DEVRT_NUM_ONE": "1"}

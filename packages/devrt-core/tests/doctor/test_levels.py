@@ -45,8 +45,8 @@ def test_no_client_is_made_to_know_aliases(plugins, examine, tmp_path, environ):
     touch = f"open({str(made)!r}, 'a').write({{!r}})"
     for name, aliases in (("one", ("first",)), ("two", ())):
         plugins.add(name, aliases=aliases, make=f"{touch.format(name)}; raise OSError('no')")
-    asked = {} if environ else {"platforms": "first,thrid"}
-    report = examine(environ, **asked)
+    requests = {} if environ else {"platforms": "first,thrid"}
+    report = examine(environ, **requests)
     assert made.read_text() == "one"
     assert (row(report, "one").level, row(report, "two").level) == ("client", "load")
     assert row(report, "two").state == "excluded"

@@ -232,7 +232,7 @@ def test_every_class_and_byte_order(tmp_path, bits, order):
     assert exported_symbols(path) == ("leaked",)
 
 
-def test_damaged_and_foreign_files_cannot_be_told(tmp_path):
+def test_damaged_and_foreign_files_cannot_be_read(tmp_path):
     path = tmp_path / "library.so"
     whole = elf(64, 1)
     assert exported_symbols(path) is None  # there is none

@@ -38,7 +38,7 @@ def test_options_of_every_kind(wheels):
     assert registered(ref).lost == ()
 
 
-def test_options_given_as_a_callable_are_asked_for_in_the_child(wheels):
+def test_options_given_as_a_callable_are_requested_in_the_child(wheels):
     wheels.register("'zip', library_path=library, options=lambda: {'n': len('abc')}")
     (ref,) = wheels.settled()
     assert registered(ref).options == {"n": 3}
@@ -178,14 +178,14 @@ OK = "'zip', library_path=library"
         ("os._exit(7)", OK, "ended the process with exit code 7 in its initialize()"),
         ("raise SystemExit(3)", OK, "raised SystemExit: 3"),
         ("os.kill(os.getpid(), 11)", OK, "was killed by SIGSEGV in its initialize()"),
-        ("import jaxlib.cutting_edge", OK, "(of JAX it asked for jaxlib.cutting_edge)"),
+        ("import jaxlib.cutting_edge", OK, "(of JAX it requested jaxlib.cutting_edge)"),
         (
             *("import jax; assert jax.local_device_count() < 9", OK),
-            "(of JAX it asked for jax.local_device_count())",
+            "(of JAX it requested jax.local_device_count())",
         ),
         ("pass", "'a b', library_path=library", "'a b' is no platform's name"),
         ("pass", "'zip', priority='high', library_path=library", "priority of 'zip' is an integer"),
-        ("pass", "'zip', library_path=xb.somewhere", "asked for jax._src.xla_bridge.somewhere"),
+        ("pass", "'zip', library_path=xb.somewhere", "requested jax._src.xla_bridge.somewhere"),
     ],
 )
 def test_a_module_that_fails_keeps_its_entry_points_name(wheels, before, arguments, why):

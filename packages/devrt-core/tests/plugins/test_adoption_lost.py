@@ -37,7 +37,7 @@ def test_the_documented_function_is_recorded(wheels, lines):
     ],
 )
 @pytest.mark.parametrize("is_caught", [False, True])
-def test_a_function_that_is_not_known_is_told(wheels, call, is_caught):
+def test_a_function_that_is_not_known_is_reported(wheels, call, is_caught):
     caught = ("try:", f"    {call}", "except Exception: pass")
     library = wheels.add(source("import jax", *(caught if is_caught else (call,))))
     (ref,) = wheels.settled()
@@ -89,7 +89,7 @@ def test_the_doctor_tells_what_is_not_known(wheels, arguments, after, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("def initialize():\n    raise RuntimeError('bad driver')\n", "RuntimeError: bad driver"),
         ("def initialize():\n    {}['zap']\n", "KeyError: 'zap'"),
@@ -97,13 +97,13 @@ def test_the_doctor_tells_what_is_not_known(wheels, arguments, after, message):
         ("def initialize():\n    raise SystemExit(3)\n", "SystemExit: 3"),
     ],
 )
-def test_any_exception_before_a_registration_keeps_the_guess(wheels, text, said):
+def test_any_exception_before_a_registration_keeps_the_guess(wheels, text, message):
     wheels.add(text)
     with wheels.runtime() as runtime:
         report = diagnose(runtime=runtime, root=wheels.path)
         (ref,) = runtime.plugins.refs()
     assert ref.platform == "pjrt_plugin_zap"
-    assert said in registered(ref).failed
+    assert message in registered(ref).failed
     assert "plugin-not-recorded" in [finding.code for finding in report.findings]
 
 

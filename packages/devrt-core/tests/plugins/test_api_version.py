@@ -58,9 +58,9 @@ def test_the_installed_contract_is_no_name_that_a_record_could_repeat():
     assert records.ClientFactory(platform="a", factory=print).api_version is None
 
 
-@pytest.mark.parametrize("said", ["", 'api_version = "1.0"', "api_version = 1"])
-def test_a_plugin_of_an_older_contract_is_the_one_to_upgrade(add, monkeypatch, said):
-    registry, ref = add(said.replace(" = ", "="), said and said + "\n")
+@pytest.mark.parametrize("message", ["", 'api_version = "1.0"', "api_version = 1"])
+def test_a_plugin_of_an_older_contract_is_the_one_to_upgrade(add, monkeypatch, message):
+    registry, ref = add(message.replace(" = ", "="), message and message + "\n")
     later(monkeypatch, (2, 3), (2, 0))
     state = refused(registry, ref)
     assert "built against plugin contract 1.0, and this devrt-core supports 2.0 to 2.x" in (

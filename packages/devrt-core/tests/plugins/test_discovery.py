@@ -113,7 +113,7 @@ def test_one_distribution_may_bring_several_platforms(tmp_path, write_distributi
     )
 
 
-def test_platforms_are_lower_case_as_they_are_asked_for(tmp_path, write_distribution):
+def test_platforms_are_lower_case_as_they_are_requested(tmp_path, write_distribution):
     write_distribution(tmp_path, "loud", "[devrt_plugins]\nLOUD = Mod.Ule\n")
     assert found(tmp_path) == (PluginRef("loud", "loud", "1.0", "Mod.Ule"),)
 
@@ -127,10 +127,10 @@ def test_a_file_without_entry_points_is_no_plugin(tmp_path, text, write_distribu
 
 
 def test_bytes_that_are_no_text_hide_nothing_else(tmp_path, write_distribution):
-    info = write_distribution(tmp_path, "odd", "")
+    info = write_distribution(tmp_path, "unusual", "")
     (info / "entry_points.txt").write_bytes(b"[other]\n\xff\xfe = \x80\n[devrt_plugins]\nodd = m\n")
     write_distribution(tmp_path, "good", "[devrt_plugins]\ngood = g\n")
-    assert [ref.platform for ref in found(tmp_path)] == ["good", "odd"]
+    assert [ref.platform for ref in found(tmp_path)] == ["good", "unusual"]
 
 
 def test_names_that_are_not_ascii(tmp_path, write_distribution):
@@ -182,7 +182,7 @@ def test_metadata_that_is_missing_leaves_the_folder_to_speak(tmp_path, write_dis
 
 def test_metadata_folders_that_are_files(tmp_path):
     (tmp_path / "old-1.0.egg-info").write_text("Name: old\n")
-    (tmp_path / "odd-1.0.dist-info").write_text("")
+    (tmp_path / "unusual-1.0.dist-info").write_text("")
     assert found(tmp_path) == ()
 
 
@@ -235,11 +235,11 @@ def test_the_library_that_puts_a_finder_in_place_changes_nothing(tmp_path, write
 
 
 def test_a_distribution_without_metadata_in_an_archive(tmp_path, library):
-    info = tmp_path / "source" / "odd-1.0.dist-info"
+    info = tmp_path / "source" / "unusual-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "entry_points.txt").write_text("[devrt_plugins]\nodd = m\n")
     archive = shutil.make_archive(str(tmp_path / "site"), "zip", tmp_path / "source")
-    assert [ref.platform for ref in found(archive)] == ["odd"]
+    assert [ref.platform for ref in found(archive)] == ["unusual"]
 
 
 def test_the_files_of_a_distribution_without_a_record(tmp_path, write_distribution, library):
@@ -274,7 +274,7 @@ def test_one_broken_file_does_not_keep_the_standard_library_from_the_others(
     assert [ref.platform for ref in found(tmp_path / "plain", archive)] == ["zip"]
 
 
-def test_a_foreign_finder_is_asked_too(plugins, monkeypatch, tmp_path, write_distribution):
+def test_a_foreign_finder_is_queried_too(plugins, monkeypatch, tmp_path, write_distribution):
     plugins.add("here")
     write_distribution(tmp_path / "elsewhere", "away", "[devrt_plugins]\naway = m\n")
 
@@ -361,10 +361,10 @@ def test_a_listing_imports_nothing_that_takes_longer_than_it(tmp_path, write_dis
     library.parent.mkdir(parents=True)
     library.touch()
     source = str(Path(devrt.__file__).parents[1])
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-S", "-E", "-c", LISTING, source, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.strip() == "['mine', 'theirs'] []"
+    assert output.stdout.strip() == "['mine', 'theirs'] []"

@@ -302,7 +302,7 @@ def test_a_plugin_added_by_a_call_replaces_the_earlier_one():
 
 
 def test_refresh_discovers_loads_and_probes_again(plugins):
-    plugins.add("bad", "import mended_later\n" + returning("[record('bad')]"))
+    plugins.add("bad", "import fixed_later\n" + returning("[record('bad')]"))
     plugins.add(
         "off",
         probe="import os; return Available() if answers.pop() else 0",
@@ -312,7 +312,7 @@ def test_refresh_discovers_loads_and_probes_again(plugins):
     )
     registry = PluginRegistry(plugins.refs)
     assert [type(c.state) for c in registry.candidates()] == [Broken, Broken]
-    (plugins.path / "mended_later.py").write_text("")
+    (plugins.path / "fixed_later.py").write_text("")
     plugins.add("late")
     assert [type(c.state) for c in registry.candidates()] == [Broken, Broken]
     registry.refresh()

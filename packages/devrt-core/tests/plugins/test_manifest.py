@@ -344,7 +344,7 @@ def test_devrts_own_backends_agree_with_their_manifests(ref):
 
 
 @pytest.mark.parametrize("ref", own_backends(), ids=str)
-def test_what_a_manifest_lacks_the_probe_would_have_said_alike(ref, tmp_path):
+def test_what_a_manifest_lacks_the_probe_reports_alike(ref, tmp_path):
     manifest = PluginRegistry(lambda: [ref]).manifest(ref)
     if manifest is None or not manifest.requires:
         return

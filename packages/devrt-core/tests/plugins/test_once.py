@@ -52,7 +52,7 @@ def before(plugins, platform, code, **options):
 
 JOINED = """
 def ask():
-    tell("thread:", answer(lambda: devrt.get_backend({asked})))
+    tell("thread:", answer(lambda: devrt.get_backend({requests})))
 thread = threading.Thread(target=ask)
 thread.start()
 thread.join()
@@ -61,9 +61,9 @@ LEFT_ALONE = JOINED.replace("thread.join()", "")
 USE = "tell('main:', answer(lambda: devrt.get_backend('one')))"
 
 
-@pytest.mark.parametrize("asked", ["", "'one'"])
-def test_a_plugin_that_waits_for_a_thread_that_asks_for_it(plugins, say, asked):
-    before(plugins, "one", JOINED.format(asked=asked), priority=500)
+@pytest.mark.parametrize("requests", ["", "'one'"])
+def test_a_plugin_that_waits_for_a_thread_that_asks_for_it(plugins, say, requests):
+    before(plugins, "one", JOINED.format(requests=requests), priority=500)
     thread, main = say(USE, DEVRT_INIT_TIMEOUT="2")
     assert thread.startswith("thread: PluginBusyError: plugin fake_one_plugin is being loaded")
     assert "in another thread, for more than 2 s" in thread
@@ -71,13 +71,13 @@ def test_a_plugin_that_waits_for_a_thread_that_asks_for_it(plugins, say, asked):
 
 
 def test_a_plugin_that_waits_for_a_thread_that_asks_for_another(plugins, say):
-    before(plugins, "one", JOINED.format(asked="'two'"))
+    before(plugins, "one", JOINED.format(requests="'two'"))
     plugins.add("two")
     assert say(USE) == ["thread: two", "main: one"]
 
 
 def test_a_plugin_that_starts_a_thread_and_goes_on(plugins, say):
-    before(plugins, "one", LEFT_ALONE.format(asked="'one'"))
+    before(plugins, "one", LEFT_ALONE.format(requests="'one'"))
     lines = say(USE + "\nimport fake_one_plugin\nfake_one_plugin.thread.join()")
     assert sorted(lines) == ["main: one", "thread: one"]
 
@@ -94,12 +94,12 @@ def test_a_plugin_that_waits_in_another_way_is_given_up(plugins, say):
     assert main == "main: one"
 
 
-@pytest.mark.parametrize("asked", ["", "'one'"])
-def test_a_plugin_that_asks_for_itself_while_it_is_imported(plugins, say, asked):
-    before(plugins, "one", f"devrt.get_backend({asked})\n", priority=500)
+@pytest.mark.parametrize("requests", ["", "'one'"])
+def test_a_plugin_that_asks_for_itself_while_it_is_imported(plugins, say, requests):
+    before(plugins, "one", f"devrt.get_backend({requests})\n", priority=500)
     for line in say(f"{USE}\n{USE}"):
         assert "cannot be imported: importing 'fake_one_plugin' raised PluginBusyError" in line
-        assert "asked for meanwhile by itself" in line
+        assert "requested meanwhile by itself" in line
 
 
 def test_a_plugin_that_is_imported_by_somebody_else_and_asks_for_itself(plugins, say):
@@ -114,7 +114,7 @@ def test_a_probe_or_a_factory_that_asks_for_its_own_platform(plugins, say, place
     ask = "import devrt; return devrt.get_backend('one')"
     plugins.add("one", **{place: ask})
     (line,) = say(USE)
-    assert "asked for meanwhile by itself" in line
+    assert "requested meanwhile by itself" in line
 
 
 BUSY_ONCE = """
@@ -128,10 +128,10 @@ BUSY_ONCE = """
 
 
 @pytest.mark.parametrize("then", ["raise", "raise OSError('no driver') from error"])
-@pytest.mark.parametrize("asked", ["", "'one'"])
-def test_a_factory_that_asked_for_itself_may_succeed_later(plugins, say, then, asked):
+@pytest.mark.parametrize("requests", ["", "'one'"])
+def test_a_factory_that_requested_itself_may_succeed_later(plugins, say, then, requests):
     plugins.add("one", make=BUSY_ONCE.format(then=then), priority=500)
-    ask = f"tell(answer(lambda: devrt.get_backend({asked})))"
+    ask = f"tell(answer(lambda: devrt.get_backend({requests})))"
     first, failures, second = say(f"{ask}\ntell(devrt.default_runtime().failures())\n{ask}")
     assert first.startswith("PluginBusyError: the client of plugin fake-one")
     assert (failures, second) == ("{}", "one")
@@ -221,7 +221,7 @@ MUTUAL = """
     import threading, devrt
     devrt.start.wait(60)
     def ask():
-        devrt.said.append(devrt.answer(lambda: devrt.get_backend({!r})))
+        devrt.output.append(devrt.answer(lambda: devrt.get_backend({!r})))
     {}
     return AcmeClient(1)"""
 JOINS = "thread = threading.Thread(target=ask); thread.start(); thread.join()"
@@ -236,9 +236,9 @@ def test_two_factories_that_wait_for_each_other_through_threads(plugins, say, wa
     plugins.add("two", make=MUTUAL.format("one", wait))
     program = (
         "import devrt.runtime.clients as clients\nclients._PATIENCE = 1\n"
-        "devrt.start, devrt.said, devrt.answer = threading.Barrier(2), [], answer\n"
+        "devrt.start, devrt.output, devrt.answer = threading.Barrier(2), [], answer\n"
     )
-    lines = say(program + textwrap.dedent(IN_THREADS) + "\nprint(*devrt.said, sep='\\n')")
+    lines = say(program + textwrap.dedent(IN_THREADS) + "\nprint(*devrt.output, sep='\\n')")
     assert {"one one", "two two"} <= set(lines)
     (busy, *_) = [line for line in lines if line.startswith("PluginBusyError")]
     assert "for more than 1 s" in busy
@@ -270,6 +270,6 @@ def test_what_was_not_kept_is_tried_again():
 
 def test_asking_for_what_one_is_making_is_refused():
     once = Once(lambda key: f"making {key}")
-    with pytest.raises(PluginBusyError, match="making key and was asked for meanwhile by itself"):
+    with pytest.raises(PluginBusyError, match="making key and was requested meanwhile by itself"):
         once.get("key", lambda: None, lambda: once.get("key", lambda: None, lambda: 5))
     assert once.get("key", lambda: None, lambda: once.get("other", lambda: None, lambda: 6)) == 6

@@ -222,7 +222,7 @@ def test_the_processs_own_environment_is_read_when_none_is_given(monkeypatch):
     assert "acme9" in {ref.platform for ref in discover_plugins()}
 
 
-def test_a_path_that_is_no_file_is_said_when_it_is_asked_for(tmp_path):
+def test_a_path_that_is_no_file_is_reported_when_it_is_requested(tmp_path):
     missing = str(tmp_path / "no.so")
     (candidate,) = registry(f"one:{missing}").candidates(("one",))
     assert isinstance(candidate.state, Unavailable)
@@ -248,7 +248,7 @@ def test_a_configuration_file_that_spoils_later_is_an_error_of_its_platform(tmp_
     assert "is no JSON" in candidate.state.reason
 
 
-def test_an_entry_without_a_name_is_told_with_every_selection_error(plugins, monkeypatch):
+def test_an_entry_without_a_name_is_reported_with_every_selection_error(plugins, monkeypatch):
     from devrt._config.layers import Config
     from devrt.runtime import Runtime
 

@@ -18,7 +18,7 @@ from devrt.plugins import Broken, Candidate, Outcome, PluginRef, Policy, select
 from devrt.records import Available, Unavailable
 
 NAMES = ("cpu", "cuda", "rocm", "gpu", "acme")
-STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Mend it."))
+STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Fix it."))
 
 refs = st.builds(
     PluginRef, st.sampled_from(NAMES), st.sampled_from(["d1", "d2", "d3"]), st.just("1.0")
@@ -303,7 +303,7 @@ def test_experimental_platforms_can_be_kept_from_being_chosen(plugins):
         assert "DEVRT_ALLOW_EXPERIMENTAL" in verdict.reason
 
 
-# -- one answer, however it is asked --------------------------------------------------------------
+# -- one answer to every question ----------------------------------------------------------------
 
 
 def a_crowd():

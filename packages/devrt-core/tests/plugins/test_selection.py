@@ -11,7 +11,7 @@ from devrt.plugins import Broken, Candidate, Outcome, PluginRef, Policy, parse_p
 from devrt.records import Available, Unavailable
 
 NAMES = ("cpu", "cuda", "rocm", "gpu", "acme")
-STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Mend it."))
+STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Fix it."))
 
 refs = st.builds(
     PluginRef, st.sampled_from(NAMES), st.sampled_from(["d1", "d2", "d3"]), st.just("1.0")
@@ -28,9 +28,9 @@ candidates = st.lists(
     max_size=6,
     unique_by=lambda candidate: candidate.ref,
 )
-asked_names = st.sampled_from([*NAMES, "none", "cpu@d1", "cuda@d2", "acme@d9"])
+names_of_requests = st.sampled_from([*NAMES, "none", "cpu@d1", "cuda@d2", "acme@d9"])
 policies = st.builds(
-    Policy, st.lists(asked_names, max_size=3, unique=True).map(tuple), st.just("TEST")
+    Policy, st.lists(names_of_requests, max_size=3, unique=True).map(tuple), st.just("TEST")
 )
 questions = st.tuples(candidates, policies)
 

@@ -10,7 +10,7 @@ import pytest
 
 ASKS = """
 import os
-with open({told!r}, "a") as file:
+with open({notes!r}, "a") as file:
     file.write("x")
 import devrt
 devrt.devices()
@@ -20,24 +20,24 @@ devrt.devices()
 def test_a_plugin_that_asks_devrt_while_imported_starts_no_chain_of_children(
     plugins, run_python, tmp_path
 ):
-    told = tmp_path / "told"
+    notes = tmp_path / "notes"
     plugins.add("one")
     path = plugins.path / "fake_one_plugin.py"
-    path.write_text(ASKS.format(told=str(told)) + path.read_text())
+    path.write_text(ASKS.format(notes=str(notes)) + path.read_text())
     code = "import devrt\ntry: devrt.devices()\nexcept devrt.errors.DevrtError as e: print(e)"
     run_python("-c", code, path=[plugins.path], DEVRT_PROBE="isolated", DEVRT_INIT_TIMEOUT="20")
-    assert len(told.read_text()) <= 3, "once here, once in the child, and once as the child's own"
+    assert len(notes.read_text()) <= 3, "once here, once in the child, and once as the child's own"
 
 
 def test_a_recorded_module_that_asks_devrt_starts_no_chain_of_children(
     wheels, run_python, tmp_path
 ):
-    told = tmp_path / "told"
-    asks = f"open({str(told)!r}, 'a').write('x'); import devrt; devrt.devices()"
+    notes = tmp_path / "notes"
+    asks = f"open({str(notes)!r}, 'a').write('x'); import devrt; devrt.devices()"
     wheels.register("'zip', library_path=library", asks)
     code = "import devrt\ntry: devrt.devices()\nexcept devrt.errors.DevrtError as e: print(e)"
     run_python("-c", code, path=[wheels.path], DEVRT_CACHE_DIR=str(tmp_path / "other"))
-    assert told.read_text() == "x"
+    assert notes.read_text() == "x"
 
 
 INTERRUPTED = """
@@ -60,9 +60,9 @@ PROBE = (
 @pytest.mark.parametrize("what", ["record", "probe"])
 def test_ctrl_c_ends_children_that_hang(wheels, plugins, tmp_path, what):
     hang = "open({!r} + str(os.getpid()), 'w'); import time; time.sleep(600)"
-    told = tmp_path / "told"
-    told.mkdir()
-    hang = hang.format(f"{told}/")
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    hang = hang.format(f"{notes}/")
     for name in ("one", "two"):
         if what == "record":
             module = f"{name}_jax"
@@ -75,7 +75,7 @@ def test_ctrl_c_ends_children_that_hang(wheels, plugins, tmp_path, what):
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environ
     ) as process:
         try:
-            while len(list(told.iterdir())) < 2:
+            while len(list(notes.iterdir())) < 2:
                 assert process.poll() is None
                 time.sleep(0.02)
             began = time.monotonic()
@@ -85,6 +85,6 @@ def test_ctrl_c_ends_children_that_hang(wheels, plugins, tmp_path, what):
             process.kill()
     assert output.split() == ["started", "interrupted"]
     assert time.monotonic() - began < 15, "it waited for its children's deadline"
-    for path in told.iterdir():
+    for path in notes.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.name), 0)

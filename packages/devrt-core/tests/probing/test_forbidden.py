@@ -1,4 +1,4 @@
-"""Plugins that are forbidden do not run, whatever question is asked."""
+"""Plugins that are forbidden do not run, whatever question is requests."""
 
 import pytest
 

@@ -188,17 +188,17 @@ def test_no_descriptor_and_no_process_is_left(plugins):
 
 
 def test_what_is_stopped_is_stopped_with_its_children(plugins, probe, tmp_path):
-    told = tmp_path / "told"
+    notes = tmp_path / "notes"
     source = f"""
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open({str(told)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
+open({str(notes)!r}, "w").write(f"{{os.getpid()}} {{child.pid}}")
 while True: time.sleep(60)
 """
     plugins.add("one", source)
     report = probe(timeout=8)
     assert (report.outcome, report.phase, report.detail) == ("timeout", "load", "8 s")
-    for pid in map(int, told.read_text().split()):
+    for pid in map(int, notes.read_text().split()):
         assert is_gone(pid)
 
 
@@ -216,10 +216,10 @@ def is_gone(pid):
 
 
 def test_it_does_not_outlive_a_parent_that_is_killed(plugins, tmp_path, run_python):
-    told = tmp_path / "told"
+    notes = tmp_path / "notes"
     source = f"""
 import os, signal, time
-open({str(told)!r}, "w").write(str(os.getpid()))
+open({str(notes)!r}, "w").write(str(os.getpid()))
 os.kill(os.getppid(), signal.SIGKILL)
 time.sleep(600)
 """
@@ -232,18 +232,18 @@ time.sleep(600)
     )
     result = run_python("-c", code, path=[plugins.path])
     assert result.returncode == -signal.SIGKILL
-    assert is_gone(int(told.read_text()))
+    assert is_gone(int(notes.read_text()))
 
 
 def test_no_core_file(plugins, probe, tmp_path):
-    told = tmp_path / "told"
+    notes = tmp_path / "notes"
     plugins.add(
         "one",
-        f"import resource; open({str(told)!r}, 'w').write("
+        f"import resource; open({str(notes)!r}, 'w').write("
         "str(resource.getrlimit(resource.RLIMIT_CORE)[0]))\n" + CRASH,
     )
     probe()
-    assert told.read_text() == "0"
+    assert notes.read_text() == "0"
 
 
 def test_several_threads_at_once(plugins):

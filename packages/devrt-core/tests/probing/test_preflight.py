@@ -119,14 +119,14 @@ def test_a_process_tries_again_after_clear_backends(plugins, one):
 
 
 def test_a_plugin_is_loaded_in_one_child_only(plugins, tmp_path):
-    told = tmp_path / "told"
+    notes = tmp_path / "notes"
     plugins.add("one")
     path = plugins.path / "fake_one_plugin.py"
-    path.write_text(f"with open({str(told)!r}, 'a') as file: file.write('x')\n" + path.read_text())
+    path.write_text(f"with open({str(notes)!r}, 'a') as file: file.write('x')\n" + path.read_text())
     with plugins.runtime(DEVRT_PROBE="isolated") as runtime:
         for _ in range(3):
             runtime.decide()
-    assert told.read_text() == "xx", "once in the child, once here"
+    assert notes.read_text() == "xx", "once in the child, once here"
 
 
 def test_nothing_is_written(plugins, tmp_path, monkeypatch):

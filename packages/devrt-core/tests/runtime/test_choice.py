@@ -23,7 +23,7 @@ FAILURES = {
     "returns another type": ("return 'client'", "its factory returned str, which is no"),
     "has no devices": ("return AcmeClient(0)", "its client has no devices"),
     "cannot count its devices": (
-        "return type('Odd', (AcmeClient,), {'device_count': lambda self: 1 / 0})(1)",
+        "return type('Faulty', (AcmeClient,), {'device_count': lambda self: 1 / 0})(1)",
         "ZeroDivisionError",
     ),
 }
@@ -206,13 +206,13 @@ def test_a_platform_in_the_environment_without_a_backend_fails_in_the_words_of_j
 def test_a_platform_in_the_environment_that_cannot_be_used_fails_in_the_words_of_jax(plugins):
     plugins.add("cuda", probe="return Unavailable('no card', 'Buy one.')")
     plugins.add("one", make="raise OSError('gone')")
-    said = AUTOMATIC.format("JAX_PLATFORMS")
+    output = AUTOMATIC.format("JAX_PLATFORMS")
     with plugins.runtime(JAX_PLATFORMS="cuda") as runtime:
-        pattern = rf"(?s)^Unable to initialize backend 'cuda': .*no card.*\n{said}$"
+        pattern = rf"(?s)^Unable to initialize backend 'cuda': .*no card.*\n{output}$"
         with pytest.raises(BackendUnavailableError, match=pattern):
             runtime.get_backend()
     with plugins.runtime(JAX_PLATFORMS="one") as runtime:
-        pattern = rf"^Unable to initialize backend 'one': .*OSError: gone.* {said}$"
+        pattern = rf"^Unable to initialize backend 'one': .*OSError: gone.* {output}$"
         for _ in range(2):
             with pytest.raises(BackendInitializationError, match=pattern) as caught:
                 runtime.get_backend()
@@ -283,7 +283,7 @@ def test_fail_quietly_falls_back_without_a_word(plugins):
         assert "OSError: gone" in verdicts["bad"].reason
 
 
-def test_when_all_fail_every_cause_is_told(plugins):
+def test_when_all_fail_every_cause_is_reported(plugins):
     for platform in ("one", "two"):
         plugins.add(platform, make=f"raise OSError('no {platform}')", fail_quietly=True)
     runtime = plugins.runtime()
@@ -298,7 +298,7 @@ OPTION = {
 }
 
 
-def test_a_bad_value_of_an_option_is_an_error_and_can_be_mended(plugins):
+def test_a_bad_value_of_an_option_is_an_error_and_can_be_fixed(plugins):
     plugins.add("bad", priority=9, **OPTION)
     plugins.add("good")
     with plugins.runtime(DEVRT_NUM_BAD="many") as runtime:
@@ -309,7 +309,7 @@ def test_a_bad_value_of_an_option_is_an_error_and_can_be_mended(plugins):
         assert runtime.get_backend().device_count() == 3
 
 
-def test_an_argument_that_the_factory_refuses_can_be_mended(plugins):
+def test_an_argument_that_the_factory_refuses_can_be_fixed(plugins):
     make = f"""
     if context.options["num_bad"] > 3:
         from devrt.errors import InvalidArgumentError

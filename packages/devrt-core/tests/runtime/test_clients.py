@@ -293,7 +293,7 @@ def test_registering_again_after_a_failure(plugins, as_default, acme):
     assert len(devrt.devices("mine")) == 2
 
 
-def test_registered_backends_fail_quietly_unless_told_otherwise(plugins, as_default):
+def test_registered_backends_fail_quietly_by_default(plugins, as_default):
     plugins.add("one")
     as_default(plugins.runtime())
     register_backend_factory("quiet", lambda: None, priority=8)

@@ -22,7 +22,7 @@ def test_a_result_in_time_is_returned_and_an_error_raised():
         call_with_deadline(lambda: 1 // 0, 60, refuse)
 
 
-def test_what_comes_late_goes_to_whoever_cleans_up():
+def test_what_comes_late_goes_to_its_clean_up():
     release, cleaned = threading.Event(), threading.Event()
     late = []
 

@@ -50,7 +50,7 @@ def test_an_initialize_that_raises_is_not_called_a_hook(plugins):
     assert "hooks" not in raised.value.message
 
 
-def test_a_crash_of_a_module_made_for_jax_is_told_where_no_library_is_found(wheels):
+def test_a_crash_of_a_module_made_for_jax_is_reported_where_no_library_is_found(wheels):
     library = wheels.add("import ctypes\ndef initialize():\n    ctypes.string_at(0)\n")
     (wheels.path / library).unlink()
     with wheels.runtime() as runtime:
@@ -63,7 +63,7 @@ def test_a_crash_of_a_module_made_for_jax_is_told_where_no_library_is_found(whee
     assert "zap-wheel" in row.remedy
 
 
-def test_a_relative_library_is_said_to_need_its_full_path(plugins):
+def test_a_relative_library_is_reported_to_need_its_full_path(plugins):
     call = "register_plugin('one', library_path='acme/pjrt_acme.so')"
     source = f"from devrt.runtime import register_plugin\ndef initialize():\n    {call}\n"
     plugins.add("one", source)

@@ -24,12 +24,12 @@ def test_the_class_is_a_devrt_warning():
     assert issubclass(DiscoveryWarning, UserWarning)
 
 
-def test_where_nothing_is_wrong_nothing_is_said(plugins, told, machine):
+def test_where_nothing_is_wrong_nothing_is_reported(plugins, reported, machine):
     plugins.add("cpu")
     plugins.add("away", probe="return Unavailable('no card', 'Buy one.')", priority=9)
     put(machine, "dev/null")
     with plugins.runtime(SOMETHING="1") as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
 
 
 def test_a_warning_points_at_the_callers_line(plugins, as_default):
@@ -57,37 +57,37 @@ def test_a_warning_points_at_the_callers_line(plugins, as_default):
         ("DEVRT_PARTS", "DEVRT_NUM_CPU_PARTS"),
     ],
 )
-def test_a_misspelt_variable(plugins, told, variable, meant, platform):
+def test_a_misspelt_variable(plugins, reported, variable, meant, platform):
     plugins.add("cpu", options="(OptionSpec(name='num_cpu_parts', type=int, default=2),)")
     with plugins.runtime(**{variable: "1"}) as runtime:
-        (message,) = told(runtime, platform)
+        (message,) = reported(runtime, platform)
     assert message == (
         f"environment variable {variable} is not read by devrt. Did you mean {meant}?"
     )
 
 
-def test_what_may_be_another_plugins_variable_is_let_pass(plugins, told):
+def test_what_may_be_another_plugins_variable_is_let_pass(plugins, reported):
     plugins.add("cpu", options="(OptionSpec(name='num_cpu_parts', type=int, default=2),)")
     plugins.add("acme", options="(OptionSpec(name='num_acme_parts', type=int, default=2),)")
     with plugins.runtime(DEVRT_NUM_ACME_PARTS="1") as runtime:
-        assert told(runtime, "cpu") == []
+        assert reported(runtime, "cpu") == []
     with plugins.runtime(DEVRT_NUM_ACME_PART="1") as runtime:
         assert runtime.get_backend("cpu").platform == "cpu"
         with pytest.warns(DiscoveryWarning, match="Did you mean DEVRT_NUM_ACME_PARTS"):
             runtime.get_backend("acme")
 
 
-def test_a_variable_that_is_like_no_option(plugins, told):
+def test_a_variable_that_is_like_no_option(plugins, reported):
     plugins.add("cpu")
     with plugins.runtime(DEVRT_WHATEVER="1") as runtime:
-        (message,) = told(runtime, "cpu")
+        (message,) = reported(runtime, "cpu")
     assert message == (
         "environment variable DEVRT_WHATEVER is not read by devrt. "
         "`devrt config` lists the options."
     )
 
 
-def test_a_misspelt_variable_is_told_before_the_error_that_it_leads_to(plugins):
+def test_a_misspelt_variable_is_reported_before_the_error_that_it_leads_to(plugins):
     plugins.add("one")
     runtime = plugins.runtime(DEVRT_PLATFROMS="one")
     with (
@@ -137,12 +137,12 @@ def files(tmp_path):
 
 @pytest.mark.parametrize("platform", ["cpu", None])
 @pytest.mark.parametrize("what", ENTRIES)
-def test_an_entry_that_cannot_be_used(naming, told, add_loader, files, what, platform):
+def test_an_entry_that_cannot_be_used(naming, reported, add_loader, files, what, platform):
     refuse = "lambda path: Unavailable('too old', 'Renew it.')"
     add_loader(f"PjrtLoader(make_client=make_client, check={refuse})")
     value, words = ENTRIES[what]
     with naming(value.format(folder=files)) as runtime:
-        (message,) = told(runtime, platform)
+        (message,) = reported(runtime, platform)
     assert any(word in message for word in words.split("|")), message
     assert ENVIRONMENT_VARIABLE in message
     assert message.endswith(
@@ -170,18 +170,18 @@ def test_a_pipe_is_not_waited_for(plugins, run_python, tmp_path, name, platform)
     assert "is no file" in result.stderr or "is not there" in result.stderr
 
 
-def test_a_good_library_is_no_fault(naming, told, add_loader, tmp_path):
+def test_a_good_library_is_no_fault(naming, reported, add_loader, tmp_path):
     add_loader()
     (tmp_path / "good.so").write_bytes(b"\x7fELF...")
     for platform in ("cpu", None):
         with naming(f"zap:{tmp_path / 'good.so'}") as runtime:
-            assert told(runtime, platform) == []
+            assert reported(runtime, platform) == []
 
 
-def test_a_library_without_a_loader_is_told(naming, told, tmp_path):
+def test_a_library_without_a_loader_is_reported(naming, reported, tmp_path):
     (tmp_path / "good.so").write_bytes(b"\x7fELF...")
     with naming(f"zap:{tmp_path / 'good.so'}") as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert "no installed plugin can load PJRT libraries. Install one that can" in message
 
 
@@ -197,27 +197,27 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize("what", PLUGINS)
-def test_a_plugin_that_fails(plugins, told, what):
+def test_a_plugin_that_fails(plugins, reported, what):
     source, words = PLUGINS[what]
     plugins.add("bad", source)
     plugins.add("cpu")
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
         assert words in message
         assert "plugin fake-bad 1.0" in message
         assert "fake-bad" in message.partition(words)[2], "the remedy names the distribution"
     with plugins.runtime() as runtime:
-        assert told(runtime, "cpu") == [], "it has no part in this"
+        assert reported(runtime, "cpu") == [], "it has no part in this"
     for variable in ("DEVRT_PLATFORMS", "DEVRT_PLATFORM_NAME"):
         with plugins.runtime(**{variable: "cpu"}) as runtime:
-            assert told(runtime) == []
+            assert reported(runtime) == []
 
 
-def test_a_module_that_is_not_there(plugins, told, write_distribution):
+def test_a_module_that_is_not_there(plugins, reported, write_distribution):
     plugins.add("cpu")
     write_distribution(plugins.path, "gone", "[devrt_plugins]\ngone = no_such_module\n")
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert "'no_such_module', is not installed. Reinstall it with: pip install" in message
 
 
@@ -232,11 +232,13 @@ def test_a_plugin_that_crashes_in_its_child(plugins):
         assert runtime.get_backend().platform == "cpu"
 
 
-def test_wheels_for_others_that_bring_no_backend_are_no_fault(plugins, told, write_distribution):
+def test_wheels_for_others_that_bring_no_backend_are_no_fault(
+    plugins, reported, write_distribution
+):
     plugins.add("cpu")
     write_distribution(plugins.path, "helper", "[jax_plugins]\nhelper = no_such_module\n")
     with plugins.runtime() as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
 
 
 # -- warnings as errors ---------------------------------------------------------------------------

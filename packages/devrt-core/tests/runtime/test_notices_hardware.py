@@ -20,12 +20,12 @@ SEEN = {
 
 
 @pytest.mark.parametrize("what", SEEN)
-def test_hardware_that_no_backend_serves(plugins, told, machine, what):
+def test_hardware_that_no_backend_serves(plugins, reported, machine, what):
     name, text, platform, words = SEEN[what]
     plugins.add("cpu")
     put(machine, name, text)
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert message.startswith(f"{words}, and only the host's processor is used: ")
     assert f"pip install ./packages/devrt-{platform} (in devrt's checkout)" in message
     assert "DEVRT_PLATFORMS=cpu" in message
@@ -37,32 +37,32 @@ def put_on_bus(machine, vendor, kind, model):
         put(machine, f"{bus}/{file}", f"{number:#x}\n")
 
 
-def test_hardware_on_the_bus(plugins, told, machine):
+def test_hardware_on_the_bus(plugins, reported, machine):
     plugins.add("cpu")
     put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
     put(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert "(PCI 0000:3b:00.0 (10de:2330), /dev/nvidia0)" in message
 
 
-def test_hardware_on_the_bus_with_a_node_that_others_have_too(plugins, told, machine):
+def test_hardware_on_the_bus_with_a_node_that_others_have_too(plugins, reported, machine):
     plugins.add("cpu")
     put(machine, "dev/vfio/0")
     with plugins.runtime() as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
     put_on_bus(machine, 0x1AE0, 0x120000, 0x006F)
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert message.startswith("Google TPU is on this machine")
 
 
-def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, told, machine):
+def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, reported, machine):
     plugins.add("cpu")
     put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
     put(machine, "proc/driver/nvidia/version", "NVRM version: 1")
     with plugins.runtime() as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
 
 
 @pytest.mark.parametrize(
@@ -73,36 +73,38 @@ def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, told, machine
         ("dev/kfd", "ROCR_VISIBLE_DEVICES"),
     ],
 )
-def test_hardware_that_the_user_hid_is_not_missed(plugins, told, machine, node, variable):
+def test_hardware_that_the_user_hid_is_not_missed(plugins, reported, machine, node, variable):
     plugins.add("cpu")
     put(machine, node)
     for value in ("", "-1"):
         with plugins.runtime(**{variable: value}) as runtime:
-            assert told(runtime) == []
+            assert reported(runtime) == []
     with plugins.runtime(**{variable: "0"}) as runtime:
-        assert len(told(runtime)) == 1
+        assert len(reported(runtime)) == 1
 
 
-def test_hardware_that_its_backend_cannot_use_is_told_with_the_reason(plugins, told, machine):
+def test_hardware_that_its_backend_cannot_use_is_reported_with_the_reason(
+    plugins, reported, machine
+):
     plugins.add("cpu")
     plugins.add("cuda", probe="return Unavailable('the driver is too old', 'Renew it.')")
     put(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert "plugin fake-cuda 1.0 for platform 'cuda': the driver is too old. Renew it." in message
 
 
-def test_a_backend_that_fails_is_told_once(plugins, told, machine):
+def test_a_backend_that_fails_is_reported_once(plugins, reported, machine):
     plugins.add("cpu")
     plugins.add("cuda", "import no_such_module")
     put(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
-        (message,) = told(runtime)
+        (message,) = reported(runtime)
     assert "no_such_module" in message
 
 
 @pytest.mark.parametrize("quietly", [True, False])
-def test_a_client_that_fails_is_told_once(plugins, machine, quietly):
+def test_a_client_that_fails_is_reported_once(plugins, machine, quietly):
     plugins.add("cpu")
     plugins.add("cuda", make="raise OSError('busy')", priority=9, fail_quietly=quietly)
     put(machine, "dev/nvidia0")
@@ -124,15 +126,15 @@ MEANT = [
 
 @pytest.mark.parametrize("environ", MEANT)
 @pytest.mark.parametrize("is_installed", [True, False])
-def test_who_says_what_to_use_is_not_asked_about_hardware(
-    plugins, told, machine, environ, is_installed
+def test_who_says_what_to_use_is_not_queried_about_hardware(
+    plugins, reported, machine, environ, is_installed
 ):
     plugins.add("cpu")
     if is_installed:
         plugins.add("cuda", probe="return Unavailable('too old', '')", priority=9)
     put(machine, "dev/nvidia0")
     with plugins.runtime(**environ) as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
 
 
 def test_hardware_is_of_no_concern_to_who_names_a_platform(plugins, machine):
@@ -144,12 +146,12 @@ def test_hardware_is_of_no_concern_to_who_names_a_platform(plugins, machine):
 
 
 @pytest.mark.parametrize("priority", [1, 9])
-def test_hardware_that_is_used_or_can_be_is_no_fault(plugins, told, machine, priority):
+def test_hardware_that_is_used_or_can_be_is_no_fault(plugins, reported, machine, priority):
     plugins.add("cpu", priority=5)
     plugins.add("cuda", priority=priority)
     put(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
-        assert told(runtime) == []
+        assert reported(runtime) == []
 
 
 MANIFEST = """
@@ -176,7 +178,7 @@ remedy = "Install it."
     ],
 )
 def test_hardware_of_which_a_plugin_brings_the_hint(
-    plugins, told, machine, write_distribution, hint, is_hardware
+    plugins, reported, machine, write_distribution, hint, is_hardware
 ):
     plugins.add("cpu")
     folder = plugins.path / "zap_pkg"
@@ -185,12 +187,12 @@ def test_hardware_of_which_a_plugin_brings_the_hint(
     put(folder, "devrt.toml", MANIFEST.format(hint=hint))
     write_distribution(plugins.path, "fake-zap", "[devrt_plugins]\nzap = zap_pkg\n")
     with plugins.runtime() as runtime:
-        assert told(runtime) == [], "there is no such card"
+        assert reported(runtime) == [], "there is no such card"
     put(machine, "dev/zap0")
     put(machine, "opt/zap")
     put(machine, "sys/bus/pci/devices/0000:01:00.0/vendor", "0x1234\n")
     with plugins.runtime() as runtime:
-        messages = told(runtime)
+        messages = reported(runtime)
     assert len(messages) == is_hardware
     if is_hardware:
         assert messages[0].startswith("hardware of platform 'zap' is on this machine, and only")

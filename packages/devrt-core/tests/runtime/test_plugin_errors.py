@@ -223,12 +223,12 @@ RESULTS = {
     "another shape": (
         "buffer_from_pyval = lambda self, x, d=None, *a: OwnBuffer(x.reshape(-1), d)",
         lambda d: devrt.device_put(X, d[0]),
-        r"buffer_from_pyval returned float32\[8\], and float32\[4, 2\] was asked for",
+        r"buffer_from_pyval returned float32\[8\], and float32\[4, 2\] was requested",
     ),
     "another dtype": (
         "buffer_from_pyval = lambda self, x, d=None, *a: OwnBuffer(x.astype('f8'), d)",
         lambda d: devrt.device_put(X),
-        r"buffer_from_pyval returned float64\[4, 2\], and float32\[4, 2\] was asked for",
+        r"buffer_from_pyval returned float64\[4, 2\], and float32\[4, 2\] was requested",
     ),
     "another block": (
         "batched_buffer_from_pyval = lambda self, x, d, *a: [OwnBuffer(x, one) for one in d]",
@@ -238,12 +238,12 @@ RESULTS = {
     "too few blocks": (
         "batched_buffer_from_pyval = lambda self, x, d, *a: []",
         lambda d: devrt.device_put(X, over(d)),
-        "batched_buffer_from_pyval returned 0 results, and 2 were asked for",
+        "batched_buffer_from_pyval returned 0 results, and 2 were requested",
     ),
     "too few buffers": (
         "buffers_from_pyvals = lambda self, x, *a: []",
         lambda d: devrt.device_put([X, X], d[0]),
-        "buffers_from_pyvals returned 0 results, and 2 were asked for",
+        "buffers_from_pyvals returned 0 results, and 2 were requested",
     ),
 }
 
@@ -292,7 +292,7 @@ NO_BUFFERS = {
     "an array": ("x", "returned a ndarray, which is no devrt.contract.Buffer"),
     "elsewhere": (
         "AcmeBuffer(x, self._devices[0])",
-        "returned a buffer on acme:0, and one on acme:1 was asked for",
+        "returned a buffer on acme:0, and one on acme:1 was requested",
     ),
 }
 
@@ -314,7 +314,7 @@ def test_a_right_put_on_one_device_says_nothing_of_one_over_several(own):
     devices = own("buffer_from_pyval = lambda self, x, *a: AcmeBuffer(x, self._devices[0])")
     for _ in range(2):
         assert devrt.device_put(X, devices[0]).device is devices[0]
-    with pytest.raises(PluginContractError, match="acme:0, and one on acme:1 was asked for"):
+    with pytest.raises(PluginContractError, match="acme:0, and one on acme:1 was requested"):
         devrt.device_put(X, over(devices))
 
 
@@ -336,7 +336,7 @@ def test_a_copy_that_is_none_or_elsewhere(own, monkeypatch, given, words):
 
 
 @pytest.mark.parametrize("what", RESULTS)
-def test_a_result_that_is_not_what_was_asked_for(own, what):
+def test_a_result_that_is_not_what_was_requested(own, what):
     members, call, words = RESULTS[what]
     devices = own(members + "\nglobal OwnBuffer\nclass OwnBuffer(AcmeBuffer): pass")
     with devrt.default_device(devices[0]):

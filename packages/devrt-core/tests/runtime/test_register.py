@@ -54,19 +54,19 @@ def test_a_registered_library_is_loaded_when_it_is_used(runtime, add_loader, lib
     assert runtime.decide("zap").chosen.state.detail == "version 7"
 
 
-def test_options_given_as_a_callable_are_asked_for_when_a_client_is_made(
+def test_options_given_as_a_callable_are_requested_when_a_client_is_made(
     runtime, add_loader, library
 ):
     add_loader()
-    asked = []
+    requests = []
 
     def options():
-        asked.append(1)
-        return {"count": len(asked) + 1}
+        requests.append(1)
+        return {"count": len(requests) + 1}
 
     registry.register_plugin("zap", library_path=library, options=options)
     runtime.decide("zap")
-    assert asked == []
+    assert requests == []
     assert devrt.device_count("zap") == 2
     devrt.clear_backends()
     assert devrt.device_count("zap") == 3
@@ -183,12 +183,12 @@ def test_a_name_that_an_installed_plugin_has_is_kept_beside_it(
 
 
 def test_discovery_now(plugins, as_default):
-    asked = []
-    runtime = as_default(Runtime(discover=lambda: asked.append(1) or plugins.refs()))
+    requests = []
+    runtime = as_default(Runtime(discover=lambda: requests.append(1) or plugins.refs()))
     module = plugins.add("one")
     registry.discover_pjrt_plugins()
     registry.discover_pjrt_plugins()
-    assert (asked, module in sys.modules) == ([1], False)
+    assert (requests, module in sys.modules) == ([1], False)
     assert [ref.platform for ref in runtime.plugins.refs()] == ["one"]
 
 

@@ -31,12 +31,12 @@ def test_a_plugin_may_wrap_another_one_of_its_platform(plugins, as_default):
     assert runtime.decide("one").chosen.ref.distribution == "wrapping"
 
 
-def test_a_factory_that_asks_for_itself_is_told_at_once(plugins, as_default):
+def test_a_factory_that_asks_for_itself_is_reported_at_once(plugins, as_default):
     plugins.add("good")
     as_default(plugins.runtime())
     register_backend_factory("mine", lambda: ask("mine"))
     for _ in range(2):
-        with pytest.raises(PluginBusyError, match=r"plugin \(code\) asked for") as caught:
+        with pytest.raises(PluginBusyError, match=r"plugin \(code\) requested") as caught:
             devrt.devices("mine")
         assert caught.value.platform == "mine"
     assert devrt.get_backend("good").platform == "good"

@@ -131,7 +131,7 @@ def test_figures_of_known_cases():
     assert moved(sharded, elsewhere) == 64
 
 
-def test_replicas_take_turns_as_sources():
+def test_replicas_alternate_as_sources():
     source = blocks((8,), P("b"), tuple(range(8)))
     target = blocks((8,), P(), tuple(range(10, 18)))
     twice = dataclasses.replace(source, shape=(4,), offsets=((0,), (0,), (4,), (4,)) * 2)

@@ -65,7 +65,7 @@ def test_width_is_kept_and_lines_are_even(mesh, spec, max_width):
     assert len(lines[0]) <= max(max_width, columns * (len("fake:0,") + 1) + 1)
 
 
-def test_all_replicas_are_named_even_in_little_room(mesh):
+def test_all_replicas_are_named_even_in_little_space(mesh):
     text = render_sharding((4, 4), NamedSharding(mesh, P()), max_width=12)
     assert "".join(text.translate({ord(c): None for c in "┌┐└┘│─ \n"})) == "fake:0,1,2,3,4,5,6,7"
 

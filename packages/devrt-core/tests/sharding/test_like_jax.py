@@ -131,10 +131,10 @@ def our_answers(devices):
 )
 def test_same_answer(jax_answers, our_answers, subject):
     theirs, ours = jax_answers[subject], our_answers[subject]
-    asked = [*questions(), "single device"]
+    requests = [*questions(), "single device"]
     assert len(theirs) == len(ours)
     assert [
-        (asked[n] if len(theirs) == len(asked) else n, a, b)
+        (requests[n] if len(theirs) == len(requests) else n, a, b)
         for n, (a, b) in enumerate(zip(theirs, ours, strict=True))
         if a != b
     ] == []

@@ -1,4 +1,4 @@
-"""Where the caches on disk lie, and content hashes: each large file is read once."""
+"""Where the disk caches lie, and content hashes: each large file is read once."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Forks: a child that uses its parent's clients is told so at once, and nothing hangs."""
+"""Forks: a child that uses its parent's clients gets an error at once, and nothing hangs."""
 
 import os
 
@@ -45,7 +45,7 @@ def refused(use):
 """
 
 
-def test_a_child_of_an_initialised_runtime_is_told_to_spawn(printed):
+def test_a_child_of_an_initialised_runtime_is_reported_to_spawn(printed):
     out = printed(
         HEAD
         + """
@@ -142,7 +142,7 @@ def ask(use):
         "devrt.default_runtime().make_client('acme')",
     ],
 )
-def test_a_child_is_told_though_a_thread_of_its_parent_held_the_tables(printed, use):
+def test_a_child_is_reported_though_a_thread_of_its_parent_held_the_tables(printed, use):
     out = printed(f"{HEAD}{HELD}\nin_child(lambda: ask(lambda: {use}))\nleave.set()\nholder.join()")
     assert out.splitlines() == ["refused: True ('acme',)"]
 

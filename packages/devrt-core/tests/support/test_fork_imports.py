@@ -1,4 +1,4 @@
-"""Forks in the middle of another thread's import: the child is told what it lost, or works."""
+"""Forks in the middle of another thread's import: the child learns what it lost, or works."""
 
 import os
 
@@ -25,7 +25,7 @@ def in_child(work):
     assert status == 0, status
     return "waited for"
 
-def told(use, lost):
+def reported(use, lost):
     try:
         return use()
     except Exception as error:
@@ -91,25 +91,25 @@ def dragging(plugins):
         ("devrt.errors", "devrt.runtime.queries", "RuntimeError"),
     ],
 )
-def test_a_child_forked_in_the_first_use_is_told_what_it_lost(printed, module, needed, error):
+def test_a_child_forked_in_the_first_use_is_reported_what_it_lost(printed, module, needed, error):
     out = printed(
         f"""
 use = lambda: devrt.devices("acme")
 with Halfway({module!r}, use):
-    in_child(lambda: told(use, {needed!r}))
-    in_child(lambda: in_child(lambda: told(use, {needed!r}).partition(" ")[0]))
+    in_child(lambda: reported(use, {needed!r}))
+    in_child(lambda: in_child(lambda: reported(use, {needed!r}).partition(" ")[0]))
 print(len(use()))
 """
     )
     assert out == [f"{error} True True", error, "waited for", "2"]
 
 
-def test_a_child_is_told_that_a_library_of_devrts_was_being_imported(printed):
+def test_a_child_is_reported_that_a_library_of_devrts_was_being_imported(printed):
     out = printed(
         """
 import devrt.errors
 with Halfway("pluggy", lambda: importlib.import_module("pluggy")):
-    in_child(lambda: told(lambda: devrt.devices("acme"), "pluggy"))
+    in_child(lambda: reported(lambda: devrt.devices("acme"), "pluggy"))
 print(len(devrt.devices("acme")))
 """
     )
@@ -121,7 +121,7 @@ def test_a_child_works_where_what_was_being_imported_is_not_needed(printed, drag
         """
 with Halfway("dragging", lambda: importlib.import_module("dragging")):
     in_child(lambda: len(devrt.devices("acme")))
-    in_child(lambda: told(lambda: importlib.import_module("dragging"), "dragging"))
+    in_child(lambda: reported(lambda: importlib.import_module("dragging"), "dragging"))
 print(importlib.import_module("dragging").done)
 """
     )
@@ -133,7 +133,7 @@ def test_a_plugin_that_was_being_imported_is_lost_and_the_others_are_not(printed
     out = printed(
         f"""
 with Halfway({module!r}, lambda: devrt.devices("slow")):
-    in_child(lambda: told(lambda: devrt.devices("slow"), {module!r}))
+    in_child(lambda: reported(lambda: devrt.devices("slow"), {module!r}))
     in_child(lambda: len(devrt.devices("acme")))
 print(len(devrt.devices("slow")))
 """
@@ -155,7 +155,7 @@ def test_a_plugin_is_not_blamed_for_what_its_process_lost(printed, plugins, drag
     out = printed(
         """
 with Halfway("dragging", lambda: importlib.import_module("dragging")):
-    in_child(lambda: told(devrt.devices, "dragging"))
+    in_child(lambda: reported(devrt.devices, "dragging"))
 """,
         DEVRT_PLATFORMS="needy,acme",
     )
@@ -176,7 +176,7 @@ def hold():
 holder = threading.Thread(target=hold)
 holder.start()
 assert taken.wait(120)
-in_child(lambda: told(lambda: importlib.import_module("dragging"), "dragging"))
+in_child(lambda: reported(lambda: importlib.import_module("dragging"), "dragging"))
 leave.set()
 holder.join()
 print(importlib.import_module("dragging").done)

@@ -11,13 +11,13 @@ def test_the_log_tells_what_was_found_chosen_and_made(plugins, caplog):
     caplog.set_level(logging.DEBUG, "devrt")
     with plugins.runtime() as runtime:
         runtime.get_backend()
-        said = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "devrt"]
-        count = len(said)
+        output = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "devrt"]
+        count = len(output)
         runtime.get_backend()
         runtime.get_backend("cpu")
-        assert len(caplog.records) == count, "what is known is not said again"
-    messages = [message for _, message in said]
-    infos = [message for level, message in said if level == "INFO"]
+        assert len(caplog.records) == count, "what is known is not reported again"
+    messages = [message for _, message in output]
+    infos = [message for level, message in output if level == "INFO"]
     assert infos[0] == "2 plugins were found"
     assert infos[1] == (
         "platform 'cpu' is served by fake-cpu 1.0: highest priority (0) among the available"
@@ -30,7 +30,7 @@ def test_the_log_tells_what_was_found_chosen_and_made(plugins, caplog):
     assert "plugin cpu@fake-cpu was loaded: module fake_cpu_plugin" in messages
 
 
-def test_a_decision_is_told_once_within_an_override(plugins, caplog):
+def test_a_decision_is_reported_once_within_an_override(plugins, caplog):
     plugins.add("cpu")
     caplog.set_level(logging.INFO, "devrt")
     with plugins.runtime() as runtime, runtime.config.override(init_timeout=9.0):

@@ -117,7 +117,7 @@ def test_statistics_agree_with_a_model_under_threads() -> None:
                     barrier.wait(timeout=60)
                     barrier.wait(timeout=60)
                 held.clear()
-            except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+            except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
                 failures.append(error)
                 barrier.abort()
 

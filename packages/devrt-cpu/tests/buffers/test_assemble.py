@@ -89,12 +89,12 @@ def test_a_run_within_a_source_is_shown_and_not_copied(eight: CpuClient) -> None
     assert offset == 16 * 16 * 4
     assert copied.unsafe_buffer_pointer() - source.unsafe_buffer_pointer() != offset
     assert pinned.memory.kind == "pinned_host"
-    (odd,) = eight.assemble_buffers([source], one_block(x.shape, (0, 3), (1, 4)), target)
+    (part,) = eight.assemble_buffers([source], one_block(x.shape, (0, 3), (1, 4)), target)
     (column,) = eight.assemble_buffers([source], one_block(x.shape, (0, 0), (64, 4)), target)
     source.delete()
     for made in (shown, copied, pinned):
         np.testing.assert_array_equal(np.asarray(made), x[16:24])
-    np.testing.assert_array_equal(np.asarray(odd), x[:1, 3:7])
+    np.testing.assert_array_equal(np.asarray(part), x[:1, 3:7])
     np.testing.assert_array_equal(np.asarray(column), x[:, :4])
 
 

@@ -101,7 +101,7 @@ def test_profile_tells_what_lives_where() -> None:
         "memory_kind": "device",
         "array": "float64[3,5]",
         "owner": "client",
-        "site": f"{__file__}:{line}",
+        "call_site": f"{__file__}:{line}",
     }
     assert frames[0] == (__file__, "keep", line - 1, line)
     assert all(name[0] != "<" for _, name, _, _ in frames)  # pprof would show nothing
@@ -109,7 +109,7 @@ def test_profile_tells_what_lives_where() -> None:
     assert {labels["memory_kind"] for _, labels, _ in samples} == {"device", "pinned_host"}
 
 
-def test_lent_memory_is_told_apart() -> None:
+def test_lent_memory_is_reported_apart() -> None:
     source = np.zeros(4096 + 64, np.uint8)
     source = source[-source.ctypes.data % 64 :][:4096]
     with make_cpu_client() as client:
@@ -124,7 +124,7 @@ def test_unnoted_buffers_are_counted_too() -> None:
         held = [client.buffer_from_pyval(np.zeros(2)) for _ in range(3)]
         ((values, labels, frames),) = decode(client.heap_profile())
         assert values == (3, 48)
-        assert "site" not in labels
+        assert "call_site" not in labels
         assert frames == [("", "[not recorded]", 0, 0)]
         del held
 
@@ -154,7 +154,7 @@ def test_the_runtime_writes_a_profile(tmp_path) -> None:
     path = tmp_path / "heap.pb.gz"
     data = devrt.heap_profile(path, array.device.client)
     assert path.read_bytes() == data
-    assert any(labels.get("site", "").startswith(__file__) for _, labels, _ in decode(data))
+    assert any(labels.get("call_site", "").startswith(__file__) for _, labels, _ in decode(data))
 
 
 def test_code_without_a_function_is_named(tmp_path) -> None:

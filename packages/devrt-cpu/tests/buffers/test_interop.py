@@ -29,7 +29,7 @@ def same(left: Any, right: Any) -> bool:
 
 def in_use(client: CpuClient) -> int:
     gc.collect()
-    client.buffer_from_pyval(0).delete()  # tidies up what others let go
+    client.buffer_from_pyval(0).delete()  # releases what others queued
     return int(client.devices()[0].memory_stats()["bytes_in_use"])
 
 

@@ -96,7 +96,7 @@ def test_without_the_right_to_lock_memory_is_plain_counted_and_warned_of_once() 
     assert printed.split() == ["0", str(4 * 16384), "0"]
 
 
-def test_what_the_limit_leaves_is_locked_and_kept_blocks_make_room() -> None:
+def test_what_the_limit_leaves_is_locked_and_kept_blocks_are_freed() -> None:
     printed = run_powerless(
         32768,
         """

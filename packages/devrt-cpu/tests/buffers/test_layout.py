@@ -30,7 +30,7 @@ def dense_strides(shape: tuple[int, ...], order: tuple[int, ...], size: int) -> 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, ml_dtypes.int4])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("semantics", range(4))
-def test_data_lie_in_the_order_asked_for(
+def test_data_lie_in_the_order_requested(
     client: CpuClient, dtype: Any, order: tuple[int, ...], semantics: int
 ) -> None:
     host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
@@ -85,7 +85,7 @@ def test_a_large_asynchronous_transfer_has_the_order(client: CpuClient) -> None:
     assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_a_source_in_the_order_asked_for_is_aliased(client: CpuClient) -> None:
+def test_a_source_in_the_order_requested_is_aliased(client: CpuClient) -> None:
     raw = np.zeros(64 * 64 * 4 + 64, np.uint8)
     start = -raw.ctypes.data % 64
     host = raw[start : start + 64 * 64 * 4].view(np.float32).reshape((64, 64), order="F")

@@ -85,7 +85,7 @@ def test_the_error_names_the_largest_and_carries_the_data() -> None:
         "dtype": "float32",
         "device": "cpu:0",
         "memory_kind": "device",
-        "site": f"{__file__}:{line} (put_large)",
+        "call_site": f"{__file__}:{line} (put_large)",
     }
     assert (second["shape"], second["dtype"], second["bytes"]) == ((2, 3), "int64", 48)
     assert f"{3 * MIB} bytes in 3 of float32[512,512] on cpu:0, device, made at " in str(error)
@@ -118,19 +118,19 @@ def test_failing_loses_nothing() -> None:
         assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
 
 
-def test_what_was_deleted_in_flight_makes_room() -> None:
+def test_what_was_deleted_in_flight_is_freed() -> None:
     """A copy keeps source and result until it is made, even if both are deleted meanwhile."""
     host = np.arange(MIB, dtype=np.int64)  # 8 MiB
     with make_cpu_client(memory_limit_bytes=2 * host.nbytes, recycled_bytes=0) as client:
         kind = client.devices()[0].memory("unpinned_host")
-        for turn in range(20):
-            large = np.full(2 * MIB, turn)
+        for step in range(20):
+            large = np.full(2 * MIB, step)
             source = client.buffer_from_pyval(host)
             result = source.copy_to_memory(kind)
             source.delete()
             result.delete()
             whole = client.buffer_from_pyval(large)
-            assert np.asarray(whole)[-1] == turn
+            assert np.asarray(whole)[-1] == step
             del whole
 
 

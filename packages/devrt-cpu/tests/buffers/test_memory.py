@@ -224,7 +224,7 @@ def test_added_kind_uses_its_allocator() -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (MemoryKind(platform="cpu", kind="odd"), "brings no allocator"),
+        (MemoryKind(platform="cpu", kind="unusual"), "brings no allocator"),
         (MemoryKind(platform="cpu", kind="device", allocator=object), "there already"),
     ],
 )

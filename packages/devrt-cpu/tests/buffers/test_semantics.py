@@ -89,7 +89,7 @@ def test_handle_collection_lets_the_source_go(client: CpuClient, semantics: int)
     buffer = client.buffer_from_pyval(host, None, False, semantics)
     buffer.block_until_ready()
     del buffer
-    client.buffer_from_pyval(1)  # a call that holds the GIL tidies up what a worker let go
+    client.buffer_from_pyval(1)  # a call that holds the GIL releases what a worker queued
     assert sys.getrefcount(host) == references
 
 

@@ -115,7 +115,7 @@ def test_dlpack_of_small_types(client: CpuClient) -> None:
 
 
 class Exporter:
-    """An object that offers nothing but DLPack, at the version that is asked for or before it."""
+    """An object that offers nothing but DLPack, at the version that is requested or before it."""
 
     def __init__(self, source: Any, versioned: bool = True, device: int = 1) -> None:
         self.source, self.versioned, self.device = source, versioned, device

@@ -136,7 +136,7 @@ def test_without_node_0_the_others_name_it() -> None:
     assert isinstance(error, TimeoutError)
 
 
-def test_processes_that_do_not_agree_are_told(port: int) -> None:
+def test_processes_that_do_not_agree_are_reported(port: int) -> None:
     answers = in_threads(
         Store(),
         [
@@ -211,7 +211,7 @@ def test_timeouts_that_are_none(which: str, value: Any, error: type[DevrtError])
         make_cpu_client(distributed_client=Store(), **{name: value})
 
 
-def test_a_wrong_number_is_refused_before_the_others_are_told() -> None:
+def test_a_wrong_number_is_refused_before_the_others_are_reported() -> None:
     store = Store()
     with pytest.raises(InvalidArgumentError, match="node_id"):
         make_cpu_client(distributed_client=store, node_id=2, num_nodes=2)
@@ -232,7 +232,7 @@ def test_the_store_is_kept_and_let_go() -> None:
     assert alive() is device.client.distributed_client  # a device keeps its client
     del device
     gc.collect()
-    plain.buffer_from_pyval(1)  # tidies up what native code let go
+    plain.buffer_from_pyval(1)  # releases what native code queued
     assert alive() is None
 
 

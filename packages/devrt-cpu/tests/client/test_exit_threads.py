@@ -72,7 +72,7 @@ class Offset:
         while True:
             time.sleep(0.0001)
     def __del__(self):
-        print("let go of")
+        print("release")
 
 class Offsets:
     def __len__(self):

@@ -181,7 +181,7 @@ def test_closing_with_work_in_flight_waits_or_cancels(cancel: bool) -> None:
     waiting.start()
     client.close(cancel=cancel)
     waiting.join()
-    # Done before, dropped while it was waited for, or asked for after the client had closed.
+    # Done before, dropped while it was waited for, or requested after the client had closed.
     expected = {0, errors.StatusCode.FAILED_PRECONDITION}
     assert set(outcomes) <= (expected | {errors.StatusCode.CANCELLED} if cancel else expected)
     assert len(outcomes) == len(buffers)
@@ -262,7 +262,7 @@ def test_forked_child_gets_an_error() -> None:
         warnings.simplefilter("ignore", DeprecationWarning)  # that threads are running is the point
         child = os.fork()
     if child == 0:
-        said = []
+        output = []
         for use in (
             lambda: client.buffer_from_pyval(1),
             lambda: np.asarray(buffer),
@@ -272,18 +272,18 @@ def test_forked_child_gets_an_error() -> None:
             try:
                 use()
             except errors.DevrtError as error:
-                said.append(error.code == errors.StatusCode.FAILED_PRECONDITION)
-                said.append("forked" in str(error))
+                output.append(error.code == errors.StatusCode.FAILED_PRECONDITION)
+                output.append("forked" in str(error))
         client.close()
         fresh = make_cpu_client()
-        said.append(int(np.asarray(fresh.buffer_from_pyval(np.int32(7)))) == 7)
+        output.append(int(np.asarray(fresh.buffer_from_pyval(np.int32(7)))) == 7)
         del buffer, client
-        os.write(write, bytes(said))
+        os.write(write, bytes(output))
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
+        output = pipe.read()
     assert os.waitpid(child, 0)[1] == 0
-    assert list(said) == [1] * 9
+    assert list(output) == [1] * 9
     assert np.array_equal(np.asarray(buffer), host)
     client.close()

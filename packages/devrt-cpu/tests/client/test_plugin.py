@@ -21,8 +21,8 @@ def test_importing_the_plugin_loads_nothing_native() -> None:
     code = (
         "import sys, devrt_cpu.plugin as p; p._probe();"
         "list(p.devrt_client_factories()); list(p.devrt_memory_kinds());"
-        "heavy = {'numpy', 'ml_dtypes', 'devrt_cpu._ext', 'nanobind_backend'};"
-        "print(sorted(heavy & set(sys.modules)))"
+        "slow = {'numpy', 'ml_dtypes', 'devrt_cpu._ext', 'nanobind_backend'};"
+        "print(sorted(slow & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -116,7 +116,7 @@ print(devrt.device_count("cpu"), setting.origin, setting.detail)
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         (
             {"XLA_FLAGS": f"--xla_cpu_enable_fast_math=false {XLA_FLAG}=3"},
@@ -128,8 +128,8 @@ print(devrt.device_count("cpu"), setting.origin, setting.detail)
         ),
     ],
 )
-def test_the_number_of_devices_that_xla_is_told(environ: dict[str, str], said: str) -> None:
-    assert _run(COUNT, environ).stdout.strip() == said
+def test_the_number_of_devices_that_xla_is_reported(environ: dict[str, str], message: str) -> None:
+    assert _run(COUNT, environ).stdout.strip() == message
 
 
 @pytest.mark.parametrize("value", ["0", "many"])

@@ -22,7 +22,7 @@ def tight_arena() -> object:
 
 
 class Worker:
-    """Puts, copies, reads and deletes at random; no room is an answer like any other."""
+    """Puts, copies, reads and deletes at random; out of memory is an answer like any other."""
 
     def __init__(self, client, seed: int) -> None:
         self.client = client
@@ -39,7 +39,7 @@ class Worker:
                     self.step()
                 except errors.OutOfMemoryError as error:
                     self.refused.append((error.limit, error.requested > 0))
-        except BaseException as error:  # noqa: BLE001 - told by the test's own thread
+        except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
             self.failure = error
         finally:
             if self.random.random() < 0.5:
@@ -83,7 +83,7 @@ def test_sixteen_threads_leave_counts_of_exactly_zero() -> None:
     for thread in threads:
         thread.join()
     assert [worker.failure for worker in workers] == [None] * THREADS
-    assert {told for worker in workers for told in worker.refused} == {(LIMIT, True)}
+    assert {refusal for worker in workers for refusal in worker.refused} == {(LIMIT, True)}
     devices = client.devices()
     client.close()
     for worker in workers:

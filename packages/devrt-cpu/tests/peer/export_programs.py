@@ -356,7 +356,7 @@ def main(folder: Path) -> None:
     for name, function, arguments, how in [*single(), *divided()]:
         try:
             program, results = exported(name, function, arguments, how)
-        except Exception as error:  # noqa: BLE001 - what this version cannot is said, not hidden
+        except Exception as error:  # noqa: BLE001 - what this version cannot is reported, not hidden
             index["failed"][name] = f"{type(error).__name__}: {str(error)[:300]}"
             continue
         (folder / f"{name}.mlir").write_text(str(program.mlir_module()))

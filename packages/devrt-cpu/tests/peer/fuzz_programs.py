@@ -110,7 +110,7 @@ def single(
             problems.append(f"argument {i} was written to")
     if not deleted:
         again = [np.asarray(result) for result in executable.execute(buffers)]
-        problems += [f"again: {said}" for said in differences(again, found, True)]
+        problems += [f"again: {output}" for output in differences(again, found, True)]
     return problems
 
 
@@ -126,8 +126,8 @@ def arranged(random: np.random.Generator, array: np.ndarray[Any, Any]) -> np.nda
         apart[..., ::2] = array
         return apart[..., ::2]
     if kind == 3:
-        room = np.zeros(array.nbytes + array.itemsize, np.uint8)
-        askew = room[array.itemsize :].view(array.dtype).reshape(array.shape)
+        storage = np.zeros(array.nbytes + array.itemsize, np.uint8)
+        askew = storage[array.itemsize :].view(array.dtype).reshape(array.shape)
         askew[...] = array
         return askew
     return array
@@ -169,9 +169,9 @@ def differences(found: list[Any], expected: list[Any], exact: bool) -> list[str]
     if len(found) != len(expected):
         return [f"{len(found)} results instead of {len(expected)}"]
     return [
-        f"out{i}: {said}"
+        f"out{i}: {output}"
         for i, (a, b) in enumerate(zip(found, expected, strict=True))
-        if (said := difference(a, b, exact))
+        if (output := difference(a, b, exact))
     ]
 
 

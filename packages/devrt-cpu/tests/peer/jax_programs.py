@@ -30,12 +30,12 @@ def matrix(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> n
 
 def linalg(random: np.random.Generator, count: int) -> Iterator[Case]:
     """Yield one program for each routine and dtype, `count` times in other shapes."""
-    for turn in range(count):
+    for step in range(count):
         n, m, k = (int(x) for x in random.integers(1, 9, 3))
         batch = tuple(int(x) for x in random.integers(1, 4, random.integers(0, 3)))
         for dtype in (np.float32, np.float64, np.complex64, np.complex128):
             for name, function, arguments in routines(random, batch, (n, m, k), dtype):
-                yield f"{name}_{np.dtype(dtype).name}_{turn}", function, arguments, ()
+                yield f"{name}_{np.dtype(dtype).name}_{step}", function, arguments, ()
 
 
 def routines(

@@ -134,7 +134,7 @@ def test_a_program_is_not_named_by_its_file(given, error, words):
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         ({"mesh": 3}, "mesh must be a devrt Mesh or None, not of type int"),
         ({"client": "cpu"}, "client must be a devrt Client or None, not of type str"),
@@ -142,12 +142,12 @@ def test_a_program_is_not_named_by_its_file(given, error, words):
         ({"devices": [3]}, "devices must hold devices, and one is of type int"),
     ],
 )
-def test_what_is_no_place_for_a_program_is_refused(place, said):
-    with pytest.raises(InvalidTypeError, match=said):
+def test_what_is_no_place_for_a_program_is_refused(place, message):
+    with pytest.raises(InvalidTypeError, match=message):
         load_program((PROGRAMS / "mlp.mlir").read_bytes(), **place)
 
 
-def test_too_few_devices_are_told_with_what_makes_more():
+def test_too_few_devices_are_reported_with_what_makes_more():
     code = (PROGRAMS / "gspmd_mlp.mlirbc").read_bytes()
     with (
         make_cpu_client(num_devices=1) as client,

@@ -34,7 +34,7 @@ def test_a_program_is_run_on_a_file(tmp_path, name, devices):
     np.testing.assert_allclose(np.load(out)["out0"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_wrong_number_of_inputs_is_told():
+def test_a_wrong_number_of_inputs_is_reported():
     run = devrt("run", PROGRAMS / "mlp.mlir")
     assert run.returncode == 1
     assert "takes 7 arguments, and there is no --inputs" in run.stderr
@@ -99,21 +99,21 @@ def here(tmp_path, monkeypatch):
         ({}, "takes 2 arguments, and bad.npz has 0"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told(here, arrays, message):
+def test_arguments_that_do_not_fit_are_reported(here, arrays, message):
     np.savez("bad.npz", **arrays)
     refused(message, "run", "add.mlir", "--inputs", "bad.npz", "--outputs", "out.npz")
     assert sorted(path.name for path in here.iterdir()) == ["add.mlir", "bad.npz", "in.npz"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04", b"\x80\x04K\x01."])
-def test_files_that_are_no_arrays_are_told(here, content):
+def test_files_that_are_no_arrays_are_reported(here, content):
     Path("bad.npz").write_bytes(content)
     refused("'bad.npz' cannot be read: it is no .npz", "run", "add.mlir", "--inputs", "bad.npz")
     np.save("one.npy", FLOATS)
     refused("'one.npy' cannot be read: it holds one", "run", "add.mlir", "--inputs", "one.npy")
 
 
-def test_outputs_that_cannot_be_written_are_told_before_anything_runs(here):
+def test_outputs_that_cannot_be_written_are_reported_before_anything_runs(here):
     arguments = ["run", "add.mlir", "--inputs", "in.npz", "--outputs"]
     refused("'none/out.npz' cannot be written: No such file", *arguments, "none/out.npz")
     assert devrt(*arguments, "/dev/full").returncode == 1
@@ -123,7 +123,7 @@ def test_outputs_that_cannot_be_written_are_told_before_anything_runs(here):
     assert sorted(path.name for path in here.iterdir()) == ["add.mlir", "in.npz", "plain"]
 
 
-def test_who_takes_a_program_is_told(here):
+def test_who_takes_a_program_is_reported(here):
     run = devrt("inspect", "add.mlir")
     assert (run.returncode, run.stderr) == (0, "")
     report = json.loads(run.stdout)

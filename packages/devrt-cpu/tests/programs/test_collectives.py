@@ -132,7 +132,7 @@ print({{float(np.asarray(shard)[3, 3]) for result in results for shard in result
 
 
 def test_hundreds_may_be_in_flight():
-    """More than the compiler's runtime has room for, where its threads wait for each other."""
+    """More than the compiler's runtime takes, where its threads wait for each other."""
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", MANY],
         capture_output=True, text=True, timeout=100, check=False, env=dict(os.environ),
@@ -140,7 +140,7 @@ def test_hundreds_may_be_in_flight():
     assert (run.returncode, run.stdout.strip()) == (0, "{2.0}"), run.stderr[-500:]
 
 
-def test_too_little_memory_within_a_program_is_said_as_such(client):
+def test_too_little_memory_within_a_program_is_reported_as_such(client):
     huge = 4_000_000  # squared, and four bytes each: more than any address space has
     sort = client.compile_and_load(
         f"""func.func @main(%a: tensor<{huge}xf32>) -> tensor<f32> {{

@@ -37,7 +37,7 @@ def child(code):
 
 
 def test_the_interpreter_ends_while_a_function_runs():
-    said, _ = child(
+    output, _ = child(
         """
 started = threading.Event()
 def call(a):
@@ -53,11 +53,11 @@ started.wait(30)
 print("end", flush=True)
 """,
     )
-    assert said == ["end"]
+    assert output == ["end"]
 
 
 def test_an_interrupt_ends_a_process_whose_function_never_returns():
-    said, complaint = child(
+    output, complaint = child(
         """
 import atexit, signal
 started = threading.Event()
@@ -73,12 +73,12 @@ atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.5)  # runs before the wa
 print("end", flush=True)
 """,
     )
-    assert said == ["end"]
+    assert output == ["end"]
     assert "KeyboardInterrupt" in complaint
 
 
 def test_what_a_function_holds_ends_with_the_interpreter():
-    said, complaint = child(
+    output, complaint = child(
         """
 class Held:
     def __del__(self, write=os.write): write(1, b"gone")
@@ -88,11 +88,11 @@ client.compile_and_load(sys.argv[1]).execute([X])[0].block_until_ready()
 del held
 """,
     )
-    assert (said, complaint) == (["gone"], "")
+    assert (output, complaint) == (["gone"], "")
 
 
 def test_a_fork_while_a_function_runs_leaves_the_child_well():
-    said, _ = child(
+    output, _ = child(
         """
 import warnings; warnings.simplefilter("ignore")
 started, go_on = threading.Event(), threading.Event()
@@ -113,11 +113,11 @@ go_on.set()
 thread.join()
 """,
     )
-    assert said == ["7"]
+    assert output == ["7"]
 
 
 def test_there_is_an_end_of_names():
-    said, _ = child(
+    output, _ = child(
         """
 count = 0
 try:
@@ -127,4 +127,4 @@ except errors.UnimplementedError as error:
     print(count, "which is the most" in str(error))
 """,
     )
-    assert said == ["256 True"]
+    assert output == ["256 True"]

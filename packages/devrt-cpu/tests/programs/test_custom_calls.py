@@ -99,7 +99,7 @@ def test_dtypes_and_shapes_go_both_ways(client, name, kind, dtype):
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind", "said"),
+    ("raised", "kind", "expected"),
     [
         (ValueError("no good"), errors.InvalidArgumentError, "raised ValueError: no good"),
         (MemoryError("too big"), errors.OutOfMemoryError, "MemoryError: too big"),
@@ -111,12 +111,12 @@ def test_dtypes_and_shapes_go_both_ways(client, name, kind, dtype):
         (ValueError("nul \0 and \udcff"), errors.InvalidArgumentError, "nul"),
     ],
 )
-def test_what_a_function_raises_is_the_results_error(client, name, raised, kind, said):
+def test_what_a_function_raises_is_the_results_error(client, name, raised, kind, expected):
     def call(a):
         raise raised
 
     client.register_custom_call(name, call)
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=expected) as caught:
         run(client, program(name), X)
     assert name in caught.value.message
     assert os.path.basename(__file__) in caught.value.message
@@ -172,7 +172,7 @@ def test_an_argument_is_the_functions_own(client, name):
     assert (np.asarray(source) == X).all()
 
 
-def test_one_function_takes_anothers_place_and_nothing_else_does(client, name):
+def test_one_function_replaces_another_and_nothing_else_does(client, name):
     client.register_custom_call(name, lambda a: a + 1)
     executable = client.compile_and_load(program(name))
     client.register_custom_call(name, lambda a: a + 2)
@@ -259,7 +259,7 @@ def test_native_code_is_called(client, name, thrice, form):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("", print), "a string"),
         ((3, print), "a string"),
@@ -273,9 +273,9 @@ def test_native_code_is_called(client, name, thrice, form):
         (("x", print, "both"), "'host' or 'device'"),
     ],
 )
-def test_what_is_no_custom_call_is_refused(client, arguments, said):
+def test_what_is_no_custom_call_is_refused(client, arguments, message):
     name, function, *kind = arguments
-    with pytest.raises(errors.InvalidArgumentError, match=said):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
         client.register_custom_call(name, function, **({"kind": kind[0]} if kind else {}))
 
 
@@ -302,12 +302,12 @@ def test_sixteen_threads_and_several_devices_call_at_once(name):
         )
 
         def work(at):
-            for turn in range(50):
-                value = np.full(8, turn, np.float32)
+            for step in range(50):
+                value = np.full(8, step, np.float32)
                 (made,) = one[at % 8].execute([client.buffer_from_pyval(value, devices[at % 8])])
                 (other,) = short.execute([client.buffer_from_pyval(value)])
-                assert (np.asarray(made) == 2 * turn).all()
-                assert (np.asarray(other) == 2 * turn).all()
+                assert (np.asarray(made) == 2 * step).all()
+                assert (np.asarray(other) == 2 * step).all()
             return at
 
         assert sorted(pool.map(work, range(16))) == list(range(16))

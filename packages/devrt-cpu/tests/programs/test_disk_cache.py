@@ -45,15 +45,15 @@ def client(cache):
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """Return a list that gets an entry whenever the compiler itself is asked."""
-    asked, compile_ = [], _ext._compile
+    """Return a list that gets an entry whenever the compiler itself is requests."""
+    requests, compile_ = [], _ext._compile
 
     def counting(*arguments):
-        asked.append(arguments)
+        requests.append(arguments)
         return compile_(*arguments)
 
     monkeypatch.setattr(_ext, "_compile", counting)
-    return asked
+    return requests
 
 
 def outcome(executable):
@@ -94,7 +94,7 @@ def test_another_program_option_device_or_flag_is_another_entry(
     assert len(compilations) == len(cache.entries()) == 5
 
 
-def test_it_runs_where_it_was_asked_to(client, compilations):
+def test_it_runs_where_it_was_requested(client, compilations):
     for device in client.local_devices()[:3] * 2:
         executable = client.compile_and_load(program(), [device])
         assert executable.local_devices() == [device]

@@ -77,7 +77,7 @@ def test_a_buffer_that_programs_have_read_is_donated_in_place(client):
     x, y = ones(client), ones(client)
     address = x.unsafe_buffer_pointer()
     read.execute([x])[0].block_until_ready()
-    for _ in range(200):  # a plugin's thread may still be about to let go
+    for _ in range(200):  # a plugin's thread may still be about to release it
         (result,) = add.execute([x, y])
         if result.unsafe_buffer_pointer() == address:
             break

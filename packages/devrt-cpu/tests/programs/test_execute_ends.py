@@ -35,8 +35,8 @@ def run(code):
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     # A slow machine says meanwhile what the exit waits for.
-    said = [line for line in result.stderr.splitlines() if "devrt: waiting for" not in line]
-    assert (result.returncode, said) == (0, [])
+    output = [line for line in result.stderr.splitlines() if "devrt: waiting for" not in line]
+    assert (result.returncode, output) == (0, [])
     return result.stdout
 
 
@@ -176,7 +176,7 @@ slow.execute([x])[0].block_until_ready()
     )
 
 
-def test_a_forked_child_is_told(tmp_path):
+def test_a_forked_child_is_reported(tmp_path):
     out = run(
         PRELUDE
         + """

@@ -1,4 +1,4 @@
-"""Calls of compiled programs on execution streams: one id is ordered, another goes past it.
+"""Calls of compiled programs on execution streams: one id is ordered, another overtakes it.
 
 No clock decides anything: a program of the same stream begins when what came before it on the
 device has ended, so that by the time a call returns, all results before its own are there.
@@ -64,7 +64,7 @@ def test_another_device_and_another_stream_are_not_waited_for(calls):
         assert first.is_ready()
 
 
-def test_threads_that_share_a_stream_take_turns(calls):
+def test_threads_that_share_a_stream_alternate(calls):
     lock = threading.Lock()
     in_order = []
     failures = []

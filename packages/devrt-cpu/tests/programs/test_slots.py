@@ -71,7 +71,7 @@ def child(code: str, timeout: float) -> list[str]:
 
 
 def test_a_signal_reaches_a_call_that_waits_for_a_slot() -> None:
-    said = child(
+    output = child(
         """
 def ring(*_): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, ring)
@@ -84,11 +84,11 @@ print(len(results) in (63, 64))
 """,
         600,
     )
-    assert said == ["interrupted", "True", "{1.0}", "True"]
+    assert output == ["interrupted", "True", "{1.0}", "True"]
 
 
 def test_a_call_says_what_it_waits_for_when_nothing_ends() -> None:
-    said = child(
+    output = child(
         """
 try: fill()
 except errors.DeadlineExceededError as error: print(error)
@@ -96,12 +96,12 @@ finish()
 """,
         0.5,
     )
-    assert said[0].startswith(
+    assert output[0].startswith(
         "execute failed: program 'main' waited for a slot on cpu:1, where 24 executions are in "
         "flight, and none has ended for"
     )
-    assert "cpu_execution_timeout" in said[0]
-    assert said[1:] == ["True", "{1.0}"]
+    assert "cpu_execution_timeout" in output[0]
+    assert output[1:] == ["True", "{1.0}"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "1", True, None])

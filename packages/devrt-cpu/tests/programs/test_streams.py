@@ -1,4 +1,4 @@
-"""Execution streams: work of one id is ordered, work of another goes past it.
+"""Execution streams: work of one id is ordered, work of another overtakes it.
 
 What blocks a stream here is a source whose pages are not there: the system lets the thread that
 touches them wait (``userfaultfd``) until the test puts them in. No clock decides anything.
@@ -33,7 +33,7 @@ _USER_MODE_ONLY = 1
 
 
 class AbsentMemory:
-    """Host memory that makes whoever reads it wait until `arrive` is called; then it is zero."""
+    """Host memory that makes its reader wait until `arrive` is called; then it is zero."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)

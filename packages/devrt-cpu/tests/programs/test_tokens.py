@@ -101,7 +101,7 @@ def test_a_result_that_is_only_passed_on_keeps_its_place_and_its_values(client):
         " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
     )
     (x,) = double.execute([client.buffer_from_pyval(np.ones(8, np.float32))])
-    for _ in range(6):  # donated in place; nobody has asked where they are
+    for _ in range(6):  # donated in place; nobody has looked where they are
         (x,) = double.execute([x])
     address = x.unsafe_buffer_pointer()
     (x,) = double.execute([x])

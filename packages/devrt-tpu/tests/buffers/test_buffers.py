@@ -187,7 +187,7 @@ def test_a_view_is_read_only_for_good_and_outlives_its_buffer(xla_cpu):
         assert view[-1] == count - 1
 
 
-def test_asarray_converts_and_copies_when_asked(xla_cpu):
+def test_asarray_converts_and_copies_on_request(xla_cpu):
     buffer = xla_cpu.buffer_from_pyval(np.arange(3, dtype=np.float32))
     assert np.asarray(buffer, dtype=np.int32).tolist() == [0, 1, 2]
     assert np.array(buffer, copy=True).flags.writeable
@@ -249,7 +249,7 @@ def test_live_buffers_are_the_oldest_first(xla_cpu):
     assert mine == made
 
 
-def test_layouts_are_told(xla_cpu):
+def test_layouts_are_reported(xla_cpu):
     expected = PjRtLayout(Layout((1, 0)))
     assert xla_cpu.get_default_layout(np.dtype(np.float32), (2, 3)) == expected
     assert xla_cpu.buffer_from_pyval(np.zeros((2, 3, 4))).layout == Layout((2, 1, 0))
@@ -317,13 +317,13 @@ class TestDlpack:
 @pytest.mark.parametrize("offset", [0, 4, 64])
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_large_sources_of_every_kind_arrive(xla_cpu, semantics, offset, step):
-    room = np.arange((1 << 20) + 100, dtype=np.float32)
-    start = (-room.ctypes.data % 64 + offset) // 4
-    source = room[start : start + (1 << 20)][::step]
+    storage = np.arange((1 << 20) + 100, dtype=np.float32)
+    start = (-storage.ctypes.data % 64 + offset) // 4
+    source = storage[start : start + (1 << 20)][::step]
     buffer = xla_cpu.buffer_from_pyval(source, None, False, semantics)
     wanted = source.copy()
     if semantics == 0:
-        room[:] = -1  # free at return
+        storage[:] = -1  # free at return
     np.testing.assert_array_equal(np.asarray(buffer), wanted)
 
 
@@ -356,9 +356,9 @@ def test_a_program_never_writes_to_read_only_memory(xla_cpu, add_text, count):
     )
     add = xla_cpu.compile_and_load(text)
     other = xla_cpu.buffer_from_pyval(np.ones(count, np.float32))
-    room = np.zeros(4 * count + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    source = room[start : start + 4 * count].view(np.float32)
+    storage = np.zeros(4 * count + 64, np.uint8)
+    start = -storage.ctypes.data % 64
+    source = storage[start : start + 4 * count].view(np.float32)
     for is_writable in (False, True):
         source[:] = 1
         lent = source.view()

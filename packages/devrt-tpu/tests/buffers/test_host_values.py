@@ -47,7 +47,7 @@ a.delete()
 try:
     bytes(a)
 except DeletedError:
-    print("said so", "devrt_cpu" in sys.modules)
+    print("output so", "devrt_cpu" in sys.modules)
 """
 
 
@@ -59,4 +59,4 @@ def test_arrays_have_the_buffer_protocol_without_another_backend(xla_cpu_library
         timeout=120,
         check=False,
     )
-    assert done.stdout.strip() == "said so False", done.stderr
+    assert done.stdout.strip() == "output so False", done.stderr

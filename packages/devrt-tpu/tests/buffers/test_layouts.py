@@ -41,7 +41,7 @@ def flipped(xla_cpu):
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, np.complex128, bool])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("semantics", range(4))
-def test_elements_lie_in_the_order_asked_for(xla_cpu, dtype, order, semantics):
+def test_elements_lie_in_the_order_requested(xla_cpu, dtype, order, semantics):
     host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
     buffer = xla_cpu.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
     assert buffer.layout == Layout(order)
@@ -96,9 +96,9 @@ def test_every_source_of_every_shape_is_read_back(xla_cpu, data):
 
 
 def test_a_large_source_in_that_order_is_aliased_and_another_is_not(xla_cpu):
-    room = np.zeros(512 * 600 * 4 + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    host = room[start : start + 512 * 600 * 4].view(np.float32).reshape((512, 600), order="F")
+    storage = np.zeros(512 * 600 * 4 + 64, np.uint8)
+    start = -storage.ctypes.data % 64
+    host = storage[start : start + 512 * 600 * 4].view(np.float32).reshape((512, 600), order="F")
     buffer = xla_cpu.buffer_from_pyval(host, None, False, 2, layout=Layout((0, 1)))
     assert buffer.unsafe_buffer_pointer() == host.ctypes.data
     copied = xla_cpu.buffer_from_pyval(host, layout=Layout((0, 1)))
@@ -129,7 +129,7 @@ class Liar(Layout):
 
 
 @pytest.mark.parametrize(
-    ("layout", "kind", "said"),
+    ("layout", "kind", "message"),
     [
         (Layout((0,)), InvalidArgumentError, "another number of dimensions than the array's 2"),
         ("{2,1,0}", InvalidArgumentError, "another number of dimensions"),
@@ -142,10 +142,10 @@ class Liar(Layout):
         ((0, 1), InvalidTypeError, "a layout must be a Layout or its text"),
     ],
 )
-def test_what_is_no_layout_of_the_array_is_refused(xla_cpu, layout, kind, said):
-    with pytest.raises(kind, match=said):
+def test_what_is_no_layout_of_the_array_is_refused(xla_cpu, layout, kind, message):
+    with pytest.raises(kind, match=message):
         xla_cpu.buffer_from_pyval(A, layout=layout)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         xla_cpu.create_buffers_for_async_host_to_device([((2, 3), "float32")], None, [layout])
 
 
@@ -286,7 +286,7 @@ def test_a_plugin_that_lays_elements_out_is_left_to_it(child, off_host):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ({"FAKE_LAYOUTS": "forgets"}, "makes {2,1,0} of it"),
         ({"FAKE_LAYOUTS": "reversed"}, "puts the elements elsewhere"),
@@ -294,12 +294,12 @@ def test_a_plugin_that_lays_elements_out_is_left_to_it(child, off_host):
         ({"FAKE_OFF_HOST": 1}, "puts the elements elsewhere"),
     ],
 )
-def test_a_plugin_that_does_something_else_is_found_out(child, how, said):
+def test_a_plugin_that_does_something_else_is_found_out(child, how, message):
     code = PUT + "e = raised(put); print(type(e).__name__, e); c.close(); print(counts())"
     done = child(code, **how)
     first, counts = done.stdout.splitlines()
     assert first.startswith("UnimplementedError"), done.stderr
-    assert said in first
+    assert message in first
     assert counts == "[0, 0, 0, 0, 0]"
 
 
@@ -309,7 +309,7 @@ def test_bytes_that_a_plugin_takes_as_they_come_are_ordered_here(child):
     assert done.stdout == "{0,2,1} True\n", done.stderr
 
 
-def test_tiled_layouts_of_a_program_for_tpus_are_told(libtpu):
+def test_tiled_layouts_of_a_program_for_tpus_are_reported(libtpu):
     topology = devrt_pjrt.make_topology(devrt_pjrt.library_for("tpu", libtpu), "tpu", "v5e:2x2", {})
     program = topology.compile(TWICE.format("256x512", "f32", FLIPPED, ""))
     (taken,), (given,) = program.get_parameter_layouts(), program.get_output_layouts()

@@ -32,13 +32,13 @@ for function in (softmax, sort, step):
     lowered = jax.jit(function).lower(*shapes)
     theirs, ours = lowered.compile(), compile(lowered.as_text())
     memory = dataclasses.asdict(ours.memory_analysis())
-    said = theirs.memory_analysis()
-    names = [name for name in memory if hasattr(said, name)]
+    output = theirs.memory_analysis()
+    names = [name for name in memory if hasattr(output, name)]
     costs = theirs.cost_analysis()
     costs = costs[0] if isinstance(costs, list) else costs
     print(json.dumps([
         function.__name__,
-        {n: memory[n] for n in names}, {n: getattr(said, n) for n in names},
+        {n: memory[n] for n in names}, {n: getattr(output, n) for n in names},
         dict(sorted(ours.cost_analysis().items())), dict(sorted(costs.items())),
     ]))
 """

@@ -1,4 +1,4 @@
-"""What lives in memory: told with the error of a full one, and in profiles."""
+"""What lives in memory: reported with the error of a full one, and in profiles."""
 
 import gc
 import pickle
@@ -20,7 +20,7 @@ module @huge {
 """
 
 
-def test_a_full_memory_is_told_with_what_is_in_it(child):
+def test_a_full_memory_is_reported_with_what_is_in_it(child):
     done = child(
         """
 import os, pickle

@@ -79,7 +79,7 @@ print(counts())
     assert last == "[0, 0, 0, 0, 0]"
 
 
-def test_what_the_store_raises_is_told(child):
+def test_what_the_store_raises_is_reported(child):
     done = child(
         f"""
 class Broken:
@@ -99,13 +99,13 @@ def test_a_plugin_that_goes_on_asking_is_refused_at_the_end(child):
         STORE
         + f"""
 import ctypes, time
-def asked():
+def requests():
     found = (ctypes.c_int * 2)(); ctypes.CDLL(FAKE).fake_store_counts(found); return list(found)
 c = {make(0, "Store()", 1)}
-while asked()[0] < 5: time.sleep(0.01)
-print(asked()[1])
+while requests()[0] < 5: time.sleep(0.01)
+print(requests()[1])
 c.close()
-while not asked()[1]: time.sleep(0.01)
+while not requests()[1]: time.sleep(0.01)
 again = {make(0, "Store()", 1)}
 print("end", flush=True)
 """,

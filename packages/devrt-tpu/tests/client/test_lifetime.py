@@ -57,17 +57,17 @@ def test_nothing_that_has_one_owner_is_copied(client, add_text):
     assert np.asarray(made)[7] == 7
 
 
-def test_the_child_of_a_fork_is_refused_whatever_it_asks(attack):
-    said = attack(
+def test_the_child_of_a_fork_is_refused_whatever_it_asks(in_child):
+    output = in_child(
         """
         import warnings; warnings.simplefilter("ignore")
-        library = pjrt.loaded_library("attacked")
+        library = pjrt.loaded_library("tested")
         topology, add = client.topology(), client.compile_and_load(ADD)
         sent = client.create_buffers_for_async_host_to_device([((8,), "float32")])
         a = client.buffer_from_pyval(X)
         child = os.fork()
         if not child:
-            said = set()
+            output = set()
             for use in (
                 lambda: pjrt.make_client(library, "again"), library.attributes,
                 lambda: pjrt.make_topology(library, "again"), topology.serialize,
@@ -77,15 +77,15 @@ def test_the_child_of_a_fork_is_refused_whatever_it_asks(attack):
                 lambda: pjrt.deserialize_topology(library, "again", b"x"),
             ):
                 try: use()
-                except DevrtError as error: said.add(type(error).__name__)
-                else: said.add("nothing")
+                except DevrtError as error: output.add(type(error).__name__)
+                else: output.add("nothing")
             del topology, add, sent, a, client; gc.collect()
-            os.write(1, f"{sorted(said)} ".encode()); os._exit(0)
+            os.write(1, f"{sorted(output)} ".encode()); os._exit(0)
         print(os.waitpid(child, 0)[1], np.asarray(add.execute([a, a])[0])[7])
         """,
         timeout=60,
     )
-    assert said == "['ForkedError'] 0 14.0"
+    assert output == "['ForkedError'] 0 14.0"
 
 
 def test_a_closed_client_still_describes_its_devices(child):
@@ -96,7 +96,7 @@ def described(): return d.id, d.device_kind, str(d), repr(d), d.process_index, m
 d2 = (o := client()).devices()[0]
 expected = (d2.id, d2.device_kind, str(d2), repr(d2), d2.process_index,
             d2.default_memory().kind, repr(d2.default_memory()))
-o.close(); c.close()  # c has not been asked for any of it before
+o.close(); c.close()  # c has not been requested any of it before
 print(described() == expected, c.platform_version == o.platform_version, hasattr(d, "nope"))
 """
     )

@@ -21,7 +21,7 @@ def run(code, **env):
 
 
 def test_a_library_that_the_environment_names(xla_cpu_library):
-    said = run(
+    output = run(
         "import devrt\n"
         "a = devrt.device_put([1.0, 2.0], devrt.devices('xlacpu')[0])\n"
         "print(a)\n"
@@ -30,8 +30,8 @@ def test_a_library_that_the_environment_names(xla_cpu_library):
         "print(backend_pjrt_c_api_version('xlacpu'))\n",
         PJRT_NAMES_AND_LIBRARY_PATHS=f"xlacpu:{xla_cpu_library}",
     )
-    assert said.splitlines()[1:] == ["True", "(0, 81)"]
-    assert "1.0" in said or "1." in said
+    assert output.splitlines()[1:] == ["True", "(0, 81)"]
+    assert "1.0" in output or "1." in output
 
 
 def test_a_configuration_file_gives_the_devices(xla_cpu_library, tmp_path):
@@ -40,7 +40,7 @@ def test_a_configuration_file_gives_the_devices(xla_cpu_library, tmp_path):
     file = tmp_path / "plugin.json"
     options = {"cpu_device_count": 3}
     file.write_text(json.dumps({"library_path": xla_cpu_library, "create_options": options}))
-    said = run(
+    output = run(
         "import devrt, numpy as np\n"
         "from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P\n"
         "devices = devrt.devices('many')\n"
@@ -49,24 +49,24 @@ def test_a_configuration_file_gives_the_devices(xla_cpu_library, tmp_path):
         "print(len(devices), np.asarray(a).sum(), [s.data.device for s in a.addressable_shards])\n",
         PJRT_NAMES_AND_LIBRARY_PATHS=f"many:{file}",
     )
-    assert said.startswith("3 15.0")
-    assert said.count("PjrtDevice") == 3
+    assert output.startswith("3 15.0")
+    assert output.count("PjrtDevice") == 3
 
 
 def test_a_wheel_that_brings_a_library(xla_cpu_library):
-    said = run(
+    output = run(
         "import devrt\n"
         "a = devrt.device_put(3.5, devrt.devices('xla_cpu_pjrt')[0])\n"
         "print(float(a), a.device.client.platform)\n"
     )
-    assert said == "3.5 xla_cpu_pjrt\n"
+    assert output == "3.5 xla_cpu_pjrt\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"hello, this is no library", "it is no shared library"), (b"", "it is empty")],
 )
-def test_a_file_that_is_no_library_is_told_without_opening_it(tmp_path, content, said):
+def test_a_file_that_is_no_library_is_reported_without_opening_it(tmp_path, content, message):
     file = tmp_path / "bad.so"
     file.write_bytes(content)
     code = (
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_library_is_told_without_opening_it(tmp_path, content,
         "print('devrt_pjrt._native' in sys.modules)\n"
     )
     printed = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=f"bad:{file}")
-    assert said in printed
+    assert message in printed
     assert printed.endswith("False\n")
 
 

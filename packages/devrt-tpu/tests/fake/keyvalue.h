@@ -6,7 +6,7 @@
  * FAKE_KV=forever   go on asking from a thread until the process ends
  */
 static const char kValue[] = {'n', (char)0xff, 0, 'x'};
-static int asked, refused_late;
+static int requests, refused_late;
 
 static int64_t option(const PJRT_Client_Create_Args* args, const char* name) {
   for (size_t i = 0; i < args->num_options; ++i) {
@@ -69,7 +69,7 @@ static PJRT_KeyValueTryGetCallback forever_callback;
 static void* forever(void* user_arg) {
   for (;;) {
     PJRT_Error* error = look_for(forever_callback, user_arg);
-    ++asked;
+    ++requests;
     if (error != NULL && error->code == PJRT_Error_Code_CANCELLED) ++refused_late;
     drop_error(error);
     usleep(200);
@@ -113,8 +113,8 @@ static PJRT_Error* use_store(PJRT_Client_Create_Args* args) {
   return NULL;
 }
 
-/* How often the store was asked, and how often it refused as it was closed. */
+/* How often the store was queried, and how often it refused as it was closed. */
 void fake_store_counts(int* counts) {
-  counts[0] = asked;
+  counts[0] = requests;
   counts[1] = refused_late;
 }

@@ -1,6 +1,6 @@
 /* What the plugin for tests does with layouts of elements of four bytes; part of plugin.c.
  *
- * FAKE_LAYOUTS=honest    elements go where the layout says, and come back in the order asked for
+ * FAKE_LAYOUTS=honest    elements go where the layout says, and come back in the order requested
  * FAKE_LAYOUTS=forgets   the same, and a buffer says that it is row-major
  * FAKE_LAYOUTS=reversed  elements go in the order of their bytes backwards
  * FAKE_LAYOUTS=one       elements go where the layout says, and come back as they lie

@@ -66,15 +66,15 @@ static PJRT_Error* fail(PJRT_Error_Code code, const char* what) {
   return error;
 }
 
-static PJRT_Error* asked_to_fail(const char* name) {
+static PJRT_Error* requested_to_fail(const char* name) {
   const char* wanted = getenv("FAKE_FAIL");
   if (wanted == NULL || strcmp(wanted, name) != 0) return NULL;
   const char* code = getenv("FAKE_CODE");
   return fail(code != NULL ? (PJRT_Error_Code)atoi(code) : PJRT_Error_Code_INTERNAL, name);
 }
 
-#define BEGIN(name)                           \
-  PJRT_Error* failure = asked_to_fail(#name); \
+#define BEGIN(name)                               \
+  PJRT_Error* failure = requested_to_fail(#name); \
   if (failure != NULL) return failure
 
 static void Error_Destroy(PJRT_Error_Destroy_Args* args) {
@@ -162,13 +162,13 @@ static void* later(void* arg) {
   PJRT_Event* event = arg;
   usleep(1000 * (unsigned)atoi(getenv("FAKE_SLOW")));
   PJRT_Event_OnReadyCallback callback = event->callback;
-  callback(asked_to_fail("Event"), event->arg);
+  callback(requested_to_fail("Event"), event->arg);
   return NULL;
 }
 static PJRT_Error* Event_OnReady(PJRT_Event_OnReady_Args* args) {
   BEGIN(Event_OnReady);
   if (args->event->is_ready) {
-    args->callback(asked_to_fail("Event"), args->user_arg);
+    args->callback(requested_to_fail("Event"), args->user_arg);
     return NULL;
   }
   args->event->callback = args->callback;

@@ -18,7 +18,7 @@ _STRUCT = re.compile(r"struct (PJRT_\w+) \{(.*?)\n\}", re.S)
 def is_known(kind):
     try:
         return ffi.sizeof(kind) > 0
-    except ffi.error:  # opaque, whose fields cffi cannot be asked for
+    except ffi.error:  # opaque, whose fields cffi cannot be requested
         return False
 
 

@@ -21,7 +21,7 @@ print(before.changes())
     assert done.stdout == "Changes(environment=mappingproxy({}), handlers=())\n", done.stderr
 
 
-def test_what_a_plugin_changes_is_told(child):
+def test_what_a_plugin_changes_is_reported(child):
     done = child(
         """
 import os, signal

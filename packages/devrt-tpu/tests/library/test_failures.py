@@ -92,11 +92,11 @@ def test_a_buffer_that_is_never_ready_has_a_deadline(child):
         print(b.is_ready())
         error = raised(b.block_until_ready, timeout=0.05)
         print(type(error).__name__, error)
-        # Who waits without one hears of it when the client is closed.
-        said = []
-        waiter = threading.Thread(target=lambda: said.append(raised(b.block_until_ready)))
+        # A waiter without one learns of it when the client is closed.
+        output = []
+        waiter = threading.Thread(target=lambda: output.append(raised(b.block_until_ready)))
         waiter.start(); time.sleep(0.15); c.close(); waiter.join(20)
-        print(type(said[0]).__name__)
+        print(type(output[0]).__name__)
         """,
         FAKE_NEVER=1,
     )
@@ -133,13 +133,13 @@ def test_the_gil_is_free_while_something_is_waited_for(child):
         import threading
         c = client()
         b = c.buffer_from_pyval(np.zeros(2, np.float32))
-        turns = 0; done = threading.Event()
+        calls = 0; done = threading.Event()
         def count():
-            global turns
-            while not done.is_set(): turns += 1
+            global calls
+            while not done.is_set(): calls += 1
         other = threading.Thread(target=count); other.start()
         b.block_until_ready(); done.set(); other.join()
-        print(turns > 1000)
+        print(calls > 1000)
         """,
         FAKE_SLOW=300,
     )
@@ -173,7 +173,7 @@ def test_memory_that_the_host_does_not_see_is_transferred(child):
     assert done.stdout == f"True False\nread-only\nTrue\n{CLEAN}\n", done.stderr
 
 
-def test_a_transfer_that_fails_is_told(child):
+def test_a_transfer_that_fails_is_reported(child):
     done = child(
         "c = client(); b = c.buffer_from_pyval(np.zeros(2, np.float32))\n"
         "print(raised(np.asarray, b))",
@@ -218,7 +218,7 @@ def test_everything_is_destroyed_once_in_whatever_order(child):
         """
         import gc, random
         dice = random.Random(7)
-        for turn in range(200):
+        for step in range(200):
             c = client()
             kept, thing = [], None
             for _ in range(20):
@@ -231,7 +231,7 @@ def test_everything_is_destroyed_once_in_whatever_order(child):
             if dice.random() < 0.5: c.close()
             if dice.random() < 0.5: del c
             del kept, b, thing
-            if turn % 50 == 0: gc.collect()
+            if step % 50 == 0: gc.collect()
         c = None
         gc.collect(); print(counts())
         """

@@ -67,8 +67,8 @@ def test_only_a_library_that_is_registered_so_shows_its_symbols(run, declared):
 @pytest.mark.parametrize("declared", [{}, {"global_symbols": False}, {"global_symbols": True}])
 def test_a_configuration_file_declares_it(run, config, declared):
     code = 'devrt.devices("zap")\nprint(is_visible())'
-    said = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=config(**declared))
-    assert said == [str(declared.get("global_symbols", False))]
+    output = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=config(**declared))
+    assert output == [str(declared.get("global_symbols", False))]
 
 
 def test_a_configuration_file_with_another_value_is_refused(run, config):
@@ -77,9 +77,9 @@ def test_a_configuration_file_with_another_value_is_refused(run, config):
     except errors.DevrtError as error: print(error)
     print(is_visible())
     """
-    said = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=config(global_symbols="yes"))
-    assert "global_symbols must be true or false, not 'yes'" in "\n".join(said)
-    assert said[-1] == "False"
+    output = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=config(global_symbols="yes"))
+    assert "global_symbols must be true or false, not 'yes'" in "\n".join(output)
+    assert output[-1] == "False"
 
 
 def test_a_topology_opens_it_so_too(run):
@@ -136,9 +136,9 @@ def test_doctor_and_explain_list_them(run, config):
         "[]",
     ]
     both = f"{config(global_symbols=True)},{config('other', global_symbols=True)}"
-    said = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=both)
-    assert said[-1] == "['plugins']"
-    assert said[-2] == "['other@(environment)', 'zap@(environment)']"
+    output = run(code, PJRT_NAMES_AND_LIBRARY_PATHS=both)
+    assert output[-1] == "['plugins']"
+    assert output[-2] == "['other@(environment)', 'zap@(environment)']"
 
 
 MANIFEST = 'schema = 1\n[[backend]]\nplatform = "zap"\npriority = 400\n{}'
@@ -151,7 +151,7 @@ def initialize():
 
 
 @pytest.mark.parametrize(
-    ("manifest", "call", "said"),
+    ("manifest", "call", "message"),
     [
         ("global_symbols = true", True, "True True"),
         ("", False, "False False"),
@@ -159,7 +159,9 @@ def initialize():
         ("", True, "global_symbols is False in its manifest, and True"),
     ],
 )
-def test_a_manifest_and_the_call_that_registers_say_the_same(run, tmp_path, manifest, call, said):
+def test_a_manifest_and_the_call_that_registers_say_the_same(
+    run, tmp_path, manifest, call, message
+):
     package = tmp_path / "site" / "devrt_plugins" / "zap"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(MODULE.format(call))
@@ -171,4 +173,4 @@ def test_a_manifest_and_the_call_that_registers_say_the_same(run, tmp_path, mani
         print(is_visible(), bool(explain("zap").global_symbols))
     except errors.DevrtError as error: print(error)
     """
-    assert said in "\n".join(run(code, PYTHONPATH=str(tmp_path / "site")))
+    assert message in "\n".join(run(code, PYTHONPATH=str(tmp_path / "site")))

@@ -23,7 +23,7 @@ def elf(machine=62, kind=3):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "it is empty"),
         (b"hello, world, this is text", "it is no shared library"),
@@ -32,12 +32,12 @@ def elf(machine=62, kind=3):
         (elf(kind=2, machine=0xFFFF), "it is for another processor (number 65535)"),
     ],
 )
-def test_a_file_that_is_no_library_is_refused_before_it_is_opened(tmp_path, content, said):
+def test_a_file_that_is_no_library_is_refused_before_it_is_opened(tmp_path, content, message):
     file = tmp_path / "plugin.so"
     file.write_bytes(content)
     with pytest.raises(PluginLoadError) as caught:
         devrt_pjrt.library_for("broken", str(file))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.path == str(file)
     assert caught.value.plugin == "broken"
     assert not devrt_pjrt.pjrt_plugin_loaded("broken")
@@ -140,7 +140,7 @@ def test_a_capsule_of_another_name_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("switches", "said"),
+    ("switches", "message"),
     [
         ({"FAKE_NO_TABLE": 1}, "returned nothing"),
         ({"FAKE_MAJOR": 1, "FAKE_MINOR": 3}, "version 1.3, and devrt uses 0.54 and later"),
@@ -149,10 +149,10 @@ def test_a_capsule_of_another_name_is_refused():
         ({"FAKE_STRUCT_SIZE": 24}, "a table of 24 bytes"),
     ],
 )
-def test_a_version_that_cannot_be_used_is_refused(child, switches, said):
+def test_a_version_that_cannot_be_used_is_refused(child, switches, message):
     done = child("print(raised(library))\n", **switches)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert message in done.stdout
 
 
 @pytest.mark.parametrize("minor", [54, 67, 81, 114, 500])
@@ -186,7 +186,7 @@ def test_a_function_that_the_table_does_not_reach_is_unimplemented(child):
     assert "PJRT_Client_Compile" in third
 
 
-def test_a_failed_initialisation_is_final_and_told_again(child):
+def test_a_failed_initialisation_is_final_and_reported_again(child):
     done = child(
         """
         import os

@@ -84,7 +84,7 @@ except DevrtError as error:
     assert done.stdout.splitlines() == ["tpu 4", "8", "InvalidArgumentError"]
 
 
-def test_every_public_name_is_there_and_loaded_when_it_is_asked_for():
+def test_every_public_name_is_there_and_loaded_when_it_is_requested():
     assert "make_client" in devrt_pjrt.__all__
     for name in devrt_pjrt.__all__:
         assert getattr(devrt_pjrt, name).__name__ == name

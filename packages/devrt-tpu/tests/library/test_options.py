@@ -11,7 +11,7 @@ from devrt_pjrt.library.values import NamedValues
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"num_partitions": 0}, "num_partitions"),
         ({"device_assignment": [[0]], "num_partitions": 2}, "device_assignment"),
@@ -19,8 +19,8 @@ from devrt_pjrt.library.values import NamedValues
         ({"partitions": 2}, "no compile option 'partitions'"),
     ],
 )
-def test_options_that_are_not_valid(xla_cpu, options, said, add_text):
-    with pytest.raises(DevrtError, match=said):
+def test_options_that_are_not_valid(xla_cpu, options, message, add_text):
+    with pytest.raises(DevrtError, match=message):
         xla_cpu.compile_and_load(add_text, **options)
 
 
@@ -41,7 +41,7 @@ def test_client_options_of_a_wrong_type_would_end_the_process(xla_cpu_library, o
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"cpu_device_cout": 4}, "has no option 'cpu_device_cout'; it has: cpu_device_count"),
         ({"cpu_device_count": 0}, "from 1 to 1024"),
@@ -53,9 +53,9 @@ def test_client_options_of_a_wrong_type_would_end_the_process(xla_cpu_library, o
         (["ab", "c"], "a dictionary"),
     ],
 )
-def test_client_options_that_the_plugin_would_ignore_are_refused(xla_cpu_library, options, said):
+def test_client_options_that_the_plugin_would_ignore_are_refused(xla_cpu_library, options, message):
     library = devrt_pjrt.library_for("options", xla_cpu_library)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         devrt_pjrt.make_client(library, "options", options)
 
 
@@ -157,9 +157,7 @@ def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):
         xla_cpu.deserialize_executable("text")
 
 
-def test_a_compiler_without_a_flag_of_devrts_own_is_not_asked_for_it(
-    xla_cpu, add_text, monkeypatch
-):
+def test_a_compiler_without_a_flag_of_devrts_own_is_not_given_it(xla_cpu, add_text, monkeypatch):
     monkeypatch.setattr("devrt_pjrt.library.library.XLA_CPU_FLAGS", {"xla_cpu_of_old": False})
     monkeypatch.setattr(xla_cpu.connection.library, "unknown_flags", set())
     assert xla_cpu.compile_and_load(add_text).serialize()
@@ -194,7 +192,7 @@ def test_the_topology_of_all_devices_is_the_clients_own(xla_cpu):
     assert len(get_topology_for_devices(devices[:2])._make_compile_only_devices()) == 2
 
 
-def test_what_was_settled_by_compiling_is_not_asked_for_again(xla_cpu, add):
+def test_what_was_settled_by_compiling_is_not_requested_again(xla_cpu, add):
     with pytest.raises(InvalidArgumentError, match="settled when it is compiled"):
         xla_cpu.deserialize_executable(add.serialize(), parameter_is_tupled_arguments=True)
 

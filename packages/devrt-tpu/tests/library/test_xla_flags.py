@@ -32,17 +32,17 @@ def _run(*command, **environ):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         ("--xla_nonsense=1", "Unknown flag in XLA_FLAGS: --xla_nonsense=1. Correct XLA_FLAGS"),
         ("--xla_cpu_enable_fast_math=maybe", "value maybe for flag xla_cpu_enable_fast_math"),
         ("--xla_cpu_enable_fast_math=false", "made"),
     ],
 )
-def test_a_flag_that_xla_refuses_is_an_error(xla_cpu_library, flags, said):
+def test_a_flag_that_xla_refuses_is_an_error(xla_cpu_library, flags, message):
     done = _run("-c", MAKE, xla_cpu_library, XLA_FLAGS=flags)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert message in done.stdout
 
 
 def test_the_doctor_names_the_variable_and_not_the_wheel(xla_cpu_library):

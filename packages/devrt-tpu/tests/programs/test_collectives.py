@@ -36,13 +36,13 @@ def raised(use, *arguments):
 
 
 @pytest.fixture
-def run(attack):
+def run(in_child):
     """Return what runs code after that in a child, and returns its last line."""
-    return lambda code: attack(f"{HEAD}\n{code}", timeout=90)
+    return lambda code: in_child(f"{HEAD}\n{code}", timeout=90)
 
 
 def test_many_at_once_come_to_an_end(run):
-    said = run("""
+    output = run("""
 chain = spread
 for _ in range(300):
     (chain,) = reduce.execute_sharded([[shard for shard in chain]])
@@ -54,22 +54,22 @@ def work(_):
 with ThreadPoolExecutor(6) as pool: list(pool.map(work, range(6)))
 print(all_of(apart[299]))
 """)
-    assert said == "[np.float32(28.0), np.float32(28.0), np.float32(28.0), np.float32(28.0)]"
+    assert output == "[np.float32(28.0), np.float32(28.0), np.float32(28.0), np.float32(28.0)]"
 
 
-def test_an_argument_that_failed_is_told_and_nothing_hangs(run):
-    said = run("""
+def test_an_argument_that_failed_is_reported_and_nothing_hangs(run):
+    output = run("""
 sent, bad = send(2)
 sent.set_buffer_error(0, 5, "the disk burned")
 for _ in range(2):
     kind, message = raised(reduce.execute_sharded, [[*spread[:2], bad, spread[3]]])
 print("the disk burned" in message, all_of(reduce.execute_sharded([spread])[0])[0])
 """)
-    assert said == "True 28.0"
+    assert output == "True 28.0"
 
 
-def test_data_that_was_not_sent_is_asked_for(run):
-    said = run("""
+def test_data_that_was_not_sent_is_requested(run):
+    output = run("""
 sent, late = send(1)
 double = client.compile_and_load(ADD, [devices[1]])
 (derived,) = double.execute([late, late])
@@ -81,7 +81,7 @@ other, _ = send(3)  # nobody knows whether the arguments depend on this one, too
 sent.transfer_data(0, X)
 print(all_of(reduce.execute_sharded([[spread[0], derived, *spread[2:]]])[0])[3])
 """)
-    assert said == "35.0"
+    assert output == "35.0"
 
 
 def test_the_interpreter_ends_although_data_never_comes(run):
@@ -97,36 +97,36 @@ print("end")
 
 
 @pytest.mark.parametrize("end", ["client.close()", "del client", "pass"])
-def test_a_call_that_fails_on_one_device_is_told_on_all(run, end):
-    said = run(f"""
+def test_a_call_that_fails_on_one_device_is_reported_on_all(run, end):
+    output = run(f"""
 from devrt_pjrt.connection import connection
 connection._STUCK_MS = 500
-turns = []
+calls = []
 def once(a):
-    turns.append(1)
-    if len(turns) == 3: raise ValueError("the third")
+    calls.append(1)
+    if len(calls) == 3: raise ValueError("the third")
     return a
 client.register_custom_call("once", once)
 text = REDUCE.replace(
     "CALL", "%a = stablehlo.custom_call @once(%q) {{api_version = 4 : i32}}"
     " : (tensor<8xf32>) -> tensor<8xf32>")
 shards = client.compile_and_load(text, devices).execute_sharded([spread])[0]
-said = sorted(raised(shard.block_until_ready)[0] for shard in shards)
-said.append(raised(reduce.execute_sharded, [spread])[0])
+output = sorted(raised(shard.block_until_ready)[0] for shard in shards)
+output.append(raised(reduce.execute_sharded, [spread])[0])
 {end}
-print(*said)
+print(*output)
 """)
-    assert said == " ".join(["DeviceLostError"] * 3 + ["InvalidArgumentError", "DeviceLostError"])
+    assert output == " ".join(["DeviceLostError"] * 3 + ["InvalidArgumentError", "DeviceLostError"])
 
 
 def test_slow_devices_without_a_collective_are_not_given_up(run):
-    said = run("""
+    output = run("""
 from devrt_pjrt.connection import connection
 connection._STUCK_MS = 200
-turns = []
+calls = []
 def slow(a):
-    turns.append(1)
-    if len(turns) == 1: raise ValueError("the first")
+    calls.append(1)
+    if len(calls) == 1: raise ValueError("the first")
     time.sleep(1)
     return a
 client.register_custom_call("slow", slow)
@@ -134,14 +134,14 @@ text = ADD.replace(
     "stablehlo.add %a, %b :",
     "stablehlo.custom_call @slow(%a) {api_version = 4 : i32} : (tensor<8xf32>) ->")
 shards = client.compile_and_load(text, devices).execute_sharded([spread, spread])[0]
-said = sorted(raised(shard.block_until_ready)[0] for shard in shards)
-print(*said, all_of(reduce.execute_sharded([spread])[0])[0])
+output = sorted(raised(shard.block_until_ready)[0] for shard in shards)
+print(*output, all_of(reduce.execute_sharded([spread])[0])[0])
 """)
-    assert said == "InvalidArgumentError nothing nothing nothing 28.0"
+    assert output == "InvalidArgumentError nothing nothing nothing 28.0"
 
 
 def test_a_client_that_is_collected_inside_a_call_of_its_own(run):
-    said = run("""
+    output = run("""
 import weakref
 big = 1 << 18
 text = (
@@ -151,7 +151,7 @@ text = (
 gone, entered = threading.Event(), threading.Event()
 def collect(a):
     entered.wait(30); gc.collect(); gone.set(); return a
-other = pjrt.make_client(pjrt.loaded_library("attacked"), "attacked", {"cpu_device_count": 1})
+other = pjrt.make_client(pjrt.loaded_library("tested"), "tested", {"cpu_device_count": 1})
 other.register_custom_call("collect", collect)
 sent = other.create_buffers_for_async_host_to_device([((big,), "float32")])
 made = other.compile_and_load(text).execute([sent.retrieve_buffer(0)])
@@ -160,4 +160,4 @@ seen = weakref.ref(other)
 gc.disable(); del other, sent, made; entered.set()
 print(gone.wait(30), seen())
 """)
-    assert said == "True None"
+    assert output == "True None"

@@ -102,7 +102,7 @@ def test_empty_arrays(xla_cpu, name):
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind", "said"),
+    ("raised", "kind", "expected"),
     [
         (ValueError("no good"), errors.InvalidArgumentError, "raised ValueError: no good"),
         (MemoryError("too big"), errors.OutOfMemoryError, "MemoryError: too big"),
@@ -113,12 +113,12 @@ def test_empty_arrays(xla_cpu, name):
         (SystemExit("stop"), errors.InternalError, "stop"),
     ],
 )
-def test_what_a_function_raises_is_the_results_error(xla_cpu, name, raised, kind, said):
+def test_what_a_function_raises_is_the_results_error(xla_cpu, name, raised, kind, expected):
     def call(a):
         raise raised
 
     xla_cpu.register_custom_call(name, call)
-    with pytest.raises(kind, match=said) as caught:
+    with pytest.raises(kind, match=expected) as caught:
         run(xla_cpu, program(name), X)
     assert name in caught.value.message
     assert os.path.basename(__file__) in caught.value.message
@@ -180,7 +180,7 @@ def test_an_argument_is_the_functions_own(xla_cpu, name):
     assert (np.asarray(source) == X).all()
 
 
-def test_one_function_takes_anothers_place(xla_cpu, name):
+def test_one_function_replaces_another(xla_cpu, name):
     xla_cpu.register_custom_call(name, lambda a: a + 1)
     executable = xla_cpu.compile_and_load(program(name))
     xla_cpu.register_custom_call(name, lambda a: a + 2)
@@ -258,7 +258,7 @@ def test_native_code_is_called(xla_cpu, name, thrice, form):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("", print), "a string"),
         ((3, print), "a string"),
@@ -271,9 +271,9 @@ def test_native_code_is_called(xla_cpu, name, thrice, form):
         (("x", print, "both"), "'host' or 'device'"),
     ],
 )
-def test_what_is_no_custom_call_is_refused(xla_cpu, arguments, said):
+def test_what_is_no_custom_call_is_refused(xla_cpu, arguments, message):
     name, function, *kind = arguments
-    with pytest.raises(errors.InvalidArgumentError, match=said):
+    with pytest.raises(errors.InvalidArgumentError, match=message):
         xla_cpu.register_custom_call(name, function, **({"kind": kind[0]} if kind else {}))
 
 
@@ -298,11 +298,11 @@ def test_threads_and_devices_call_at_once(xla_cpu, name):
 
     def work(at):
         device = xla_cpu.devices()[at]
-        for turn in range(100):
-            value = np.full(8, turn, np.float32)
+        for step in range(100):
+            value = np.full(8, step, np.float32)
             (made,) = one[at].execute([xla_cpu.buffer_from_pyval(value, device)])
-            if not (np.asarray(made) == 2 * turn).all():
-                wrong.append((at, turn))
+            if not (np.asarray(made) == 2 * step).all():
+                wrong.append((at, step))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     for thread in threads:
@@ -341,7 +341,7 @@ def child(library, text, code):
 
 
 def test_the_interpreter_ends_while_a_function_runs(xla_cpu_library, name):
-    said = child(
+    output = child(
         xla_cpu_library,
         program(name),
         f"""
@@ -357,12 +357,12 @@ started.wait(30)
 print("end", flush=True)
 """,
     )
-    assert said == ["end"]
+    assert output == ["end"]
 
 
 def test_what_a_function_holds_ends_with_the_interpreter(xla_cpu_library, name):
     pytest.importorskip("devrt_cpu")  # whose module tells of objects that outlive it
-    said = child(
+    output = child(
         xla_cpu_library,
         program(name),
         f"""
@@ -375,7 +375,7 @@ client.compile_and_load(sys.argv[2]).execute([X])
 del held
 """,
     )
-    assert said == ["gone"]
+    assert output == ["gone"]
 
 
 @pytest.mark.parametrize("address", [0, 3, 4095, -1, 1 << 64])
@@ -385,7 +385,7 @@ def test_an_address_that_can_hold_no_function_is_refused(xla_cpu, name, address)
 
 
 def test_there_is_an_end_of_names(xla_cpu_library, name):
-    said = child(
+    output = child(
         xla_cpu_library,
         program(name),
         """
@@ -397,4 +397,4 @@ except errors.UnimplementedError as error:
     print(count, "which is the most" in str(error))
 """,
     )
-    assert said == ["256 True"]
+    assert output == ["256 True"]

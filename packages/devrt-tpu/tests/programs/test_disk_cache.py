@@ -145,10 +145,10 @@ def test_a_client_of_ones_own_keeps_nothing_unasked(xla_cpu_library, add_text, t
     with devrt_pjrt.make_client(library, "own") as client:
         client.compile_and_load(add_text)
     cache = ExecutableCache(tmp_path / "own")
-    asked = []
-    opens = lambda: asked.append(1) or cache  # noqa: E731
+    requests = []
+    opens = lambda: requests.append(1) or cache  # noqa: E731
     with devrt_pjrt.make_client(library, "own", None, opens) as client:
-        assert not asked
+        assert not requests
         client.compile_and_load(add_text)
         client.compile_and_load(add_text)
-    assert (len(asked), len(cache.entries())) == (1, 1)
+    assert (len(requests), len(cache.entries())) == (1, 1)

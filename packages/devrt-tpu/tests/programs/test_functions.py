@@ -18,7 +18,7 @@ def program(*functions):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (program("func.func private @main()"), "@main has no body"),
         (program("func.func private @f(tensor<8xf32>) -> tensor<8xf32>", MAIN), "@f has no body"),
@@ -38,8 +38,8 @@ def program(*functions):
         ),
     ],
 )
-def test_what_ends_the_process_is_refused(xla_cpu, text, said):
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_what_ends_the_process_is_refused(xla_cpu, text, message):
+    with pytest.raises(InvalidArgumentError, match=message):
         xla_cpu.compile_and_load(text)
 
 

@@ -211,8 +211,8 @@ class TestDonation:
 
 
 class TestRefusals:
-    def refused(self, executable, arguments, said):
-        with pytest.raises((InvalidArgumentError, DeletedError), match=said):
+    def refused(self, executable, arguments, message):
+        with pytest.raises((InvalidArgumentError, DeletedError), match=message):
             executable.execute(arguments)
 
     def test_arguments_that_do_not_fit(self, xla_cpu, add):
@@ -256,7 +256,7 @@ class TestRefusals:
         with pytest.raises(InvalidArgumentError):
             xla_cpu.compile_and_load(program)
 
-    def test_a_mistake_in_a_program_is_told_with_its_place(self, xla_cpu, add, add_text):
+    def test_a_mistake_in_a_program_is_reported_with_its_place(self, xla_cpu, add, add_text):
         with pytest.raises(InvalidArgumentError, match=r"4:\d+"):
             xla_cpu.compile_and_load(add_text.replace("stablehlo.add", "stablehlo.nope"))
 
@@ -350,7 +350,7 @@ class TestLife:
         with pytest.raises(InvalidArgumentError, match="is portable"):
             executable.execute_sharded([[buffer], [buffer]])
 
-    def test_figures_are_told(self, xla_cpu, add):
+    def test_figures_are_reported(self, xla_cpu, add):
         memory = add.memory_analysis()
         assert memory.argument_size_in_bytes == 64
         assert memory.output_size_in_bytes == 32

@@ -19,10 +19,10 @@ def sanitized(tmp_path_factory, compiler, include):
     if cmake is None:
         pytest.skip("no cmake")
     folder = tmp_path_factory.mktemp("sanitized")
-    said = subprocess.run(
+    output = subprocess.run(
         [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
     )
-    runtime = said.stdout.strip()
+    runtime = output.stdout.strip()
     if not os.path.isabs(runtime):
         pytest.skip("the C compiler has no AddressSanitizer")
     options = [f"-DDEVRT_SANITIZE={KINDS}", f"-DPython_EXECUTABLE={sys.executable}"]
@@ -56,7 +56,7 @@ WORK = """
 def work(seed, c):
     dice = random.Random(seed)
     kept = []
-    for turn in range(300):
+    for step in range(300):
         array = np.zeros(dice.choice([1, 4, 1000]), np.float32)
         made = c.buffer_from_pyval(array, None, False, dice.randrange(4))
         kept.append(made)
@@ -98,11 +98,11 @@ print("done")
 
 FAIL_LATER = """
 c = client()
-for turn in range(20):
+for step in range(20):
     b = c.buffer_from_pyval(np.zeros(2, np.float32))
     try: np.asarray(b)
     except errors.DevrtError: pass
-    if turn % 3 == 0: b.delete()
+    if step % 3 == 0: b.delete()
 c.close()
 print("done")
 """

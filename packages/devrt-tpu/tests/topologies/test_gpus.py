@@ -104,10 +104,12 @@ def test_the_compilers_tools_are_found_in_wheels(tmp_path):
 
 
 def test_what_is_missing_is_named():
-    told = gpu_tools.explain(DevrtError("compile failed: libdevice not found at x", code=13, a=1))
-    assert isinstance(told, UnimplementedError)
-    assert "pip install nvidia-cuda-nvcc nvidia-nvvm" in told.message
-    assert told.a == 1
+    reported = gpu_tools.explain(
+        DevrtError("compile failed: libdevice not found at x", code=13, a=1)
+    )
+    assert isinstance(reported, UnimplementedError)
+    assert "pip install nvidia-cuda-nvcc nvidia-nvvm" in reported.message
+    assert reported.a == 1
     other = DevrtError("another")
     assert gpu_tools.explain(other) is other
 

@@ -76,7 +76,7 @@ import devrt_pjrt as pjrt
 
 
 def test_tpus_are_described_without_one(libtpu):
-    said = run(
+    output = run(
         TPU
         + """
 sizes = {}
@@ -102,13 +102,13 @@ except DevrtError as error:
 print(json.dumps(sizes))
 """
     )
-    sizes = json.loads(said.splitlines()[-1])
+    sizes = json.loads(output.splitlines()[-1])
     assert sizes.pop("client")
     assert list(sizes.values()) == [8, 8, 8, 16, 4, 4, 8, 4]
 
 
 def test_programs_are_compiled_for_tpus(libtpu):
-    said = run(
+    output = run(
         TPU
         + f"""
 from pathlib import Path
@@ -129,7 +129,7 @@ except DevrtError as error:
     print(type(error).__name__)
 """
     )
-    assert said.splitlines()[-1] == "InvalidArgumentError"
+    assert output.splitlines()[-1] == "InvalidArgumentError"
 
 
 def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
@@ -161,7 +161,7 @@ def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
 
 
 def test_the_cuda_library_says_what_it_lacks(cuda):
-    said = run(
+    output = run(
         f"""
 import devrt_pjrt as pjrt
 from devrt.errors import DevrtError
@@ -177,7 +177,7 @@ for act in (lambda: pjrt.make_client(library, "cuda"),
         print(type(error).__name__)
 """
     )
-    lines = said.splitlines()
+    lines = output.splitlines()
     assert lines[0].endswith("True")
     assert "InvalidArgumentError" in lines[2:]
     assert "made" not in lines[1:3]
@@ -195,6 +195,6 @@ def test_two_processes_describe_topologies_at_once(libtpu):
         )
         for _ in range(2)
     ]
-    said = [process.stdout.readline() for process in started]  # both are inside now
+    output = [process.stdout.readline() for process in started]  # both are inside now
     errors = [process.communicate("", timeout=60)[1] for process in started]
-    assert said == ["PjrtTopology('tpu', 4 devices)\n"] * 2, errors
+    assert output == ["PjrtTopology('tpu', 4 devices)\n"] * 2, errors

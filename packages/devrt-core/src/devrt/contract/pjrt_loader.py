@@ -1,4 +1,4 @@
-"""What makes clients from libraries with the PJRT C API, whoever made them."""
+"""What makes clients from libraries with the PJRT C API, of any vendor."""
 
 from __future__ import annotations
 

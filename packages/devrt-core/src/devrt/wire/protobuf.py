@@ -114,7 +114,7 @@ class Message:
     Parameters
     ----------
     data
-        The message. A message in it is read when it is asked for.
+        The message. A message in it is read when it is requested.
 
     Raises
     ------

@@ -99,7 +99,7 @@ def test_the_traceback_outlives_the_buffer_and_the_code(noting_client) -> None:
     assert frame == Frame("<made up>", "f", 1, 2)
 
 
-def test_sites_without_buffers_do_not_pile_up(noting_client) -> None:
+def test_call_sites_without_buffers_do_not_pile_up(noting_client) -> None:
     """What is kept of code is bounded by the buffers that are alive."""
     gone = []
     for i in range(3000):

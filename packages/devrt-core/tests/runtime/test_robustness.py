@@ -128,7 +128,7 @@ def test_what_raises_is_named_by_where(good, add_at, examine, place, code):
 
 
 @pytest.mark.parametrize("place", ["import", "probe"])
-def test_the_python_stack_of_a_crash_is_told(good, add_at, examine, place):
+def test_the_python_stack_of_a_crash_is_reported(good, add_at, examine, place):
     module = add_at(place, "import ctypes; ctypes.string_at(0)")
     (row,) = [row for row in examine().plugins if row.platform == "bad"]
     assert "Segmentation fault" in row.output
@@ -194,7 +194,7 @@ def test_a_missing_dependency_is_named(good, examine):
     good_works(good, report)
 
 
-def test_a_duplicate_platform_is_kept_ordered_and_told(good, examine):
+def test_a_duplicate_platform_is_kept_ordered_and_reported(good, examine):
     good.add("good", distribution="a-good")
     report = examine()
     words = "fake-good 1.0 serves good too and comes first (priority 1 over 0)"
@@ -262,7 +262,7 @@ def test_a_manifest_for_another_version_of_the_contract(good, add_with_manifest,
     good_works(good, report)
 
 
-def test_what_the_manifest_lacks_is_told_without_an_import(good, add_with_manifest, examine):
+def test_what_the_manifest_lacks_is_reported_without_an_import(good, add_with_manifest, examine):
     needs = "[[backend.requires]]\npath = 'no/such/file'\nreason = 'no card'\nremedy = 'Buy one.'\n"
     add_with_manifest(MANIFEST + needs)
     report = examine()

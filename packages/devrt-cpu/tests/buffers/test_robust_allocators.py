@@ -14,8 +14,8 @@ from devrt_cpu import make_cpu_client, plugin
 
 @pytest.mark.parametrize("returned", [5, None], ids=str)
 def test_an_allocator_that_returns_no_capsule_is_refused(returned) -> None:
-    kind = MemoryKind(platform="cpu", kind="odd", allocator=lambda: returned)
-    with pytest.raises(InvalidArgumentError, match="'odd'"):
+    kind = MemoryKind(platform="cpu", kind="unusual", allocator=lambda: returned)
+    with pytest.raises(InvalidArgumentError, match="'unusual'"):
         make_cpu_client(memory_kinds=[kind])
 
 
@@ -24,8 +24,8 @@ def test_the_plugin_leaves_out_kinds_whose_allocator_fails() -> None:
         raise OSError("no such memory")
 
     for allocator, why in ((fails, "no such memory"), (lambda: 5, "of type int")):
-        kind = MemoryKind(platform="cpu", kind="odd", allocator=allocator)
-        with pytest.warns(DevrtWarning, match=f"'odd'.*{why}"):
+        kind = MemoryKind(platform="cpu", kind="unusual", allocator=allocator)
+        with pytest.warns(DevrtWarning, match=f"'unusual'.*{why}"):
             assert list(plugin._usable([kind])) == []
 
 
@@ -60,9 +60,9 @@ def test_misaligned_memory_of_a_plugin_is_refused_and_given_back() -> None:
         (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
     )
     capsule = new(ctypes.addressof(table), b"devrt_host_allocator", None)
-    kind = MemoryKind(platform="cpu", kind="odd", allocator=lambda: capsule)
+    kind = MemoryKind(platform="cpu", kind="unusual", allocator=lambda: capsule)
     with make_cpu_client(memory_kinds=[kind]) as client:
-        memory = client.devices()[0].memory("odd")
+        memory = client.devices()[0].memory("unusual")
         with pytest.raises(InternalError, match="aligned"):
             client.buffer_from_pyval(np.arange(100.0), memory)
         assert not live

@@ -5,8 +5,8 @@ import pytest
 import devrt_pjrt
 
 
-def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
-    said = attack(
+def test_a_thousand_corruptions_are_a_thousand_typed_errors(in_child):
+    output = in_child(
         """
         dice = random.Random(11)
         devices = client.devices()
@@ -35,7 +35,7 @@ def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
                 [[spread, bad], [bad, spread], [spread], [spread[:3], spread], [[], []]])
         names = ["num_partitions", "num_replicas", "device_assignment", "env_option_overrides",
                  "use_spmd_partitioning", "nope"]
-        attacks = [
+        uses = [
             lambda: add.execute(arguments()),
             lambda: wide.execute_sharded(shards()),
             lambda: client.compile_and_load(ADD[: dice.randrange(len(ADD) - 6)]),
@@ -52,10 +52,10 @@ def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
             lambda: client.buffer_from_dlpack(dice.choice([1, X.astype("S3"), [X]])),
         ]
         errors = 0
-        for turn in range(1000):
-            attack = attacks[turn % len(attacks)]
+        for step in range(1000):
+            use = uses[step % len(uses)]
             try:
-                attack()
+                use()
             except DevrtError as error:
                 errors += 1
             except BufferError:
@@ -68,17 +68,17 @@ def test_a_thousand_corruptions_are_a_thousand_typed_errors(attack):
         """
     )
     # A few of the random values are valid ones (None, or one partition of one).
-    assert int(said) > 900
+    assert int(output) > 900
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_anything_in_any_place_is_a_typed_error(attack, seed):
-    said = attack(
+def test_anything_in_any_place_is_a_typed_error(in_child, seed):
+    output = in_child(
         """
         dice = random.Random(SEED)
         client.close()
-        library = pjrt.loaded_library("attacked")
-        client = pjrt.make_client(library, "attacked", {"cpu_device_count": 2})
+        library = pjrt.loaded_library("tested")
+        client = pjrt.make_client(library, "tested", {"cpu_device_count": 2})
         devices, topology = client.devices(), client.topology()
         add, wide = client.compile_and_load(ADD), client.compile_and_load(ADD, devices)
         data = add.serialize()
@@ -146,15 +146,15 @@ def test_anything_in_any_place_is_a_typed_error(attack, seed):
             lambda: devices[0].memory(any_()), lambda: put(X).copy_to_memory(any_()),
             lambda: put(X).block_until_ready(any_()),
             lambda: client.register_custom_call(any_(), any_(), kind=any_()),
-            lambda: pjrt.make_client(library, "attacked", {"cpu_device_count": any_()}).close(),
-            lambda: pjrt.make_client(library, "attacked", any_()).close(),
-            lambda: pjrt.make_topology(library, "attacked", any_(), any_()),
-            lambda: pjrt.deserialize_topology(library, "attacked", any_()),
+            lambda: pjrt.make_client(library, "tested", {"cpu_device_count": any_()}).close(),
+            lambda: pjrt.make_client(library, "tested", any_()).close(),
+            lambda: pjrt.make_topology(library, "tested", any_(), any_()),
+            lambda: pjrt.deserialize_topology(library, "tested", any_()),
             lambda: pjrt.library_for(any_(), any_()), lambda: topology.compile(any_(), **option()),
         ]
         count = 0
-        for turn in range(1000):
-            try: uses[turn % len(uses)]()
+        for step in range(1000):
+            try: uses[step % len(uses)]()
             except (DevrtError, BufferError): count += 1
             except AttributeError as error:  # of what is valid, and has no x
                 assert str(error).endswith("'x'"), error
@@ -164,18 +164,18 @@ def test_anything_in_any_place_is_a_typed_error(attack, seed):
         print(count)
         """.replace("SEED", str(seed))
     )
-    assert int(said) > 800  # some values are valid where they stand
+    assert int(output) > 800  # some values are valid where they stand
 
 
-def test_eight_threads_at_once(attack):
-    said = attack(
+def test_eight_threads_at_once(in_child):
+    output = in_child(
         """
         add = client.compile_and_load(ADD)
         failures = []
         def work(seed):
             dice = random.Random(seed)
             try:
-                for turn in range(400):
+                for step in range(400):
                     value = np.float32(dice.random())
                     a = client.buffer_from_pyval(np.full(8, value), None, False, dice.randrange(4))
                     (b,) = add.execute([a, a])
@@ -192,14 +192,14 @@ def test_eight_threads_at_once(attack):
         print(failures, len(client.live_buffers()), len(client.connection.kept))
         """
     )
-    assert said == "[] 0 0"
+    assert output == "[] 0 0"
 
 
-def test_a_client_is_closed_under_threads_that_use_it(attack):
-    said = attack(
+def test_a_client_is_closed_under_threads_that_use_it(in_child):
+    output = in_child(
         """
         import time
-        said = set()
+        output = set()
         add = client.compile_and_load(ADD)
         def work():
             try:
@@ -207,27 +207,27 @@ def test_a_client_is_closed_under_threads_that_use_it(attack):
                     a = client.buffer_from_pyval(X); b = a.clone()
                     np.asarray(add.execute([a, b])[0])
             except DevrtError as error:
-                said.add(type(error).__name__)
+                output.add(type(error).__name__)
         threads = [threading.Thread(target=work) for _ in range(6)]
         for t in threads: t.start()
         time.sleep(0.3)
         client.close()
         for t in threads: t.join(30)
-        print(sorted(said), any(t.is_alive() for t in threads))
+        print(sorted(output), any(t.is_alive() for t in threads))
         """
     )
     # A buffer whose client is closed in between counts as deleted.
-    assert said in ("['ClosedError'] False", "['ClosedError', 'DeletedError'] False")
+    assert output in ("['ClosedError'] False", "['ClosedError', 'DeletedError'] False")
 
 
-def test_a_buffer_is_deleted_under_an_execution_that_uses_it(attack):
-    said = attack(
+def test_a_buffer_is_deleted_under_an_execution_that_uses_it(in_child):
+    output = in_child(
         """
         add = client.compile_and_load(ADD)
         results = {"ran": 0, "refused": 0}
-        for turn in range(2000):
+        for step in range(2000):
             a = client.buffer_from_pyval(X)
-            other = threading.Thread(target=a.delete) if turn % 20 == 0 else None
+            other = threading.Thread(target=a.delete) if step % 20 == 0 else None
             if other: other.start()
             try:
                 assert np.asarray(add.execute([a, a])[0])[7] == 14
@@ -238,28 +238,28 @@ def test_a_buffer_is_deleted_under_an_execution_that_uses_it(attack):
         print(sum(results.values()), results["ran"] > 1800)
         """
     )
-    assert said == "2000 True"
+    assert output == "2000 True"
 
 
-def test_a_long_run_does_not_grow(attack):
-    said = attack(
+def test_a_long_run_does_not_grow(in_child):
+    output = in_child(
         """
         def resident():
             with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
         add = client.compile_and_load(ADD)
-        def turn():
+        def step():
             a = client.buffer_from_pyval(X); np.asarray(add.execute([a, a])[0]); a.delete()
-        for _ in range(20000): turn()
+        for _ in range(20000): step()
         before = resident()
-        for _ in range(80000): turn()
+        for _ in range(80000): step()
         print(resident() - before)
         """
     )
-    assert int(said) < 4 << 20
+    assert int(output) < 4 << 20
 
 
-def test_layouts_of_their_own_and_clients_do_not_grow(attack):
-    said = attack(
+def test_layouts_of_their_own_and_clients_do_not_grow(in_child):
+    output = in_child(
         """
         def resident():
             with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
@@ -269,29 +269,29 @@ def test_layouts_of_their_own_and_clients_do_not_grow(attack):
         turned = client.compile_and_load(TURNED)
         rows, specs = X.reshape(2, 4), [((2, 4), "float32")]
         other = client.devices()[1].default_memory()
-        def turn():
+        def step():
             a = client.buffer_from_pyval(rows, layout="{0,1}")
             (made,) = turned.execute([a])
             assert np.asarray(made)[1, 3] == 7 == np.asarray(a.copy_to_memory(other).clone())[1, 3]
             with client.create_buffers_for_async_host_to_device(specs, None, ["{0,1}"]) as sender:
                 sent = sender.retrieve_buffer(0); sender.transfer_data(0, rows)
             assert sent.layout == made.layout == turned.get_output_layouts()[0]._xla_layout()
-        for _ in range(2000): turn()
+        for _ in range(2000): step()
         before = resident()
-        for _ in range(8000): turn()
+        for _ in range(8000): step()
         grown = resident() - before
-        library = pjrt.loaded_library("attacked")
-        def again(): pjrt.make_client(library, "attacked", {"cpu_device_count": 2}).close()
+        library = pjrt.loaded_library("tested")
+        def again(): pjrt.make_client(library, "tested", {"cpu_device_count": 2}).close()
         for _ in range(100): again()
         before = resident()
         for _ in range(300): again()
         print(max(grown, resident() - before))
         """
     )
-    assert int(said) < 4 << 20
+    assert int(output) < 4 << 20
 
 
-def test_the_interpreter_ends_with_everything_alive(attack):
+def test_the_interpreter_ends_with_everything_alive(in_child):
     code = """
         add = client.compile_and_load(ADD)
         a = client.buffer_from_pyval(X); b = add.execute([a, a]); view = np.asarray(a)
@@ -299,10 +299,10 @@ def test_the_interpreter_ends_with_everything_alive(attack):
         cycle = [client]; cycle.append(cycle)
         print("end")
         """
-    assert attack(code) == "end"
+    assert in_child(code) == "end"
 
 
-def test_the_interpreter_ends_while_programs_read_aliased_memory(attack):
+def test_the_interpreter_ends_while_programs_read_aliased_memory(in_child):
     code = """
         wide = ADD.replace("8xf32", "4194304xf32")
         add = client.compile_and_load(wide)
@@ -317,7 +317,7 @@ def test_the_interpreter_ends_while_programs_read_aliased_memory(attack):
         print("end")
         """
     for _ in range(3):
-        assert attack(code) == "end"
+        assert in_child(code) == "end"
 
 
 def test_two_plugins_and_jax_like_capsules_live_together(xla_cpu_library, fake):

@@ -1,4 +1,4 @@
-"""What programs take on their way: counted while they run, and known before they do."""
+"""Temporary memory of programs: counted while they run, and known before they do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
 MIB = 1 << 20
 
-# Takes two matrices of 1 MiB on its way, and runs in the engine's threads.
+# Takes two matrices of 1 MiB as temporary memory, and runs in the engine's threads.
 SLOW = """func.func @main(%a: tensor<512x512xf32>) -> tensor<f32> {
   %0 = stablehlo.dot %a, %a : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   %1 = stablehlo.dot %0, %a : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
@@ -72,11 +72,11 @@ def test_the_profile_has_it_while_the_program_runs():
 
     text = SLOW.replace(
         "%2 = stablehlo.reduce(%1 ",
-        "%h = stablehlo.custom_call @test_scratch_wait(%1) {api_version = 4 : i32, has_side_effect "
+        "%h = stablehlo.custom_call @test_temp_wait(%1) {api_version = 4 : i32, has_side_effect "
         "= true} : (tensor<512x512xf32>) -> tensor<512x512xf32>\n  %2 = stablehlo.reduce(%h ",
     )
     with make_cpu_client() as client:
-        client.register_custom_call("test_scratch_wait", wait)
+        client.register_custom_call("test_temp_wait", wait)
         program, x = client.compile_and_load(text), ones(client)
         taken = program.get_compiled_memory_stats()["temp_size_in_bytes"]
         result = program.execute([x])[0]
@@ -107,7 +107,7 @@ def test_a_call_that_cannot_fit_is_refused_before_it_runs():
             "temp_size_in_bytes": TAKEN,
         }
         assert error.largest[0]["bytes"] == MIB
-        assert f"program 'main' takes: 4 bytes of outputs and {TAKEN} of temporaries" in str(error)
+        assert f"4 bytes of outputs and {TAKEN} of temporaries for program 'main'" in str(error)
         assert pickle.loads(pickle.dumps(error)).program == error.program
         assert client.engine_stats()["executions"] == 0
         assert stats(client)["num_allocs"] == before["num_allocs"]
@@ -133,7 +133,7 @@ def test_a_buffer_waits_for_a_program_that_runs():
             assert float(np.asarray(result)) == 512.0**4
 
 
-def test_threads_take_turns_under_a_limit():
+def test_threads_alternate_under_a_limit():
     with make_cpu_client(num_devices=2, memory_limit_bytes=2 * MIB + TAKEN + 4096) as client:
         pairs = [
             (client.compile_and_load(SLOW, [device]), ones(client, device))
@@ -146,7 +146,7 @@ def test_threads_take_turns_under_a_limit():
             try:
                 for _ in range(10):
                     assert float(np.asarray(program.execute([x])[0])) == 512.0**4
-            except BaseException as error:  # noqa: BLE001  told by the main thread
+            except BaseException as error:  # noqa: BLE001  raised by the main thread
                 failures.append(error)
 
         threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
@@ -159,7 +159,7 @@ def test_threads_take_turns_under_a_limit():
         assert stats(client)["peak_bytes_in_use"] <= 2 * MIB + TAKEN + 4096
 
 
-def test_the_devices_of_a_call_take_their_room_together():
+def test_the_devices_of_a_call_reserve_together():
     rows = np.ones((512, 512), np.float32)
     with make_cpu_client(num_devices=8, memory_limit_bytes=25 * MIB) as client:
         program = client.compile_and_load(ALL)
@@ -185,11 +185,11 @@ def test_a_failure_in_the_middle_gives_everything_back():
 
     text = SLOW.replace(
         "%2 = stablehlo.reduce(%1 ",
-        "%h = stablehlo.custom_call @test_scratch_fail(%1) {api_version = 4 : i32, has_side_effect "
+        "%h = stablehlo.custom_call @test_temp_fail(%1) {api_version = 4 : i32, has_side_effect "
         "= true} : (tensor<512x512xf32>) -> tensor<512x512xf32>\n  %2 = stablehlo.reduce(%h ",
     )
     with make_cpu_client(memory_limit_bytes=8 * MIB) as client:
-        client.register_custom_call("test_scratch_fail", fail)
+        client.register_custom_call("test_temp_fail", fail)
         program, x = client.compile_and_load(text), ones(client)
         for _ in range(20):
             with pytest.raises(errors.InvalidArgumentError, match="in the middle"):

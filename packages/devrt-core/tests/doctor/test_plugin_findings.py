@@ -50,7 +50,7 @@ def test_what_it_says_stands_behind_its_name(ask):
         ({"make": "return None"}, "plugin-contract"),
     ],
 )
-def test_it_is_asked_whatever_else_came_out(ask, options, code):
+def test_it_is_queried_whatever_else_came_out(ask, options, code):
     _, found = ask(TWO, **options)
     assert {code, "one-dist/driver-old", "one-dist/fast"} <= found.keys()
 
