@@ -12,9 +12,16 @@ STUB = Path(__file__).parents[1] / "src" / "devrt_cpu" / "_ext.pyi"
 
 
 def main(target: Path) -> None:
-    """Run nanobind's generator, private names included."""
-    command = [sys.executable, "-m", "nanobind.stubgen", "-q", "-P", "-m", "devrt_cpu._ext", "-o"]
-    subprocess.run([*command, os.fspath(target)], check=True)
+    """Run nanobind's generator, private names and the methods in Python included."""
+    run = (
+        "import runpy; from devrt_cpu import _client_methods as methods, _contract\n"
+        "_contract.register()\n"
+        "for name in methods.__all__:\n"  # the generator shows what is of the module itself
+        "    getattr(methods, name).__module__ = 'devrt_cpu._ext'\n"
+        "runpy.run_module('nanobind.stubgen', run_name='__main__')"
+    )
+    arguments = ["-q", "-P", "-m", "devrt_cpu._ext", "-o", os.fspath(target)]
+    subprocess.run([sys.executable, "-c", run, *arguments], check=True)
     target.write_text(without_dunder_buffer(target.read_text(encoding="utf-8")), encoding="utf-8")
 
 

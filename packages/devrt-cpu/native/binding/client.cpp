@@ -195,14 +195,6 @@ nb::object topology_of(nb::handle_t<Client> client) {
   return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
 }
 
-/// Returns a method that is written in Python: what takes milliseconds need not be native.
-auto forward(const char* name) {
-  return [name](nb::handle_t<Client> self, const nb::args& args, const nb::kwargs& kwargs) {
-    const nb::object method = nb::module_::import_("devrt_cpu._engine").attr(name);
-    return apply_python(method, nb::make_tuple(self) + args, kwargs);
-  };
-}
-
 void bind_client_facts(nb::class_<Client>& cls) {
   cls.def_prop_ro("platform", [](const Client&) { return nb::str("cpu"); })
       .def_prop_ro("platform_version", [](const Client&) { return nb::str(platform_version()); })
@@ -282,30 +274,7 @@ void bind_client_life(nb::class_<Client>& cls) {
       .def("heap_profile", &heap_profile, nb::sig("def heap_profile(self) -> bytes"),
            "Return the live buffers as a gzipped pprof profile.")
       .def("topology", &topology_of, nb::sig("def topology(self) -> typing.Any"),
-           "Return a description of all devices, those of other processes too.")
-      .def("compile_and_load", forward("compile_and_load"),
-           nb::sig("def compile_and_load(self, program: str | bytes, devices: "
-                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
-                   "CpuLoadedExecutable"),
-           "Compile a program and load it on devices; see `devrt_cpu.compile_and_load`.")
-      .def("compile", forward("compile_and_load"),
-           nb::sig("def compile(self, program: str | bytes, devices: "
-                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
-                   "CpuLoadedExecutable"),
-           "Compile and load, under jaxlib's older name.")
-      .def("serialize_executable", forward("serialize_executable"),
-           nb::sig("def serialize_executable(self, executable: CpuLoadedExecutable) -> bytes"),
-           "Return a compiled program as bytes, for `deserialize_executable`.")
-      .def("deserialize_executable", forward("deserialize_executable"),
-           nb::sig("def deserialize_executable(self, serialized: bytes, devices: "
-                   "collections.abc.Sequence[CpuDevice] | None = None, **options: typing.Any) -> "
-                   "CpuLoadedExecutable"),
-           "Load what `serialize_executable` gave, of this or another process.")
-      .def("register_custom_call", forward("register_custom_call"),
-           nb::sig("def register_custom_call(self, name: str, function: typing.Any, *, kind: str = "
-                   "'host') -> None"),
-           "Let programs call a function by a name, in every CPU client of the process; see "
-           "`devrt.contract.Client.register_custom_call`.");
+           "Return a description of all devices, those of other processes too.");
 }
 
 void bind_client_class(nb::module_& module) {

@@ -1,4 +1,4 @@
-"""Registers the native module's classes with the backend contract."""
+"""Makes the native module's classes those of the backend contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["register"]
 def register() -> None:
     """Load the native module and make its classes those of `devrt.contract`, once."""
     from devrt import contract
-    from devrt_cpu import _ext
+    from devrt_cpu import _client_methods, _ext
+
+    for name in _client_methods.__all__:
+        setattr(_ext.CpuClient, name, getattr(_client_methods, name))
 
     # Any: register() is typed for subclasses, and these become subclasses only by this call.
     pairs: tuple[tuple[Any, type], ...] = (

@@ -208,25 +208,6 @@ class CpuClient:
     def topology(self) -> Any:
         """Return a description of all devices, those of other processes too."""
 
-    def compile_and_load(self, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
-        """
-        Compile a program and load it on devices; see `devrt_cpu.compile_and_load`.
-        """
-
-    def compile(self, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
-        """Compile and load, under jaxlib's older name."""
-
-    def serialize_executable(self, executable: CpuLoadedExecutable) -> bytes:
-        """Return a compiled program as bytes, for `deserialize_executable`."""
-
-    def deserialize_executable(self, serialized: bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
-        """Load what `serialize_executable` gave, of this or another process."""
-
-    def register_custom_call(self, name: str, function: Any, *, kind: str = 'host') -> None:
-        """
-        Let programs call a function by a name, in every CPU client of the process; see `devrt.contract.Client.register_custom_call`.
-        """
-
     def buffers_from_pyvals(self, arguments: Sequence[Any], targets: Sequence[CpuDevice | CpuMemory], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
         """
         Start the transfer of each of several host values to the target at its index.
@@ -249,6 +230,25 @@ class CpuClient:
 
     def batched_block_until_ready(self, buffers: Sequence[Any]) -> None:
         """Wait for every buffer with the GIL released; raise the first error."""
+
+    def compile(self: CpuClient, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """Compile and load, under jaxlib's older name."""
+
+    def compile_and_load(self: CpuClient, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """
+        Compile a program and load it on devices; see `devrt.contract.Client.compile_and_load`.
+        """
+
+    def deserialize_executable(self: CpuClient, serialized: bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+        """Load what `serialize_executable` gave, of this or another process."""
+
+    def register_custom_call(self: CpuClient, name: str, function: Any, *, kind: str = 'host') -> None:
+        """
+        Let programs call a function by name; see `devrt.contract.Client.register_custom_call`.
+        """
+
+    def serialize_executable(self: CpuClient, executable: CpuLoadedExecutable) -> bytes:
+        """Return a compiled program as bytes, for `deserialize_executable`."""
 
 def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), distributed_client: Any = None, execution_timeout: float = 600.0) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""

@@ -36,7 +36,7 @@ _REPLICAS, _PARTITIONS = b"mhlo.num_replicas", b"mhlo.num_partitions"
 
 
 def read_bytecode(code: bytes) -> ProgramFacts:
-    """Read a program's bytecode; of what cannot be read nothing is said."""
+    """Read a program's bytecode; what cannot be read has no facts."""
     facts = ProgramFacts()
     with contextlib.suppress(*UNREADABLE):
         bytecode = Bytecode(code)

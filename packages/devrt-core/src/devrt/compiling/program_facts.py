@@ -68,7 +68,7 @@ class ProgramFacts:
         Axes, by name and size, of the Shardy meshes with more than one device, each once.
     has_shardy : bool
         Whether its shardings are Shardy's: it has a mesh of Shardy's, or Shardy's frontend
-        attributes. A compiler that is told so ignores GSPMD's.
+        attributes. A compiler for those ignores GSPMD's.
     first : dict
         By subject, where the first of the things stands that some compilers lack:
         ``six_bit_floats`` and ``quantised_types``; ``bitcast_of_booleans`` (made or read by a

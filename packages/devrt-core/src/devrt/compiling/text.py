@@ -126,7 +126,7 @@ class _Pass:
         return self._found
 
     def _finish(self, found: ProgramFacts) -> None:
-        """Keep what can be told only now."""
+        """Keep what is known only now."""
         found.operations -= STRUCTURE
         found.keep_meshes(self._meshes)
         found.num_replicas, found.num_partitions = map(self._counts.get, _COUNTS)

@@ -215,9 +215,9 @@ def _compile(
                 on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
             )[0]
         except DevrtError as error:
-            told = explain(error)
-            if told is not error:
-                raise told from error
+            explained = explain(error)
+            if explained is not error:
+                raise explained from error
             raise
 
     return compile_explained(program, compile)
