@@ -23,7 +23,7 @@ MODULES = [
     "devrt",
     *("devrt.programs", "devrt.topology", "devrt.layout"),
     *("devrt.sharding", "devrt.arrays", "devrt.numpy", "devrt.dlpack", "devrt.tree_util"),
-    *("devrt.runtime", "devrt.doctor", "devrt.compiling.cache", "devrt.errors"),
+    *("devrt.runtime", "devrt.doctor", "devrt.compiling", "devrt.compiling.cache", "devrt.errors"),
     *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.xla_client"),
 ]
 

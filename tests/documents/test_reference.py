@@ -23,7 +23,6 @@ ELSEWHERE = {
     "devrt.hookspecs": "docs/backend-authors/hooks.md",
     "devrt.native": "the SDK's DESIGN.md",
     "devrt.hardware": "found by the doctor",
-    "devrt.compiling": "docs/backend-authors; its cache has a page of the reference",
     "devrt.plugins": "internal to the core",
     "devrt.probing": "internal to the core",
     "devrt.wire": "internal to the core",

@@ -85,7 +85,7 @@ def code_of(name):
     return (PROGRAMS / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["gspmd_mlp", "linalg", "mlp"])
+@pytest.mark.parametrize("name", ["gspmd_mlp", "mlp", "shard_map_dp"])
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc"])
 def test_a_program_is_read_once_and_compiled_once(client, read, compiled, name, suffix):
     code = code_of(f"{name}.{suffix}")

@@ -15,14 +15,6 @@ from devrt.errors import (
 )
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
-DONATE = """
-module @twice {
-  func.func public @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {
-    %0 = stablehlo.add %a, %a : tensor<8xf32>
-    return %0 : tensor<8xf32>
-  }
-}
-"""
 MANY = """
 module @many {
   func.func public @main(%a: tensor<2x3xf32>)
@@ -184,30 +176,6 @@ def test_a_result_in_another_order_is_read_in_row_major(xla_cpu):
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     turned = xla_cpu.compile_and_load(text).execute([xla_cpu.buffer_from_pyval(array)])[1]
     assert np.array_equal(np.asarray(turned), array.T)
-
-
-class TestDonation:
-    def test_an_argument_is_gone_after_it_was_donated(self, xla_cpu):
-        executable = xla_cpu.compile_and_load(DONATE)
-        buffer = xla_cpu.buffer_from_pyval(X)
-        (made,) = executable.execute([buffer])
-        assert buffer.is_deleted()
-        assert np.asarray(made).tolist() == (2 * X).tolist()
-        with pytest.raises(DeletedError, match="argument 0"):
-            executable.execute([buffer])
-
-    def test_what_others_look_at_is_not_written_to(self, xla_cpu):
-        executable = xla_cpu.compile_and_load(DONATE)
-        buffer = xla_cpu.buffer_from_pyval(X)
-        clone = buffer.clone()
-        (made,) = executable.execute([buffer])
-        assert np.asarray(clone).tolist() == X.tolist()
-        assert np.asarray(made).tolist() == (2 * X).tolist()
-        large = DONATE.replace("8xf32", "100000xf32")
-        buffer = xla_cpu.buffer_from_pyval(np.ones(100_000, np.float32))
-        view = np.asarray(buffer)
-        xla_cpu.compile_and_load(large).execute([buffer])[0].block_until_ready()
-        assert view.sum() == 100_000
 
 
 class TestRefusals:

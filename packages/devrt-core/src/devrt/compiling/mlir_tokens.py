@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 
 __all__ = [
-    "PAIRS",
-    "SIGN",
     "STRING",
     "SYMBOL",
     "end_of_group",
@@ -24,11 +22,11 @@ __all__ = [
 ]
 
 STRING = rb'"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?'  # escapes are \" and \\ and two hexadecimal digits
-SIGN = re.compile(STRING + rb"|//[^\n]*|->|[(){}\[\]<>,]")
+_SIGN = re.compile(STRING + rb"|//[^\n]*|->|[(){}\[\]<>,]")
 """A bracket or a comma; or a string, a comment or an arrow, within which none counts."""
-PAIRS = {b"(": b")", b"{": b"}", b"[": b"]", b"<": b">"}
+_PAIRS = {b"(": b")", b"{": b"}", b"[": b"]", b"<": b">"}
 SYMBOL = re.compile(rb"@(?:([\w.$-]+)|(" + STRING + rb"))")
-_CLOSING = frozenset(PAIRS.values())
+_CLOSING = frozenset(_PAIRS.values())
 _SPACE = re.compile(rb"[\s]*(?://[^\n]*[\s]*)*")
 _WORD = re.compile(rb"[!#]?[\w.$]+")
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})")
@@ -56,10 +54,10 @@ def skip_space(code: bytes, at: int) -> int:
 def end_of_group(code: bytes, at: int) -> int:
     """Return where the group that begins at a bracket ends; the text's end if it does not."""
     closing: list[bytes] = []
-    for found in SIGN.finditer(code, at):
+    for found in _SIGN.finditer(code, at):
         sign = found.group()
-        if sign in PAIRS:
-            closing.append(PAIRS[sign])
+        if sign in _PAIRS:
+            closing.append(_PAIRS[sign])
         elif closing and sign == closing[-1]:
             closing.pop()
             if not closing:
@@ -77,9 +75,9 @@ def end_of_type(code: bytes, at: int) -> int:
 def split(code: bytes) -> Iterator[bytes]:
     """Yield the parts of a list at its commas outside of brackets."""
     depth = begin = 0
-    for found in SIGN.finditer(code):
+    for found in _SIGN.finditer(code):
         sign = found.group()
-        if sign in PAIRS:
+        if sign in _PAIRS:
             depth += 1
         elif sign in _CLOSING:
             depth -= 1

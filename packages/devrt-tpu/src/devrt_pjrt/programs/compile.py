@@ -64,7 +64,9 @@ def compile_and_load(
                 connection.core,
                 client=connection.pointer,
             )
-            return PjrtLoadedExecutable(connection, args.executable, made)
+            main = program.facts.main
+            donated = main.donated if main is not None else ()
+            return PjrtLoadedExecutable(connection, args.executable, made, donated=donated)
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
         load = functools.partial(_load, connection, made=made)

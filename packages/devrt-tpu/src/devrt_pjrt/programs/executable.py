@@ -35,6 +35,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         pointer: Any,
         options: CompileOptions | None,
         source: bytes | None = None,
+        donated: tuple[int, ...] = (),
     ) -> None:
         self._connection = connection
         api = connection.api
@@ -45,7 +46,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)
         self._devices = list(connection.inventory.local) if is_portable else bound
-        self._runner = Runner(connection, pointer, self.executable, self._devices, is_portable)
+        self._runner = Runner(
+            connection, pointer, self.executable, self._devices, is_portable, donated
+        )
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
         connection.executables[next(_numbers)] = self
 

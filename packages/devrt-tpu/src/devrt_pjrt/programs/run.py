@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -82,6 +83,9 @@ class Runner:
         The devices of this process that it runs on, in argument order.
     is_portable
         Whether it runs on any one device.
+    donated
+        Numbers of the parameters that the program may take over, as its source has them: for
+        plugins that do not give the optimised program.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Runner:
         executable: Executable,
         devices: list[PjrtDevice],
         is_portable: bool,
+        donated: tuple[int, ...] = (),
     ) -> None:
         self._connection = connection
         self._pointer: Any = pointer
@@ -104,7 +109,7 @@ class Runner:
         facts = executable.facts
         self._arguments = Arguments(connection, self._label, facts)
         self._parameters = self._arguments.specs
-        self._donated = facts.donated if facts is not None else ()
+        self._donated = facts.donated if facts is not None else donated
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         # A loop over little data is run on the caller's thread, however often it goes round.
@@ -269,7 +274,9 @@ class Runner:
         run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
         run.devices, run.one_by_one = chosen, one_by_one
         run.needs_arrived, run.is_collective = self._needs_arrived, self._is_collective
-        run.donated, run.num_donated = self._donated_array, len(self._donated)
+        # Nobody may know how many arguments the program takes.
+        run.num_donated = bisect.bisect_left(self._donated, run.num_args)
+        run.donated = self._donated_array
         handles = [buffer.handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)

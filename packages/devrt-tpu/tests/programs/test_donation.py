@@ -1,0 +1,53 @@
+"""Arguments whose memory a program takes over."""
+
+import numpy as np
+import pytest
+
+from devrt.errors import DeletedError, DevrtError
+from devrt_pjrt.programs.compiled import Executable
+
+DONATE = """
+module @twice {
+  func.func public @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {
+    %0 = stablehlo.add %a, %a : tensor<8xf32>
+    return %0 : tensor<8xf32>
+  }
+}
+"""
+X = np.arange(8, dtype=np.float32)
+
+
+@pytest.fixture(params=["the compiler", "the program"], autouse=True)
+def says_donated(request, monkeypatch):
+    """Let what is donated be known from a compiler's program, or from the source alone."""
+    if request.param == "the program":
+        monkeypatch.setattr(Executable, "facts", None)
+
+
+def test_an_argument_is_gone_after_it_was_donated(xla_cpu):
+    executable = xla_cpu.compile_and_load(DONATE)
+    buffer = xla_cpu.buffer_from_pyval(X)
+    (made,) = executable.execute([buffer])
+    assert buffer.is_deleted()
+    assert np.asarray(made).tolist() == (2 * X).tolist()
+    with pytest.raises(DeletedError, match="argument 0"):
+        executable.execute([buffer])
+
+
+def test_what_others_look_at_is_not_written_to(xla_cpu):
+    executable = xla_cpu.compile_and_load(DONATE)
+    buffer = xla_cpu.buffer_from_pyval(X)
+    clone = buffer.clone()
+    (made,) = executable.execute([buffer])
+    assert np.asarray(clone).tolist() == X.tolist()
+    assert np.asarray(made).tolist() == (2 * X).tolist()
+    large = DONATE.replace("8xf32", "100000xf32")
+    buffer = xla_cpu.buffer_from_pyval(np.ones(100_000, np.float32))
+    view = np.asarray(buffer)
+    xla_cpu.compile_and_load(large).execute([buffer])[0].block_until_ready()
+    assert view.sum() == 100_000
+
+
+def test_too_few_arguments_are_an_error(xla_cpu):
+    with pytest.raises(DevrtError):
+        xla_cpu.compile_and_load(DONATE).execute([])
