@@ -85,20 +85,18 @@ nb::list to_arrays(std::int64_t count, void* const* slots) {
   nb::list arrays;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(slots[i]);
-    arrays.append(nb::make_tuple(
-        reinterpret_cast<std::uintptr_t>(buffer.data),
-        to_tuple({buffer.dims, static_cast<std::size_t>(buffer.rank)}),
-        static_cast<int>(pjrt::detail::element_type_of(static_cast<int>(buffer.dtype)))));
+    arrays.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(buffer.data),
+                                 to_tuple({buffer.dims, static_cast<std::size_t>(buffer.rank)}),
+                                 static_cast<int>(buffer.dtype)));
   }
   return arrays;
 }
 
-/// Returns the type, the bytes, and whether it is one number.
+/// Returns XLA's type, the bytes, and whether it is one number.
 nb::object to_numbers(int type, const void* data, std::size_t count, bool is_scalar) {
   const ElementType element = pjrt::detail::element_type_of(type);
   const std::size_t bytes = element == ElementType::kInvalid ? 0 : count * itemsize(element);
-  return nb::make_tuple(static_cast<int>(element), nb::bytes(static_cast<const char*>(data), bytes),
-                        is_scalar);
+  return nb::make_tuple(type, nb::bytes(static_cast<const char*>(data), bytes), is_scalar);
 }
 
 nb::dict to_attributes(const XLA_FFI_Attrs& attributes);
@@ -130,7 +128,7 @@ nb::dict to_attributes(const XLA_FFI_Attrs& attributes) {
 
 Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame) {
   const nb::object outcome =
-      call_python(module_attribute(answer_function, "devrt_cpu._custom_call", "answer"),
+      call_python(module_attribute(answer_function, "devrt_cpu._custom_calls", "answer"),
                   nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
                   to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
   if (outcome.is_none()) return {};
@@ -183,7 +181,7 @@ bool finish_custom_calls() {
     return false;
   }
   static PyObject* function = nullptr;
-  (void)call_python(module_attribute(function, "devrt_cpu._custom_call", "forget_all"));
+  (void)call_python(module_attribute(function, "devrt_cpu._custom_calls", "forget_all"));
   return true;
 }
 

@@ -34,17 +34,14 @@ nb::dict memory_stats(const ExecutableHandle& self) {
   return figures;
 }
 
-PyObject* sharding_class = nullptr;
-
-nb::list to_shardings(const std::vector<pjrt::HloSharding>& shardings) {
-  const nb::handle record = module_attribute(sharding_class, "devrt.contract", "OpSharding");
-  nb::list records;
-  for (const pjrt::HloSharding& sharding : shardings) {
-    records.append(call_python(record, nb::int_(static_cast<int>(sharding.kind)),
-                               to_tuple(sharding.tile_dims), to_tuple(sharding.devices),
-                               nb::bool_(sharding.replicate_on_last_tile_dim)));
-  }
-  return records;
+/// Returns how the compiler divided parameters or results: what no call needs, Python reads.
+nb::list shardings(const ExecutableHandle& self, const char* operation, const char* which) {
+  if (self.state->signature().num_partitions == 1) return {};
+  static PyObject* module = nullptr;
+  const nb::object read = module_attribute(module, "devrt.compiling.hlo", "HloModule").attr("read");
+  const nb::object found =
+      call_python(read, to_bytes(self.state->loaded(operation)->optimized_program())).attr(which);
+  return nb::steal<nb::list>(PySequence_List(found.ptr()));
 }
 
 nb::list to_specs(const std::vector<pjrt::Tensor>& tensors) {
@@ -95,7 +92,9 @@ void bind_facts(nb::class_<ExecutableHandle>& cls) {
           nb::sig("def donated_parameters(self) -> list[int]"),
           "Indices of the parameters whose buffers a call deletes.")
       .def_prop_ro("is_collective",
-                   [](const ExecutableHandle& e) { return e.state->signature().is_collective; })
+                   [](const ExecutableHandle& e) {
+                     return e.state->signature().is_collective && e.state->devices().size() > 1;
+                   })
       .def_prop_ro("custom_calls",
                    [](const ExecutableHandle& e) { return e.state->signature().custom_calls; })
       .def("get_output_memory_kinds",
@@ -109,7 +108,7 @@ void bind_facts(nb::class_<ExecutableHandle>& cls) {
       .def(
           "get_parameter_shardings",
           [](const ExecutableHandle& e) {
-            return to_shardings(e.state->signature().parameter_shardings);
+            return shardings(e, "get_parameter_shardings", "parameter_shardings");
           },
           nb::sig("def get_parameter_shardings(self) -> list[typing.Any]"),
           "Return how the compiler divided each parameter, as "
@@ -118,7 +117,7 @@ void bind_facts(nb::class_<ExecutableHandle>& cls) {
       .def(
           "get_output_shardings",
           [](const ExecutableHandle& e) {
-            return to_shardings(e.state->signature().output_shardings);
+            return shardings(e, "get_output_shardings", "result_shardings");
           },
           nb::sig("def get_output_shardings(self) -> list[typing.Any]"),
           "Return how the compiler divided each output; empty with one partition.");

@@ -1,20 +1,102 @@
-"""Custom calls that nobody answers: what a program asks for, and what there is instead."""
+"""Custom calls of the CPU client's programs: registered, answered, or refused by name."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
+
+from devrt.compiling.custom_call_registry import CustomCallRegistry, Handler, dtype_of
+from devrt.contract import RawBuffer
 from devrt.errors import UnimplementedError
 from devrt_cpu import _linalg
 
-__all__ = ["explained"]
+__all__ = ["answer", "explained", "forget_all", "register_custom_call"]
+
+_Array = tuple[int, tuple[int, ...], int]
+"""Address, shape and XLA's element type."""
+
+_registry = CustomCallRegistry()
+forget_all = _registry.clear
 
 _UNKNOWN = re.compile(
     r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
     r"(\S+)"
 )
+
+
+def register_custom_call(name: str, function: Any, *, kind: str = "host") -> None:
+    """Let programs call a function by a name; see `devrt.contract.Client.register_custom_call`.
+
+    Raises
+    ------
+    UnimplementedError
+        If the compiler's wheel is not installed, or 256 names are registered.
+    """
+    _registry.register(
+        name,
+        function,
+        kind,
+        _bind,
+        owner="the cpu platform",
+        reserved=_linalg.known_calls(),
+        platform="cpu",
+    )
+
+
+def _bind(handler: Handler, address: int | None) -> int:
+    from devrt_cpu import _ext
+    from devrt_cpu._engine import find_library
+
+    if address is None:
+        return _ext._register_custom_call(find_library(), handler.name)
+    return _ext._register_native_custom_call(find_library(), handler.name, address)
+
+
+def answer(
+    slot: int, arguments: Sequence[_Array], results: Sequence[_Array], attributes: Mapping[str, Any]
+) -> tuple[int, str] | None:
+    """Call a function of Python; on whatever thread the program runs.
+
+    Parameters
+    ----------
+    slot
+        Which one.
+    arguments, results
+        Address, shape and element type of each.
+    attributes
+        Texts, mappings, and numbers as their element type, their bytes and whether it is one.
+
+    Returns
+    -------
+    tuple or None
+        The status code and message of what it raised, or None.
+    """
+    return _registry.answer(
+        slot,
+        lambda: (_to_buffers(arguments), _to_buffers(results), _to_attributes(attributes), 0),
+    )
+
+
+def _to_buffers(arrays: Sequence[_Array]) -> list[RawBuffer]:
+    return [RawBuffer(address, shape, dtype_of(number)) for address, shape, number in arrays]
+
+
+def _to_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _to_attribute(value) for name, value in attributes.items()}
+
+
+def _to_attribute(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return _to_attributes(value)
+    number, data, is_scalar = value
+    numbers: np.ndarray[Any, Any] = np.frombuffer(data, dtype_of(number))
+    return numbers[0].item() if is_scalar else numbers
 
 
 @contextmanager

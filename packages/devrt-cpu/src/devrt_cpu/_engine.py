@@ -147,14 +147,12 @@ def deserialize_executable(
 def register_custom_call(
     client: CpuClient, name: str, function: Any, *, kind: str = "host"
 ) -> None:
-    """Let programs call a function by a name; see `_custom_call.register_custom_call`."""
+    """Let programs call a function by a name; see `_custom_calls.register_custom_call`."""
     if client.is_closed:
         msg = "register_custom_call failed: the cpu client is closed. Make a new client."
         raise ClosedError(msg, operation="register_custom_call", platform="cpu")
-    from devrt_cpu._custom_call import register_custom_call
-
     with _quiet():
-        register_custom_call(name, function, kind=kind)
+        _custom_calls.register_custom_call(name, function, kind=kind)
 
 
 @functools.cache

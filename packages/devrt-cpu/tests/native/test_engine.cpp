@@ -322,11 +322,3 @@ TEST_CASE(hlo_messages_that_are_cut_are_refused) {
     CHECK(status.code() == StatusCode::kDataLoss);
   }
 }
-
-TEST_CASE(hlo_iota_shardings_are_written_out) {
-  // [2,2] transposed: devices 0 2 1 3
-  const std::string sharding("\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 14);
-  const pjrt::HloSharding read = pjrt::detail::read_sharding(sharding);
-  CHECK((read.devices == std::vector<std::int64_t>{0, 2, 1, 3}));
-  CHECK((read.tile_dims == std::vector<std::int64_t>{2, 2}));
-}

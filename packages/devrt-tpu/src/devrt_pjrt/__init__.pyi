@@ -1,6 +1,6 @@
 from devrt.compiling.options import CompileOptions as CompileOptions
-from devrt.contract.custom_calls import DeviceCall as DeviceCall
-from devrt.contract.custom_calls import RawBuffer as RawBuffer
+from devrt.contract import DeviceCall as DeviceCall
+from devrt.contract import RawBuffer as RawBuffer
 from devrt_pjrt.buffers.buffer import PjrtBuffer as PjrtBuffer
 from devrt_pjrt.buffers.transfer import TransferManager as TransferManager
 from devrt_pjrt.client.client import PjrtClient as PjrtClient

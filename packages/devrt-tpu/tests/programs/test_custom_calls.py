@@ -14,7 +14,6 @@ import pytest
 import devrt_pjrt
 from devrt import errors
 from devrt_pjrt._native import ffi
-from devrt_pjrt.programs import custom_call
 
 _numbers = itertools.count()
 
@@ -311,11 +310,6 @@ def test_threads_and_devices_call_at_once(xla_cpu, name):
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert not wrong
-
-
-def test_types_that_numpy_has_no_bytes_for_are_refused():
-    with pytest.raises(NotImplementedError, match="element type 21"):
-        custom_call._dtype(21)
 
 
 HEAD = """

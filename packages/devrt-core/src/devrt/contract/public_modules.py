@@ -11,6 +11,7 @@ __all__ = ["PUBLIC_MODULES"]
 PUBLIC_MODULES = (
     "devrt.compiling",
     "devrt.compiling.cache",
+    "devrt.compiling.custom_call_registry",
     "devrt.compiling.device_assignment",
     "devrt.compiling.hlo",
     "devrt.compiling.hlo_text",
@@ -20,7 +21,6 @@ PUBLIC_MODULES = (
     "devrt.compiling.serialized",
     "devrt.compiling.xla_flags",
     "devrt.contract",
-    "devrt.contract.custom_calls",
     "devrt.dtypes",
     "devrt.errors",
     "devrt.hardware",

@@ -6,7 +6,7 @@ import atexit
 from collections.abc import Callable
 from typing import Any
 
-from devrt.contract.custom_calls import code_of
+from devrt.compiling.custom_call_registry import code_of
 from devrt.errors import StatusCode
 from devrt_pjrt._native import ffi, lib
 

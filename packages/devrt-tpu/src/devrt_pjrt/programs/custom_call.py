@@ -6,43 +6,31 @@ registered through the plugin's FFI extension, for the whole process: XLA cannot
 
 from __future__ import annotations
 
-import threading
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from devrt.compiling.hlo import ELEMENT_TYPE_CODES
-from devrt.contract.custom_calls import (
-    DeviceCall,
-    Handler,
-    RawBuffer,
-    address_of,
-    checked_address,
-    checked_handler,
-    place_of,
-    to_numpy,
-)
-from devrt.errors import PluginError, UnimplementedError
+from devrt.compiling.custom_call_registry import CustomCallRegistry, Handler, dtype_of
+from devrt.contract import RawBuffer
+from devrt.errors import UnimplementedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.apart import INTERRUPTS
-from devrt_pjrt.library.callbacks import after_the_last, answer_error
+from devrt_pjrt.library.callbacks import after_the_last, answer_error, answer_value
 from devrt_pjrt.library.checks import encoded
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.api import Api
 
-__all__ = ["DeviceCall", "RawBuffer", "register_custom_call"]
+__all__ = ["register_custom_call"]
 
 _FFI_EXTENSION = 5
 
+_registry = CustomCallRegistry()
+_slots = itertools.count()
 
-_lock = threading.Lock()
-_handlers: list[Handler] = []
-_known: dict[tuple[int, str, str], int | str] = {}
-"""The slot of every function of Python that was registered, and "native" for the others."""
-
-after_the_last(_handlers.clear)  # what they hold, such as a module's globals, must end before
+after_the_last(_registry.clear)  # what they hold, such as a module's globals, must end before
 
 
 def register_custom_call(
@@ -59,28 +47,21 @@ def register_custom_call(
     name, function, kind
         As there.
     """
-    handler = checked_handler(name, function, kind)
     register = api.extension(_FFI_EXTENSION, "PJRT_FFI_Extension", "register_handler")
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."
         raise UnimplementedError(msg, operation="register_custom_call", plugin=api.name)
-    address = _address_of(function)
-    key = (int(ffi.cast("uintptr_t", api.table)), platform, name)
-    with _lock:
-        if address is None and _is_replaced(key, handler):
-            return
-        if key in _known:
-            msg = (
-                f"custom call {name!r} is registered with {api.name} already, which cannot forget "
-                "a handler. Use another name."
-            )
-            raise PluginError(msg, name=name, plugin=api.name)
-        slot: int | str = "native"
-        if address is None:
-            slot = _take_slot(handler)
-            address = lib.devrt_slot(slot, handler.is_device)
-        _register(api, register, platform, name, address)
-        _known[key] = slot
+    if isinstance(function, ffi.CData):
+        function = int(ffi.cast("uintptr_t", function))
+
+    def bind(handler: Handler, address: int | None) -> int:
+        slot = _take_slot(handler) if address is None else 0
+        where = address or lib.devrt_slot(slot, handler.is_device)
+        _register(api, register, platform, name, where)
+        return slot
+
+    scope = int(ffi.cast("uintptr_t", api.table)), platform
+    _registry.register(name, function, kind, bind, owner=api.name, scope=scope, plugin=api.name)
 
 
 def _register(api: Api, register: Any, platform: str, name: str, address: int) -> None:
@@ -99,32 +80,15 @@ def _register(api: Api, register: Any, platform: str, name: str, address: int) -
         raise api.take(error, "register_custom_call", name=name)
 
 
-def _is_replaced(key: tuple[int, str, str], handler: Handler) -> bool:
-    """Put another function of Python behind a name that has one."""
-    slot = _known.get(key)
-    if not isinstance(slot, int) or _handlers[slot].is_device != handler.is_device:
-        return False
-    _handlers[slot] = handler
-    return True
-
-
 def _take_slot(handler: Handler) -> int:
-    most = lib.devrt_slot_count()
-    if len(_handlers) == most:
+    slot, most = next(_slots), lib.devrt_slot_count()
+    if slot >= most:
         msg = (
             f"custom call {handler.name!r} cannot be registered: {most} functions of Python are, "
             "which is the most. Register one function for several purposes, or native code."
         )
         raise UnimplementedError(msg, operation="register_custom_call")
-    _handlers.append(handler)
-    return len(_handlers) - 1
-
-
-def _address_of(function: Any) -> int | None:
-    """Return the address of native code; None for a function of Python."""
-    if isinstance(function, ffi.CData):
-        return checked_address(int(ffi.cast("uintptr_t", function)), function)
-    return address_of(function)
+    return slot
 
 
 # -- what the plugin calls ------------------------------------------------------------------------
@@ -133,35 +97,33 @@ def _address_of(function: Any) -> int | None:
 @ffi.def_extern()  # type: ignore[untyped-decorator]
 def devrt_python_call(slot: int, frame: Any, stream: int, answer: Any) -> None:
     """Call a function of Python; on whatever thread the program runs."""
-    handler = _handlers[slot]
     try:
-        arguments = _buffers(frame.args.args, frame.args.size)
-        results = _buffers(frame.rets.rets, frame.rets.size)
-        handler.call(arguments, results, dict(_attributes(frame.attrs)), stream)
+        raised = _registry.answer(slot, lambda: (*_read(frame), stream))
+    except KeyboardInterrupt as error:
+        INTERRUPTS.append(error)
+        answer_error(answer, error, "the program's function raised ")
+        return
+    if raised is None:
         answer.code = 0
-    except BaseException as error:  # noqa: BLE001  nothing may be raised into the plugin
-        if isinstance(error, KeyboardInterrupt) and _is_main():
-            INTERRUPTS.append(error)  # it was meant for the program that waits for this
-        place = place_of(error, __file__)
-        answer_error(answer, error, f"custom call {handler.name!r}{place} raised ")
+    else:
+        code, message = raised
+        answer_value(answer, message.encode(), code)
 
 
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()
+def _read(frame: Any) -> tuple[list[RawBuffer], list[RawBuffer], dict[str, Any]]:
+    arguments = _buffers(frame.args.args, frame.args.size)
+    results = _buffers(frame.rets.rets, frame.rets.size)
+    return arguments, results, dict(_attributes(frame.attrs))
 
 
-def _buffers(pointers: Any, count: int) -> Sequence[RawBuffer]:
+def _buffers(pointers: Any, count: int) -> list[RawBuffer]:
     found = []
     for at in range(count):
         buffer = ffi.cast("XLA_FFI_Buffer *", pointers[at])
         shape = tuple(int(buffer.dims[i]) for i in range(buffer.rank))
         address = int(ffi.cast("uintptr_t", buffer.data))
-        found.append(RawBuffer(address, shape, _dtype(int(buffer.dtype))))
+        found.append(RawBuffer(address, shape, dtype_of(int(buffer.dtype))))
     return found
-
-
-def _dtype(number: int) -> np.dtype[Any]:
-    return to_numpy(ELEMENT_TYPE_CODES.get(number), number)
 
 
 def _attributes(attrs: Any) -> Sequence[tuple[str, Any]]:
@@ -188,7 +150,7 @@ def _attribute(kind: int, pointer: Any) -> Any:
 
 
 def _numbers(data: Any, count: int, number: int) -> np.ndarray[Any, Any]:
-    dtype = _dtype(number)
+    dtype = dtype_of(number)
     if not count:
         return np.empty(0, dtype)
     return np.frombuffer(bytes(ffi.buffer(data, count * dtype.itemsize)), dtype)

@@ -1,4 +1,6 @@
-// What devrt reads of a compiled program: XLA's HloModuleProto, as `OptimizedProgram` gives it.
+// What a call needs to know of a compiled program: XLA's HloModuleProto, as `OptimizedProgram`
+// gives it. The only reader of it in native code, so that compiling is one call from Python; what
+// is shown of a program, Python reads (devrt.compiling.hlo).
 //
 // Field numbers: xla/service/hlo.proto and xla/xla_data.proto.
 #pragma once
@@ -26,16 +28,6 @@ struct HloShape {
   bool is_row_major = true;
 };
 
-/// How XLA divides a tensor: `OpSharding`.
-struct HloSharding {
-  enum class Kind { kReplicated = 0, kMaximal = 1, kTuple = 2, kOther = 3, kManual = 4 };
-  Kind kind = Kind::kReplicated;
-  std::vector<std::int64_t> tile_dims;
-  std::vector<std::int64_t> devices;  ///< logical partitions, in the order of the tiles
-  bool replicate_on_last_tile_dim = false;
-  std::vector<HloSharding> elements;  ///< of a tuple
-};
-
 /// A parameter whose memory a result may take.
 struct HloDonation {
   int parameter = 0;
@@ -48,8 +40,6 @@ struct HloModule {
   std::vector<HloShape> parameters;  ///< those of a tuple one by one
   std::vector<HloShape> results;
   bool has_tuple_parameter = false;
-  std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
-  std::vector<HloSharding> result_shardings;     ///< empty with one partition
   std::vector<HloDonation> donated;
   std::set<std::string, std::less<>> opcodes;
   std::set<std::string, std::less<>> custom_calls;
@@ -121,67 +111,6 @@ inline void read_shape(std::string_view message, std::vector<HloShape>& to) {
   for (const std::string_view element : elements) read_shape(element, to);
 }
 
-/// Numbers partitions by a transposed iota: `arange(prod(dims)).reshape(dims).transpose(perm)`.
-inline std::vector<std::int64_t> iota_devices(const std::vector<std::int64_t>& dims,
-                                              const std::vector<std::int64_t>& permutation) {
-  std::int64_t total = 1;
-  for (const std::int64_t dim : dims) {
-    if (dim < 1 || total > (std::int64_t{1} << 24) / dim) return {};
-    total *= dim;
-  }
-  std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  std::vector<std::int64_t> devices(static_cast<std::size_t>(total));
-  for (std::int64_t flat = 0; flat < total; ++flat) {
-    std::int64_t rest = flat;
-    std::int64_t device = 0;
-    for (std::size_t i = dims.size(); i-- > 0;) {
-      const std::size_t axis =
-          permutation.size() == dims.size() ? static_cast<std::size_t>(permutation[i]) : i;
-      if (axis >= dims.size()) return {};
-      device += rest % dims[axis] * strides[axis];
-      rest /= dims[axis];
-    }
-    devices[static_cast<std::size_t>(flat)] = device;
-  }
-  return devices;
-}
-
-inline HloSharding read_sharding(std::string_view message) {
-  HloSharding sharding;
-  std::vector<std::int64_t> iota_dims;
-  std::vector<std::int64_t> permutation;
-  for_each_field(message, [&](const ProtoField& field) {
-    switch (field.number) {
-      case 1:
-        sharding.kind = static_cast<HloSharding::Kind>(field.value);
-        break;
-      case 3:
-        append_ints(field, sharding.tile_dims);
-        break;
-      case 4:
-        append_ints(field, sharding.devices);
-        break;
-      case 5:
-        sharding.elements.push_back(read_sharding(field.bytes));
-        break;
-      case 6:
-        sharding.replicate_on_last_tile_dim = field.value != 0;
-        break;
-      case 9:
-        append_ints(field, iota_dims);
-        break;
-      case 10:
-        append_ints(field, permutation);
-        break;
-      default:
-        break;
-    }
-  });
-  if (!iota_dims.empty()) sharding.devices = iota_devices(iota_dims, permutation);
-  return sharding;
-}
-
 /// Reads the entries of HloInputOutputAliasProto, or of HloBufferDonorProto, which name no result.
 inline void read_donated(std::string_view message, std::uint32_t parameter_field,
                          std::uint32_t result_field, std::vector<HloDonation>& to) {
@@ -237,18 +166,6 @@ inline HloModule read_hlo_module(std::string_view message) {
         break;
       case 8:
         detail::read_donated(field.bytes, 2, 1, module.donated);
-        break;
-      case 12: {
-        HloSharding sharding = detail::read_sharding(field.bytes);
-        if (sharding.kind == HloSharding::Kind::kTuple) {
-          module.result_shardings = std::move(sharding.elements);
-        } else {
-          module.result_shardings.push_back(std::move(sharding));
-        }
-        break;
-      }
-      case 14:
-        module.parameter_shardings.push_back(detail::read_sharding(field.bytes));
         break;
       case 18:
         detail::read_donated(field.bytes, 1, 0, module.donated);

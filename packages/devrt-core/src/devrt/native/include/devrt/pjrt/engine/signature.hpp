@@ -45,8 +45,6 @@ struct Signature {
   /// Whether a call may take any time however little it works on: engines make small ones inline.
   bool has_loop = false;
   std::size_t temp_bytes = 0;  ///< temporary memory of a shard, beside arguments and outputs
-  std::vector<HloSharding> parameter_shardings;  ///< empty with one partition
-  std::vector<HloSharding> output_shardings;     ///< empty with one partition
   std::vector<std::string> custom_calls;
 };
 
@@ -160,8 +158,6 @@ inline Signature make_signature(const HloModule& module) {
   signature.has_loop = module.opcodes.contains("while");
   signature.is_short =
       touched <= kShortBytes && !signature.is_collective && detail::is_elementwise(module);
-  signature.parameter_shardings = module.parameter_shardings;
-  signature.output_shardings = module.result_shardings;
   signature.custom_calls.assign(module.custom_calls.begin(), module.custom_calls.end());
   return signature;
 }

@@ -1,0 +1,118 @@
+"""The registry of custom calls, without a plugin: names, slots, and what an answer is."""
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+
+from devrt import errors
+from devrt.compiling.custom_call_registry import CustomCallRegistry, dtype_of
+from devrt.contract import RawBuffer
+
+
+@pytest.fixture
+def registry():
+    return CustomCallRegistry()
+
+
+@pytest.fixture
+def register(registry):
+    """Return a function that registers, and notes what is bound."""
+    bound = []
+
+    def bind(handler, address):
+        bound.append((handler.name, address))
+        return len(bound) - 1
+
+    def call(name, function, kind="host", **named):
+        registry.register(name, function, kind, bind, owner="acme", **named)
+
+    call.bound = bound
+    return call
+
+
+def buffer_of(array):
+    return RawBuffer(array.ctypes.data, array.shape, array.dtype)
+
+
+def test_a_slot_is_answered_by_its_function(registry, register):
+    register("twice", lambda a: a * 2)
+    register("thrice", lambda a, by: a * by)
+    x, y = np.arange(3, dtype=np.float32), np.zeros(3, np.float32)
+    assert registry.answer(0, lambda: ([buffer_of(x)], [buffer_of(y)], {}, 0)) is None
+    assert y.tolist() == [0, 2, 4]
+    assert registry.answer(1, lambda: ([buffer_of(x)], [buffer_of(y)], {"by": 3}, 0)) is None
+    assert y.tolist() == [0, 3, 6]
+
+
+def test_one_function_takes_anothers_place_and_binds_nothing(registry, register):
+    register("name", lambda: ())
+    register("name", lambda: 1 / 0)
+    assert register.bound == [("name", None)]
+    assert registry.answer(0, lambda: ([], [], {}, 0))[0] == errors.StatusCode.INTERNAL
+    for kind, function in (("device", print), ("host", ctypes.pythonapi.Py_IsInitialized)):
+        with pytest.raises(errors.PluginError, match="registered with acme already") as caught:
+            register("name", function, kind, plugin="acme")
+        assert caught.value.plugin == "acme"
+
+
+def test_reserved_names_are_taken_and_scopes_have_names_of_their_own(register):
+    with pytest.raises(errors.PluginError, match="cannot forget"):
+        register("lapack", print, reserved=["lapack"])
+    native = ctypes.pythonapi.Py_IsInitialized
+    register("name", native, scope=1)
+    register("name", native, scope=2)
+    assert [name for name, address in register.bound if address] == ["name", "name"]
+    with pytest.raises(errors.PluginError, match="cannot forget"):
+        register("name", print, scope=1)
+
+
+def test_a_name_that_the_plugin_refuses_stays_free(registry, register):
+    def refuse(handler, address):
+        raise errors.UnimplementedError("full")
+
+    with pytest.raises(errors.UnimplementedError, match="full"):
+        registry.register("name", print, "host", refuse, owner="acme")
+    register("name", print)
+
+
+def test_what_it_raises_is_the_answer_with_its_place(registry, register):
+    def call():
+        raise ValueError("no \0 good")
+
+    register("name", call)
+    code, message = registry.answer(0, lambda: ([], [], {}, 0))
+    assert code == errors.StatusCode.INVALID_ARGUMENT
+    assert message.startswith("custom call 'name' (" + __file__)
+    assert message.endswith("raised ValueError: no   good")
+
+
+def test_an_interrupt_in_the_main_thread_goes_through(registry, register):
+    def call():
+        raise KeyboardInterrupt
+
+    register("name", call)
+    with pytest.raises(KeyboardInterrupt):
+        registry.answer(0, lambda: ([], [], {}, 0))
+    answers = []
+    thread = threading.Thread(
+        target=lambda: answers.append(registry.answer(0, lambda: ([], [], {}, 0)))
+    )
+    thread.start()
+    thread.join()
+    assert "raised KeyboardInterrupt" in answers[0][1]
+
+
+def test_after_the_end_it_is_cancelled(registry, register):
+    register("name", print)
+    registry.clear()
+    code, message = registry.answer(0, lambda: ([], [], {}, 0))
+    assert (code, message) == (1, "the process's Python interpreter ends")
+
+
+def test_types_that_numpy_has_no_bytes_for_are_refused():
+    assert dtype_of(11) == np.float32
+    for number in (21, 17, 99):
+        with pytest.raises(NotImplementedError, match=f"element type {number} of XLA"):
+            dtype_of(number)
