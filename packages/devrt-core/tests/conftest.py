@@ -14,8 +14,8 @@ import pytest
 
 from devrt._config.layers import Config
 from devrt.errors import DiscoveryWarning
-from devrt.plugins import PluginRegistry, installed_plugins
-from devrt.plugins.adoption import recording
+from devrt.plugins import Callbacks, PluginRegistry, installed_plugins
+from devrt.probing import entries
 from devrt.runtime import Runtime, notices, set_default_runtime
 
 # No test depends on how fast the machine is.
@@ -278,7 +278,9 @@ class Wheels:
         return installed_plugins([str(self.path)])
 
     def registry(self):
-        return PluginRegistry(self.refs)
+        return PluginRegistry(
+            self.refs, Callbacks(run_entries=lambda refs: entries.run_entries(refs))
+        )
 
     def settled(self):
         """Return what the wheels' modules register."""
@@ -301,11 +303,11 @@ def wheels(plugins, tmp_path, monkeypatch):
 def runs(monkeypatch):
     """The modules that children were started for."""
     found = []
-    run_all = recording._run_all
+    run_entries = entries.run_entries
 
     def run(guesses):
         found.extend(ref.entry for ref in guesses)
-        return run_all(guesses)
+        return run_entries(guesses)
 
-    monkeypatch.setattr(recording, "_run_all", run)
+    monkeypatch.setattr(entries, "run_entries", run)
     return found

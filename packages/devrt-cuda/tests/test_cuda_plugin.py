@@ -3,6 +3,8 @@
 import importlib.metadata
 import subprocess
 import sys
+import tomllib
+from importlib.resources import files
 
 import pytest
 
@@ -46,11 +48,14 @@ def test_one_platform_is_registered_as_jax_registers_it():
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
         platform="cuda",
-        aliases=("gpu",),
-        priority=200,
-        fail_quietly=True,
         factory=plugin.make_client,
         probe=plugin.probe,
+    )
+    row = tomllib.loads(files("devrt_cuda").joinpath("devrt.toml").read_text())["backend"][0]
+    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (
+        ["gpu"],
+        200,
+        True,
     )
 
 

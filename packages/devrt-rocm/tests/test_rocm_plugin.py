@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -69,11 +71,14 @@ def test_one_platform_is_registered_as_jax_registers_it():
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
         platform="rocm",
-        aliases=("gpu",),
-        priority=200,
-        fail_quietly=True,
         factory=plugin.make_client,
         probe=plugin.probe,
+    )
+    row = tomllib.loads(files("devrt_rocm").joinpath("devrt.toml").read_text())["backend"][0]
+    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (
+        ["gpu"],
+        200,
+        True,
     )
 
 

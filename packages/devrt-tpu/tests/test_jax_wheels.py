@@ -93,14 +93,13 @@ def test_the_doctor_and_the_list_know_it_by_that_name(site):
     assert "othername" in [row["platform"] for row in listed["backends"]]
 
 
-def test_a_real_wheel_that_the_table_knows_is_not_run(find_file, monkeypatch):
-    from devrt.plugins import PluginRegistry, installed_plugins
-    from devrt.plugins.adoption import recording
+def test_a_real_wheel_that_the_table_knows_is_not_run(find_file):
+    from devrt.plugins import Callbacks, PluginRegistry, installed_plugins
 
     if find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
         pytest.skip("jax-cuda13-pjrt is not installed")
-    monkeypatch.setattr(recording, "_run", lambda ref: pytest.fail(f"{ref} was run"))
-    registry = PluginRegistry(installed_plugins)
+    callbacks = Callbacks(run_entries=lambda refs: pytest.fail(f"{refs} were run"))
+    registry = PluginRegistry(installed_plugins, callbacks)
     registry.settle()
     (ref,) = [ref for ref in registry.refs() if ref.distribution == "jax-cuda13-pjrt"]
     assert (ref.platform, Path(ref.library).name) == ("cuda", "xla_cuda_plugin.so")

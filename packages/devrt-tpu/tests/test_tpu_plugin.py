@@ -3,6 +3,8 @@
 import importlib.metadata
 import subprocess
 import sys
+import tomllib
+from importlib.resources import files
 
 import pytest
 
@@ -39,11 +41,15 @@ def test_one_platform_is_registered_as_jax_registers_it():
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
         platform="tpu",
-        priority=300,
-        fail_quietly=True,
         factory=plugin.make_tpu_client,
         probe=plugin.probe,
         options=CACHE_OPTIONS,
+    )
+    row = tomllib.loads(files("devrt_tpu").joinpath("devrt.toml").read_text())["backend"][0]
+    assert (row["priority"], row["fail_quietly"], row["pjrt_loader"]) == (
+        300,
+        True,
+        True,
     )
 
 

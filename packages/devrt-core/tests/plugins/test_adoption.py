@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from devrt.doctor import diagnose
-from devrt.plugins.adoption import recording
 from devrt.plugins.discovery.registered import registered
+from devrt.probing import entries
 
 # -- what is recorded -----------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ def test_a_module_that_cannot_be_imported_keeps_it_too(wheels):
 
 
 def test_a_module_that_hangs_is_stopped(wheels, monkeypatch):
-    monkeypatch.setattr(recording, "_SECONDS", 1.5)
+    monkeypatch.setattr(entries, "_SECONDS", 1.5)
     wheels.register(before="import time; time.sleep(600)")
     (ref,) = wheels.settled()
     assert registered(ref).failed == "it did not finish within 1.5 s in its initialize()"
@@ -221,7 +221,7 @@ def test_a_module_that_hangs_is_stopped(wheels, monkeypatch):
     ],
 )
 def test_what_was_registered_before_it_failed_counts(wheels, monkeypatch, after):
-    monkeypatch.setattr(recording, "_SECONDS", 3.0)
+    monkeypatch.setattr(entries, "_SECONDS", 3.0)
     wheels.register("'zip', priority=2, library_path=library, options={'n': 1}", after=after)
     (ref,) = wheels.settled()
     known = registered(ref)

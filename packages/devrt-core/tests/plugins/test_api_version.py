@@ -139,10 +139,11 @@ def test_what_is_no_version_in_a_manifest(add, value):
         registry.manifest(ref)
 
 
-def test_a_record_that_differs_from_its_manifest(add):
-    registry, ref = add("api_version='1.1'", "api_version = '1.0'\n")
-    with pytest.raises(PluginContractError, match=r"'1\.0' in its manifest and '1\.1' in"):
-        registry.load(ref)
+@pytest.mark.parametrize("record", ["1.1", "2.0"])
+def test_the_version_in_a_manifest_counts_and_not_that_in_a_record(add, record):
+    registry, ref = add(f"api_version={record!r}", "api_version = '1.0'\n")
+    registry.load(ref)
+    assert registry.resolve(ref).manifest.api_version == "1.0"
 
 
 @pytest.mark.parametrize("manifest", ["", 'api_version = "2.1"\n'])

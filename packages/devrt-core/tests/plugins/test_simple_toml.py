@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import devrt
-from devrt.plugins.loading import simple_toml
+from devrt._support import simple_toml
 
 PIECES = st.sampled_from(
     [

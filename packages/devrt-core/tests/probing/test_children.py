@@ -42,14 +42,17 @@ def test_a_recorded_module_that_asks_devrt_starts_no_chain_of_children(
 
 INTERRUPTED = """
 import sys
-from devrt.plugins import PluginRegistry, discover_plugins
+from devrt.plugins import Callbacks, PluginRegistry, discover_plugins
 print("started", flush=True)
 try:
     {work}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-RECORD = "PluginRegistry(discover_plugins).settle()"
+RECORD = (
+    "from devrt.probing.entries import run_entries; "
+    "PluginRegistry(discover_plugins, Callbacks(run_entries=run_entries)).settle()"
+)
 PROBE = (
     "from devrt.probing.isolated import *; "
     "probe_all([ProbeRequest(ref, Level.LOAD, 30.0) for ref in discover_plugins()])"

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from devrt.errors import BackendInitializationError
-from devrt.plugins import Broken, PluginRef
+from devrt.plugins import Broken, PluginRef, PluginRegistry
 from devrt.probing.isolated import Level, ProbeReport, ProbeRequest, probe_all, probe_isolated
 from devrt.probing.preflight import Preflight, state_of
 from devrt.records import Available, Unavailable
@@ -33,9 +33,10 @@ def test_states_of_real_plugins(plugins):
 def test_a_client_that_cannot_be_made(plugins):
     plugins.add("one", make="import os; os.abort()")
     plugins.add("two")
-    broken = Preflight(lambda: 60.0).client(plugins.ref("one"), {})
+    registry, preflight = PluginRegistry(plugins.refs), Preflight(lambda: 60.0)
+    broken = preflight.client(registry.resolve(plugins.ref("one")), {})
     assert broken.reason == "it was killed by SIGABRT while it made its client"
-    assert Preflight(lambda: 60.0).client(plugins.ref("two"), {}) is None
+    assert preflight.client(registry.resolve(plugins.ref("two")), {}) is None
 
 
 @pytest.mark.parametrize("outcome", ["signal", "exited", "timeout", "garbled", "raised"])

@@ -28,7 +28,7 @@ def runtime(plugins, as_default):
         ("PjrtLoader(make_client=5)", "true", "PjrtLoader.make_client cannot be 5"),
         ("PjrtLoader(make_client=print, check=5)", "true", "PjrtLoader.check cannot be 5"),
         ("PjrtLoader(make_client=print, make_topology=5)", "true", "make_topology cannot be 5"),
-        (LOADER, "false", "pjrt_loader is False in its manifest, and the hook"),
+        (LOADER, "false", "the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"),
         (LOADER, "", "has the hook devrt_pjrt_loader and no manifest with pjrt_loader = true"),
     ],
 )

@@ -123,8 +123,6 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
     return [
         ClientFactory(
             platform="cpu",
-            priority=0,
-            fail_quietly=False,
             factory=_make_client,
             probe=_probe,
             options=(

@@ -20,9 +20,6 @@ def devrt_client_factories() -> list[ClientFactory]:
     return [
         ClientFactory(
             platform="rocm",
-            aliases=("gpu",),
-            priority=200,
-            fail_quietly=True,
             factory=make_client,
             probe=probe,
         )

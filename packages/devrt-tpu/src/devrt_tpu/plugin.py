@@ -41,8 +41,6 @@ def devrt_client_factories() -> list[ClientFactory]:
     return [
         ClientFactory(
             platform=_TPU,
-            priority=300,
-            fail_quietly=True,
             factory=make_tpu_client,
             probe=probe,
             options=CACHE_OPTIONS,

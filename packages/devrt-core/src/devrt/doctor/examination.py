@@ -18,7 +18,8 @@ from devrt.plugins import (
     Policy,
     parse_platforms,
 )
-from devrt.plugins.loading.judging import NOT_IMPORTED, broken_by, usual_remedy
+from devrt.plugins.judging import NOT_IMPORTED, broken_by
+from devrt.plugins.loading.faults import usual_remedy
 from devrt.probing.isolated import Level, ProbeReport, ProbeRequest, probe_all
 from devrt.probing.preflight import state_of
 from devrt.records import Available, ProbeResult, Unavailable

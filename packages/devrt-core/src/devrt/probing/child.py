@@ -15,13 +15,14 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from devrt._support.words import words
+
 if TYPE_CHECKING:
     from devrt.plugins.discovery.installed import PluginRef
     from devrt.plugins.loading.plugin import Plugin
-    from devrt.plugins.registry import PluginRegistry
     from devrt.records import ClientFactory
 
-__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main", "words"]
+__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main"]
 
 MAX_LINE = 1 << 17
 """Bytes of one reply; the parent drops what is longer."""
@@ -159,14 +160,6 @@ def _failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def words(error: BaseException) -> str:
-    """Return an exception's message, whatever its class makes of that."""
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print
-        return "(its message cannot be shown)"
-
-
 def _record(request: dict[str, Any], reporter: _Reporter, _: list[Plugin]) -> dict[str, Any]:
     """Run a module that was made for JAX against what stands in for it."""
     from devrt.plugins.adoption.stand_in import record_module
@@ -203,7 +196,7 @@ def _examine_plugin(
     registry = PluginRegistry(lambda: {ref, *installed_plugins()})
     plugin = registry.load(ref)
     loaded.append(plugin)
-    factory = _factory(registry, plugin)
+    factory = plugin.client_factory()
     facts = _records_of(plugin, factory)
     if factory is None:
         return facts
@@ -239,15 +232,6 @@ def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str
         except ConfigError as error:
             refused.append(error.message)
     return values, refused
-
-
-def _factory(registry: PluginRegistry, plugin: Plugin) -> ClientFactory | None:
-    from devrt.errors import PluginContractError
-
-    try:
-        return registry.factory(plugin.ref)
-    except PluginContractError:
-        return plugin.client_factory()
 
 
 def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]:

@@ -6,11 +6,11 @@ the process now. A child for each plugin is what that costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from devrt.errors import PluginLoadError
 from devrt.plugins.discovery.refs import PluginRef
-from devrt.plugins.loading.judging import usual_remedy
+from devrt.plugins.loading.faults import usual_remedy
 from devrt.plugins.loading.libraries import as_registered
 from devrt.plugins.selection import Broken
 from devrt.records import Available, ProbeResult, Unavailable
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from devrt.plugins.loading.plugin import Plugin
+    from devrt.plugins.backend import Backend
     from devrt.probing.isolated import ProbeReport
 
 __all__ = ["Preflight", "state_of"]
@@ -58,23 +58,28 @@ class Preflight:
             msg = f"{who}{state.reason}."
             raise PluginLoadError(msg, phase=state.phase, remedy=state.remedy, **ref.facts())
 
-    def client(
-        self, ref: PluginRef, options: Mapping[str, Any], added: Plugin | None = None
-    ) -> Broken | None:
+    def client(self, backend: Backend, options: Mapping[str, Any]) -> Broken | None:
         """Let a child make a client; return what became of it if that failed.
 
-        ``added`` is the plugin that a call registered the library with, if one did.
+        Not of a device that one process alone can hold, which this one is about to open.
         """
-        timeout = self._timeout(ref)
+        ref = backend.ref
+        timeout = None if backend.manifest.exclusive else self._timeout(ref)
         if timeout is None:
             return None
         from devrt.probing.isolated import Level, probe_isolated
 
-        if added is not None:
-            ref = as_registered(added)
+        if backend.added is not None:
+            ref = as_registered(backend.added)
         report = probe_isolated(ref, Level.CLIENT, timeout=timeout, options=options)
         state = state_of(ref, report)
         return state if isinstance(state, Broken) else None
+
+    def entries(self, guesses: Sequence[PluginRef]) -> list[dict[str, Any]]:
+        """Run modules made for JAX in children, whatever the isolation; see `run_entries`."""
+        from devrt.probing.entries import run_entries
+
+        return run_entries(guesses)
 
     def _timeout(self, ref: PluginRef) -> float | None:
         return self._isolation() if (ref.module or ref.library) and not ref.problem else None

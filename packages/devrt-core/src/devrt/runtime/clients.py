@@ -22,10 +22,10 @@ from devrt.errors import (
     InvalidArgumentError,
     PluginBusyError,
 )
-from devrt.plugins import FROM_FACTORY, Candidate, PluginRef, PluginRegistry
+from devrt.plugins import FROM_FACTORY, Backend, Broken, Candidate, PluginRef
 from devrt.plugins.loading.once import Once
 from devrt.probing.client_checks import problem_of
-from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, ClientFactory
+from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext
 from devrt.runtime.plugin_errors import note_origin
 
 __all__ = ["ClientStore", "without_callers"]
@@ -44,15 +44,19 @@ class ClientStore:
 
     Parameters
     ----------
-    plugins
-        Where the factories are.
     config
         Where the options' values are.
+    preflight
+        Called before a client is made, with what it is made of; returns why it is not to be.
     """
 
-    def __init__(self, plugins: PluginRegistry, config: Config) -> None:
-        self._plugins = plugins
+    def __init__(
+        self,
+        config: Config,
+        preflight: Callable[[Backend, Mapping[str, Any]], Broken | None] = lambda *_: None,
+    ) -> None:
         self._config = config
+        self._preflight = preflight
         self._warned: set[str] = set()
         self._reset()
 
@@ -61,13 +65,13 @@ class ClientStore:
         self._lock = threading.Lock()
         self._tried: set[PluginRef] = set()
         self._making: Once[PluginRef, Client] = Once(
-            lambda ref: f"the client of plugin {ref} is being made", self._patience
+            lambda ref: f"the client of plugin {ref} is being made"
         )
         self._clients: dict[PluginRef, Client] = {}
         self._failed: dict[PluginRef, DevrtError] = {}
 
-    def get(self, ref: PluginRef) -> Client:
-        """Return the client of a plugin, made at the first call and again once it was closed.
+    def get(self, backend: Backend) -> Client:
+        """Return the client of a backend, made at the first call and again once it was closed.
 
         Raises
         ------
@@ -79,24 +83,21 @@ class ClientStore:
             If its factory requested what waits for it; never kept, so a later call may succeed.
         """
         self.check_process()
-        client = self._open(ref)
-        if client is None:
-            self._tried.add(ref)
-            client = self._making.get(ref, lambda: self._open(ref), lambda: self._first(ref))
-        return client
+        ref = backend.ref
+        self._tried.add(ref)
+        return self._making.get(
+            ref, lambda: self.open(ref), lambda: self._first(backend), self._patience(backend)
+        )
 
-    def _open(self, ref: PluginRef) -> Client | None:
+    def open(self, ref: PluginRef) -> Client | None:
+        """Return the client of a plugin if it was made and is open."""
         client = self._clients.get(ref)
         return None if client is None or client.is_closed else client
 
-    def is_open(self, ref: PluginRef) -> bool:
-        """Return whether a plugin's client was made and is open."""
-        return self._open(ref) is not None
-
-    def make(self, ref: PluginRef, options: Mapping[str, Any]) -> Client:
+    def make(self, backend: Backend, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
         self.check_process()
-        return self._call_factory(ref, self._plugins.factory(ref), options)[0]
+        return self._call_factory(backend, options)[0]
 
     def live(self) -> dict[PluginRef, Client]:
         """Return the clients made so far that are open, ordered by plugin."""
@@ -144,51 +145,50 @@ class ClientStore:
             raise _forked(self._pid, sorted(self._tried))
         self._reset()  # forked before anything was made
 
-    def _first(self, ref: PluginRef) -> Client:
+    def _first(self, backend: Backend) -> Client:
+        ref = backend.ref
         failed = self._failed.get(ref)
         if failed is not None:
             raise failed.fresh()
-        factory = self._plugins.factory(ref)
-        if factory.experimental:
+        if backend.factory.experimental:
             self.warn_once(
                 f"platform {ref.platform!r} ({ref}) is experimental: its author says that results "
                 "may be incomplete or wrong."
             )
         began = time.perf_counter()
         try:
-            client, count = self._call_factory(ref, factory, {})
+            client, count = self._call_factory(backend, {})
         except BackendInitializationError as error:  # any other is a value that the user can fix
             self._failed[ref] = error.fresh()
             log.info("client of %s failed in %.3f s: %s", ref.name, _since(began), error.message)
             raise
         seconds = _since(began)
-        names = tuple(spec.name for spec in factory.options)
+        names = tuple(spec.name for spec in backend.options)
         self._config.freeze(names, f"the {ref.platform} client of {ref}")
         with self._lock:
             self._clients[ref] = client
         log.info("client of %s made in %.3f s: %d devices", ref.name, seconds, count)
         return client
 
-    def _call_factory(
-        self, ref: PluginRef, factory: ClientFactory, options: Mapping[str, Any]
-    ) -> tuple[Client, int]:
+    def _call_factory(self, backend: Backend, options: Mapping[str, Any]) -> tuple[Client, int]:
         """Return a client and the number of its devices."""
+        ref = backend.ref
         _refuse_a_circle(ref)
-        values = {spec.name: self._config.read(spec.name) for spec in factory.options}
+        values = {spec.name: self._config.read(spec.name) for spec in backend.options}
         context = ClientContext(
             options=types.MappingProxyType({**values, **options}),
-            memory_kinds=self._plugins.memory_kinds(ref.platform),
+            memory_kinds=backend.memory_kinds,
         )
-        broken = self._plugins.try_client(ref, context.options)
+        broken = self._preflight(backend, context.options)
         if broken is not None:
             from devrt.runtime import failures as _failures  # only where something failed
 
             problem = f"tried in a child process, {broken.reason}"
             raise _failures.unusable(ref, problem, broken.remedy)
-        timeout = self._timeout(ref)  # a malformed one is the configuration's error
+        timeout = self._timeout(backend)  # a malformed one is the configuration's error
         token = _under_way.set(_under_way.get() | {ref})
         try:
-            client = self._call(ref, lambda: factory.factory(context), timeout)
+            client = self._call(backend, lambda: backend.factory.factory(context), timeout)
             problem = problem_of(ref, client)
             count = 0 if problem else client.device_count()  # plugin code, like the rest
         except ForkedError:
@@ -196,7 +196,7 @@ class ClientStore:
         except PluginBusyError:
             raise  # no verdict on the plugin: it would be another one in a moment
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
-            if isinstance(error, InvalidArgumentError) and (options or self._is_set(factory)):
+            if isinstance(error, InvalidArgumentError) and (options or self._is_set(backend)):
                 raise  # a value that the user gave, not a failure of the plugin
             busy = _busy_cause(error)
             if busy is not None:
@@ -218,25 +218,22 @@ class ClientStore:
         note_origin(client, ref)
         return client, count
 
-    def _is_set(self, factory: ClientFactory) -> bool:
+    def _is_set(self, backend: Backend) -> bool:
         """Return whether the user has set an option that the plugin brings, for it to refuse."""
         shared = {TRACEBACK_IN_BUFFERS.name, *(spec.name for spec in CACHE_OPTIONS)}
-        own = (spec.name for spec in factory.options if spec.name not in shared)
+        own = (spec.name for spec in backend.options if spec.name not in shared)
         return any(self._config.setting(name).origin != "default" for name in own)
 
-    def _timeout(self, ref: PluginRef) -> float | None:
+    def _timeout(self, backend: Backend) -> float | None:
         timeout: float | None = self._config.read("init_timeout")
-        manifest = self._plugins.manifest(ref) if timeout is None else None
-        return timeout if manifest is None else manifest.init_timeout
+        return backend.manifest.init_timeout if timeout is None else timeout
 
-    def _patience(self, ref: PluginRef) -> float:
-        timeout = self._timeout(ref)
+    def _patience(self, backend: Backend) -> float:
+        timeout = self._timeout(backend)
         return _PATIENCE if timeout is None else timeout + _GRACE
 
-    def _call(self, ref: PluginRef, make: Callable[[], Client], timeout: float | None) -> Client:
-        manifest = self._plugins.manifest(ref)
-        patience = None if manifest is None else manifest.init_warning
-
+    def _call(self, backend: Backend, make: Callable[[], Client], timeout: float | None) -> Client:
+        ref, patience = backend.ref, backend.manifest.init_warning
         if timeout is None and patience is None:
             return make()
         from devrt.runtime.deadline import call_with_deadline, warned_after

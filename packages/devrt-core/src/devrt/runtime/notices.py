@@ -100,7 +100,7 @@ class Notices:
 
     def fell_back(self, ref: PluginRef, error: DevrtError) -> None:
         """Warn that the default's client could not be made and another platform replaces it."""
-        if not self._plugins.factory(ref).fail_quietly:
+        if not self._plugins.resolve(ref).factory.fail_quietly:
             message = (
                 f"{error.message} Another platform is the default meanwhile; "
                 f"name {ref.platform!r} in DEVRT_PLATFORMS to make this an error."
@@ -188,7 +188,9 @@ class Notices:
         state = candidate.state
         if not isinstance(state, Broken):
             return False
-        return state.phase != _CLIENT or not self._plugins.factory(candidate.ref).fail_quietly
+        return (
+            state.phase != _CLIENT or not self._plugins.resolve(candidate.ref).factory.fail_quietly
+        )
 
     def _shows_hardware(self, ref: PluginRef) -> bool:
         manifest = self._plugins.manifest(ref)

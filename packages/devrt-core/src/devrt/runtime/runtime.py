@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from devrt._config.layers import Config
-from devrt._support.record import replaced
 from devrt._support.warn import warn
 from devrt.contract import Client, Device
 from devrt.errors import (
@@ -15,10 +14,10 @@ from devrt.errors import (
     ConfigError,
     DevrtError,
     DevrtWarning,
-    PluginContractError,
 )
 from devrt.plugins import (
     Broken,
+    Callbacks,
     Candidate,
     Decision,
     Plugin,
@@ -28,15 +27,16 @@ from devrt.plugins import (
     discover_plugins,
     select,
 )
+from devrt.probing.preflight import Preflight
+from devrt.runtime.choice import Find, decide
 from devrt.runtime.clients import ClientStore, without_callers
 from devrt.runtime.notices import Notices
+from devrt.runtime.plugin_options import declare_options, load_allowed, why_absent
 from devrt.runtime.policy import configured_names, configured_policy, requested_policy
 
 __all__ = ["Runtime"]
 
 _PROBE_SECONDS = 60.0
-
-_Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
 
 
 class Runtime:
@@ -62,21 +62,23 @@ class Runtime:
         discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
     ) -> None:
         self.config = Config() if config is None else config
-        self.plugins = PluginRegistry(
-            discover,
-            self._declare_options,
-            self._isolation,
-            self._patience,
-            lambda: configured_names(self.config, "forbid_platforms").platforms,
+        preflight = Preflight(self._isolation)
+        callbacks = Callbacks(
+            forbidden=lambda: configured_names(self.config, "forbid_platforms").platforms,
+            run_entries=preflight.entries,
+            preflight=preflight.load,
+            on_load=lambda plugin: declare_options(plugin, self.config),
+            patience=self._patience,
         )
-        self._clients = ClientStore(self.plugins, self.config)
+        self.plugins = PluginRegistry(discover, callbacks)
+        self._clients = ClientStore(self.config, preflight.client)
         self._notices = Notices(self.plugins, self.config, self._clients.warn_once)
         self._default: tuple[int, Client] | None = None
         self._cached_default: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
-            self._load_allowed,
+            self.load_options,
             lambda: [r.platform for r in self.plugins.refs() if not self.plugins.is_loaded(r)],
-            self._why_absent,
+            lambda option: why_absent(option, self.plugins, self.config),
         )
 
     def __enter__(self) -> Runtime:
@@ -121,44 +123,8 @@ class Runtime:
         """Return why clients could not be made in this process, as far as that is remembered."""
         return self._clients.failures()
 
-    def _decide(self, requested: Policy | None, find: _Find) -> Decision:
-        policy = self.policy()
-        if requested is not None:  # what a call names must be had; what else is required need not
-            policy = replaced(policy, require=())
-        named = requested or configured_names(self.config, "platform_name")
-        if not named.platforms:
-            return select(find(policy.needed if policy.platforms else ()), policy)
-        if requested is not None:
-            merged = replaced(policy, platforms=requested.platforms, source=requested.source)
-        else:
-            origins = (*policy.origins, ("default", named.source))
-            merged = replaced(policy, default=named.platforms, require=(), origins=origins)
-        candidates = self._allowed(find(named.platforms), named, policy)
-        if policy.require:
-            return self._required(select(candidates, merged), policy, find)
-        return select(candidates, merged)
-
-    def _allowed(
-        self, candidates: tuple[Candidate, ...], named: Policy, policy: Policy
-    ) -> tuple[Candidate, ...]:
-        """Return the candidates that the policy allows, if each name has one among them."""
-        if not policy.platforms:
-            return candidates
-        allowed = tuple(c for c in candidates if any(map(c.answers_to, policy.platforms)))
-        for name in named.platforms:
-            answering = [c for c in candidates if c.answers_to(name)]
-            if answering and not any(c.answers_to(name) for c in allowed):
-                from devrt.runtime import failures as _failures  # only where something failed
-
-                error = _failures.excluded(name, answering, policy)
-                raise _failures.noted(error, self.plugins.problems())
-        return allowed
-
-    def _required(self, decision: Decision, policy: Policy, find: _Find) -> Decision:
-        """Return ``decision``, or else one without a choice that says what is required in vain."""
-        needs = replaced(policy, platforms=())
-        required = select(find(policy.require), needs)
-        return decision if required.chosen is not None else required
+    def _decide(self, requested: Policy | None, find: Find) -> Decision:
+        return decide(self.config, requested, find, self.plugins.problems)
 
     def _candidates(self, names: tuple[str, ...]) -> tuple[Candidate, ...]:
         return tuple(self._with_failure(c) for c in self.plugins.candidates(names))
@@ -197,7 +163,7 @@ class Runtime:
             # Without regard to clients that failed: a second call must not choose differently.
             self._clients.check_process()
             decision = self._decide(requested_policy(platform), self.plugins.candidates)
-            return self._clients.get(self._chosen(platform, decision))
+            return self._client(self._chosen(platform, decision))
         given: object = platform  # callers are not bound by the annotation
         if isinstance(given, Client):
             return given
@@ -231,13 +197,17 @@ class Runtime:
                 raise _failures.noted(error, _failures.notes(self.plugins, decision))
             ref = decision.chosen.ref
             try:
-                return self._clients.get(ref)
+                return self._client(ref)
             except BackendInitializationError as failure:
                 if named:
                     from devrt.runtime import failures as _failures  # only where something failed
 
                     raise _failures.requested_failed(decision, failure) from failure.__cause__
                 self._notices.fell_back(ref, failure)
+
+    def _client(self, ref: PluginRef) -> Client:
+        client = self._clients.open(ref)
+        return self._clients.get(self.plugins.resolve(ref)) if client is None else client
 
     def make_client(
         self, platform: str, options: Mapping[str, Any] | None = None, installed: bool = False
@@ -264,7 +234,7 @@ class Runtime:
         found = self.plugins.candidates(requested.platforms, regardless=True)
         found = without_callers(found) if installed else found
         ref = self._chosen(platform, select(found, requested))
-        return self._clients.make(ref, options or {})
+        return self._clients.make(self.plugins.resolve(ref), options or {})
 
     def register(self, plugin: Plugin) -> None:
         """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
@@ -345,7 +315,7 @@ class Runtime:
     # -- helpers ------------------------------------------------------------------------------
 
     def _chosen(self, platform: str, decision: Decision) -> PluginRef:
-        if decision.chosen is None or not self._clients.is_open(decision.chosen.ref):
+        if decision.chosen is None or self._clients.open(decision.chosen.ref) is None:
             self._notices.tell(decision)
         if decision.chosen is None:
             unloaded = self.plugins.load_errors()
@@ -358,17 +328,6 @@ class Runtime:
     def _known(self) -> tuple[PluginRef, ...]:
         return self.plugins.refs()
 
-    def _declare_options(self, plugin: Plugin) -> None:
-        for factory in plugin.clients:
-            for spec in factory.options:
-                try:
-                    self.config.define(spec)
-                except ConfigError as error:
-                    msg = f"plugin {plugin.ref} breaks the plugin contract: {error.message}"
-                    raise PluginContractError(
-                        msg, phase="contract", **plugin.ref.facts()
-                    ) from error
-
     def _isolation(self) -> float | None:
         if self.config.read("probe") != "isolated":
             return None
@@ -379,22 +338,6 @@ class Runtime:
         timeout = self.config.read("init_timeout")
         return None if timeout is None else float(timeout)
 
-    def _why_absent(self, option: str) -> str:
-        from devrt.runtime import failures as _failures  # only where something failed
-
-        try:
-            policy = self.policy()
-        except ConfigError:
-            policy = Policy()  # another mistake, which is an error of its own
-        return _failures.absent_option(option, self._known(), policy, self.plugins)
-
     def load_options(self) -> None:
         """Load every plugin that may be used, so that its options are known to ``config``."""
-        self._load_allowed()
-
-    def _load_allowed(self) -> None:
-        for ref in self.plugins.refs_for(self.policy().platforms):
-            if self.plugins.is_forbidden(ref):
-                continue
-            with contextlib.suppress(DevrtError):  # a broken plugin declares no option
-                self.plugins.load(ref)
+        load_allowed(self.plugins, self.config)

@@ -13,22 +13,27 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from devrt._support.cache_files import cache_folder, write_atomically
 from devrt._support.record import replaced
-from devrt.plugins.adoption.unknown import REGISTERING
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.discovery.registered import Registered, digest_of
 from devrt.plugins.discovery.sources import find_module, list_folder
-from devrt.probing.parallel import Children, side_by_side
 
-__all__ = ["settled"]
+__all__ = ["RunEntries", "settled"]
+
+RunEntries = Callable[[Sequence[PluginRef]], list[dict[str, Any]]]
+"""Runs the modules of entries in child processes; returns of each what it did, as plain data:
+
+``registered``, ``missing``, ``environment``, ``read``, ``files`` and ``initializes``, as the
+stand-in for JAX tells them; ``ended``, why it did not return, else empty; ``is_kept``, whether
+that may be kept on disk.
+"""
 
 _SCHEMA = 2
-_SECONDS = 30.0
 _MAX_FILES = 1000
 _MAX_BYTES = 1 << 20
 _MAX_KEPT = 256
@@ -36,7 +41,7 @@ _NOTHING = Registered().text()
 
 
 def settled(
-    guesses: Sequence[PluginRef], *, retry: bool = False
+    guesses: Sequence[PluginRef], run: RunEntries, *, retry: bool = False
 ) -> dict[PluginRef, tuple[PluginRef, ...]]:
     """Return what stands in the place of references whose platform was guessed.
 
@@ -44,6 +49,8 @@ def settled(
     ----------
     guesses
         References to entries whose modules were not run yet.
+    run
+        Runs them.
     retry
         Whether to run those again that failed before.
 
@@ -56,7 +63,7 @@ def settled(
     sources = {ref: _Sources(ref) for ref in guesses}
     found = {ref: _known(source, retry) for ref, source in sources.items()}
     unknown = [ref for ref, facts in found.items() if facts is None]
-    for ref, facts in zip(unknown, _run_all(unknown), strict=True):
+    for ref, facts in zip(unknown, run(unknown) if unknown else (), strict=True):
         found[ref] = facts
         _keep(sources[ref], facts)
     return {ref: _refs(ref, facts) for ref, facts in found.items() if facts is not None}
@@ -93,43 +100,6 @@ def _ref(guess: PluginRef, one: Mapping[str, Any], facts: Mapping[str, Any]) -> 
     problem = "" if library else f"{guess.problem}; {known.unknown_library}"
     text = known.text()
     return replaced(guess, platform=one["name"], library=library, problem=problem, registered=text)
-
-
-# -- the child ------------------------------------------------------------------------------------
-
-
-def _run_all(guesses: Sequence[PluginRef]) -> list[dict[str, Any]]:
-    return side_by_side(_run, guesses, "devrt-record")
-
-
-def _run(ref: PluginRef, children: Children) -> dict[str, Any]:
-    """Return what a child saw; ``ended`` says how it ended where that was not a return."""
-    from devrt.probing.isolated import ask_child, verdict  # seldom needed, and start-up counts
-
-    nothing = {"registered": [], "missing": [], "environment": {}, "read": {}, "initializes": False}
-    if ref.distribution.startswith("("):  # a folder on the path, which anybody may have made
-        why = "no installed distribution brings it, and no other module is run"
-        return {**nothing, "ended": why, "is_kept": False}
-    try:
-        replies, code, timed_out, output = ask_child({"entry": ref.entry}, _SECONDS, children)
-    except OSError as error:
-        return {**nothing, "ended": f"no child process could be started: {error}", "is_kept": False}
-    if replies.final is not None and "facts" in replies.final:
-        facts = replies.final["facts"]
-        where = "while it was imported" if not facts["initializes"] else "in its initialize()"
-        ended = facts["error"] and f"it raised {facts['error']} {where}"
-        if not ended and not facts["registered"]:
-            ended = _refused(facts["missing"])
-        return {**facts, "ended": ended, "is_kept": True}
-    report = verdict(replies, code, timed_out, _SECONDS, output)
-    kept = (replies.kept or {}).get("facts", nothing)
-    return {**kept, "ended": f"it {report.sentence()}", "is_kept": report.phase != "start"}
-
-
-def _refused(missing: Iterable[str]) -> str:
-    """Return what a module that went on without it wanted to register with; empty if nothing."""
-    refused = [name for name in missing if name.rpartition(".")[2] in REGISTERING]
-    return f"it registers by {', '.join(refused)}, which is not known here" if refused else ""
 
 
 # -- the disk cache -------------------------------------------------------------------------------

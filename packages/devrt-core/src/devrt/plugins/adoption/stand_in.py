@@ -18,9 +18,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from devrt._support.words import words
 from devrt.plugins.adoption.unknown import Unknown
 from devrt.plugins.discovery.registered import digest_of
-from devrt.probing.child import words
 
 __all__ = ["record_module"]
 

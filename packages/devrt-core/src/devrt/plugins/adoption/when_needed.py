@@ -10,6 +10,7 @@ from devrt.plugins.loading.once import Once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from devrt.plugins.adoption.recording import RunEntries
     from devrt.plugins.loading.manifest import BackendManifest
 
 __all__ = ["Adoption", "replaced_refs"]
@@ -24,15 +25,20 @@ class Adoption:
         Returns what a plugin's distribution says of it, None if nothing; may raise `PluginError`.
     is_forbidden
         Returns whether nothing of a plugin may run.
+    run
+        Runs entries' modules in child processes, as `recording.settled` takes it; None to leave
+        what they register unknown.
     """
 
     def __init__(
         self,
         manifest: Callable[[PluginRef], BackendManifest | None],
         is_forbidden: Callable[[PluginRef], bool],
+        run: RunEntries | None,
     ) -> None:
         self._manifest = manifest
         self._is_forbidden = is_forbidden
+        self._run = run
         self._recording: Once[tuple[PluginRef, ...], bool] = Once(
             lambda _: "what modules made for JAX register is being recorded"
         )
@@ -78,11 +84,12 @@ class Adoption:
     def _record(self, guesses: Sequence[PluginRef], retry: bool) -> bool:
         from devrt.plugins.adoption.recording import settled  # seldom needed, and start-up counts
 
-        self._found |= settled(guesses, retry=retry)
+        assert self._run is not None, "nothing is due without it"
+        self._found |= settled(guesses, self._run, retry=retry)
         return True
 
     def _due(self, refs: Sequence[PluginRef], names: Sequence[str]) -> list[PluginRef]:
-        guesses = [ref for ref in refs if ref.is_guess]
+        guesses = [ref for ref in refs if ref.is_guess] if self._run is not None else []
         if not guesses or not names:
             return guesses
         sure = [ref for ref in refs if not ref.is_guess]

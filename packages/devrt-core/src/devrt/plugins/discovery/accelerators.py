@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 
 from devrt import hardware
+from devrt._support import simple_toml
 from devrt._support.record import record
-from devrt.plugins.loading import simple_toml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

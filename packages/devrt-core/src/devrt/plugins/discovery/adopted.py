@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 
+from devrt._support import simple_toml
 from devrt._support.record import record
 from devrt.plugins.discovery.refs import FROM_TABLE, UNNAMED, PluginRef, normalized
 from devrt.plugins.discovery.sources import Distribution, Site, namespace_modules
-from devrt.plugins.loading import simple_toml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

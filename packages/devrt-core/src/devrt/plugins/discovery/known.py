@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from devrt._support import simple_toml
 from devrt.plugins.discovery.adopted import adopted_table
-from devrt.plugins.loading import simple_toml
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

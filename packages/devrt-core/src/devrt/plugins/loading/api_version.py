@@ -15,7 +15,6 @@ from devrt.plugins.discovery.refs import PluginRef, normalized
 
 __all__ = [
     "FIRST",
-    "agree",
     "as_text",
     "check",
     "is_newer",
@@ -40,11 +39,6 @@ def is_version(value: object) -> bool:
     if type(value) is not int and len(parts) != 2:
         return False
     return all(p.isascii() and p.isdigit() and len(p) <= _DIGITS for p in parts)
-
-
-def agree(one: str | int, other: str | int) -> bool:
-    """Return whether two values say the same version."""
-    return _parsed(one) == _parsed(other)
 
 
 def is_newer(value: str | int | None) -> bool:

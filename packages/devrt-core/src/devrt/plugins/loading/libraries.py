@@ -22,7 +22,6 @@ from devrt.records import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.contract import PjrtLoader
-    from devrt.plugins.loading.manifest import BackendManifest
     from devrt.plugins.loading.plugin import Plugin
 
 __all__ = [
@@ -150,15 +149,8 @@ class LibraryBackend:
             raise ConfigError(msg, platform=self.platform, **error.data) from error
 
 
-def library_backend(ref: PluginRef, manifest: BackendManifest | None = None) -> LibraryBackend:
+def library_backend(ref: PluginRef) -> LibraryBackend:
     """Return the backend of a plugin that is a library.
-
-    Parameters
-    ----------
-    ref
-        The plugin.
-    manifest
-        What devrt's own table says of it, if it does.
 
     Raises
     ------
@@ -183,10 +175,8 @@ def library_backend(ref: PluginRef, manifest: BackendManifest | None = None) -> 
         platform=ref.platform,
         library=ref.library,
         options=options or None,
-        priority=priority if manifest is None else manifest.priority,
-        aliases=() if manifest is None else manifest.aliases,
-        fail_quietly=manifest is not None and manifest.fail_quietly,
-        experimental=ref.experimental if manifest is None else manifest.experimental,
+        priority=priority,
+        experimental=ref.experimental,
         global_symbols=ref.global_symbols,
         registered=known,
     )

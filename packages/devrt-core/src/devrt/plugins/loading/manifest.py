@@ -38,17 +38,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from devrt._support.record import fields, record
+from devrt._support import simple_toml
+from devrt._support.record import fields, record, replaced
 from devrt.errors import PluginContractError
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.discovery.sources import find_module
 from devrt.plugins.loading import api_version as _api_version
-from devrt.plugins.loading import simple_toml
 from devrt.plugins.loading.requirements import Conflict, Requirement
 from devrt.records import ClientFactory, Unavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from devrt.plugins.loading.libraries import LibraryBackend
 
 __all__ = [
     "MANIFEST_NAME",
@@ -56,7 +60,6 @@ __all__ = [
     "BackendManifest",
     "Conflict",
     "Requirement",
-    "differences",
     "parse_manifest",
     "read_manifest",
 ]
@@ -67,6 +70,9 @@ MAX_BYTES = 1 << 16
 _MAX_SECONDS, _MAX_TEXT = 1e6, 255  # what every system can wait, and every file name have
 
 _REQUIREMENTS = ("path", "library", "pci_vendor")
+_IN_RECORDS = ("aliases", "priority", "experimental", "fail_quietly", "global_symbols")
+
+T = TypeVar("T", ClientFactory, "LibraryBackend")
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -87,6 +93,28 @@ class BackendManifest:
     requires: tuple[Requirement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
+    @classmethod
+    def of(cls, factory: ClientFactory) -> BackendManifest:
+        """Return what a plugin without a manifest says in its record."""
+        return cls(
+            platform=factory.platform,
+            aliases=tuple(factory.aliases),
+            priority=factory.priority,
+            experimental=factory.experimental,
+            fail_quietly=factory.fail_quietly,
+        )
+
+    def over(self, said: T) -> T:
+        """Return a record of the plugin in which what this says of the backend counts."""
+        return replaced(said, **{name: getattr(self, name) for name in _shared(said)})
+
+    def overruled(self, said: T) -> list[str]:
+        """Return the fields in which a record says something else, not counting defaults."""
+        defaults: Any = getattr(type(said), "__record_defaults__")  # noqa: B009  not of its type
+        own = {name: getattr(said, name) for name in _shared(said)}
+        own = {name: tuple(v) if name == "aliases" else v for name, v in own.items()}
+        return [n for n, v in own.items() if v not in (getattr(self, n), defaults[n])]
+
     def missing(self, root: str | os.PathLike[str] = "/") -> Unavailable | None:
         """Return why the backend cannot be used here; None if nothing speaks against it."""
         for requirement in self.requires:
@@ -98,35 +126,8 @@ class BackendManifest:
         return None
 
 
-def differences(
-    manifest: BackendManifest,
-    factory: ClientFactory,
-    has_loader: bool,
-    global_symbols: bool | None = None,
-) -> list[str]:
-    """Return in what a manifest and the records that the plugin returned say different things.
-
-    ``global_symbols`` is what they say of its library; None where it has none.
-    """
-    found = []
-    for name in ("aliases", "priority", "experimental", "fail_quietly"):
-        said, is_so = getattr(manifest, name), getattr(factory, name)
-        if said != (tuple(is_so) if name == "aliases" else is_so):
-            found.append(f"{name} is {said!r} in its manifest and {is_so!r} in its record")
-    said, is_so = manifest.api_version, factory.api_version
-    if is_so is not None and not _api_version.agree(said, is_so):
-        found.append(f"api_version is {said!r} in its manifest and {is_so!r} in its record")
-    if manifest.pjrt_loader != has_loader:
-        found.append(
-            f"pjrt_loader is {manifest.pjrt_loader!r} in its manifest, and the hook "
-            f"devrt_pjrt_loader is {'there' if has_loader else 'not'}"
-        )
-    if global_symbols is not None and manifest.global_symbols != global_symbols:
-        found.append(
-            f"global_symbols is {manifest.global_symbols!r} in its manifest, and "
-            f"{global_symbols!r} where it registers its library"
-        )
-    return found
+def _shared(said: Any) -> list[str]:
+    return [name for name in _IN_RECORDS if name in type(said).__match_args__]
 
 
 def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendManifest | None:

@@ -53,8 +53,16 @@ class Once(Generic[K, V]):
         self._patience = patience
         self._running: dict[K, _Attempt] = {}
 
-    def get(self, key: K, known: Callable[[], V | None], make: Callable[[], V]) -> V:
+    def get(
+        self,
+        key: K,
+        known: Callable[[], V | None],
+        make: Callable[[], V],
+        patience: float | None = None,
+    ) -> V:
         """Return what is known of a key, or else what ``make`` returns, which has to keep it.
+
+        ``patience`` takes the place of what the key is given otherwise.
 
         Raises
         ------
@@ -73,7 +81,7 @@ class Once(Generic[K, V]):
             if running.pid != os.getpid():  # its thread did not come along when this one forked
                 self._running.pop(key, None)
             else:
-                self._wait_for(running, self._patience(key))
+                self._wait_for(running, patience or self._patience(key))
 
     def _work(
         self, key: K, attempt: _Attempt, known: Callable[[], V | None], make: Callable[[], V]

@@ -16,7 +16,7 @@ from devrt._support.record import UnknownFieldError, record, replaced
 from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
-from devrt.plugins.loading.judging import contract_error
+from devrt.plugins.loading.faults import contract_error
 from devrt.plugins.loading.libraries import LibraryBackend
 from devrt.plugins.loading.registrations import Registrations, collect_registrations
 from devrt.records import (
@@ -31,6 +31,7 @@ from devrt.records import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.contract import PjrtLoader
+    from devrt.plugins.loading.manifest import BackendManifest
 
 __all__ = ["Initialized", "Plugin", "load_plugin"]
 
@@ -94,6 +95,8 @@ class Plugin:
         PJRT libraries that it serves platforms with; a registry makes clients' records of them.
     loader : PjrtLoader, optional
         How it loads such libraries, its own and others'.
+    manifest : BackendManifest, optional
+        What its distribution says of it in a file.
     findings : callable, optional
         Asks it what it has to say to the doctor; returns checked `DoctorFinding` records. Plugin
         code runs in it.
@@ -105,22 +108,40 @@ class Plugin:
     memory_kinds: tuple[MemoryKind, ...] = ()
     libraries: tuple[LibraryBackend, ...] = ()
     loader: PjrtLoader | None = None
+    manifest: BackendManifest | None = None
     findings: Callable[[], tuple[DoctorFinding, ...]] | None = None
 
     def client_factory(self) -> ClientFactory | None:
         """Return the record for the platform that the entry point names."""
         return next((c for c in self.clients if c.platform == self.ref.platform), None)
 
-    def bound(self, find: Callable[[], PjrtLoader | Unavailable]) -> Plugin:
-        """Return it with records for its libraries, through the loader that ``find`` returns."""
-        if not self.libraries:
-            return self
-        clients = [library.client_factory(find) for library in self.libraries]
-        described = [library.topology_factory(find) for library in self.libraries]
+    def bound(
+        self,
+        find: Callable[[], PjrtLoader | Unavailable],
+        manifest: BackendManifest | None = None,
+    ) -> Plugin:
+        """Return it with records for its libraries, through the loader that ``find`` returns.
+
+        What a manifest says of the platform stands in its records from then on.
+        """
+
+        def said(made: Any) -> Any:
+            if manifest is None or made.platform != self.ref.platform:
+                return made
+            overruled = manifest.overruled(made) if self.ref.module else ()
+            if overruled:
+                log.info("the manifest of %s overrules its record in %s", self.ref, overruled)
+            return manifest.over(made)
+
+        libraries = tuple(map(said, self.libraries))
+        clients = [library.client_factory(find) for library in libraries]
+        described = [library.topology_factory(find) for library in libraries]
         return replaced(
             self,
-            clients=(*self.clients, *clients),
+            clients=(*map(said, self.clients), *clients),
             topologies=(*self.topologies, *described),
+            libraries=libraries,
+            manifest=manifest,
         )
 
     def global_symbols(self) -> bool | None:
@@ -135,9 +156,8 @@ Initialized = dict[ModuleType, Registrations]
 
 def load_plugin(
     ref: PluginRef,
+    manifest: BackendManifest | None = None,
     initialized: Initialized | None = None,
-    check: Callable[[Plugin], None] | None = None,
-    built_against: str | int | None = None,
 ) -> Plugin:
     """Import a plugin's module, register its hooks and collect its records.
 
@@ -149,12 +169,10 @@ def load_plugin(
     ----------
     ref
         The plugin.
+    manifest
+        What its distribution says of it; None if it says nothing.
     initialized
         Remembers which modules' ``initialize`` was called.
-    check
-        Called with the plugin; may raise to make it fail.
-    built_against
-        The version of the contract that its manifest names.
 
     Raises
     ------
@@ -167,6 +185,7 @@ def load_plugin(
     """
     if ":" in ref.module:
         raise contract_error(ref, f"its entry point must name a module, not {ref.module!r}")
+    built_against = None if manifest is None else manifest.api_version
     module = _import(ref, built_against)
     manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
     try:
@@ -175,8 +194,7 @@ def load_plugin(
             plugin = _initialize({} if initialized is None else initialized, ref, module)
         else:
             plugin = _collect(manager, ref, module, built_against)
-        if check is not None:
-            check(plugin)
+        _check_loader(plugin, manifest)
         log.debug("plugin %s was loaded: module %s", ref.name, ref.module)
         return plugin
     except (ForkedError, PluginError):
@@ -302,6 +320,17 @@ def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLo
     return answer
 
 
+def _check_loader(plugin: Plugin, manifest: BackendManifest | None) -> None:
+    """Refuse a loader that no manifest tells of, so that it would not be found, and the reverse."""
+    is_told = manifest is not None and manifest.pjrt_loader
+    if is_told and plugin.loader is None:
+        what = f"its manifest says pjrt_loader = true, and it has no hook {_LOADER_HOOK}"
+        raise contract_error(plugin.ref, what)
+    if plugin.loader is not None and not is_told:
+        what = f"it has the hook {_LOADER_HOOK} and no manifest with pjrt_loader = true"
+        raise contract_error(plugin.ref, what)
+
+
 def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleType) -> set[str]:
     callers = manager.get_hookcallers(module) or []
     misspelt = [
@@ -330,9 +359,9 @@ def _typed(
             msg = f"{hook} must return {kind.__name__} records, not {type(item).__name__}"
             raise contract_error(ref, msg)
         _check_fields(ref, item)
-        own = getattr(item, "api_version", None)
-        version = built if own is None else own
-        api_version.check(ref, api_version.FIRST if version is None else version)
+        if built is None:  # else the manifest has said it, and was checked
+            version = getattr(item, "api_version", None)
+            api_version.check(ref, api_version.FIRST if version is None else version)
         yield item
 
 

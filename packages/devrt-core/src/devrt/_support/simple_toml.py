@@ -21,7 +21,7 @@ _MOST_DIGITS = 18  # what 64 bits hold in any case
 _MOST_HEX_DIGITS = 15
 
 
-class _OddFormError(Exception):
+class _OtherFormError(Exception):
     """A form that is not read here."""
 
 
@@ -43,7 +43,7 @@ def load(text: str) -> dict[str, Any]:
 
 
 def parse(text: str) -> dict[str, Any] | None:
-    """Return what ``tomllib.loads`` returns, or None where that has to be asked."""
+    """Return what ``tomllib.loads`` returns, or None where that has to read it."""
     document: dict[str, Any] = {}
     table = document
     try:
@@ -57,7 +57,7 @@ def parse(text: str) -> dict[str, Any] | None:
                 if key in table:
                     return None
                 table[key] = value
-    except _OddFormError:
+    except _OtherFormError:
         return None
     return document
 
@@ -65,7 +65,7 @@ def parse(text: str) -> dict[str, Any] | None:
 def _expect_no_control(line: str) -> None:
     plain = line.replace("\t", "")
     if not plain.isprintable() and (min(plain) < " " or "\x7f" in plain):
-        raise _OddFormError
+        raise _OtherFormError
 
 
 def _new_table(document: dict[str, Any], line: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _new_table(document: dict[str, Any], line: str) -> dict[str, Any]:
     name, closed, rest = line[2:].partition("]]")
     *parents, child = name.split(".")
     if not closed or len(parents) > 1 or not all(map(_is_bare, (*parents, child))):
-        raise _OddFormError
+        raise _OtherFormError
     _expect_end(rest)
     for parent in parents:
         document = _tables(document.get(parent))[-1]
@@ -87,7 +87,7 @@ def _new_table(document: dict[str, Any], line: str) -> dict[str, Any]:
 def _tables(value: object) -> list[dict[str, Any]]:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return value
-    raise _OddFormError
+    raise _OtherFormError
 
 
 def _is_bare(key: str) -> bool:
@@ -98,7 +98,7 @@ def _pair(line: str) -> tuple[str, Any]:
     key, equals, rest = line.partition("=")
     key = key.rstrip(_BLANK)
     if not equals or not _is_bare(key):
-        raise _OddFormError
+        raise _OtherFormError
     value, rest = _value(rest.lstrip(_BLANK))
     _expect_end(rest)
     return key, value
@@ -107,7 +107,7 @@ def _pair(line: str) -> tuple[str, Any]:
 def _expect_end(rest: str) -> None:
     rest = rest.lstrip(_BLANK)
     if rest and not rest.startswith("#"):
-        raise _OddFormError
+        raise _OtherFormError
 
 
 def _value(text: str) -> tuple[Any, str]:
@@ -123,7 +123,7 @@ def _value(text: str) -> tuple[Any, str]:
 def _text(text: str) -> tuple[str, str]:
     value, closed, rest = text[1:].partition('"')
     if not text.startswith('"') or not closed or "\\" in value:
-        raise _OddFormError
+        raise _OtherFormError
     return value, rest
 
 
@@ -137,7 +137,7 @@ def _list(text: str) -> tuple[list[str], str]:
         if rest.startswith(","):
             rest = rest[1:].lstrip(_BLANK)
         elif not rest.startswith("]"):
-            raise _OddFormError
+            raise _OtherFormError
     return values, rest[1:]
 
 
@@ -148,15 +148,15 @@ def _word(word: str) -> bool | int | float:
     if is_hex and word == is_hex + digits and _HEX.issuperset(digits):
         if 0 < len(digits) <= _MOST_HEX_DIGITS:
             return int(word, 16)
-        raise _OddFormError
+        raise _OtherFormError
     whole, point, fraction = word.removeprefix("-").partition(".")
     if not _is_whole(whole):
-        raise _OddFormError
+        raise _OtherFormError
     if not point and len(whole) <= _MOST_DIGITS:
         return int(word)
     if fraction and _DIGITS.issuperset(fraction):
         return float(word)
-    raise _OddFormError
+    raise _OtherFormError
 
 
 def _is_whole(digits: str) -> bool:

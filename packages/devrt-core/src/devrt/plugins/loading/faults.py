@@ -1,0 +1,23 @@
+"""What is said of a plugin that breaks the contract, and what can be done about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devrt.errors import PluginContractError
+from devrt.plugins.discovery.refs import PluginRef
+
+__all__ = ["contract_error", "usual_remedy"]
+
+
+def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractError:
+    """Return the error for a plugin that does what the contract does not allow."""
+    msg = f"plugin {ref} breaks the plugin contract: {what}."
+    return PluginContractError(msg, phase="contract", **ref.facts(), **data)
+
+
+def usual_remedy(ref: PluginRef) -> str:
+    """Return what a user can do about a plugin that fails."""
+    if ref.distribution.startswith("("):
+        return "Correct it where it is named."
+    return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."

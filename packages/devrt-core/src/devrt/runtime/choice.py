@@ -1,0 +1,73 @@
+"""Which backend the configuration and a call ask for, decided among candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from devrt._config.layers import Config
+from devrt._support.record import replaced
+from devrt.plugins import Candidate, Decision, Policy, select
+from devrt.runtime.policy import configured_names, configured_policy
+
+__all__ = ["Find", "decide"]
+
+Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
+"""Returns the candidates that can serve one of the names; all, if there are none."""
+
+
+def decide(
+    config: Config, requested: Policy | None, find: Find, problems: Callable[[], Sequence[str]]
+) -> Decision:
+    """Choose among the candidates that ``find`` returns.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    requested
+        The platforms that a call names; None asks for the default.
+    find
+        Returns candidates.
+    problems
+        Returns what is wrong with how plugins were named, for an error's message.
+    """
+    policy = configured_policy(config)
+    if requested is not None:  # what a call names must be had; what else is required need not
+        policy = replaced(policy, require=())
+    named = requested or configured_names(config, "platform_name")
+    if not named.platforms:
+        return select(find(policy.needed if policy.platforms else ()), policy)
+    if requested is not None:
+        merged = replaced(policy, platforms=requested.platforms, source=requested.source)
+    else:
+        origins = (*policy.origins, ("default", named.source))
+        merged = replaced(policy, default=named.platforms, require=(), origins=origins)
+    candidates = _allowed(find(named.platforms), named, policy, problems)
+    decision = select(candidates, merged)
+    return _required(decision, policy, find) if policy.require else decision
+
+
+def _allowed(
+    candidates: tuple[Candidate, ...],
+    named: Policy,
+    policy: Policy,
+    problems: Callable[[], Sequence[str]],
+) -> tuple[Candidate, ...]:
+    """Return the candidates that the policy allows, if each name has one among them."""
+    if not policy.platforms:
+        return candidates
+    allowed = tuple(c for c in candidates if any(map(c.answers_to, policy.platforms)))
+    for name in named.platforms:
+        answering = [c for c in candidates if c.answers_to(name)]
+        if answering and not any(c.answers_to(name) for c in allowed):
+            from devrt.runtime import failures  # only where something failed
+
+            raise failures.noted(failures.excluded(name, answering, policy), problems())
+    return allowed
+
+
+def _required(decision: Decision, policy: Policy, find: Find) -> Decision:
+    """Return ``decision``, or else one without a choice that says what is required in vain."""
+    needs = replaced(policy, platforms=())
+    required = select(find(policy.require), needs)
+    return decision if required.chosen is not None else required
