@@ -130,6 +130,16 @@ def exports(session: nox.Session, jax: str) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def quirks(session: nox.Session) -> None:
+    """Run the case of every quirk against a plugin, and say which are there and which are gone.
+
+    ``nox -s quirks -- /path/to/plugin.so`` takes another one than the installed compiler.
+    """
+    _install(session)
+    session.run("python", "tests/quirks/report.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def pages(session: nox.Session) -> None:
     """Run the pages of the documentation with the libraries that their blocks import."""
     _install(session)

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from devrt.compiling import Program
-from devrt.compiling.refusals import check_for_host
+from devrt.compiling.refusals import check
 from devrt.compiling.text import read_text
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
@@ -125,7 +125,7 @@ def read_all(say):
     from devrt_cpu._linalg import named_calls
 
     readers = {
-        "programs": lambda code: check_for_host(Program(code), "compile"),
+        "programs": lambda code: check(Program(code), "compile"),
         "names of calls": named_calls,
     }
     given = {name: text.encode() for name, text in texts().items()} | bytecodes()
@@ -159,7 +159,7 @@ def test_brackets_that_no_compiler_survives_are_refused(bracket):
     for deep in (bracket * 100_000, bracket * 100_000 + closing * 100_000):
         for text in (f"module {deep}", f"func.func @main{deep}", f"func.func @main() {{ {deep} }}"):
             with pytest.raises(InvalidArgumentError, match="nested deeper than 1000"):
-                check_for_host(Program.of(text, "compile"), "compile")
+                check(Program.of(text, "compile"), "compile")
 
 
 def test_brackets_are_counted_where_they_nest_only():

@@ -65,50 +65,6 @@ def test_loops_go_on(client: str, engine: str) -> None:
     assert len(run(client, engine, 150, 0.25, SHORT)) == len(SHORT)
 
 
-PRODUCTS = """
-import sys
-import numpy as np
-sys.path.insert(0, sys.argv[1])
-from training_loops import make_client
-client = make_client(sys.argv[2], sys.argv[3], 1)
-T = "tensor<256x256xf32>"
-add = client.compile_and_load(f'''func.func public @main(%x: {T} {{tf.aliasing_output = 0 : i32}})
-  -> {T} {{
-    %c = stablehlo.constant dense<1.0> : {T}
-    %r = stablehlo.add %x, %c : {T}
-    return %r : {T} }}''')
-multiply = client.compile_and_load(f'''func.func public @main(%a: {T}, %b: {T}) -> {T} {{
-    %r = stablehlo.dot %a, %b : ({T}, {T}) -> {T}
-    return %r : {T} }}''')
-ones = client.buffer_from_pyval(np.ones((256, 256), np.float32))
-x = client.buffer_from_pyval(np.zeros((256, 256), np.float32))
-for step in range(1, 6):
-    (x,) = add.execute([x])
-    (product,) = multiply.execute([ones, x])
-    print(float(np.asarray(product)[3, 3]) / 256)
-"""
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("client", CLIENTS)
-def test_products_see_what_lies_at_an_address_by_now(client: str, engine: str) -> None:
-    check_products(client, library_of(engine))
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_products_do_so_whatever_the_library_is_called(engine: str, tmp_path: Path) -> None:
-    other = tmp_path / "libother.so"
-    other.symlink_to(library_of(engine))
-    check_products("loader", str(other))
-
-
-def check_products(client: str, library: str) -> None:
-    pytest.importorskip({"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client])
-    command = [sys.executable, "-c", PRODUCTS, str(DRIVER.parent), client, library]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.split() == ["1.0", "2.0", "3.0", "4.0", "5.0"], done.stderr[-2000:]
-
-
 @pytest.mark.stress
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("engine", ENGINES)

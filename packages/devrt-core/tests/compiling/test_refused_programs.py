@@ -7,7 +7,7 @@ import pytest
 from devrt.compiling import Program
 from devrt.compiling.mlir_bytecode import Bytecode
 from devrt.compiling.mlir_walk import Walk
-from devrt.compiling.refusals import check, check_for_host, compile_explained, explain
+from devrt.compiling.refusals import check, compile_explained, explain
 from devrt.errors import InternalError, InvalidArgumentError, StatusCode, UnimplementedError
 
 TEXT, BYTECODE = Program(b"func.func @main()"), Program(b"ML\xefR...")
@@ -95,45 +95,6 @@ def test_failures_that_are_no_refusals_stay_as_they_are():
         compile_explained(TEXT, fail)
 
 
-LACKING = {
-    "reads_booleans": "bitcast_convert of booleans",
-    "makes_booleans": "bitcast_convert of booleans",
-    "booleans_in_a_loop": "bitcast_convert of booleans",
-    "booleans_not_portable": "bitcast_convert of booleans",
-    "f6e2m3fn": "6-bit floating-point",
-    "f6e3m2fn": "6-bit floating-point",
-}
-
-
-def test_text_that_the_compiler_for_the_host_aborts_on_is_refused():
-    lines = {
-        "6-bit": "%0 = stablehlo.constant dense<1.0> : tensor<2xf6E3M2FN>",
-        "quantised": "%0 = stablehlo.abs %a : tensor<2x!quant.uniform<i8:f32, 1.0>>",
-        "bitcast_convert of booleans": "%0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> "
-        "tensor<8xi1>",
-        "without replica_groups": '%0 = "stablehlo.all_to_all"(%a) <{replica_groups = dense<> : '
-        "tensor<0x0xi64>}> : (tensor<i8>) -> tensor<i8>",
-    }
-    for what, line in lines.items():
-        program = Program.of(f"func.func @main(%a: tensor<i8>) {{\n{line}\nreturn }}")
-        with pytest.raises(UnimplementedError, match=f"line 2: .* have .*{what}"):
-            check_for_host(program, "")
-
-
-@pytest.mark.parametrize("name", LACKING)
-def test_bytecode_that_the_compiler_for_the_host_aborts_on_is_refused(name):
-    with pytest.raises(UnimplementedError, match=LACKING[name]) as caught:
-        check_for_host(read(name), "compile_and_load")
-    assert "the program's bytecode" in str(caught.value)
-    assert caught.value.operation == "compile_and_load"
-
-
-@pytest.mark.parametrize("name", ["nearby", "nearby_in_a_loop", "nearby_not_portable", "f8e3m4"])
-def test_bytecode_with_the_same_words_apart_is_not(name):
-    check_for_host(read(name), "compile_and_load")
-    assert read(name).facts.functions
-
-
 TUPLE = "tuple<tensor<2xf32>, tensor<3xf32>>"
 
 
@@ -188,17 +149,7 @@ def test_tuples_that_no_call_takes_or_gives_are_none(text):
     "name", ["tuple_within.mlir", "tuple_within_generic.mlir", "tuple_within.mlirbc"]
 )
 def test_tuples_within_a_program_are_taken(name):
-    check_for_host(Program.of((PROGRAMS / name).read_bytes()), "compile")
-
-
-def test_groups_of_other_collectives_are_taken():
-    text = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
-      %0 = "stablehlo.all_to_all"(%a) {replica_groups = dense<0> : tensor<1x1xi64>}
-        : (tensor<4xf32>) -> tensor<4xf32>
-      %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<> : tensor<0x0xi64>}
-        : (tensor<4xf32>) -> tensor<4xf32>
-      return %1 : tensor<4xf32> }"""
-    check_for_host(Program.of(text), "compile")
+    check(Program.of((PROGRAMS / name).read_bytes()), "compile")
 
 
 FED = """func.func @main(%a: tensor<i32>) -> tensor<i32> {{
@@ -222,10 +173,9 @@ FED = """func.func @main(%a: tensor<i32>) -> tensor<i32> {{
     ],
 )
 def test_a_program_that_waits_for_the_host_is_refused_with_the_line(line, name):
-    for checked in (check, check_for_host):
-        with pytest.raises(UnimplementedError, match=f"line 3: {name} exchanges data") as caught:
-            checked(Program.of(FED.format(line)), "compile")
-        assert caught.value.operation == "compile"
+    with pytest.raises(UnimplementedError, match=f"line 3: {name} exchanges data") as caught:
+        check(Program.of(FED.format(line)), "compile")
+    assert caught.value.operation == "compile"
 
 
 @pytest.mark.parametrize(
@@ -245,16 +195,15 @@ def test_a_program_that_waits_for_the_host_is_refused_with_the_line(line, name):
     ],
 )
 def test_the_words_alone_are_no_reason(line):
-    check_for_host(Program.of(FED.format(line)), "compile")
+    check(Program.of(FED.format(line)), "compile")
 
 
 @pytest.mark.parametrize("name", ["infeed", "outfeed"])
 @pytest.mark.parametrize("form", ["", "_not_portable"])
 def test_bytecode_that_waits_for_the_host_is_refused(name, form):
-    for checked in (check, check_for_host):
-        with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
-            checked(read(f"{name}{form}"), "compile")
-    check_for_host(read(f"named_infeed{form}"), "compile")
+    with pytest.raises(UnimplementedError, match=f"bytecode: stablehlo.{name} exchanges"):
+        check(read(f"{name}{form}"), "compile")
+    check(read(f"named_infeed{form}"), "compile")
 
 
 def portable_recursion():
@@ -275,10 +224,9 @@ def plain_recursion():
 @pytest.mark.parametrize("make", [portable_recursion, plain_recursion])
 def test_functions_of_bytecode_that_call_themselves_are_refused(make):
     plain, recursive = make()
-    for checked in (check, check_for_host):
-        checked(Program.of(plain), "compile")
-        with pytest.raises(InvalidArgumentError, match="@main calls itself"):
-            checked(Program.of(recursive), "compile")
+    check(Program.of(plain), "compile")
+    with pytest.raises(InvalidArgumentError, match="@main calls itself"):
+        check(Program.of(recursive), "compile")
 
 
 def section(kind, data):

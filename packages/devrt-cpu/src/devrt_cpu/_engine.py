@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.compiling.hlo import HloModule, refuse_feed
-from devrt.compiling.options import XLA_CPU_FLAGS, CompileOptions
-from devrt.compiling.refusals import check_for_host, compile_explained
+from devrt.compiling.options import CompileOptions
+from devrt.compiling.quirks import flags_of, refuse
+from devrt.compiling.refusals import check, compile_explained
 from devrt.compiling.xla_flags import check_flags
 from devrt.contract import Device
 from devrt.errors import (
@@ -21,7 +22,7 @@ from devrt.errors import (
     InvalidTypeError,
     UnimplementedError,
 )
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized
+from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, quirks
 
 if TYPE_CHECKING:
     from devrt.compiling.device_assignment import DeviceAssignment
@@ -35,11 +36,8 @@ __all__ = [
     "serialize_executable",
 ]
 
-_WHEEL = "xla-cpu-pjrt"
+_WHEEL = quirks.DISTRIBUTION
 _LIBRARY = "xla_cpu_pjrt.so"
-
-# This plugin's own default lets maximum and minimum lose NaNs, against StableHLO's definition.
-_FLAGS = {"xla_cpu_enable_fast_min_max": False} | XLA_CPU_FLAGS
 
 # Its newer emitter of loops sets MLIR up anew for each of them: half of the time that a small
 # program takes to compile. What the older one writes runs as fast there and gives the same bits,
@@ -88,7 +86,8 @@ def compile_and_load(
     from devrt_cpu import _ext
 
     source = Program.of(program)
-    check_for_host(source, "compile_and_load")
+    check(source, "compile_and_load")
+    refuse(quirks.installed(), source, "compile_and_load")
     chosen = _complete(client, source, devices, _to_options(compile_options, options)).serialize()
     library = _library()
 
@@ -258,8 +257,8 @@ def _complete(
 def _own_flags(program: Program) -> dict[str, bool]:
     is_small = 0 < len(program) <= (_SMALL_BYTECODE if program.is_bytecode else _SMALL_TEXT)
     if is_small and not any(program.find(name) >= 0 for name in _ADDING_UP):
-        return _FLAGS | _FLAGS_OF_SMALL
-    return _FLAGS
+        return flags_of(quirks.installed()) | _FLAGS_OF_SMALL
+    return flags_of(quirks.installed())
 
 
 def _ids(client: object, devices: object) -> list[int]:

@@ -157,15 +157,6 @@ def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):
         xla_cpu.deserialize_executable("text")
 
 
-def test_a_compiler_without_a_flag_of_devrts_own_is_not_given_it(xla_cpu, add_text, monkeypatch):
-    monkeypatch.setattr("devrt_pjrt.library.library.XLA_CPU_FLAGS", {"xla_cpu_of_old": False})
-    monkeypatch.setattr(xla_cpu.connection.library, "unknown_flags", set())
-    assert xla_cpu.compile_and_load(add_text).serialize()
-    assert xla_cpu.connection.library.unknown_flags == {"xla_cpu_of_old"}
-    with pytest.raises(DevrtError, match="xla_cpu_of_old"):
-        xla_cpu.compile_and_load(add_text, env_option_overrides={"xla_cpu_of_old": False})
-
-
 FED = """func.func @main(%a: tensor<f32>) {
   %t = stablehlo.create_token : !stablehlo.token
   "stablehlo.outfeed"(%a, %t) : (tensor<f32>, !stablehlo.token) -> !stablehlo.token
@@ -173,16 +164,17 @@ FED = """func.func @main(%a: tensor<f32>) {
 
 
 def test_an_executable_that_waits_for_the_host_is_not_loaded(xla_cpu, monkeypatch):
-    monkeypatch.setattr("devrt_pjrt.programs.compile.check_for_host", lambda *_: None)
+    monkeypatch.setattr("devrt_pjrt.programs.compile.check", lambda *_: None)
     data = xla_cpu.compile_and_load(FED).serialize()
     with pytest.raises(UnimplementedError, match=r"exchanges data with the host.*outfeed"):
         xla_cpu.deserialize_executable(data)
 
 
 def test_what_the_hosts_compiler_does_not_survive_is_refused_for_a_topology(xla_cpu):
-    kind = "tensor<f6E2M3FN>"
-    program = f"func.func @main(%a: {kind}) -> {kind} {{ return %a : {kind} }}"
-    with pytest.raises(UnimplementedError, match="6-bit"):
+    program = """func.func @main(%a: tensor<i8>) -> tensor<8xi1> {
+      %0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> tensor<8xi1>
+      return %0 : tensor<8xi1> }"""
+    with pytest.raises(UnimplementedError, match="booleans"):
         xla_cpu.topology().compile(program)
 
 

@@ -59,8 +59,6 @@ def _read_tables(bytecode: Bytecode, facts: ProgramFacts) -> None:
     facts.num_replicas, facts.num_partitions = numbers.get(_REPLICAS), numbers.get(_PARTITIONS)
     facts.has_shardy = any(text.startswith("xla.sdy.") for text in bytecode.strings)
     facts.keep_meshes(bytecode.meshes())
-    if bytecode.has_six_bit_floats():
-        facts.first["six_bit_floats"] = 0
 
 
 class _Walk(Walk):

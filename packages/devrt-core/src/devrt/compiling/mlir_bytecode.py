@@ -29,12 +29,10 @@ _TYPE_ATTRIBUTES = {("builtin", 6), ("vhlo", 17)}
 _MESH = ("sdy", 2)
 _FUNCTION_TYPES = {("builtin", 2), ("vhlo", 8)}
 _TUPLES = {("builtin", 15), ("vhlo", 23)}
-_SIX_BITS = {("vhlo", 38), ("vhlo", 39)}
 _TENSORS = {("builtin", 13), ("builtin", 14), ("vhlo", 20), ("vhlo", 21)}
 _ENCODED_TENSOR = ("builtin", 14)
 _BUILTIN_INTEGER, _VHLO_BOOLEAN, _ONE_BIT = ("builtin", 0), ("vhlo", 0), 1
 _TUPLE_TEXT, _BOOLEAN_TEXT = re.compile(rb"\btuple<"), re.compile(rb"[<x]i1>")
-_SIX_BIT_TEXT = re.compile(rb"f6E[23]M[23]FN")
 
 
 class Reader:
@@ -210,15 +208,6 @@ class Bytecode:
         return self.strings[reader.number()], reader.signed()
 
     # -- types --------------------------------------------------------------------------------
-
-    def has_six_bit_floats(self) -> bool:
-        """Return whether a type is a floating-point one of six bits."""
-        return any(
-            entry.kind()[0] in _SIX_BITS
-            if entry.is_encoded
-            else _SIX_BIT_TEXT.search(entry.data) is not None
-            for entry in self._types
-        )
 
     def is_boolean(self, number: int, *, is_element: bool = False) -> bool:
         """Return whether a type is that of booleans, or of a tensor of them."""

@@ -21,11 +21,7 @@ from devrt.wire.protobuf import (
     packed,
 )
 
-__all__ = ["XLA_CPU_FLAGS", "CompileOptions"]
-
-# A defect of xla-cpu-pjrt 0.0.1: a product of matrices keeps what it packed of its right operand,
-# and takes that in the next call for any operand at the same address, whatever lies there by then.
-XLA_CPU_FLAGS = {"xla_cpu_use_xnnpack": False}
+__all__ = ["CompileOptions"]
 
 _MOST = 1 << 20
 

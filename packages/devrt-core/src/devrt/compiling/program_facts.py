@@ -70,9 +70,9 @@ class ProgramFacts:
         Whether its shardings are Shardy's: it has a mesh of Shardy's, or Shardy's frontend
         attributes. A compiler for those ignores GSPMD's.
     first : dict
-        By subject, where the first of the things stands that some compilers lack:
-        ``six_bit_floats`` and ``quantised_types``; ``bitcast_of_booleans`` (made or read by a
-        bitcast_convert); ``all_to_all_without_groups``. Of bytecode the first and the third.
+        By subject, where the first of the things stands that a compiler is known not to survive
+        (`devrt.compiling.quirks`): ``bitcast_of_booleans`` (made or read by a bitcast_convert),
+        ``quantised_types``, ``all_to_all_without_groups``. Of bytecode the first only.
     is_too_deep : bool
         Whether brackets are nested deeper than compilers survive, which go down by recursion. The
         reading ends there.

@@ -9,7 +9,7 @@ from typing import TypeVar
 from devrt.compiling.program import Program
 from devrt.errors import DevrtError, InvalidArgumentError, StatusCode, UnimplementedError
 
-__all__ = ["check", "check_for_host", "compile_explained", "explain"]
+__all__ = ["check", "compile_explained", "explain"]
 
 Made = TypeVar("Made")
 
@@ -17,15 +17,7 @@ _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
 _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
 _REFUSALS = (StatusCode.UNKNOWN, StatusCode.INVALID_ARGUMENT)  # the parser's have no code of theirs
-
-
 _WORDS = (b"func", b"module")  # one of which every program in text has
-_MISSING = {
-    "six_bit_floats": "the 6-bit floating-point types",
-    "bitcast_of_booleans": "bitcast_convert of booleans",
-    "quantised_types": "quantised types",
-    "all_to_all_without_groups": "all_to_all without replica_groups",
-}
 
 
 def check(program: Program, operation: str) -> None:
@@ -82,32 +74,6 @@ def _check_form(program: Program, operation: str) -> None:
             f"it begins with {bytes(program[:16])!r}. Export it again."
         )
         raise InvalidArgumentError(msg, operation=operation)
-
-
-def check_for_host(program: Program, operation: str) -> None:
-    """Do as `check`, and refuse what the compiler for the host's processor ends the process on.
-
-    Parameters
-    ----------
-    program
-        The program.
-    operation
-        What the error names.
-
-    Raises
-    ------
-    UnimplementedError
-        If it has a type, or an operation, that the compiler lacks; the message has a text's line.
-    """
-    check(program, operation)
-    for subject, what in _MISSING.items():
-        if subject in program.facts.first:
-            where = program.location_of(program.facts.first[subject])
-            msg = (
-                f"{where}: the compiler for the CPU does not have {what}. "
-                "Write it in another way, or compile for another platform."
-            )
-            raise UnimplementedError(msg, operation=operation, platform="cpu")
 
 
 def compile_explained(program: Program, compile: Callable[[Program], Made]) -> Made:

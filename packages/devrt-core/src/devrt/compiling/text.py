@@ -73,7 +73,6 @@ _NOTABLE = re.compile(
     rb"|d(?<![\w.$!#@%^-]d)ecomposition(?![\w.$])(?P<decomposition>)"
     rb"|l(?<![\w.$!#@%^-]l)oc(?=\s*(?:\(|//))(?P<location>)"
     rb"|t(?<![\w.$-]t)ensor<[\dx?]*i1>(?P<booleans>)"
-    rb"|f6E[23]M[23]FN\b(?P<six_bits>)"
     rb"|!quant\.\w+(?=<)(?P<quantised>)"
     rb"|r(?<![\w.$!#@%^-]r)eplica_groups(?![\w.$])(?P<groups>)"
 )
@@ -349,9 +348,6 @@ class _Pass:
         is_one = self._operation == b"all_to_all" and at < self._brace.after(self._operation_at)
         if is_one and _NO_GROUPS.match(self._code, self._value(end)):
             self._note("all_to_all_without_groups", self._operation_at)
-
-    def _see_six_bits(self, at: int, end: int) -> None:
-        self._note("six_bit_floats", at)
 
     def _see_quantised(self, at: int, end: int) -> None:
         self._note("quantised_types", at)

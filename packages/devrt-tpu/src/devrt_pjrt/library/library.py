@@ -9,7 +9,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from devrt.compiling.options import XLA_CPU_FLAGS
 from devrt.compiling.xla_flags import check_flags
 from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
 from devrt_pjrt._native import ffi, lib
@@ -51,8 +50,6 @@ class Library(Handle):
         What initialising it has changed in the process.
     is_global : bool
         Whether its symbols are visible to every other library of the process.
-    unknown_flags : set of str
-        The compiler's flags that this version of it has refused.
     """
 
     def __init__(
@@ -70,7 +67,6 @@ class Library(Handle):
         self._lock = threading.Lock()
         self._is_initialized = False
         self.changes = Changes()
-        self.unknown_flags: set[str] = set()
         self._failure: DevrtError | None = None
 
     @property
@@ -99,16 +95,8 @@ class Library(Handle):
         words = f"{self.name} {os.path.basename(self.path)}".lower()
         return any(word in words for word in _GPU_WORDS)
 
-    def compiler_flags(self, platform: str) -> Mapping[str, str | bool]:
-        """Return flags that programs are compiled with unless the caller gives others.
-
-        Parameters
-        ----------
-        platform
-            What is compiled for, in the plugin's own word: a file can have any name.
-        """
-        if platform == "cpu":
-            return {k: v for k, v in XLA_CPU_FLAGS.items() if k not in self.unknown_flags}
+    def compiler_flags(self) -> Mapping[str, str | bool]:
+        """Return flags that programs are compiled with unless the caller gives others."""
         return gpu_tools.compiler_flags() if self.is_gpu else {}
 
     def initialize(self) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
-from devrt.compiling.refusals import check, check_for_host, compile_explained
+from devrt.compiling.quirks import flags_of, refuse
+from devrt.compiling.refusals import check, compile_explained
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import (
     DevrtError,
@@ -25,6 +25,7 @@ from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.disk_cache import compiled
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 from devrt_pjrt.programs.program import complete_options, device_count, pointer_to
+from devrt_pjrt.quirks import quirks_of
 from devrt_pjrt.traits.gpu_tools import explain
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
 
 __all__ = ["compile_ahead", "compile_and_load", "deserialize"]
-
-T = TypeVar("T")
-
-_UNKNOWN_FLAG = re.compile(r"No such compile option: '(\w+)'")
 
 
 def compile_and_load(
@@ -48,7 +45,7 @@ def compile_and_load(
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program.of(source)
     platform = connection.inventory.platform
-    _check_program(program, platform, "compile_and_load")
+    _check_program(connection.library, platform, program, "compile_and_load")
     chosen = None if devices is None else _check_devices(connection, devices, "compile")
     made = complete_options(program, options, None if chosen is None else len(chosen))
     if made.device_assignment is None and not made.compile_portable_executable:
@@ -72,11 +69,12 @@ def compile_and_load(
         load = functools.partial(_load, connection, made=made)
         return compiled(connection, program, data, load, lambda: compile(data))
 
-    return _with_flags(connection.library, platform, made, find_or_compile)
+    return find_or_compile(_with_flags(connection.library, platform, made).serialize())
 
 
-def _check_program(program: Program, platform: str, operation: str) -> None:
-    (check_for_host if platform == "cpu" else check)(program, operation)
+def _check_program(library: Library, platform: str, program: Program, operation: str) -> None:
+    check(program, operation)
+    refuse(quirks_of(library, platform), program, operation)
 
 
 def _check_devices(
@@ -146,7 +144,7 @@ def compile_ahead(
     """
     program = Program.of(source, "compile")
     platform = owner.plugin_platform()
-    _check_program(program, platform, "compile")
+    _check_program(library, platform, program, "compile")
     made = complete_options(program, options, None)
     if device_count(made) > num_devices:
         msg = (
@@ -160,25 +158,14 @@ def compile_ahead(
         args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
         return Executable(library.api, args.executable)
 
-    return _with_flags(library, platform, made, compile)
+    return compile(_with_flags(library, platform, made).serialize())
 
 
-def _with_flags(
-    library: Library, platform: str, options: CompileOptions, compile: Callable[[bytes], T]
-) -> T:
-    """Compile with devrt's own flags, but those that this version of the compiler lacks."""
+def _with_flags(library: Library, platform: str, options: CompileOptions) -> CompileOptions:
+    """Return options with devrt's own flags; what the caller gives overrides them."""
+    own = {**library.compiler_flags(), **flags_of(quirks_of(library, platform))}
     given = options.env_option_overrides
-    flags = library.compiler_flags(platform)
-    every = {**flags, **given}
-    data = (options.replace(env_option_overrides=every) if flags else options).serialize()
-    try:
-        return compile(data)
-    except DevrtError as error:
-        found = _UNKNOWN_FLAG.search(error.message)
-        if found is None or found[1] not in flags or found[1] in given:
-            raise
-        library.unknown_flags.add(found[1])
-    return _with_flags(library, platform, options, compile)
+    return options.replace(env_option_overrides={**own, **given}) if own else options
 
 
 def _destroy(api: Api, executable: Any, is_loaded: bool) -> None:

@@ -1,0 +1,93 @@
+"""Quirks: defects of versions of somebody's compiler, and what devrt does about each.
+
+A backend lists those of the libraries that it compiles with in a module ``quirks``. Outside of the
+versions in which a defect was seen nothing is refused and no flag is set: ``nox -s quirks`` runs
+the case of each against a library, and says which defects are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from devrt._support.record import record
+from devrt.compiling.program import Program
+from devrt.errors import UnimplementedError
+
+__all__ = ["LibraryVersion", "Quirk", "flags_of", "matching", "refuse"]
+
+Version = tuple[int, ...]
+
+
+class LibraryVersion(NamedTuple):
+    """A library by its distribution, and its version as numbers."""
+
+    name: str
+    version: Version
+
+
+@record(frozen=True, slots=True)
+class Quirk:
+    """A defect of some versions of a library. It has a subject or flags.
+
+    Attributes
+    ----------
+    library : str
+        The distribution that brings the library.
+    first, last : tuple of int
+        The first and the last version in which the defect was seen.
+    effect : str
+        What happens where nothing is done, as the end of a sentence about the library.
+    case : str
+        The function of ``tests/quirks/cases.py`` that shows it.
+    subject : str
+        Programs that have it are refused: a subject of `ProgramFacts.first`.
+    flags : mapping
+        Flags of the compiler that programs are compiled with, unless the caller gives others.
+    """
+
+    library: str
+    first: Version
+    last: Version
+    effect: str
+    case: str
+    subject: str = ""
+    flags: Mapping[str, bool] = MappingProxyType({})
+
+    def __str__(self) -> str:
+        first, last = (".".join(map(str, version)) for version in (self.first, self.last))
+        versions = first if first == last else f"{first} to {last}"
+        return f"{self.library} {versions} {self.effect}"
+
+    def is_in(self, library: LibraryVersion) -> bool:
+        """Return whether a library has the defect, as far as is known."""
+        return library.name == self.library and self.first <= library.version <= self.last
+
+
+def matching(quirks: Iterable[Quirk], library: LibraryVersion | None) -> tuple[Quirk, ...]:
+    """Return the quirks of a library; none where it is not known which it is."""
+    return () if library is None else tuple(quirk for quirk in quirks if quirk.is_in(library))
+
+
+def refuse(quirks: Iterable[Quirk], program: Program, operation: str) -> None:
+    """Refuse a program that a compiler with some quirks does not come back from.
+
+    Raises
+    ------
+    UnimplementedError
+        If it has the subject of one; the message has a text's line.
+    """
+    first = program.facts.first
+    for quirk in quirks:
+        if quirk.subject in first:
+            msg = (
+                f"{program.location_of(first[quirk.subject])}: {quirk}. Write the program in "
+                "another way, use another version of the library, or compile for another platform."
+            )
+            raise UnimplementedError(msg, operation=operation, library=quirk.library)
+
+
+def flags_of(quirks: Iterable[Quirk]) -> dict[str, bool]:
+    """Return the compiler's flags that avoid some quirks."""
+    return {name: value for quirk in quirks for name, value in quirk.flags.items()}

@@ -1,0 +1,103 @@
+"""Quirks: which versions they hold for, and what is done about each."""
+
+from pathlib import Path
+
+import pytest
+
+from devrt.compiling import Program
+from devrt.compiling.quirks import LibraryVersion, Quirk, flags_of, matching, refuse
+from devrt.compiling.xla_cpu import DISTRIBUTION, QUIRKS
+from devrt.errors import UnimplementedError
+
+PROGRAMS = Path(__file__).resolve().parents[1] / "bytecode"
+
+
+def read(name):
+    return Program.of((PROGRAMS / f"{name}.mlirbc").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("version", "is_there"),
+    [
+        ((1, 1, 9), False),
+        ((1, 2), True),
+        ((1, 2, 5), True),
+        ((1, 10), True),
+        ((1, 10, 1), False),
+        ((2,), False),
+    ],
+)
+def test_a_quirk_holds_for_the_versions_in_which_it_was_seen(version, is_there):
+    quirk = Quirk("lib", (1, 2), (1, 10), "fails", "case", flags={"xla_odd": False})
+    assert matching([quirk], LibraryVersion("lib", version)) == ((quirk,) if is_there else ())
+    assert matching([quirk], LibraryVersion("other", version)) == ()
+    assert str(quirk) == "lib 1.2 to 1.10 fails"
+
+
+def test_nothing_is_done_about_a_library_that_is_not_known():
+    assert matching(QUIRKS, None) == ()
+    assert matching(QUIRKS, LibraryVersion(DISTRIBUTION, (0, 0, 2))) == ()
+    refuse((), read("makes_booleans"), "compile")
+    assert flags_of(()) == {}
+
+
+def test_the_flags_of_several_quirks_add_up():
+    assert flags_of(matching(QUIRKS, LibraryVersion(DISTRIBUTION, (0, 0, 1)))) == {
+        "xla_cpu_use_xnnpack": False,
+        "xla_cpu_enable_fast_min_max": False,
+    }
+
+
+def test_each_quirk_says_what_is_done_and_which_case_shows_it():
+    for quirk in QUIRKS:
+        assert bool(quirk.subject) != bool(quirk.flags)
+        assert quirk.effect
+        assert quirk.case
+        assert quirk.first <= quirk.last
+
+
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        ("quantised types", "%0 = stablehlo.abs %a : tensor<2x!quant.uniform<i8:f32, 1.0>>"),
+        (
+            "bitcast_convert of booleans",
+            "%0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> tensor<8xi1>",
+        ),
+        (
+            "all_to_all without replica_groups",
+            '%0 = "stablehlo.all_to_all"(%a) <{replica_groups = dense<> : '
+            "tensor<0x0xi64>}> : (tensor<i8>) -> tensor<i8>",
+        ),
+    ],
+)
+def test_text_that_a_compiler_aborts_on_is_refused_with_its_line(what, line):
+    program = Program.of(f"func.func @main(%a: tensor<i8>) {{\n{line}\nreturn }}")
+    match = f"line 2: {DISTRIBUTION} 0.0.1 ends the process over {what}"
+    with pytest.raises(UnimplementedError, match=match) as caught:
+        refuse(QUIRKS, program, "compile")
+    assert (caught.value.operation, caught.value.library) == ("compile", DISTRIBUTION)
+
+
+@pytest.mark.parametrize(
+    "name", ["reads_booleans", "makes_booleans", "booleans_in_a_loop", "booleans_not_portable"]
+)
+def test_bytecode_that_a_compiler_aborts_on_is_refused(name):
+    with pytest.raises(UnimplementedError, match=r"program's bytecode: .*convert of booleans"):
+        refuse(QUIRKS, read(name), "compile")
+
+
+@pytest.mark.parametrize("name", ["nearby", "nearby_in_a_loop", "nearby_not_portable", "f8e3m4"])
+def test_bytecode_with_the_same_words_apart_is_not(name):
+    refuse(QUIRKS, read(name), "compile")
+    assert read(name).facts.functions
+
+
+def test_groups_of_other_collectives_are_taken():
+    text = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "stablehlo.all_to_all"(%a) {replica_groups = dense<0> : tensor<1x1xi64>}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = "stablehlo.all_reduce"(%0) {replica_groups = dense<> : tensor<0x0xi64>}
+        : (tensor<4xf32>) -> tensor<4xf32>
+      return %1 : tensor<4xf32> }"""
+    refuse(QUIRKS, Program.of(text), "compile")

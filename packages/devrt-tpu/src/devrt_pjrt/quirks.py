@@ -1,0 +1,49 @@
+"""The quirks of a plugin, by what its library says of itself: a file can have any name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from devrt.compiling.quirks import LibraryVersion, Quirk, matching
+from devrt.compiling.xla_cpu import DISTRIBUTION, QUIRKS
+
+if TYPE_CHECKING:
+    from devrt_pjrt.library.library import Library
+
+__all__ = ["LIBRARIES", "QUIRKS", "Identity", "identity_of", "quirks_of"]
+
+
+class Identity(NamedTuple):
+    """What a library tells of itself: its platform, and the versions that it was built with."""
+
+    platform: str
+    c_api: tuple[int, int]
+    stablehlo: tuple[int, ...]
+
+
+LIBRARIES: Mapping[Identity, LibraryVersion] = {
+    Identity("cpu", (0, 81), (1, 13, 3)): LibraryVersion(DISTRIBUTION, (0, 0, 1)),
+}
+"""The libraries that quirks are known of."""
+
+
+def identity_of(library: Library, platform: str) -> Identity:
+    """Return what tells a library from others.
+
+    Parameters
+    ----------
+    library
+        The library, initialised.
+    platform
+        What is compiled for, in the plugin's own word.
+    """
+    said = library.attributes().get("stablehlo_current_version", ())
+    return Identity(platform, library.version, tuple(said))
+
+
+def quirks_of(library: Library, platform: str) -> tuple[Quirk, ...]:
+    """Return the quirks of a library, for a platform in the plugin's own word."""
+    if not any((platform, library.version) == known[:2] for known in LIBRARIES):
+        return ()  # the plugin need not be asked
+    return matching(QUIRKS, LIBRARIES.get(identity_of(library, platform)))

@@ -1,0 +1,108 @@
+"""What shows each quirk: a function of a client that fails, or ends the process, where it is there.
+
+The client is the PJRT loader's, with nothing done about quirks.
+
+    python tests/quirks/cases.py NAME LIBRARY    runs one case and says what came of it
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+_QUANTISED = "tensor<2x2x!quant.uniform<i8:f32, 2.0:15>>"
+_SQUARE = "tensor<256x256xf32>"
+
+
+class WrongError(Exception):
+    """A result is wrong."""
+
+
+def bitcast_of_booleans(client: Any) -> None:
+    """Compile a conversion of a byte's bits."""
+    client.compile_and_load(
+        """func.func @main(%a: tensor<i8>) -> tensor<8xi1> {
+          %0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> tensor<8xi1>
+          return %0 : tensor<8xi1> }"""
+    )
+
+
+def quantised_types(client: Any) -> None:
+    """Compile a product of quantised matrices."""
+    client.compile_and_load(
+        f"""func.func @main(%a: {_QUANTISED}) -> {_QUANTISED} {{
+          %0 = stablehlo.dot %a, %a : ({_QUANTISED}, {_QUANTISED}) -> {_QUANTISED}
+          return %0 : {_QUANTISED} }}"""
+    )
+
+
+def all_to_all_without_groups(client: Any) -> None:
+    """Compile an exchange among nobody."""
+    client.compile_and_load(
+        """func.func @main(%a: tensor<4x8xf32>) -> tensor<8x4xf32> {
+          %0 = "stablehlo.all_to_all"(%a) {split_dimension = 1 : i64, concat_dimension = 0 : i64,
+            split_count = 2 : i64, replica_groups = dense<0> : tensor<0x2xi64>
+          } : (tensor<4x8xf32>) -> tensor<8x4xf32>
+          return %0 : tensor<8x4xf32> }"""
+    )
+
+
+def product_of_a_new_operand(client: Any) -> None:
+    """Multiply with what a donated argument was replaced by, at the same address."""
+    add = client.compile_and_load(
+        f"""func.func @main(%x: {_SQUARE} {{tf.aliasing_output = 0 : i32}}) -> {_SQUARE} {{
+          %c = stablehlo.constant dense<1.0> : {_SQUARE}
+          %r = stablehlo.add %x, %c : {_SQUARE}
+          return %r : {_SQUARE} }}"""
+    )
+    multiply = client.compile_and_load(
+        f"""func.func @main(%a: {_SQUARE}, %b: {_SQUARE}) -> {_SQUARE} {{
+          %r = stablehlo.dot %a, %b : ({_SQUARE}, {_SQUARE}) -> {_SQUARE}
+          return %r : {_SQUARE} }}"""
+    )
+    ones = client.buffer_from_pyval(np.ones((256, 256), np.float32))
+    x = client.buffer_from_pyval(np.zeros((256, 256), np.float32))
+    for step in range(1, 6):
+        (x,) = add.execute([x])
+        (product,) = multiply.execute([ones, x])
+        found = float(np.asarray(product)[3, 3]) / 256
+        if found != step:
+            raise WrongError(f"the product's elements are {found} in place of {step}")
+
+
+def maximum_with_a_nan(client: Any) -> None:
+    """Take the larger of a number and a NaN."""
+    program = client.compile_and_load(
+        """func.func @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = stablehlo.maximum %a, %b : tensor<8xf32>
+          return %0 : tensor<8xf32> }"""
+    )
+    ones, nans = (client.buffer_from_pyval(np.full(8, v, np.float32)) for v in (1, np.nan))
+    for arguments in ((ones, nans), (nans, ones)):
+        (found,) = program.execute(list(arguments))
+        if not np.isnan(np.asarray(found)).all():
+            raise WrongError("a NaN is lost")
+
+
+def main(name: str, path: str) -> None:
+    """Run a case on a library."""
+    import devrt_pjrt
+    import devrt_pjrt.programs.compile as compiling
+    from devrt.errors import DevrtError
+
+    compiling.quirks_of = lambda *_: ()  # nothing is done about any
+    client = devrt_pjrt.make_client(devrt_pjrt.library_for("examined", path), "examined")
+    try:
+        globals()[name](client)
+    except WrongError as error:
+        print(f"there: {error}")
+    except DevrtError as error:
+        print(f"gone: refused with {str(error).splitlines()[0]}")
+    else:
+        print("gone")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
