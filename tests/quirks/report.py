@@ -56,12 +56,12 @@ def identity(library: str) -> Any:
 
 
 def main(library: str | None = None) -> int:
-    """Print a line for each quirk; return how many could not be told."""
+    """Print a line for each quirk; return how many could not be reported."""
     library = library or installed_library()
     if library is None:
         sys.exit("xla-cpu-pjrt is not installed. Install it, or name a library.")
-    told = identity(library)
-    print(f"{library}\n  {told}, known as {of_pjrt.LIBRARIES.get(told)}")
+    reported = identity(library)
+    print(f"{library}\n  {reported}, known as {of_pjrt.LIBRARIES.get(reported)}")
     results = [outcome(quirk, library) for quirk in QUIRKS]
     for quirk, result in zip(QUIRKS, results, strict=True):
         print(f"{result}\n  {quirk}; case {quirk.case}")

@@ -28,7 +28,7 @@ def read(name):
     ],
 )
 def test_a_quirk_holds_for_the_versions_in_which_it_was_seen(version, is_there):
-    quirk = Quirk("lib", (1, 2), (1, 10), "fails", "case", flags={"xla_odd": False})
+    quirk = Quirk("lib", (1, 2), (1, 10), "fails", "case", flags={"xla_unusual": False})
     assert matching([quirk], LibraryVersion("lib", version)) == ((quirk,) if is_there else ())
     assert matching([quirk], LibraryVersion("other", version)) == ()
     assert str(quirk) == "lib 1.2 to 1.10 fails"

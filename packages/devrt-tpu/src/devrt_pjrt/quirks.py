@@ -38,8 +38,8 @@ def identity_of(library: Library, platform: str) -> Identity:
     platform
         What is compiled for, in the plugin's own word.
     """
-    said = library.attributes().get("stablehlo_current_version", ())
-    return Identity(platform, library.version, tuple(said))
+    reported = library.attributes().get("stablehlo_current_version", ())
+    return Identity(platform, library.version, tuple(reported))
 
 
 def quirks_of(library: Library, platform: str) -> tuple[Quirk, ...]:
