@@ -11,14 +11,15 @@ SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/
 	packages/devrt-cpu/CMakeLists.txt packages/devrt-tpu/CMakeLists.txt \
 	$(shell find packages/devrt-cpu/native packages/devrt-tpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
 
-.PHONY: help setup plugins demo test test-all lint types stubs rules native bench docs format clean
+.PHONY: help setup plugins check demo test test-all lint types stubs rules native bench docs format clean
 
 help:
 	@echo "make demo      discover the backends, shard a data set over a mesh, check it bit for bit"
 	@echo "make test      the test-suite (a few minutes)"
 	@echo "make plugins   real PJRT plugins, to compile for TPUs and GPUs (340 MB; make test does it)"
 	@echo "make test-all  the test-suite on every Python, wheels, native sanitizers (long)"
-	@echo "make lint types stubs rules native docs   the other checks that CI runs"
+	@echo "make check     lint, types, rules, stubs, the test-suite and the documentation"
+	@echo "make native    the C++ tests under sanitizers, which CI runs too"
 	@echo "make bench     devrt beside its peers, as a table"
 
 setup: $(STAMP)
@@ -43,6 +44,9 @@ $(SPHINX): requirements-docs.txt $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/devrt demo $(ARGS)
+
+# What .ci/run runs, but for wheels and sanitizers; the quickest first.
+check: lint types rules stubs test docs
 
 test: $(STAMP) $(PLUGINS)
 	$(BIN)/python -m pytest -n auto --dist=worksteal $(ARGS)
