@@ -1,0 +1,47 @@
+"""Every path that docs/architecture.md names exists."""
+
+import re
+
+import pytest
+
+PAGE = "docs/architecture.md"
+
+ROOTS = (
+    "",
+    "packages/devrt-core/src/devrt",
+    "packages/devrt-core/src/devrt/native/include/devrt",
+    "packages/devrt-cpu/native",
+    "packages/devrt-cpu/src/devrt_cpu",
+    "packages/devrt-tpu/src/devrt_pjrt",
+)
+"""Folders that the page's paths are relative to."""
+
+PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`")
+
+
+def path_findings(page: str, exists: set[str]) -> list[str]:
+    """Return the paths in backquotes on a page that are below none of the folders."""
+    return [
+        f"{PAGE}:{number}: there is no {path}"
+        for number, line in enumerate(page.splitlines(), 1)
+        for path in PATH.findall(line)
+        if not any(f"{root}/{path}".strip("/") in exists for root in ROOTS)
+    ]
+
+
+def test_every_path_exists(checkout):
+    files = {path.relative_to(checkout.root) for path in checkout.files}
+    known = {p.as_posix() for file in files for p in (file, *file.parents)}
+    found = path_findings((checkout.root / PAGE).read_text(encoding="utf-8"), known)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", ["errors.py", "arrays/put.py", "plugins/loading/", "docs/x.md"])
+def test_a_path_that_is_gone_is_reported(path):
+    assert path_findings(f"see `{path}`", set()) == [f"{PAGE}:1: there is no {path}"]
+    assert path_findings(f"see `{path}`", {f"{ROOTS[1]}/{path}".rstrip("/")}) == []
+
+
+@pytest.mark.parametrize("code", ["devrt.devices", "float32[4]", "--level", "device_put(x, y)"])
+def test_other_code_is_no_path(code):
+    assert path_findings(f"`{code}`", set()) == []
