@@ -1,4 +1,3 @@
-from devrt._support.lazy import attach as attach
 from devrt.contract.assembly import Assembly as Assembly
 from devrt.contract.assembly import Piece as Piece
 from devrt.contract.batched import BatchedTransfers as BatchedTransfers

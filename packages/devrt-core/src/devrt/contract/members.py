@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import sys
-from collections.abc import Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +10,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["Contract", "incomplete_classes", "lacking", "members"]
+__all__ = ["Contract", "lacking", "members"]
 
 
 _DUNDERS = ("__array__", "__call__", "__dlpack__", "__dlpack_device__")
@@ -55,41 +53,6 @@ def _give(subclass: type, kind: type, name: str) -> bool:
     except (AttributeError, TypeError):
         return False
     return True
-
-
-def incomplete_classes(module: str) -> str:
-    """Return which classes of a plugin lack members, all of them; empty if none does.
-
-    Parameters
-    ----------
-    module
-        A module of the plugin; classes of its top-level package count.
-    """
-    from devrt.contract import Buffer, Client, Device, LoadedExecutable, Memory, Topology
-
-    top = module.partition(".")[0]
-    found = [
-        f"{cls.__qualname__} ({kind.__name__}) lacks {', '.join(lacking(cls, kind))}"
-        for kind in (Client, Device, Memory, Buffer, LoadedExecutable, Topology)
-        for cls in _leaves(kind)
-        if cls.__module__.partition(".")[0] == top and _is_current(cls) and lacking(cls, kind)
-    ]
-    return "; ".join(dict.fromkeys(found))
-
-
-def _is_current(cls: type) -> bool:
-    """Return whether a class is not that of a module which was imported anew since."""
-    return getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls
-
-
-def _leaves(kind: type) -> Iterator[type]:
-    """Yield the classes that derive from one and from which none derives."""
-    subclasses: list[type] = kind.__subclasses__()
-    for cls in subclasses:
-        if cls.__subclasses__():
-            yield from _leaves(cls)
-        else:
-            yield cls
 
 
 def members(kind: type) -> dict[str, bool]:

@@ -265,7 +265,7 @@ def _client_facts(
     try:
         client = factory.factory(context)
     except TypeError as error:
-        from devrt.contract.members import incomplete_classes
+        from devrt.contract.incomplete import incomplete_classes
 
         incomplete = incomplete_classes(plugin.ref.module)
         if incomplete:

@@ -201,7 +201,7 @@ class ClientStore:
             busy = _busy_cause(error)
             if busy is not None:
                 raise busy.fresh() from error
-            from devrt.contract.members import incomplete_classes
+            from devrt.contract.incomplete import incomplete_classes
             from devrt.runtime import failures as _failures  # only where something failed
 
             incomplete = incomplete_classes(ref.module) if isinstance(error, TypeError) else ""

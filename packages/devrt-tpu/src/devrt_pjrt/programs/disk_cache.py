@@ -26,8 +26,7 @@ def compiled(
 ) -> PjrtLoadedExecutable:
     """Return a program as an earlier compilation left it on disk, or else compile it.
 
-    A program with custom calls, or one that devrt cannot read to its end, is compiled: only the
-    compiler looks whether the handlers are there.
+    A program with custom calls is compiled: only the compiler looks whether its handlers are there.
 
     Parameters
     ----------
@@ -40,9 +39,8 @@ def compiled(
     compile
         Compiles it.
     """
-    facts = program.facts
     return load_or_compile(
-        connection.cache if facts.is_whole and not facts.custom_calls else None,
+        None if program.facts.custom_calls else connection.cache,
         connection.platform,
         connection.library.path or "",
         _facts(connection, program, options),
