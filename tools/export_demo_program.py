@@ -1,6 +1,6 @@
 """Write the program that ``devrt demo`` runs: a classifier of digits, trained and exported by JAX.
 
-    python tools/export_demo_program.py packages/devrt-core/src/devrt/cli/data
+    python tools/export_demo_program.py packages/devrt-core/src/devrt/examples/data
 
 Needs jax and scikit-learn, which the project does not depend on. The program divides its images
 over eight devices; its weights lie beside it.

@@ -20,6 +20,7 @@ DESCRIBED = re.findall(
 )
 ELSEWHERE = {
     "devrt.cli": "docs/reference/cli.md",
+    "devrt.examples": "docs/users/cli.md, as the command that runs it",
     "devrt.hookspecs": "docs/backend-authors/hooks.md",
     "devrt.native": "the SDK's DESIGN.md",
     "devrt.hardware": "found by the doctor",

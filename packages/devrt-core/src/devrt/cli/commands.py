@@ -198,9 +198,9 @@ def cache(as_json: bool, clear: bool) -> None:
 )
 def demo(path: str | None, count: int) -> None:
     """Shard real data over a mesh of devices, move it about, and check it bit for bit."""
-    from devrt.cli import demo as _demo
+    from devrt.examples import digits
 
-    if not _demo.run(path, count):
+    if not digits.run(path, count):
         click.get_current_context().exit(1)
 
 

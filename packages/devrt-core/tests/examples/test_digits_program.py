@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from devrt.cli import demo_program as demo
 from devrt.errors import InvalidArgumentError
+from devrt.examples import digits as demo
 
 pytest.importorskip("devrt_cpu")
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
