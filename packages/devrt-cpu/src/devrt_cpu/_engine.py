@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
+from devrt.compiling.completion import assign_devices, complete, device_ids
 from devrt.compiling.hlo import HloModule, refuse_feed
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
 from devrt.compiling.xla_flags import check_flags
-from devrt.contract import Device
 from devrt.errors import (
     ClosedError,
     InvalidArgumentError,
@@ -88,7 +88,8 @@ def compile_and_load(
     source = Program.of(program)
     check(source, "compile_and_load")
     refuse(quirks.installed(), source, "compile_and_load")
-    chosen = _complete(client, source, devices, _to_options(compile_options, options)).serialize()
+    given = _to_options(compile_options, options)
+    chosen = _complete(client, source, devices, given, "compile_and_load").serialize()
     library = _library()
 
     def compile(code: bytes) -> CpuLoadedExecutable:
@@ -131,7 +132,9 @@ def deserialize_executable(
     overridden = b""
     chosen = _to_options(compile_options, options)
     if devices is not None or chosen != CompileOptions():
-        overridden = _complete(client, Program(), devices, chosen).serialize()
+        overridden = _complete(
+            client, Program(), devices, chosen, "deserialize_executable"
+        ).serialize()
     library = _library()
     found = _serialized.read(_to_bytes(serialized))
     code = found.data
@@ -217,6 +220,7 @@ def _complete(
     program: Program,
     devices: Sequence[CpuDevice] | None,
     options: CompileOptions,
+    operation: str,
 ) -> CompileOptions:
     """Fill in what was left to the program, the devices or the client."""
     if options.compile_portable_executable:
@@ -224,33 +228,19 @@ def _complete(
             "compile_portable_executable is for programs without devices, and those of the cpu "
             "platform are bound to some. Leave it out."
         )
-        raise InvalidArgumentError(msg, operation="compile_and_load")
-    ids = None if devices is None else _ids(client, devices)
-    replicas, partitions = _counts(program, options, None if ids is None else len(ids))
-    local = client.local_devices()
-    assigned = options.assignment()
-    if assigned is not None and ids is not None:
-        msg = "give either devices or device_assignment, not both."
-        raise InvalidArgumentError(msg, operation="compile_and_load")
-    if ids is None:
-        ids = _flat(assigned) if assigned is not None else [d.id for d in local]
-        ids = ids[: replicas * partitions]
-    if len(ids) != replicas * partitions:
-        msg = (
-            f"the program needs {replicas * partitions} devices ({replicas} replicas of "
-            f"{partitions} partitions), and there are {len(ids)}. Make a client with more "
-            f"(num_devices; for devrt's own, DEVRT_NUM_CPU_DEVICES={replicas * partitions} or the "
-            "option num_cpu_devices before its first use), or compile for fewer."
-        )
-        raise InvalidArgumentError(msg, operation="compile_and_load")
-    numbers = _engine_numbers(ids, {device.id: i for i, device in enumerate(local)})
-    shardy = options.use_shardy_partitioner
-    return options.replace(
-        num_replicas=replicas,
-        num_partitions=partitions,
-        use_shardy_partitioner=program.facts.has_shardy if shardy is None else shardy,
+        raise InvalidArgumentError(msg, operation=operation)
+    named = device_ids(client, devices, operation)
+    local = {device.id: number for number, device in enumerate(client.local_devices())}
+    made = complete(options, program, named, operation)
+    needed = made.device_count
+    remedy = (
+        f"Make a client with more (num_devices; for devrt's own, DEVRT_NUM_CPU_DEVICES={needed} or "
+        "the option num_cpu_devices before its first use), or compile for fewer."
+    )
+    made = assign_devices(made, named, list(local), operation, remedy)
+    return made.replace(
         env_option_overrides={**_own_flags(program), **options.env_option_overrides},
-        device_assignment=[numbers[r * partitions : (r + 1) * partitions] for r in range(replicas)],
+        device_assignment=_engine_numbers(made.assignment(), local, operation),
     )
 
 
@@ -261,55 +251,18 @@ def _own_flags(program: Program) -> dict[str, bool]:
     return flags_of(quirks.installed())
 
 
-def _ids(client: object, devices: object) -> list[int]:
-    if not isinstance(devices, Iterable):
-        msg = f"devices must be a sequence of devices, not of type {type(devices).__name__}."
-        raise InvalidTypeError(msg, operation="compile_and_load")
-    given = list(devices)
-    for device in given:
-        if not isinstance(device, Device):
-            msg = (
-                "devices must hold devices, such as those of client.local_devices(), not one of "
-                f"type {type(device).__name__}."
-            )
-            raise InvalidTypeError(msg, operation="compile_and_load")
-        if device.client is not client:
-            msg = f"{device} is another client's. Use devices of client.local_devices()."
-            raise InvalidArgumentError(msg, operation="compile_and_load")
-    return [device.id for device in given]
-
-
-def _flat(assignment: DeviceAssignment) -> list[int]:
-    return [device for row in assignment._ids for device in row]
-
-
-def _engine_numbers(ids: Sequence[int], local: Mapping[int, int]) -> list[int]:
-    """Return the engine's numbers of devices: it knows those of this process only."""
-    for device in ids:
-        if device not in local:
-            msg = (
-                f"device {device} is none of this process's. Use ids of client.local_devices(): "
-                f"{sorted(local)}."
-            )
-            raise InvalidArgumentError(msg, operation="compile_and_load")
-    if len(set(ids)) != len(ids):
-        msg = f"each device can be given once: {list(ids)}."
-        raise InvalidArgumentError(msg, operation="compile_and_load")
-    return [local[device] for device in ids]
-
-
-def _counts(program: Program, options: CompileOptions, devices: int | None) -> tuple[int, int]:
-    """Return the replicas and partitions: as given, as the module says, or as the devices are."""
-    given_replicas, given_partitions = options.num_replicas, options.num_partitions
-    if options.device_assignment is not None:
-        assignment = options.assignment()
-        assert assignment is not None
-        return assignment.replica_count(), assignment.computation_count()
-    facts = program.facts
-    said = facts.num_replicas or 1, facts.num_partitions or 1
-    if said == (1, 1) and devices:
-        said = 1, devices // (given_replicas or 1)
-    return given_replicas or said[0], given_partitions or said[1] or 1
+def _engine_numbers(
+    assignment: DeviceAssignment | None, local: Mapping[int, int], operation: str
+) -> DeviceAssignment | None:
+    """Return an assignment by the engine's numbers: it knows the devices of this process only."""
+    try:
+        return assignment and assignment.renumbered(local)
+    except KeyError as error:
+        msg = (
+            f"{operation} failed: device {error} is none of this process's. Use ids of "
+            f"client.local_devices(): {sorted(local)}."
+        )
+        raise InvalidArgumentError(msg, operation=operation) from None
 
 
 @contextmanager

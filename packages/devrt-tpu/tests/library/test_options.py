@@ -76,7 +76,7 @@ def test_a_program_that_is_no_text_is_refused(xla_cpu, program):
 
 @pytest.mark.parametrize("devices", [3, object(), "ab", [None], []])
 def test_devices_that_are_none_are_refused(xla_cpu, add_text, devices):
-    with pytest.raises(InvalidArgumentError, match="compile failed"):
+    with pytest.raises(InvalidArgumentError, match="compile_and_load failed"):
         xla_cpu.compile_and_load(add_text, devices)
 
 
@@ -124,9 +124,9 @@ def test_an_executable_is_loaded_on_the_devices_that_are_named(xla_cpu, add):
     assert total.device is second
     assert (np.asarray(total) == len(x)).all()
     for devices in ([], [second, second], second, [None]):
-        with pytest.raises(DevrtError, match=r"a list|no device of|each device once|is empty"):
+        with pytest.raises(DevrtError, match=r"devices must|each device once|is empty"):
             xla_cpu.deserialize_executable(data, devices)
-    with pytest.raises(InvalidArgumentError, match=r"for 2 device.s., and 1 were named"):
+    with pytest.raises(InvalidArgumentError, match=r"2 device.s., and 1 were named"):
         xla_cpu.deserialize_executable(data, [second], num_partitions=2, num_replicas=1)
 
 

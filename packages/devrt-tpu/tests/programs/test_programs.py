@@ -236,7 +236,7 @@ class TestRefusals:
     def test_devices_that_do_not_fit(self, xla_cpu, fake, add_text):
         device = xla_cpu.devices()[0]
         for devices in ([], [device, device], ["x"], [None]):
-            with pytest.raises(InvalidArgumentError, match="compile failed"):
+            with pytest.raises(InvalidArgumentError, match="compile_and_load failed"):
                 xla_cpu.compile_and_load(add_text, devices)
         with pytest.raises(InvalidArgumentError, match="needs 9 devices"):
             xla_cpu.compile_and_load(add_text, num_partitions=9)

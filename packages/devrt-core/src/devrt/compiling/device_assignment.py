@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError
@@ -63,6 +63,16 @@ class DeviceAssignment:
     def computation_count(self) -> int:
         """Return the number of computations per replica."""
         return len(self._ids[0])
+
+    def renumbered(self, numbers: Mapping[int, int]) -> DeviceAssignment:
+        """Return the assignment with each device under another number.
+
+        Raises
+        ------
+        KeyError
+            If a device has none.
+        """
+        return DeviceAssignment([[numbers[device] for device in row] for row in self._ids])
 
     def serialize(self) -> bytes:
         """Return the assignment as XLA's ``DeviceAssignmentProto``.

@@ -144,6 +144,11 @@ sequence of bool
         """Return these options with some changed."""
         return dataclasses.replace(self, **changes)
 
+    @property
+    def device_count(self) -> int:
+        """How many devices they are for; what is left open counts as one."""
+        return (self.num_replicas or 1) * (self.num_partitions or 1)
+
     def assignment(self) -> DeviceAssignment | None:
         """Return the device assignment, checked against the counts; None if there is none."""
         given = self.device_assignment

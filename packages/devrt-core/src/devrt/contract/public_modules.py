@@ -11,6 +11,7 @@ __all__ = ["PUBLIC_MODULES"]
 PUBLIC_MODULES = (
     "devrt.compiling",
     "devrt.compiling.cache",
+    "devrt.compiling.completion",
     "devrt.compiling.custom_call_registry",
     "devrt.compiling.device_assignment",
     "devrt.compiling.hlo",

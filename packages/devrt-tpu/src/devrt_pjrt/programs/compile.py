@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
+from devrt.compiling.completion import assign_devices, complete, device_ids, refuse_too_few
 from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
@@ -18,13 +19,11 @@ from devrt.errors import (
     InvalidTypeError,
 )
 from devrt_pjrt._native import ffi
-from devrt_pjrt.connection.device import PjrtDevice
 from devrt_pjrt.library.apart import call_apart
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.disk_cache import compiled
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
-from devrt_pjrt.programs.program import complete_options, device_count, pointer_to
 from devrt_pjrt.quirks import quirks_of
 from devrt_pjrt.traits.gpu_tools import explain
 
@@ -46,10 +45,8 @@ def compile_and_load(
     program = Program.of(source)
     platform = connection.inventory.platform
     _check_program(connection.library, platform, program, "compile_and_load")
-    chosen = None if devices is None else _check_devices(connection, devices, "compile")
-    made = complete_options(program, options, None if chosen is None else len(chosen))
-    if made.device_assignment is None and not made.compile_portable_executable:
-        made = made.replace(device_assignment=_assignment(connection, chosen, made))
+    given = CompileOptions.of(options)
+    made = _complete(connection, program, devices, given, "compile_and_load")
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
         with connection.using("compile"):
@@ -77,44 +74,17 @@ def _check_program(library: Library, platform: str, program: Program, operation:
     refuse(quirks_of(library, platform), program, operation)
 
 
-def _check_devices(
-    connection: Connection, devices: Sequence[Any], operation: str
-) -> list[PjrtDevice]:
-    try:
-        chosen = list(devices)
-    except TypeError as error:
-        msg = f"{operation} failed: devices are a list of devices, not {devices!r:.60}."
-        raise InvalidTypeError(msg, operation=operation) from error
-    if not chosen:
-        msg = f"{operation} failed: devices is empty. Name some, or leave it out."
-        raise InvalidArgumentError(msg, operation=operation)
-    client = connection.client
-    for device in chosen:
-        if not isinstance(device, PjrtDevice) or device.client is not client:
-            msg = f"{operation} failed: {device!r} is no device of {client!r}."
-            raise InvalidArgumentError(msg, operation=operation)
-    if len(set(chosen)) != len(chosen):
-        msg = f"{operation} failed: name each device once, not {chosen}."
-        raise InvalidArgumentError(msg, operation=operation)
-    return chosen
-
-
-def _assignment(
-    connection: Connection, chosen: list[PjrtDevice] | None, options: CompileOptions
-) -> list[list[int]]:
-    wanted = device_count(options)
-    devices = chosen or connection.inventory.local[:wanted]
-    if len(devices) < wanted:
-        local = len(connection.inventory.local)
-        msg = (
-            f"compile failed: the program needs {wanted} devices, and "
-            f"{connection.client!r} has {local} here. Make the client with more, or compile for a "
-            "topology."
-        )
-        raise InvalidArgumentError(msg, operation="compile")
-    ids = [device.id for device in devices]
-    size = options.num_partitions or 1
-    return [ids[row * size : (row + 1) * size] for row in range(options.num_replicas or 1)]
+def _complete(
+    connection: Connection, program: Program, devices: Any, options: CompileOptions, operation: str
+) -> CompileOptions:
+    """Fill in what was left to the program, the devices or the client."""
+    named = device_ids(connection.client, devices, operation)
+    made = complete(options, program, named, operation)
+    if made.compile_portable_executable:
+        return made
+    local = [device.id for device in connection.inventory.local]
+    remedy = "Make the client with more, or compile for a topology."
+    return assign_devices(made, named, local, operation, remedy)
 
 
 def compile_ahead(
@@ -145,14 +115,8 @@ def compile_ahead(
     program = Program.of(source, "compile")
     platform = owner.plugin_platform()
     _check_program(library, platform, program, "compile")
-    made = complete_options(program, options, None)
-    if device_count(made) > num_devices:
-        msg = (
-            f"compile failed: the program needs {device_count(made)} devices ({made.num_replicas} "
-            f"replica(s) of {made.num_partitions} partition(s)), and the topology has "
-            f"{num_devices}. Name a larger topology."
-        )
-        raise InvalidArgumentError(msg, operation="compile")
+    made = complete(CompileOptions.of(options), program, None, "compile")
+    refuse_too_few(made, num_devices, "the topology has", "compile", "Name a larger topology.")
 
     def compile(data: bytes) -> Executable:
         args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
@@ -187,7 +151,7 @@ def _compile(
     text = ffi.from_buffer(options)
 
     def compile(program: Program) -> Any:
-        pointer, kept = pointer_to(program, library.api)
+        pointer, kept = _pointer_to(program, library.api)
         try:
             return call_apart(
                 lambda: (
@@ -212,6 +176,19 @@ def _compile(
     return compile_explained(program, compile)
 
 
+def _pointer_to(program: Program, api: Api) -> tuple[Any, Any]:
+    """Return a ``PJRT_Program*``, and what must live as long."""
+    code, form = ffi.from_buffer(program), ffi.new("char[]", b"mlir")
+    made = api.new(
+        "PJRT_Program",
+        code=ffi.cast("char *", code),
+        code_size=len(program),
+        format=form,
+        format_size=4,
+    )
+    return made, (code, form)
+
+
 def deserialize(
     connection: Connection,
     data: Any,
@@ -234,26 +211,9 @@ def deserialize(
         )
         raise InvalidArgumentError(msg, operation="deserialize_executable")
     if devices is not None:
-        made = _on_devices(connection, devices, made or CompileOptions())
+        made = _complete(connection, Program(), devices, made or CompileOptions(), operation)
     over = b"" if made is None else made.serialize()
     return _load(connection, bytes(data), made, over)
-
-
-def _on_devices(
-    connection: Connection, devices: Sequence[Any], options: CompileOptions
-) -> CompileOptions:
-    """Return options with a device assignment: one partition for each device, unless they say."""
-    chosen = _check_devices(connection, devices, "deserialize_executable")
-    if options.num_replicas is None and options.num_partitions is None:
-        options = options.replace(num_replicas=1, num_partitions=len(chosen))
-    wanted = device_count(options)
-    if wanted != len(chosen):
-        msg = (
-            f"deserialize_executable failed: the options are for {wanted} device(s), and "
-            f"{len(chosen)} were named. Name as many."
-        )
-        raise InvalidArgumentError(msg, operation="deserialize_executable")
-    return options.replace(device_assignment=_assignment(connection, chosen, options))
 
 
 def _load(
