@@ -51,8 +51,6 @@ ELSEWHERE = ("LICENSE", "bench/results/", "tests/repo/test_words.py")
 
 PENDING = (
     "packages/devrt-core/src/devrt/contract/custom_calls.py",
-    "packages/devrt-core/src/devrt/plugins/",
-    "packages/devrt-core/src/devrt/probing/",
     "packages/devrt-core/src/devrt/compiling/",
     "packages/devrt-cpu/src/",
     "packages/devrt-tpu/",

@@ -128,7 +128,7 @@ def test_a_file_without_entry_points_is_no_plugin(tmp_path, text, write_distribu
 
 def test_bytes_that_are_no_text_hide_nothing_else(tmp_path, write_distribution):
     info = write_distribution(tmp_path, "unusual", "")
-    (info / "entry_points.txt").write_bytes(b"[other]\n\xff\xfe = \x80\n[devrt_plugins]\nodd = m\n")
+    (info / "entry_points.txt").write_bytes(b"[other]\n\xff\xfe = \x80\n[devrt_plugins]\nunusual = m\n")
     write_distribution(tmp_path, "good", "[devrt_plugins]\ngood = g\n")
     assert [ref.platform for ref in found(tmp_path)] == ["good", "unusual"]
 
@@ -237,7 +237,7 @@ def test_the_library_that_puts_a_finder_in_place_changes_nothing(tmp_path, write
 def test_a_distribution_without_metadata_in_an_archive(tmp_path, library):
     info = tmp_path / "source" / "unusual-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "entry_points.txt").write_text("[devrt_plugins]\nodd = m\n")
+    (info / "entry_points.txt").write_text("[devrt_plugins]\nunusual = m\n")
     archive = shutil.make_archive(str(tmp_path / "site"), "zip", tmp_path / "source")
     assert [ref.platform for ref in found(archive)] == ["unusual"]
 

@@ -90,7 +90,7 @@ class LoadedPlugins(Catalogue):
         except PluginBusyError:
             raise
         except PluginError:
-            return None  # kept, and told by `load_errors`
+            return None  # kept, and reported by `load_errors`
 
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""

@@ -113,18 +113,18 @@ class PluginRegistry(LoadedPlugins):
         A plugin whose manifest names what the machine lacks is not imported.
         """
         try:
-            said: BackendManifest | ClientFactory | None = self.manifest(ref)
-            state: ProbeResult | Broken | None = None if said is None else self.missing(ref)
+            facts: BackendManifest | ClientFactory | None = self.manifest(ref)
+            state: ProbeResult | Broken | None = None if facts is None else self.missing(ref)
             if state is None:
-                said = factory = self.load(ref).client_factory()
+                facts = factory = self.load(ref).client_factory()
                 state = None if factory is None else self._probe(ref, factory)
         except PluginBusyError:
             raise  # no verdict on it: it would be another one in a moment
         except PluginError as error:
             return Candidate(ref, broken_by(ref, error, str(getattr(error, "phase", "load"))))
-        if said is None or state is None:
+        if facts is None or state is None:
             return None
-        return Candidate(ref, state, said.priority, tuple(said.aliases), said.experimental)
+        return Candidate(ref, state, facts.priority, tuple(facts.aliases), facts.experimental)
 
     def _probe(self, ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
         def probe() -> ProbeResult | Broken:

@@ -93,7 +93,7 @@ class Policy:
     platforms : tuple of str
         Names that may be used, the preferred first; empty means any.
     source : str
-        Where that was said, for messages.
+        Where that was given, for messages.
     require : tuple of str
         Names that must all be usable; else there is no choice.
     prefer : tuple of str
@@ -106,7 +106,7 @@ class Policy:
         Whether a backend that calls itself experimental may be used without being named by its
         platform or its full name.
     origins : tuple of (str, str)
-        Where the last five were said: the field's name and the source.
+        Where the last five were given: the field's name and the source.
     """
 
     platforms: tuple[str, ...] = ()
@@ -119,9 +119,9 @@ class Policy:
     default: tuple[str, ...] = ()
 
     def origin(self, field: str) -> str:
-        """Return where a field was said."""
-        said = self.source if field == "platforms" else dict(self.origins).get(field, "")
-        return said or "the policy"
+        """Return where a field was given."""
+        given = self.source if field == "platforms" else dict(self.origins).get(field, "")
+        return given or "the policy"
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ class Decision:
     Attributes
     ----------
     policy : Policy
-        What was asked.
+        What was requested.
     verdicts : tuple of Verdict
         Every candidate, in order of preference.
     unknown : tuple of str

@@ -98,7 +98,7 @@ def main(request: dict[str, Any]) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # plugin code may have closed or replaced it
             stream.flush()
-    # Exit handlers and destructors of plugin code are not what was asked about.
+    # Exit handlers and destructors of plugin code are not what this is about.
     os._exit(0)
 
 
@@ -113,8 +113,8 @@ def _show_traceback(error: BaseException) -> None:
 def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
     """Return what a plugin has to say to the doctor, or what kept it from saying it."""
     try:
-        said = plugin.findings() if plugin.findings is not None else ()
-        return [{name: getattr(item, name) for name in FINDING_FIELDS} for item in said]
+        found = plugin.findings() if plugin.findings is not None else ()
+        return [{name: getattr(item, name) for name in FINDING_FIELDS} for item in found]
     except BaseException as error:  # noqa: BLE001  plugin code: a hook may raise anything
         return f"{type(error).__name__}: {words(error)}"[:4000]
 

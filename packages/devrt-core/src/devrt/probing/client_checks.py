@@ -1,4 +1,4 @@
-"""What a client must be before anybody uses it: asked once, when it was made."""
+"""What a client must be before anybody uses it: checked once, when it was made."""
 
 from __future__ import annotations
 

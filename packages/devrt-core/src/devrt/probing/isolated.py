@@ -80,11 +80,11 @@ class ProbeReport:
     detail : str
         The signal's name, the exit code, the deadline, or the error's type and message.
     facts : dict
-        What the plugin said of itself; after an error, the error's ``kind`` and what goes with it.
+        What the plugin reported of itself; after an error, its ``kind`` and further fields.
     output : str
         The last lines that it printed, or the Python stack that it crashed in.
     findings : tuple of Mapping, str or None
-        What the plugin said to the doctor, or what kept it from that; None if it was not asked.
+        What the plugin reported to the doctor, or what kept it from that; None without a request.
     """
 
     outcome: str
@@ -96,7 +96,7 @@ class ProbeReport:
 
     @property
     def is_ok(self) -> bool:
-        """Whether the plugin did all that it was asked and can be used."""
+        """Whether the plugin did all that was requested and can be used."""
         return self.outcome == "ok"
 
     @property
@@ -253,13 +253,13 @@ def _refuse_without_children() -> None:
 def _with_findings(
     replies: Replies, code: int, timed_out: bool, timeout: float, output: str
 ) -> ProbeReport:
-    """Return the verdict that was kept, with what the plugin then said, or how that ended it."""
+    """Return the verdict that was kept, with the findings, or how the request for them ended."""
     findings: Any
     if replies.final is not None and not timed_out:
-        said = replies.final.get("findings")
-        if said is None:  # what it said was refused
-            said = f"{replies.final.get('error')}: {replies.final.get('message')}"
-        findings = tuple(said) if isinstance(said, list) else str(said)
+        given = replies.final.get("findings")
+        if given is None:  # what it reported was refused
+            given = f"{replies.final.get('error')}: {replies.final.get('message')}"
+        findings = tuple(given) if isinstance(given, list) else str(given)
     else:
         ended = verdict(replies, code, timed_out, timeout, output)
         findings = dataclasses.replace(ended, phase="findings").sentence()

@@ -33,7 +33,7 @@ class Replies:
     token : str
         What the child begins its lines with.
     phase : str
-        The phase that the child said last.
+        The phase that the child reported last.
     final : dict or None
         Its answer: ``facts``, or ``error`` and ``message``.
     kept : dict or None

@@ -30,7 +30,7 @@ RunEntries = Callable[[Sequence[PluginRef]], list[dict[str, Any]]]
 
 ``registered``, ``missing``, ``environment``, ``read``, ``files`` and ``initializes``, as the
 stand-in for JAX tells them; ``ended``, why it did not return, else empty; ``is_kept``, whether
-that may be kept on disk.
+that may go into the disk cache.
 """
 
 _SCHEMA = 2

@@ -54,7 +54,7 @@ class _State:
 
 
 class _Table:
-    """What stands for a library's function table, and knows the library where that was said."""
+    """What stands for a library's function table, and knows the library where that was given."""
 
     def __init__(self, library: str = "") -> None:
         self.library = library
@@ -366,5 +366,5 @@ def _variables() -> dict[str, str]:
 
 
 def _sentence(error: BaseException) -> str:
-    said = words(error)[:_MAX_WORDS]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = words(error)[:_MAX_WORDS]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

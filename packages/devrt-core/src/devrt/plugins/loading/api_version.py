@@ -1,4 +1,4 @@
-"""Which versions of the plugin contract this devrt has, and what is said of a plugin of another.
+"""Which versions of the plugin contract this devrt has, and the errors for a plugin of another.
 
 A version is ``"major.minor"``. A minor one adds fields and members with defaults; a major one
 changes what is there. A plugin says which one it was *built* against, as a literal in its manifest

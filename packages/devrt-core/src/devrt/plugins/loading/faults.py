@@ -1,4 +1,4 @@
-"""What is said of a plugin that breaks the contract, and what can be done about it."""
+"""The error for a plugin that breaks the contract, and what can be done about it."""
 
 from __future__ import annotations
 

@@ -104,14 +104,14 @@ class BackendManifest:
             fail_quietly=factory.fail_quietly,
         )
 
-    def over(self, said: T) -> T:
+    def over(self, made: T) -> T:
         """Return a record of the plugin in which what this says of the backend counts."""
-        return replaced(said, **{name: getattr(self, name) for name in _shared(said)})
+        return replaced(made, **{name: getattr(self, name) for name in _shared(made)})
 
-    def overruled(self, said: T) -> list[str]:
+    def overruled(self, made: T) -> list[str]:
         """Return the fields in which a record says something else, not counting defaults."""
-        defaults: Any = getattr(type(said), "__record_defaults__")  # noqa: B009  not of its type
-        own = {name: getattr(said, name) for name in _shared(said)}
+        defaults: Any = getattr(type(made), "__record_defaults__")  # noqa: B009  not of its type
+        own = {name: getattr(made, name) for name in _shared(made)}
         own = {name: tuple(v) if name == "aliases" else v for name, v in own.items()}
         return [n for n, v in own.items() if v not in (getattr(self, n), defaults[n])]
 
@@ -126,14 +126,14 @@ class BackendManifest:
         return None
 
 
-def _shared(said: Any) -> list[str]:
-    return [name for name in _IN_RECORDS if name in type(said).__match_args__]
+def _shared(made: Any) -> list[str]:
+    return [name for name in _IN_RECORDS if name in type(made).__match_args__]
 
 
 def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendManifest | None:
     """Return what a plugin's distribution says of its platform; None if it has no manifest.
 
-    Nothing is imported: the package's folder is asked of the import system's finders. For a
+    Nothing is imported: the import system's finders find the package's folder. For a
     library that was not made for devrt, devrt's own table speaks.
 
     Parameters
@@ -258,8 +258,8 @@ def _later_schema(ref: PluginRef, path: str | os.PathLike[str], schema: int) -> 
 def _newest(document: Mapping[str, Any]) -> str | int | None:
     """Return the contract that a manifest's backends were built against, if devrt is older."""
     tables = document.get("backend", ())
-    said = [t.get("api_version") for t in tables if isinstance(t, dict)]
-    return next(filter(_api_version.is_newer, said), None)
+    given = [t.get("api_version") for t in tables if isinstance(t, dict)]
+    return next(filter(_api_version.is_newer, given), None)
 
 
 def _shown(value: object) -> str:

@@ -1,7 +1,7 @@
 """Work that is done once for each key, by one thread, while others wait and no lock is held.
 
 What is done is plugin code, which may start threads, import other plugins and ask devrt questions
-of its own. Work that asks for itself would wait for ever, and is told so at once. Other circles,
+of its own. Work that asks for itself would wait for ever, and gets an error at once. Other circles,
 through threads, end with the deadline that every wait has.
 """
 

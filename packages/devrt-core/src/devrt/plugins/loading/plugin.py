@@ -125,7 +125,7 @@ class Plugin:
         What a manifest says of the platform stands in its records from then on.
         """
 
-        def said(made: Any) -> Any:
+        def counting(made: Any) -> Any:
             if manifest is None or made.platform != self.ref.platform:
                 return made
             overruled = manifest.overruled(made) if self.ref.module else ()
@@ -133,12 +133,12 @@ class Plugin:
                 log.info("the manifest of %s overrules its record in %s", self.ref, overruled)
             return manifest.over(made)
 
-        libraries = tuple(map(said, self.libraries))
+        libraries = tuple(map(counting, self.libraries))
         clients = [library.client_factory(find) for library in libraries]
         described = [library.topology_factory(find) for library in libraries]
         return replaced(
             self,
-            clients=(*map(said, self.clients), *clients),
+            clients=(*map(counting, self.clients), *clients),
             topologies=(*self.topologies, *described),
             libraries=libraries,
             manifest=manifest,
@@ -322,11 +322,11 @@ def _loader(ref: PluginRef, answers: list[Any], implemented: set[str]) -> PjrtLo
 
 def _check_loader(plugin: Plugin, manifest: BackendManifest | None) -> None:
     """Refuse a loader that no manifest tells of, so that it would not be found, and the reverse."""
-    is_told = manifest is not None and manifest.pjrt_loader
-    if is_told and plugin.loader is None:
+    is_promised = manifest is not None and manifest.pjrt_loader
+    if is_promised and plugin.loader is None:
         what = f"its manifest says pjrt_loader = true, and it has no hook {_LOADER_HOOK}"
         raise contract_error(plugin.ref, what)
-    if plugin.loader is not None and not is_told:
+    if plugin.loader is not None and not is_promised:
         what = f"it has the hook {_LOADER_HOOK} and no manifest with pjrt_loader = true"
         raise contract_error(plugin.ref, what)
 
@@ -359,7 +359,7 @@ def _typed(
             msg = f"{hook} must return {kind.__name__} records, not {type(item).__name__}"
             raise contract_error(ref, msg)
         _check_fields(ref, item)
-        if built is None:  # else the manifest has said it, and was checked
+        if built is None:  # else the manifest's was checked
             version = getattr(item, "api_version", None)
             api_version.check(ref, api_version.FIRST if version is None else version)
         yield item
