@@ -9,7 +9,7 @@ from devrt.arrays.array import Array
 from devrt.arrays.missing import gone, held_elsewhere
 from devrt.arrays.read_only import host_of
 from devrt.contract import Device, read_only
-from devrt.contract.batched import BatchedTransfers
+from devrt.contract.transfers import BatchedTransfers
 from devrt.errors import InvalidArgumentError
 from devrt.runtime.plugin_errors import names_plugins
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from devrt.contract import Assembly, Buffer, Client, Device, HostBufferSemantics, Memory
-from devrt.contract.batched import assemble_on_host
 from devrt.contract.results import checked_array
+from devrt.contract.transfers import assemble_on_host
 from devrt.errors import OutOfMemoryError, UnimplementedError
 
 __all__ = ["Target", "assemble_across", "client_of", "copy_across"]

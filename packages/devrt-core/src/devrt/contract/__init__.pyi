@@ -1,6 +1,5 @@
 from devrt.contract.assembly import Assembly as Assembly
 from devrt.contract.assembly import Piece as Piece
-from devrt.contract.batched import BatchedTransfers as BatchedTransfers
 from devrt.contract.buffer import Buffer as Buffer
 from devrt.contract.buffer import HostBufferSemantics as HostBufferSemantics
 from devrt.contract.client import Client as Client
@@ -27,3 +26,4 @@ from devrt.contract.streams import set_execution_stream_id as set_execution_stre
 from devrt.contract.topology import Topology as Topology
 from devrt.contract.traceback import Frame as Frame
 from devrt.contract.traceback import Traceback as Traceback
+from devrt.contract.transfers import BatchedTransfers as BatchedTransfers

@@ -6,9 +6,9 @@ import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from devrt.contract.batched import BatchedTransfers
 from devrt.contract.buffer import Buffer, HostBufferSemantics
 from devrt.contract.members import Contract
+from devrt.contract.transfers import BatchedTransfers
 
 if TYPE_CHECKING:
     import numpy as np
