@@ -5,7 +5,6 @@ import contextlib
 import numpy as np
 import pytest
 
-from devrt._config.layers import Config
 from devrt.contract import Client
 from devrt.errors import (
     ClosedError,
@@ -22,7 +21,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @contextlib.contextmanager
 def acme(**environ):
-    with Runtime(config=Config({"DEVRT_PLATFORMS": "acme", **environ})) as runtime:
+    with Runtime(environ={"DEVRT_PLATFORMS": "acme", **environ}) as runtime:
         with pytest.warns(DevrtWarning, match="acme.* is experimental"):
             client = runtime.get_backend()
         yield runtime, client
@@ -45,7 +44,7 @@ def test_it_is_found_and_chosen_by_name():
 
 
 def test_it_is_not_the_default_beside_a_backend_of_the_host():
-    runtime = Runtime(config=Config({}))
+    runtime = Runtime(environ={})
     candidates = {c.ref.platform: c for c in runtime.plugins.candidates(("acme",))}
     assert candidates["acme"].priority < 0
 
@@ -60,7 +59,7 @@ def test_its_option_is_read(count):
 
 def test_a_bad_option_is_refused():
     for value, words in (("0", "at least 1"), ("9999", "at most 1024, not '9999'")):
-        runtime = Runtime(config=Config({"DEVRT_NUM_ACME_DEVICES": value}))
+        runtime = Runtime(environ={"DEVRT_NUM_ACME_DEVICES": value})
         source = "environment variable DEVRT_NUM_ACME_DEVICES: option 'num_acme_devices'"
         with pytest.warns(DevrtWarning), pytest.raises(ConfigError, match=f"{source}.*{words}"):
             runtime.get_backend("acme")
@@ -69,7 +68,7 @@ def test_a_bad_option_is_refused():
 def test_it_has_something_to_say_to_the_doctor(tmp_path):
     from devrt.doctor import diagnose
 
-    with Runtime(config=Config({"DEVRT_PLATFORMS": "acme"})) as runtime:
+    with Runtime(environ={"DEVRT_PLATFORMS": "acme"}) as runtime:
         report = diagnose(runtime=runtime, root=tmp_path)
     (finding,) = [f for f in report.findings if f.code.startswith("devrt-acme/")]
     assert (finding.code, finding.severity) == ("devrt-acme/simulated", "info")

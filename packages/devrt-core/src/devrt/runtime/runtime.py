@@ -45,7 +45,9 @@ class Runtime:
     Parameters
     ----------
     config
-        Options; read from the process's environment when omitted.
+        Options; read from files and the environment when omitted.
+    environ
+        The environment variables that they are read from; the process's when omitted.
     discover
         Returns the plugins there are; those installed and named in the environment when omitted.
 
@@ -59,9 +61,10 @@ class Runtime:
         self,
         *,
         config: Config | None = None,
+        environ: Mapping[str, str] | None = None,
         discover: Callable[[], Iterable[PluginRef]] = discover_plugins,
     ) -> None:
-        self.config = Config() if config is None else config
+        self.config = Config(environ) if config is None else config
         preflight = Preflight(self._isolation)
         callbacks = Callbacks(
             forbidden=lambda: configured_names(self.config, "forbid_platforms").platforms,
