@@ -128,7 +128,8 @@ def test_a_file_without_entry_points_is_no_plugin(tmp_path, text, write_distribu
 
 def test_bytes_that_are_no_text_hide_nothing_else(tmp_path, write_distribution):
     info = write_distribution(tmp_path, "unusual", "")
-    (info / "entry_points.txt").write_bytes(b"[other]\n\xff\xfe = \x80\n[devrt_plugins]\nunusual = m\n")
+    text = b"[other]\n\xff\xfe = \x80\n[devrt_plugins]\nunusual = m\n"
+    (info / "entry_points.txt").write_bytes(text)
     write_distribution(tmp_path, "good", "[devrt_plugins]\ngood = g\n")
     assert [ref.platform for ref in found(tmp_path)] == ["good", "unusual"]
 
