@@ -102,7 +102,7 @@ uintptr_t devrt_hold(uintptr_t of) {
   return (uintptr_t)made;
 }
 
-static void let_go(handle* view) {
+static void release_view(handle* view) {
   storage* held = view->storage;
   const PJRT_Api* api = held->core->api;
   if (view->is_view == 1 && DEVRT_HAS(api, PJRT_Buffer_DecreaseExternalReferenceCount)) {
@@ -128,7 +128,7 @@ void devrt_release(uintptr_t of) {
   storage* held = released->storage;
   if (core_is_forked(held->core)) return;
   if (released->is_view) {
-    let_go(released);
+    release_view(released);
   } else if (!atomic_load(&released->is_deleted)) {
     atomic_fetch_sub(&held->open, 1);
   }
@@ -139,8 +139,8 @@ void devrt_release(uintptr_t of) {
 }
 
 int devrt_is_deleted(uintptr_t of) {
-  const handle* asked = (const handle*)of;
-  return atomic_load(&asked->is_deleted) || atomic_load(&asked->storage->is_gone);
+  const handle* viewed = (const handle*)of;
+  return atomic_load(&viewed->is_deleted) || atomic_load(&viewed->storage->is_gone);
 }
 
 /* Pins go up before the flags are read and deletes set flags before they read pins: whichever is

@@ -38,7 +38,7 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   atomic_init(&box->shares, 1);
   pthread_mutex_init(&box->lock, NULL);
   core->outbox = box;
-  pthread_mutex_init(&core->turn, NULL);
+  pthread_mutex_init(&core->serial, NULL);
   releases_init(core);
   core->api = api;
   core->client = client;
@@ -72,7 +72,7 @@ static int64_t now_ms(void) {
  * and so do the next program and the client's end. */
 int devrt_core_is_stuck(devrt_core* core, int grace_ms) {
   if (core_is_forked(core) || atomic_load(&core->is_stuck)) return !core_is_forked(core);
-  if (pthread_mutex_trylock(&core->turn) != 0) return 0;
+  if (pthread_mutex_trylock(&core->serial) != 0) return 0;
   size_t failed = 0, waiting = 0;
   for (size_t i = 0; i < core->num_running; ++i) {
     PJRT_Error* error;
@@ -88,11 +88,11 @@ int devrt_core_is_stuck(devrt_core* core, int grace_ms) {
   if (core->failed_at != 0 && now_ms() - core->failed_at >= grace_ms) {
     atomic_store(&core->is_stuck, 1);
   }
-  pthread_mutex_unlock(&core->turn);
+  pthread_mutex_unlock(&core->serial);
   return atomic_load(&core->is_stuck);
 }
 
-int turn_wait(devrt_core* core, int timeout_ms) {
+int serial_wait(devrt_core* core, int timeout_ms) {
   for (size_t i = 0; i < core->num_running; ++i) {
     PJRT_Error* error; /* the watch's, and the results have it too */
     if (devrt_watch_wait(core->running[i], timeout_ms, &error) == DEVRT_WAITING) {
@@ -104,7 +104,7 @@ int turn_wait(devrt_core* core, int timeout_ms) {
 }
 
 /* Takes the events over. */
-void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run) {
+void serial_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run) {
   const size_t count = run->num_devices;
   core->failed_at = 0;
   core->is_collective = run->is_collective;
@@ -136,7 +136,7 @@ void core_disown(devrt_core* core) {
   if (atomic_fetch_sub(&core->owners, 1) != 1) return;
   outbox_release(core->outbox);
   releases_destroy(core);
-  pthread_mutex_destroy(&core->turn);
+  pthread_mutex_destroy(&core->serial);
   free(core);
 }
 
@@ -221,24 +221,24 @@ void outbox_release(outbox* box) {
 
 void outbox_put(outbox* box, int64_t token) {
   pthread_mutex_lock(&box->lock);
-  if (box->count == box->room) {
-    const size_t room = box->room ? 2 * box->room : 16;
-    int64_t* grown = realloc(box->tokens, room * sizeof(*grown));
+  if (box->count == box->capacity) {
+    const size_t capacity = box->capacity ? 2 * box->capacity : 16;
+    int64_t* grown = realloc(box->tokens, capacity * sizeof(*grown));
     if (grown == NULL) { /* the source is then kept for as long as its client */
       pthread_mutex_unlock(&box->lock);
       return;
     }
     box->tokens = grown;
-    box->room = room;
+    box->capacity = capacity;
   }
   box->tokens[box->count++] = token;
   pthread_mutex_unlock(&box->lock);
 }
 
-size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t room) {
+size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t capacity) {
   outbox* box = core->outbox;
   pthread_mutex_lock(&box->lock);
-  const size_t count = box->count < room ? box->count : room;
+  const size_t count = box->count < capacity ? box->count : capacity;
   for (size_t i = 0; i < count; ++i) tokens[i] = box->tokens[--box->count];
   pthread_mutex_unlock(&box->lock);
   return count;

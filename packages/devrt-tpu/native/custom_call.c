@@ -47,9 +47,9 @@ static uintptr_t stream_of(const XLA_FFI_CallFrame* frame) {
 }
 
 static XLA_FFI_Error* call(int slot, XLA_FFI_CallFrame* frame) {
-  const XLA_FFI_Metadata_Extension* asked = metadata_of(frame);
-  if (asked != NULL) {
-    describe(frame, asked->metadata);
+  const XLA_FFI_Metadata_Extension* metadata = metadata_of(frame);
+  if (metadata != NULL) {
+    describe(frame, metadata->metadata);
     return NULL;
   }
   if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE) return NULL;

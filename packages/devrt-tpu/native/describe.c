@@ -1,4 +1,4 @@
-/* What a plugin says of a device, asked in one call. */
+/* What a plugin says of a device, read in one call. */
 #include "internal.h"
 
 int devrt_describe_device(const PJRT_Api* api, PJRT_DeviceDescription* device,

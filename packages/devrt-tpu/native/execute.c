@@ -163,21 +163,21 @@ static int run_pinned(devrt_core* core, const devrt_execution* run, const uintpt
 
 /* One after the other: of several at once each may have some of the threads that the plugin has for
  * all devices, and none of them all that it needs. */
-static int run_in_turn(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
-                       uintptr_t* outputs, lists* of, devrt_result* result) {
+static int run_serially(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
+                        uintptr_t* outputs, lists* of, devrt_result* result) {
   enum { kSlice = 100 };
   int status = find_missing(run, arguments, result);
   if (status != DEVRT_OK) return status;
   if (gate_is_inside()) return run_pinned(core, run, arguments, outputs, of, result);
-  pthread_mutex_lock(&core->turn);
-  status = turn_wait(core, kSlice);
+  pthread_mutex_lock(&core->serial);
+  status = serial_wait(core, kSlice);
   if (status == DEVRT_OK) {
     status = run_pinned(core, run, arguments, outputs, of, result);
-    if (status == DEVRT_OK) turn_take(core, of->events, run);
+    if (status == DEVRT_OK) serial_take(core, of->events, run);
   } else {
     result->index = run->num_devices * run->num_args; /* none of them */
   }
-  pthread_mutex_unlock(&core->turn);
+  pthread_mutex_unlock(&core->serial);
   return status;
 }
 
@@ -198,35 +198,35 @@ int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t*
   const size_t num_out = run->num_devices * run->num_outputs;
   const size_t words = num_in + num_out + 3 * run->num_devices + run->num_donated;
   void* on_stack[kOnStack];
-  void** room = words <= kOnStack ? on_stack : malloc(words * sizeof(void*));
-  if (room == NULL) {
+  void** memory = words <= kOnStack ? on_stack : malloc(words * sizeof(void*));
+  if (memory == NULL) {
     devrt_core_leave(core);
     return DEVRT_NO_MEMORY;
   }
-  memset(room, 0, words * sizeof(void*));
+  memset(memory, 0, words * sizeof(void*));
   lists of = {
-      .buffers = (PJRT_Buffer**)room,
-      .made = (PJRT_Buffer**)(room + num_in),
-      .by_device = (PJRT_Buffer* const**)(room + num_in + num_out),
-      .made_by_device = (PJRT_Buffer***)(room + num_in + num_out + run->num_devices),
-      .shared = (int64_t*)(room + num_in + num_out + 2 * run->num_devices),
+      .buffers = (PJRT_Buffer**)memory,
+      .made = (PJRT_Buffer**)(memory + num_in),
+      .by_device = (PJRT_Buffer* const**)(memory + num_in + num_out),
+      .made_by_device = (PJRT_Buffer***)(memory + num_in + num_out + run->num_devices),
+      .shared = (int64_t*)(memory + num_in + num_out + 2 * run->num_devices),
   };
   const size_t pinned = pin_all(core, arguments, num_in, &status);
   result->index = pinned;
   if (run->needs_arrived && !gate_is_inside()) {
-    of.events = (PJRT_Event**)(room + num_in + num_out + 2 * run->num_devices + run->num_donated);
+    of.events = (PJRT_Event**)(memory + num_in + num_out + 2 * run->num_devices + run->num_donated);
   }
   if (status == DEVRT_OK) {
-    status =
-        (run->needs_arrived ? run_in_turn : run_pinned)(core, run, arguments, outputs, &of, result);
+    status = (run->needs_arrived ? run_serially : run_pinned)(core, run, arguments, outputs, &of,
+                                                              result);
   }
   unpin_all(arguments, pinned);
-  if (room != on_stack) free(room);
+  if (memory != on_stack) free(memory);
   devrt_core_leave(core);
   return status;
 }
 
-/* With one output and no room for it, it goes into the result. */
+/* With one output and no memory for it, it goes into the result. */
 int devrt_execute_one(devrt_core* core, PJRT_LoadedExecutable* executable,
                       const uintptr_t* arguments, size_t num_args, uintptr_t* outputs,
                       size_t num_outputs, devrt_result* result) {

@@ -45,8 +45,8 @@ struct devrt_core {
   int forks; /* how often the process had forked when the client was made */
   struct outbox* outbox;
   releases releases;
-  pthread_mutex_t turn;  /* of programs whose devices wait for each other, and of what follows */
-  devrt_watch** running; /* one for each device of the last such program */
+  pthread_mutex_t serial; /* of programs whose devices wait for each other, and of what follows */
+  devrt_watch** running;  /* one for each device of the last such program */
   size_t num_running;
   int is_collective;
   int64_t failed_at; /* milliseconds; when it was first seen that one has failed; 0: none has */
@@ -61,7 +61,7 @@ typedef struct outbox {
   pthread_mutex_t lock;
   int64_t* tokens;
   size_t count;
-  size_t room;
+  size_t capacity;
 } outbox;
 
 struct storage {
@@ -96,7 +96,7 @@ outbox* outbox_share(devrt_core* core);
 void outbox_release(outbox* box);
 void outbox_put(outbox* box, int64_t token);
 int core_is_forked(const devrt_core* core);
-int devrt_forks(void); /* how often this process's forebears have forked since it was first asked */
+int devrt_forks(void); /* how often this process's forebears have forked since the first call */
 void destroy_event(const PJRT_Api* api, PJRT_Event* event);
 void destroy_error(const PJRT_Api* api, PJRT_Error* error);
 
@@ -112,9 +112,9 @@ void devrt_python_call(int slot, XLA_FFI_CallFrame* frame, uintptr_t stream, dev
 /* Returns DEVRT_OK, DEVRT_WAITING, or DEVRT_FAILED with an error. */
 int wait_for(storage* of, int timeout_ms, devrt_result* result);
 
-/* Waits for the program that has the turn; the lock is held. */
-int turn_wait(devrt_core* core, int timeout_ms);
-void turn_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run);
+/* Waits for the program that runs serially; the lock is held. */
+int serial_wait(devrt_core* core, int timeout_ms);
+void serial_take(devrt_core* core, PJRT_Event** events, const devrt_execution* run);
 
 /* Asks a plugin's function within one that returns a status and has a `row` for what went wrong. */
 #define ASK(function, subject, pointer)                     \

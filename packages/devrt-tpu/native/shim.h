@@ -95,7 +95,7 @@ uintptr_t devrt_finish_address(void);    /* for Py_AtExit */
 int devrt_is_inside(void); /* whether a plugin has called this thread */
 void devrt_set_store(PJRT_Client_Create_Args* args, intptr_t store);
 int devrt_gate_shut(int timeout_ms);
-char* devrt_bytes(size_t size); /* malloc, with room for a zero behind */
+char* devrt_bytes(size_t size); /* malloc, and one byte more for a zero */
 
 /* A device's or a memory's description. Where a call fails, its name and perhaps an error. */
 typedef struct devrt_description {
@@ -134,18 +134,18 @@ typedef struct devrt_device_row {
   size_t* memories;
 } devrt_device_row;
 
-typedef struct devrt_survey {
+typedef struct devrt_snapshot {
   devrt_description about; /* kind: the platform's name; text: its version */
   size_t num_memories;
   devrt_memory_row* memories;
   size_t num_devices;
   devrt_device_row* devices;
   void* blocks;
-} devrt_survey;
+} devrt_snapshot;
 
-/* survey.c */
-int devrt_survey_make(const PJRT_Api* api, PJRT_Client* client, devrt_survey* survey);
-void devrt_survey_free(devrt_survey* survey);
+/* snapshot.c */
+int devrt_snapshot_make(const PJRT_Api* api, PJRT_Client* client, devrt_snapshot* snapshot);
+void devrt_snapshot_free(devrt_snapshot* snapshot);
 
 /* custom_call.c */
 int devrt_slot_count(void);
@@ -168,7 +168,7 @@ int devrt_core_enter(devrt_core* core);
 void devrt_core_leave(devrt_core* core);
 int devrt_core_close(devrt_core* core, int timeout_ms);
 int devrt_core_is_stuck(devrt_core* core, int grace_ms);
-size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t room);
+size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t capacity);
 int devrt_was_forked(void);
 
 /* release.c: waits until at most so many donated buffers are to be destroyed, and counts those that

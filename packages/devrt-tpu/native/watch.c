@@ -9,15 +9,15 @@ struct devrt_watch {
   outbox* outbox; /* where the token goes; may be null */
   PJRT_Event* event;
   int64_t token;
-  atomic_int shares; /* who waits, and the callback */
+  atomic_int shares; /* the waiter, and the callback */
   pthread_mutex_t lock;
   pthread_cond_t changed;
   int is_done;
   PJRT_Error* error;
 };
 
-/* The event goes with the last share: a callback that runs inside OnReady must not destroy it, as
- * the plugin goes on to use it there. */
+/* The event is destroyed with the last share: a callback that runs inside OnReady must not destroy
+ * it, as the plugin goes on to use it there. */
 static void drop(devrt_watch* watch) {
   if (atomic_fetch_sub(&watch->shares, 1) != 1) return;
   destroy_event(watch->api, watch->event);

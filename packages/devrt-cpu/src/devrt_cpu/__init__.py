@@ -108,7 +108,7 @@ def make_cpu_client(
     num_devices = _small_int("num_devices", num_devices)
     counts: list[int] = []
     if distributed_client is not None:
-        _ext.check_nodes(num_devices, node_id, num_nodes)  # before the others are told
+        _ext.check_nodes(num_devices, node_id, num_nodes)  # before the others learn of it
         counts = _exchanged(
             distributed_client,
             (node_id, num_nodes, num_devices),

@@ -1,4 +1,4 @@
-"""Numbers for the native module, checked before it is loaded or asked."""
+"""Numbers for the native module, checked before it is loaded or called."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def huge_pages() -> object:
     -----
     Every allocation takes whole huge pages: wrap it in an `arena`. ``memory_stats()`` tells
     ``bytes_mapped``, ``bytes_in_reserved_huge_pages``, and ``bytes_in_transparent_huge_pages``,
-    which the kernel is asked for at that moment.
+    which the kernel provides at that moment.
     """
     from devrt_cpu import _ext
 
@@ -63,7 +63,7 @@ def arena(
     upstream
         Where the regions come from.
     region_bytes
-        Least size of a region; a smaller one is taken where there is no room for that.
+        Least size of a region; a smaller one is taken where memory does not allow that.
     granule
         What a region's size is a multiple of: a power of two from 64 on.
     keep_bytes
@@ -86,7 +86,7 @@ def arena(
 
 
 def limited(upstream: object, limit_bytes: int) -> object:
-    """Return an allocator that has no room once ``limit_bytes`` are in use."""
+    """Return an allocator that is out of memory once ``limit_bytes`` are in use."""
     from devrt_cpu import _ext
 
     return _ext.limited_allocator(upstream, _size("limit_bytes", limit_bytes, "limited"))

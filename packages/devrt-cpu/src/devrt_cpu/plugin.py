@@ -157,7 +157,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
 
 @hookimpl
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
-    """Return the kinds for which the client itself has allocators, so that none is asked for."""
+    """Return the kinds for which the client itself has allocators, so that none is requested."""
     return [
         MemoryKind(platform="cpu", kind="device", description="The heap, in 64-byte lines."),
         MemoryKind(

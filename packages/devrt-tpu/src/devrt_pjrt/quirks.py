@@ -45,5 +45,5 @@ def identity_of(library: Library, platform: str) -> Identity:
 def quirks_of(library: Library, platform: str) -> tuple[Quirk, ...]:
     """Return the quirks of a library, for a platform in the plugin's own word."""
     if not any((platform, library.version) == known[:2] for known in LIBRARIES):
-        return ()  # the plugin need not be asked
+        return ()  # the plugin need not be queried
     return matching(QUIRKS, LIBRARIES.get(identity_of(library, platform)))

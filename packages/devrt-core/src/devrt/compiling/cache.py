@@ -3,7 +3,7 @@
 A file is named by a hash of everything that its content depends on (`cache_key`), so an entry is
 never out of date, only unused; the files that were not used for longest go when the folder grows
 beyond its bound. A file is written beside its place and moved there, and carries a digest of itself
-and of its key: readers see a whole entry or none, whoever writes, whatever was damaged or moved.
+and of its key: readers see a whole entry or none, whatever writes, is damaged or was moved.
 
 What is loaded is machine code that will run. Therefore a file counts only where it, and the folder
 it is in, belong to this user or to root and nobody else may write them.
@@ -68,7 +68,7 @@ class CacheEntry:
     used : float
         When it was written or last taken, in seconds since the epoch.
     facts : Mapping
-        What was said when it was put: ``name``, ``platform``, ``compile_seconds``. Empty where the
+        What it was put with: ``name``, ``platform``, ``compile_seconds``. Empty where the
         file is damaged.
     """
 
@@ -358,8 +358,8 @@ def host_cpu() -> str:
 
 
 def _packed(key: str, executable: bytes, facts: Mapping[str, str | float]) -> bytes:
-    said = json.dumps(facts).encode()
-    head = len(said).to_bytes(_LENGTH_BYTES, "little") + said
+    encoded = json.dumps(facts).encode()
+    head = len(encoded).to_bytes(_LENGTH_BYTES, "little") + encoded
     return _MAGIC + _digest(key, head, executable) + head + executable
 
 
@@ -387,7 +387,7 @@ def _facts(path: str) -> Mapping[str, Any]:
         with open(path, "rb", opener=_at_once) as file:
             data = file.read(start + _LENGTH_BYTES + _MAX_FACTS)
         length = int.from_bytes(data[start : start + _LENGTH_BYTES], "little")
-        said = json.loads(data[start + _LENGTH_BYTES :][:length])
+        facts = json.loads(data[start + _LENGTH_BYTES :][:length])
     except (OSError, ValueError, RecursionError):
         return {}
-    return said if data.startswith(_MAGIC) and isinstance(said, dict) else {}
+    return facts if data.startswith(_MAGIC) and isinstance(facts, dict) else {}

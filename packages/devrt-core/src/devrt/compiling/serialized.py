@@ -74,7 +74,7 @@ class Serialized:
 def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> bytes:
     """Return a plugin's serialised bytes with a checksum.
 
-    What is no message stays as it is, as long as nothing else goes with it.
+    What is no message stays as it is, as long as nothing is added to it.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class PjrtBuffer(Handle, Buffer):
     device, memory
         What it belongs to, and lies on.
     given_layout : Layout or None
-        How its elements lie, where that is not as the client puts them unless told otherwise.
+        How its elements lie, where that is not as the client puts them by default.
     """
 
     __slots__ = ("connection", "device", "handle", "memory", "spec")
@@ -74,7 +74,7 @@ class PjrtBuffer(Handle, Buffer):
 
     def __del__(self) -> None:
         connection = self.connection
-        # Whoever takes the entry out releases the handle: this, or the client that is closed.
+        # The handle is released where the entry is taken out: here, or when the client is closed.
         if connection.live.pop(self.handle, 0) != 0:
             _release(self.handle)
             if connection.kept:
@@ -249,14 +249,14 @@ class PjrtBuffer(Handle, Buffer):
     @property
     def layout(self) -> Layout:
         """How the elements lie in the device's memory."""
-        from devrt_pjrt.buffers.layout import told_layout
+        from devrt_pjrt.buffers.layout import reported_layout
 
-        return told_layout(self)
+        return reported_layout(self)
 
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return the data as a NumPy array: read-only unless a copy is asked for."""
+        """Return the data as a NumPy array: read-only unless a copy is requested."""
         array = fetch.to_numpy(self)
         if dtype is None and copy is None:
             return array

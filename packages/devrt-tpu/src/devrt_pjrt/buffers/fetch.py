@@ -11,7 +11,7 @@ from devrt.contract import read_only
 from devrt.errors import DevrtError
 from devrt.layout import Layout
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.buffers.layout import pointer_to, told_layout
+from devrt_pjrt.buffers.layout import pointer_to, reported_layout
 from devrt_pjrt.connection.event import Event
 
 if TYPE_CHECKING:
@@ -162,5 +162,5 @@ def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
     made = buffer.like(handle, place.memory, place.device)
     if made.given_layout is not None and connection.inventory.platform != "cpu":
         # XLA's for the host copies the bytes as they lie; others may lay them out anew.
-        made.given_layout = told_layout(made)
+        made.given_layout = reported_layout(made)
     return made

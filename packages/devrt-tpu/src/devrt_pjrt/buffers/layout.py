@@ -28,7 +28,7 @@ __all__ = [
     "is_dense",
     "lies_dense",
     "pointer_to",
-    "told_layout",
+    "reported_layout",
 ]
 
 _EXTENSION = 4
@@ -38,7 +38,7 @@ _MOST_TILES = 8
 _MOST_EXTENT = 1 << 31
 
 
-def told_layout(buffer: PjrtBuffer) -> Layout:
+def reported_layout(buffer: PjrtBuffer) -> Layout:
     """Return a buffer's layout, as the plugin tells it."""
     api = buffer.connection.api
     with buffer.pinned("layout") as pointer:

@@ -17,7 +17,7 @@ from devrt.layout import Layout, row_major
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers import fetch
 from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
-from devrt_pjrt.buffers.layout import checked, default_layout, pointer_to, told_layout
+from devrt_pjrt.buffers.layout import checked, default_layout, pointer_to, reported_layout
 from devrt_pjrt.buffers.put import Putter, check_semantics
 from devrt_pjrt.buffers.spec import Spec, spec_of
 
@@ -52,7 +52,7 @@ def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int
         return putter.put(array, place, semantics)
     if _transposes(putter, place):
         made = _send(connection, np.ascontiguousarray(array), spec, wanted, place)
-        said = told_layout(made)
+        said = reported_layout(made)
         if said != wanted:
             made.delete()
             raise _not_honoured(connection, wanted, f"makes {said} of it")

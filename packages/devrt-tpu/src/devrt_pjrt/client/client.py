@@ -205,7 +205,7 @@ class PjrtClient(Handle, Client):
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
     ) -> PjRtLayout:
-        """Return how an array of a dtype and shape lies on every device unless told otherwise."""
+        """Return how an array of a dtype and shape lies on every device by default."""
         from devrt.layout import PjRtLayout
         from devrt_pjrt.buffers.layout import default_layout
 

@@ -37,7 +37,7 @@ class Store:
         self.number = next(_numbers)
 
     def close(self) -> None:
-        """Let the connection go; a plugin that asks afterwards is told so."""
+        """Release the connection; a plugin that asks afterwards gets an error."""
         self._client = None
 
     def answer(self, question: Any) -> bytes:

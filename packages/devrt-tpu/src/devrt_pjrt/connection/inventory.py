@@ -29,7 +29,7 @@ class Inventory:
     Attributes
     ----------
     platform, version : str
-        In the plugin's own words.
+        As the plugin puts it.
     process_index : int
         The number of this process.
     memories : list of PjrtMemory
@@ -42,15 +42,15 @@ class Inventory:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        # Rows point into the survey, which must live as long as they are looked at.
-        self._survey = survey = connection.api.survey(connection.pointer)
-        about = survey.about
+        # Rows point into the snapshot, which must live as long as they are looked at.
+        self._snapshot = snapshot = connection.api.snapshot(connection.pointer)
+        about = snapshot.about
         self.platform = text_of(about.kind, about.kind_size)
         self.version = text_of(about.text, about.text_size).strip()
         self.process_index = int(about.process_index)
-        rows = survey.memories[0 : survey.num_memories]
+        rows = snapshot.memories[0 : snapshot.num_memories]
         self.memories = [PjrtMemory(connection, row) for row in rows]
-        rows = survey.devices[0 : survey.num_devices]
+        rows = snapshot.devices[0 : snapshot.num_devices]
         made = [PjrtDevice(connection, row) for row in rows]
         self._by_address = {_address(device.pointer): device for device in made}
         self.devices = sorted(made, key=lambda device: device.id)

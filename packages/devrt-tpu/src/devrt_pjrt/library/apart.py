@@ -39,7 +39,7 @@ class _Process:
 
     is_exiting = False
     was_interrupted = False
-    has_said = False  # at exit, once
+    has_reported = False  # at exit, once
     is_demanded = False
     given_up: Callable[[], bool] | None = None  # whether what an interrupt gave up goes on
 
@@ -79,29 +79,29 @@ class Speaker:
 
     Attributes
     ----------
-    has_said : bool
+    has_reported : bool
         Whether it is known.
     """
 
     def __init__(self, describe: Callable[[], str]) -> None:
         self._describe = describe
         self._begun = time.monotonic()
-        self.has_said = False
+        self.has_reported = False
 
     def speak(self) -> None:
         """Say it if a user wonders: after an interrupt, or when the exit takes long."""
         process = _Process
-        if self.has_said or not (process.was_interrupted or process.is_exiting):
+        if self.has_reported or not (process.was_interrupted or process.is_exiting):
             return
         if not process.was_interrupted and time.monotonic() - self._begun < _SILENCE:
             return
         what = self._describe()
         if not what:
             return
-        self.has_said = True
-        if process.is_exiting and process.has_said:
+        self.has_reported = True
+        if process.is_exiting and process.has_reported:
             return
-        process.has_said = process.is_exiting
+        process.has_reported = process.is_exiting
         line = f"devrt: waiting for {what} to end. Ctrl-C again does not wait for it.\n"
         os.write(2, line.encode(errors="replace"))
 
@@ -120,7 +120,7 @@ def note_interrupt(goes_on: Callable[[], bool], speaker: Speaker | None = None) 
     if not _is_given_up_running():
         _Process.given_up = goes_on
     lib.devrt_note_interrupt()
-    is_known = speaker is not None and (speaker.has_said or _Process.has_said)
+    is_known = speaker is not None and (speaker.has_reported or _Process.has_reported)
     if is_known or (_Process.is_exiting and is_end_demanded()):
         end_on_demand()
 

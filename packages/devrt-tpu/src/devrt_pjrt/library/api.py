@@ -14,7 +14,7 @@ __all__ = ["Api", "text_of"]
 
 _POINTER_BYTES = 8
 _CHARACTERS, _DESCRIPTION = ffi.typeof("char *"), ffi.typeof("devrt_description *")
-_SURVEY = ffi.typeof("devrt_survey *")
+_SNAPSHOT = ffi.typeof("devrt_snapshot *")
 _cast, _unpack, _getpid = ffi.cast, ffi.unpack, os.getpid
 
 
@@ -146,12 +146,12 @@ class Api:
         self._check_described(describe(self.table, pointer, row), row)
         return row
 
-    def survey(self, client: Any) -> Any:
-        """Return a ``devrt_survey`` of a client, which does not need it to be alive."""
+    def snapshot(self, client: Any) -> Any:
+        """Return a ``devrt_snapshot`` of a client, which does not need it to be alive."""
         if self.pid != _getpid():
             self.check_process("describe")
-        made = ffi.gc(ffi.new(_SURVEY), lib.devrt_survey_free)
-        self._check_described(lib.devrt_survey_make(self.table, client, made), made.about)
+        made = ffi.gc(ffi.new(_SNAPSHOT), lib.devrt_snapshot_free)
+        self._check_described(lib.devrt_snapshot_make(self.table, client, made), made.about)
         return made
 
     def _check_described(self, status: int, row: Any) -> None:

@@ -46,7 +46,7 @@ def number_of(value: Any, what: str, operation: str) -> int:
 
 
 def dims_of(shape: Any, operation: str) -> tuple[int, ...]:
-    """Return the dimensions of an array that a device can be asked for.
+    """Return the dimensions of an array that can be requested of a device.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a file's first bytes say of it, before the dynamic loader is asked to run its code.
+"""What a file's first bytes say of it, before the dynamic loader runs its code.
 
 Source: the ELF header's fields (``elf.h``).
 """

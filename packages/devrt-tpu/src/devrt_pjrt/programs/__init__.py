@@ -1,1 +1,1 @@
-"""Programs of a plugin: compiled, loaded, run, kept on disk."""
+"""Programs of a plugin: compiled, loaded, run, in the disk cache."""

@@ -232,10 +232,10 @@ class Executable(Handle, contract.Executable):
         """Return the program as the compiler left it: its format, and its bytes."""
         program = self._api.new("PJRT_Program")
         self._ask("OptimizedProgram", program=program)
-        room = ffi.new("char[]", program.code_size)
-        program.code = room
+        code = ffi.new("char[]", program.code_size)
+        program.code = code
         self._ask("OptimizedProgram", program=program)
-        return text_of(program.format, program.format_size), bytes(ffi.buffer(room))
+        return text_of(program.format, program.format_size), bytes(ffi.buffer(code))
 
     def serialize(self) -> bytes:
         """Return the executable as bytes, which a client of the same plugin loads."""

@@ -41,7 +41,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         api = connection.api
         found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
         self.executable = Executable(api, found.executable, connection, source)
-        repr(self.executable)  # kept from here on, as it is asked for in errors about the end
+        repr(self.executable)  # kept from here on, as errors about the end name it
         bound = _devices_of(connection, pointer)
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)
