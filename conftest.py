@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import tempfile
 
 import pytest
@@ -46,3 +48,71 @@ def cpu():
     devices = devrt.devices("cpu")
     assert len(devices) == 8
     return devices
+
+
+_CALL = """module @calls {{
+  func.func @main(%a: tensor<{arg}>) -> ({results}) {{
+    %0:{count} = stablehlo.custom_call @{name}(%a) {{
+      api_version = 4 : i32, has_side_effect = true, backend_config = {{{attributes}}}
+    }} : (tensor<{arg}>) -> ({results})
+    return {values} : {results}
+  }}
+}}"""
+
+
+@pytest.fixture(scope="session")
+def call_program():
+    """Return a function that writes a program with one custom call, of an array."""
+
+    def program(name, arg="8xf32", results=("8xf32",), attributes=""):
+        kinds = ", ".join(f"tensor<{result}>" for result in results)
+        values = ", ".join(f"%0#{at}" for at in range(len(results)))
+        return _CALL.format(
+            name=name,
+            arg=arg,
+            results=kinds,
+            count=len(results),
+            values=values,
+            attributes=attributes,
+        )
+
+    return program
+
+
+_NATIVE = """
+#include <stddef.h>
+#include <stdint.h>
+#include "devrt/pjrt/c_api/pjrt_c_api.h"
+XLA_FFI_Error* thrice(XLA_FFI_CallFrame* frame) {
+  for (XLA_FFI_Extension_Base* at = frame->extension_start; at != 0; at = at->next) {
+    if (at->type != XLA_FFI_Extension_Metadata) continue;
+    ((XLA_FFI_Metadata_Extension*)at)->metadata->api_version = frame->api->api_version;
+    return 0;
+  }
+  const XLA_FFI_Buffer* in = frame->args.args[0];
+  const XLA_FFI_Buffer* out = frame->rets.rets[0];
+  if (((float*)in->data)[0] < 0) {
+    XLA_FFI_Error_Create_Args args = {sizeof args, 0, "it is negative",
+                                      XLA_FFI_Error_Code_OUT_OF_RANGE};
+    return frame->api->XLA_FFI_Error_Create(&args);
+  }
+  for (int i = 0; i < in->dims[0]; ++i) ((float*)out->data)[i] = 3 * ((float*)in->data)[i];
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def thrice(tmp_path_factory):
+    """Return a native handler that multiplies by three, and refuses what is negative."""
+    import ctypes
+
+    import devrt.native
+
+    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
+    folder = tmp_path_factory.mktemp("thrice")
+    (folder / "thrice.c").write_text(_NATIVE)
+    include = f"-I{devrt.native.include_dir()}"
+    command = [compiler, "-shared", "-fPIC", include, str(folder / "thrice.c")]
+    subprocess.run([*command, "-o", str(folder / "thrice.so")], check=True)
+    return ctypes.CDLL(str(folder / "thrice.so")).thrice

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from devrt.compiling.custom_call_registry import CustomCallRegistry, Handler, dtype_of
+from devrt.compiling.refusals import custom_calls_explained
 from devrt.contract import RawBuffer
-from devrt.errors import UnimplementedError
 from devrt_cpu import _linalg
 
 __all__ = ["answer", "explained", "forget_all", "register_custom_call"]
@@ -21,11 +20,6 @@ _Array = tuple[int, tuple[int, ...], int]
 
 _registry = CustomCallRegistry()
 forget_all = _registry.clear
-
-_UNKNOWN = re.compile(
-    r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
-    r"(\S+)"
-)
 
 
 def register_custom_call(name: str, function: Any, *, kind: str = "host") -> None:
@@ -99,34 +93,16 @@ def _to_attribute(value: Any) -> Any:
     return numbers[0].item() if is_scalar else numbers
 
 
-@contextmanager
-def explained() -> Iterator[None]:
+def explained() -> AbstractContextManager[None]:
     """Turn the compiler's error on an unknown custom call into one that says what to do."""
-    try:
-        yield
-    except UnimplementedError as error:
-        found = _UNKNOWN.search(str(error))
-        if found is None:
-            raise
-        raise UnimplementedError(
-            _explain(found.group(1)), operation="compile_and_load", platform="cpu"
-        ) from error
+    return custom_calls_explained("cpu", _known)
 
 
-def _explain(name: str) -> str:
-    if "callback" in name:
-        return (
-            f"the program makes the custom call '{name}', which runs a Python function of the "
-            "process that exported it. Export the program without callbacks, or let it call a "
-            "function of this process: client.register_custom_call."
-        )
+def _known() -> str:
     calls = _linalg.known_calls()
     routines = {call.split("_")[1][1:] for call in calls if call.startswith("lapack_")}
     others = [call for call in calls if not call.startswith(("lapack_", "blas_"))]
-    known = f"{', '.join(others)} and lapack_*_ffi of: {', '.join(sorted(routines))}"
     return (
-        f"the program makes the custom call '{name}', which neither XLA nor devrt-cpu has on the "
-        f"CPU. Known beside XLA's own are {known} (with devrt-cpu[linalg]). "
-        "Export the program for the platform cpu or without this call, or register what answers "
-        "it: client.register_custom_call."
+        f"Known beside XLA's own are {', '.join(others)} and lapack_*_ffi of: "
+        f"{', '.join(sorted(routines))} (with devrt-cpu[linalg])."
     )

@@ -1,8 +1,9 @@
-"""Native code as users name it: an address, a capsule, or a pointer of ctypes."""
+"""Native code as users name it: an address, a capsule, or a pointer of ctypes or cffi."""
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -28,6 +29,8 @@ def address_of(function: Any) -> int | None:
         address: int | None = function
     elif isinstance(function, (_FUNCTION, ctypes.c_void_p)):
         address = ctypes.cast(function, ctypes.c_void_p).value
+    elif type(function).__module__ == "_cffi_backend":
+        address = int(sys.modules["_cffi_backend"].FFI().cast("uintptr_t", function))
     elif callable(function):
         return None
     else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from devrt.compiling.program import Program
 from devrt.errors import DevrtError, InvalidArgumentError, StatusCode, UnimplementedError
 
-__all__ = ["check", "compile_explained", "explain"]
+__all__ = ["check", "compile_explained", "custom_calls_explained", "explain"]
 
 Made = TypeVar("Made")
 
@@ -17,6 +18,10 @@ _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
 _DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
 _REFUSALS = (StatusCode.UNKNOWN, StatusCode.INVALID_ARGUMENT)  # the parser's have no code of theirs
+_UNANSWERED = re.compile(
+    r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
+    r"(\S+)"
+)
 _WORDS = (b"func", b"module")  # one of which every program in text has
 
 
@@ -94,6 +99,46 @@ def compile_explained(program: Program, compile: Callable[[Program], Made]) -> M
             message = explain(error.message, program)
             raise InvalidArgumentError(message, code=error.code, **error.data) from error
     return compile_explained(older, compile)
+
+
+@contextmanager
+def custom_calls_explained(platform: str, known: Callable[[], str] | None = None) -> Iterator[None]:
+    """Turn a compiler's error on a custom call that nobody answers into one that says what to do.
+
+    Parameters
+    ----------
+    platform
+        The platform, for the error.
+    known
+        Gives a sentence on the custom calls that there are.
+
+    Raises
+    ------
+    UnimplementedError
+        If a custom call is not registered.
+    """
+    try:
+        yield
+    except DevrtError as error:
+        found = _UNANSWERED.search(error.message)
+        if found is None:
+            raise
+        head, name = "the program makes the custom call", found.group(1)
+        if "callback" in name:
+            msg = (
+                f"{head} {name!r}, which runs a Python function of the process that exported it. "
+                "Export the program without callbacks, or let it call a function of this process: "
+                "client.register_custom_call."
+            )
+        else:
+            msg = (
+                f"{head} {name!r}, which nothing on the {platform} platform answers. "
+                f"{f'{known()} ' if known is not None else ''}Export the program for this "
+                "platform or without this call, or register what answers it: "
+                "client.register_custom_call."
+            )
+        operation = error.data.get("operation", "compile_and_load")
+        raise UnimplementedError(msg, operation=operation, platform=platform) from error
 
 
 def _for_older_readers(program: Program, refusal: str) -> Program | None:

@@ -11,7 +11,7 @@ from devrt.compiling.completion import assign_devices, complete, device_ids, ref
 from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
-from devrt.compiling.refusals import check, compile_explained
+from devrt.compiling.refusals import check, compile_explained, custom_calls_explained
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import (
     DevrtError,
@@ -49,7 +49,7 @@ def compile_and_load(
     made = _complete(connection, program, devices, given, "compile_and_load")
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
-        with connection.using("compile"):
+        with connection.using("compile"), custom_calls_explained(connection.platform):
             args = _compile(
                 connection.library,
                 "PJRT_Client_Compile",
@@ -119,7 +119,8 @@ def compile_ahead(
     refuse_too_few(made, num_devices, "the topology has", "compile", "Name a larger topology.")
 
     def compile(data: bytes) -> Executable:
-        args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
+        with custom_calls_explained(platform):
+            args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
         return Executable(library.api, args.executable)
 
     return compile(_with_flags(library, platform, made).serialize())
@@ -235,7 +236,10 @@ def _load(
     if over:
         args.overridden_serialized_compile_options = ffi.cast("char *", text)
         args.overridden_serialized_compile_options_size = len(over)
-    with connection.using("deserialize_executable"):
+    with (
+        connection.using("deserialize_executable"),
+        custom_calls_explained(connection.platform),
+    ):
         call_apart(
             lambda: (api.call_with("PJRT_Executable_DeserializeAndLoad", args), held, text),
             core=connection.core,

@@ -51,8 +51,6 @@ def register_custom_call(
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."
         raise UnimplementedError(msg, operation="register_custom_call", plugin=api.name)
-    if isinstance(function, ffi.CData):
-        function = int(ffi.cast("uintptr_t", function))
 
     def bind(handler: Handler, address: int | None) -> int:
         slot = _take_slot(handler) if address is None else 0
