@@ -85,4 +85,6 @@ def test_what_is_not_known_by_its_content_is_left_alone(library, monkeypatch):
     assert quirks.quirks_of(opened, "gpu") == ()
     known = {quirks.Identity("cpu", (0, 81), (1, 14, 0)): None}
     monkeypatch.setattr(quirks, "LIBRARIES", known)
+    quirks.quirks_of.cache_clear()
     assert quirks.quirks_of(opened, "cpu") == ()
+    quirks.quirks_of.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from importlib import metadata
 
 from devrt.compiling.quirks import LibraryVersion, Quirk, matching
@@ -18,5 +19,6 @@ def installed() -> tuple[Quirk, ...]:
         version = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return ()
-    numbers = [int(part) for part in version.split(".") if part.isdigit()]
-    return matching(QUIRKS, LibraryVersion(DISTRIBUTION, tuple(numbers)))
+    release = re.match(r"\d+(?:\.\d+)*", version)
+    numbers = tuple(map(int, release.group().split("."))) if release else ()
+    return matching(QUIRKS, LibraryVersion(DISTRIBUTION, numbers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,6 +43,7 @@ def identity_of(library: Library, platform: str) -> Identity:
     return Identity(platform, library.version, tuple(reported))
 
 
+@functools.cache  # a library stays what it is, and open
 def quirks_of(library: Library, platform: str) -> tuple[Quirk, ...]:
     """Return the quirks of a library, for a platform in the plugin's own word."""
     if not any((platform, library.version) == known[:2] for known in LIBRARIES):

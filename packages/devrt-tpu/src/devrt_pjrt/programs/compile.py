@@ -10,7 +10,7 @@ from devrt.compiling import Program
 from devrt.compiling.completion import assign_devices, complete, device_ids, refuse_too_few
 from devrt.compiling.hlo import refuse_feed
 from devrt.compiling.options import CompileOptions
-from devrt.compiling.quirks import flags_of, refuse
+from devrt.compiling.quirks import Quirk, flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained, custom_calls_explained
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import (
@@ -43,8 +43,8 @@ def compile_and_load(
 ) -> PjrtLoadedExecutable:
     """Compile a program and load it; see `PjrtClient.compile_and_load`."""
     program = Program.of(source)
-    platform = connection.inventory.platform
-    _check_program(connection.library, platform, program, "compile_and_load")
+    quirks = quirks_of(connection.library, connection.inventory.platform)
+    _check_program(program, quirks, "compile_and_load")
     given = CompileOptions.of(options)
     made = _complete(connection, program, devices, given, "compile_and_load")
 
@@ -66,12 +66,12 @@ def compile_and_load(
         load = functools.partial(_load, connection, made=made)
         return compiled(connection, program, data, load, lambda: compile(data))
 
-    return find_or_compile(_with_flags(connection.library, platform, made).serialize())
+    return find_or_compile(_with_flags(made, connection.library, quirks).serialize())
 
 
-def _check_program(library: Library, platform: str, program: Program, operation: str) -> None:
+def _check_program(program: Program, quirks: Sequence[Quirk], operation: str) -> None:
     check(program, operation)
-    refuse(quirks_of(library, platform), program, operation)
+    refuse(quirks, program, operation)
 
 
 def _complete(
@@ -114,7 +114,8 @@ def compile_ahead(
     """
     program = Program.of(source, "compile")
     platform = owner.plugin_platform()
-    _check_program(library, platform, program, "compile")
+    quirks = quirks_of(library, platform)
+    _check_program(program, quirks, "compile")
     made = complete(CompileOptions.of(options), program, None, "compile")
     refuse_too_few(made, num_devices, "the topology has", "compile", "Name a larger topology.")
 
@@ -123,12 +124,14 @@ def compile_ahead(
             args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
         return Executable(library.api, args.executable)
 
-    return compile(_with_flags(library, platform, made).serialize())
+    return compile(_with_flags(made, library, quirks).serialize())
 
 
-def _with_flags(library: Library, platform: str, options: CompileOptions) -> CompileOptions:
+def _with_flags(
+    options: CompileOptions, library: Library, quirks: Sequence[Quirk]
+) -> CompileOptions:
     """Return options with devrt's own flags; what the caller gives overrides them."""
-    own = {**library.compiler_flags(), **flags_of(quirks_of(library, platform))}
+    own = {**library.compiler_flags(), **flags_of(quirks)}
     given = options.env_option_overrides
     return options.replace(env_option_overrides={**own, **given}) if own else options
 
