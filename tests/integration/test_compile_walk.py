@@ -25,7 +25,7 @@ def cpu_client():
 
 
 def loader_client():
-    from devrt_cpu._engine import find_library
+    from devrt_cpu._library import find_library
 
     library = devrt_pjrt.library_for("xla_cpu_walk", find_library())
     return devrt_pjrt.make_client(library, "xla_cpu_walk", {"cpu_device_count": 4})

@@ -43,7 +43,7 @@ def register_custom_call(name: str, function: Any, *, kind: str = "host") -> Non
 
 def _bind(handler: Handler, address: int | None) -> int:
     from devrt_cpu import _ext
-    from devrt_cpu._engine import find_library
+    from devrt_cpu._library import find_library
 
     if address is None:
         return _ext._register_custom_call(find_library(), handler.name)

@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
@@ -15,14 +14,13 @@ from devrt.compiling.hlo import HloModule, refuse_feed
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
-from devrt.compiling.xla_flags import check_flags
 from devrt.errors import (
     ClosedError,
     InvalidArgumentError,
     InvalidTypeError,
-    UnimplementedError,
 )
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, quirks
+from devrt_cpu._library import checked_library
 
 if TYPE_CHECKING:
     from devrt.compiling.device_assignment import DeviceAssignment
@@ -31,13 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "compile_and_load",
     "deserialize_executable",
-    "find_library",
     "register_custom_call",
     "serialize_executable",
 ]
-
-_WHEEL = quirks.DISTRIBUTION
-_LIBRARY = "xla_cpu_pjrt.so"
 
 # Its newer emitter of loops sets MLIR up anew for each of them: half of the time that a small
 # program takes to compile. What the older one writes runs as fast there and gives the same bits,
@@ -90,7 +84,7 @@ def compile_and_load(
     refuse(quirks.installed(), source, "compile_and_load")
     given = _to_options(compile_options, options)
     chosen = _complete(client, source, devices, given, "compile_and_load").serialize()
-    library = _library()
+    library = checked_library()
 
     def compile(code: bytes) -> CpuLoadedExecutable:
         return _ext._compile(client, library, code, "mlir", chosen)
@@ -135,7 +129,7 @@ def deserialize_executable(
         overridden = _complete(
             client, Program(), devices, chosen, "deserialize_executable"
         ).serialize()
-    library = _library()
+    library = checked_library()
     found = _serialized.read(_to_bytes(serialized))
     code = found.data
     with _quiet(), _custom_calls.explained():
@@ -155,48 +149,6 @@ def register_custom_call(
         raise ClosedError(msg, operation="register_custom_call", platform="cpu")
     with _quiet():
         _custom_calls.register_custom_call(name, function, kind=kind)
-
-
-@functools.cache
-def find_library() -> str:
-    """Return the path of the compiler's library, found without importing or opening anything.
-
-    Raises
-    ------
-    UnimplementedError
-        If its wheel is not installed; the message names it.
-    """
-    try:
-        files = metadata.distribution(_WHEEL).files or ()
-    except metadata.PackageNotFoundError:
-        msg = (
-            "compile_and_load needs XLA's compiler for the CPU, which is not installed. Install it "
-            f"with: pip install 'devrt-cpu[xla]' (the wheel {_WHEEL})."
-        )
-        raise UnimplementedError(msg, operation="compile_and_load", platform="cpu") from None
-    for file in files:
-        path = os.fspath(file.locate())
-        if file.name == _LIBRARY and os.path.exists(path):
-            return path
-    msg = (
-        f"the wheel {_WHEEL} is installed and its library {_LIBRARY} is not there. Install it "
-        f"again with: pip install --force-reinstall {_WHEEL}."
-    )
-    raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
-
-
-def _library() -> str:
-    """Return the compiler's path, once it is known that ``XLA_FLAGS`` does not end the process."""
-    path = find_library()
-    check_flags(path, __name__, "_compile_something")
-    return path
-
-
-def _compile_something(_: str) -> None:
-    from devrt_cpu import make_cpu_client
-
-    with make_cpu_client() as client:
-        client.compile_and_load("func.func @main() { return }")
 
 
 def _to_bytes(serialized: object) -> bytes:

@@ -48,7 +48,7 @@ def _refused(why: str) -> InvalidArgumentError:
 @functools.cache
 def _compiler() -> bytes:
     from devrt.compiling.cache import hash_of_library
-    from devrt_cpu._engine import find_library
+    from devrt_cpu._library import find_library
 
     return bytes.fromhex(hash_of_library(find_library()))
 

@@ -83,9 +83,9 @@ def test_linear_algebra(client, tmp_path):
 
 @pytest.mark.parametrize("on", ["the same plugin", "jax's own CPU"])
 def test_random_programs(tmp_path, on):
-    from devrt_cpu import _engine, make_cpu_client
+    from devrt_cpu import _library, make_cpu_client
 
-    plugin = _engine.find_library() if on == "the same plugin" else None
+    plugin = _library.find_library() if on == "the same plugin" else None
     client = make_cpu_client(num_devices=fuzz_programs.DEVICES)
     first = int(SEED)
     for path in fuzz_programs.made(tmp_path, first, first + int(COUNT), PYTHON, plugin):

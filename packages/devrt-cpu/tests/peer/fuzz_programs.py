@@ -196,7 +196,7 @@ def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
 
 
 def main() -> int:
-    from devrt_cpu import _engine, make_cpu_client
+    from devrt_cpu import _library, make_cpu_client
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="0:200", help="FIRST:LAST, the last left out")
@@ -205,7 +205,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a folder for the seeds that differ")
     given = parser.parse_args()
     first, last = (int(number) for number in given.seeds.split(":"))
-    plugin = None if given.own else _engine.find_library()
+    plugin = None if given.own else _library.find_library()
     client = make_cpu_client(num_devices=DEVICES)
     wrong = 0
     for start in range(first, last, BATCH):

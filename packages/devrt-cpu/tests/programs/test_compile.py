@@ -375,13 +375,13 @@ def test_nothing_is_opened_before_the_first_compilation():
 def test_without_the_wheel_the_error_names_it(client, monkeypatch):
     from importlib import metadata
 
-    from devrt_cpu import _engine
+    from devrt_cpu import _library
 
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", absent)
-    _engine.find_library.cache_clear()
+    _library.find_library.cache_clear()
     with pytest.raises(UnimplementedError, match=r"pip install 'devrt-cpu\[xla\]'"):
         client.compile_and_load(ADD)
 

@@ -343,9 +343,9 @@ def test_without_lapack_the_error_names_the_extra(client, monkeypatch):
 
 
 def test_a_library_without_a_routine_is_refused():
-    from devrt_cpu import _engine, _ext
+    from devrt_cpu import _ext, _library
 
-    library = _engine.find_library()
+    library = _library.find_library()
     with pytest.raises(InvalidArgumentError, match="no routine 'sgees'"):
         _ext._provide_lapack(library + "x", {})
 
