@@ -153,6 +153,7 @@ def refused(message, *arguments):
 def test_a_platform_without_the_option_of_virtual_devices_runs_a_sharded_program(monkeypatch):
     pytest.importorskip("devrt_tpu", reason="needs a loader of PJRT libraries")
     monkeypatch.setenv("DEVRT_PLATFORMS", "xla_cpu_pjrt")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "1")  # what a plugin logs is its own
     path = PROGRAMS / "gspmd_mlp.mlirbc"
     run = devrt("run", path, "--inputs", path.with_suffix(".npz"))
     assert (run.returncode, run.stderr) == (0, "")
