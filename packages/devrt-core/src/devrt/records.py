@@ -110,7 +110,7 @@ CACHE_OPTIONS = (
         name="enable_compilation_cache",
         type=bool,
         default=True,
-        help="Whether compiled programs are in the disk cache and taken from there.",
+        help="Whether compiled programs are put into the disk cache and taken from it.",
     ),
     OptionSpec(
         name="compilation_cache_dir",
