@@ -130,3 +130,13 @@ def test_element_types_have_the_numbers_of_the_table():
         kind, bits, rest = re.fullmatch(r"([a-z]+)(\d*)(.*)", name).groups()
         known = f"{KINDS[kind]}{bits}{rest and '_' + rest}" if kind != "pred" else "bool"
         assert by_name(known).code == code
+
+
+def test_a_sharding_tells_the_whole_shape_and_where_a_shard_lies():
+    columns = OpSharding(3, (1, 2, 2), (0, 2, 1, 3), True)
+    assert columns.global_shape((4, 3)) == (4, 6)
+    assert [columns.index_of((4, 6), at)[1].start for at in range(4)] == [0, 3, 0, 3]
+    assert OpSharding().global_shape((4, 3)) == (4, 3)
+    assert OpSharding().index_of((4, 3), 1) == (slice(0, 4), slice(0, 3))
+    with pytest.raises(InvalidArgumentError, match="does not divide into"):
+        columns.index_of((4, 5), 0)

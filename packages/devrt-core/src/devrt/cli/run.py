@@ -115,7 +115,7 @@ def _described(executable: Any) -> dict[str, Any]:
         "parameters": _lines(executable.parameters, parameters),
         "outputs": _lines(executable.outputs, results),
         "donated": list(executable.donated_parameters),
-        "communicates": executable.is_collective and len(executable.local_devices()) > 1,
+        "communicates": executable.is_collective,
         "custom_calls": list(executable.custom_calls),
         "flops": _flops(executable),
     }
@@ -195,18 +195,13 @@ def _part(
     shape: tuple[int, ...], shardings: list[OpSharding], index: int, partition: int
 ) -> tuple[Any, ...]:
     """Return the index of a partition's shard in the whole array."""
-    if not shardings or not shardings[index].partitions:
+    if not shardings:
         return (...,)
-    counts = shardings[index].partitions
-    for size, count in zip(shape, counts, strict=True):
-        if size % count:
-            msg = f"argument {index} of shape {shape} does not divide into {counts} equal parts."
-            raise InvalidArgumentError(msg, operation="run", shape=shape)
-    tile = shardings[index].tile_of(partition)
-    return tuple(
-        slice(index * (size // count), (index + 1) * (size // count))
-        for size, count, index in zip(shape, counts, tile, strict=True)
-    )
+    try:
+        return shardings[index].index_of(shape, partition)
+    except InvalidArgumentError as error:
+        msg = f"argument {index}: {error.message}"
+        raise InvalidArgumentError(msg, operation="run", shape=shape) from error
 
 
 def _gather(executable: LoadedExecutable, results: list[list[Any]]) -> list[np.ndarray[Any, Any]]:
@@ -219,8 +214,7 @@ def _gather(executable: LoadedExecutable, results: list[list[Any]]) -> list[np.n
         if not shardings or not shardings[i].partitions:
             made.append(first)
             continue
-        counts = shardings[i].partitions
-        shape = tuple(n * count for n, count in zip(first.shape, counts, strict=True))
+        shape = shardings[i].global_shape(first.shape)
         whole = np.empty(shape, first.dtype)
         for d, shard in enumerate(shards):
             whole[_part(shape, shardings, i, d)] = np.asarray(shard)
@@ -236,8 +230,8 @@ def _lines(specs: Any, shardings: list[OpSharding]) -> list[str]:
     """Return the whole arrays, as ``run`` takes and gives them, and how each is divided."""
     lines = []
     for i, (shape, dtype) in enumerate(specs):
-        counts = (shardings[i].partitions if shardings else ()) or (1,) * len(shape)
-        whole = tuple(n * count for n, count in zip(shape, counts, strict=True))
+        whole = shardings[i].global_shape(shape) if shardings else tuple(shape)
+        counts = [size // n if n else 1 for size, n in zip(whole, shape, strict=True)]
         divided = f" in {'x'.join(map(str, counts))} parts" if whole != tuple(shape) else ""
         lines.append(_describe(whole, dtype) + divided)
     return lines

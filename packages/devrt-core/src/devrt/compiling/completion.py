@@ -87,10 +87,7 @@ def complete(
         use_shardy_partitioner=facts.has_shardy if shardy is None else shardy,
     )
     if named is not None and made.device_count != len(named):
-        msg = (
-            f"the program is for {_counts(made)}, {made.device_count} device(s), and {len(named)} "
-            "were named. Name as many."
-        )
+        msg = f"the program needs {_needed(made)}, and {len(named)} were named. Name as many."
         raise _refused(msg, operation)
     return made
 
@@ -143,10 +140,7 @@ def refuse_too_few(
         If there are too few.
     """
     if options.device_count > available:
-        msg = (
-            f"the program needs {options.device_count} devices ({_counts(options)}), and {where} "
-            f"{available}. {remedy}"
-        )
+        msg = f"the program needs {_needed(options)}, and {where} {available}. {remedy}"
         raise _refused(msg, operation)
 
 
@@ -155,8 +149,9 @@ def _check_distinct(ids: Sequence[int], operation: str) -> None:
         raise _refused(f"name each device once, by its id: {list(ids)} does not.", operation)
 
 
-def _counts(options: CompileOptions) -> str:
-    return f"{options.num_replicas} replica(s) of {options.num_partitions} partition(s)"
+def _needed(options: CompileOptions) -> str:
+    counts = f"{options.num_replicas} replica(s) of {options.num_partitions} partition(s)"
+    return f"{options.device_count} devices ({counts})"
 
 
 def _refused(problem: str, operation: str) -> InvalidArgumentError:

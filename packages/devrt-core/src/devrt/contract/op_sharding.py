@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
+from devrt.errors import InvalidArgumentError
 from devrt.wire.protobuf import Message
 
 __all__ = ["OpSharding"]
@@ -83,6 +85,28 @@ class OpSharding:
             index.append(remainder)
         index.reverse()
         return tuple(index[: len(self.partitions)])
+
+    def global_shape(self, shard: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the whole tensor, of which each partition has a shard."""
+        counts = self.partitions or (1,) * len(shard)
+        return tuple(n * count for n, count in zip(shard, counts, strict=True))
+
+    def index_of(self, shape: Sequence[int], partition: int) -> tuple[slice, ...]:
+        """Return where in a tensor of a shape a partition's shard lies.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the shape does not divide into tiles of one size.
+        """
+        if not self.partitions:
+            return tuple(slice(0, size) for size in shape)
+        if any(size % count for size, count in zip(shape, self.partitions, strict=True)):
+            msg = f"shape {tuple(shape)} does not divide into {self.partitions} equal parts."
+            raise InvalidArgumentError(msg, shape=tuple(shape))
+        shard = [size // count for size, count in zip(shape, self.partitions, strict=True)]
+        tile = self.tile_of(partition)
+        return tuple(slice(at * n, (at + 1) * n) for at, n in zip(tile, shard, strict=True))
 
 
 def _transposed(dims: list[int], order: list[int]) -> list[int]:

@@ -239,7 +239,5 @@ def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...]
     """Return global shapes and dtypes: those of one shard times the number of tiles."""
     if not shardings:
         return tuple((tuple(shape), dtype) for shape, dtype in specs)
-    return tuple(
-        (tuple(n * c for n, c in zip(shape, s.partitions or (1,) * len(shape), strict=True)), dtype)
-        for (shape, dtype), s in zip(specs, shardings, strict=True)
-    )
+    pairs = zip(specs, shardings, strict=True)
+    return tuple((sharding.global_shape(shape), dtype) for (shape, dtype), sharding in pairs)
