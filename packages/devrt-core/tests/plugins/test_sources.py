@@ -8,7 +8,7 @@ import pytest
 
 from devrt.plugins import PluginRegistry, discover_plugins, installed_plugins
 from devrt.plugins.discovery.adopted import adopted_table
-from devrt.plugins.loading.manifest import read_manifest
+from devrt.plugins.loading.manifest_file import read_manifest
 from devrt.records import Unavailable
 
 RAISES = "raise AssertionError('imported')"

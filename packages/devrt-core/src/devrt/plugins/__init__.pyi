@@ -13,7 +13,7 @@ from devrt.plugins.loading.libraries import LibraryBackend as LibraryBackend
 from devrt.plugins.loading.libraries import OptionsSource as OptionsSource
 from devrt.plugins.loading.libraries import REGISTERED_PRIORITY as REGISTERED_PRIORITY
 from devrt.plugins.loading.manifest import BackendManifest as BackendManifest
-from devrt.plugins.loading.manifest import parse_manifest as parse_manifest
+from devrt.plugins.loading.manifest_file import parse_manifest as parse_manifest
 from devrt.plugins.loading.plugin import Plugin as Plugin
 from devrt.plugins.loading.registrations import current_registrations as current_registrations
 from devrt.plugins.registry import PluginRegistry as PluginRegistry

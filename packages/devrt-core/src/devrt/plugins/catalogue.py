@@ -12,7 +12,8 @@ from devrt.plugins.adoption.when_needed import Adoption, replaced_refs
 from devrt.plugins.discovery.installed import discover_plugins
 from devrt.plugins.discovery.refs import UNNAMED, PluginRef, in_order
 from devrt.plugins.loading import api_version
-from devrt.plugins.loading.manifest import BackendManifest, read_manifest
+from devrt.plugins.loading.manifest import BackendManifest
+from devrt.plugins.loading.manifest_file import read_manifest
 from devrt.records import Unavailable
 
 TYPE_CHECKING = False
