@@ -67,7 +67,7 @@ from acme_backend import plugin
 from devrt import hookspecs
 from devrt.records import ClientContext
 
-own = {"devrt_pjrt_loader"}  # a page of its own tells of loaders
+own = {"devrt_pjrt_loader", "devrt_plugin_traits"}  # a page of its own tells of loaders
 hooks = [name for name in vars(hookspecs) if name.startswith("devrt_") and name not in own]
 assert all(hasattr(plugin, hook) for hook in hooks), hooks
 (record,) = plugin.devrt_client_factories()

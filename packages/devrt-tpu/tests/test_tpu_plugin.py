@@ -12,6 +12,7 @@ from devrt.contract import PjrtLoader
 from devrt.errors import BackendUnavailableError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
+from devrt_tpu.traits import TPU
 
 VERSION = importlib.metadata.version("devrt-tpu")
 
@@ -144,21 +145,10 @@ def test_the_loader_takes_any_library():
 
 
 def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
-    from devrt_pjrt.library import environment
-
     monkeypatch.setattr(_machine, "has_chips", lambda: False)
-    monkeypatch.setenv("TPU_WORKER_ID", "3")
-    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
-    for name in environment.WITHOUT_CHIPS:
-        if name != "TPU_WORKER_ID":
-            monkeypatch.setenv(name, "to be restored")
-            monkeypatch.delenv(name)
-    assert environment.prepare("acme", "acme.so") == {}
-    made = environment.prepare("tpu", "libtpu.so")
-    assert made["TPU_SKIP_MDS_QUERY"] == "1"
-    assert "TPU_WORKER_ID" not in made
+    assert TPU.environment()["TPU_SKIP_MDS_QUERY"] == "1"
     monkeypatch.setattr(_machine, "has_chips", lambda: True)
-    assert environment.prepare("tpu", "libtpu.so") == {}
+    assert TPU.environment() == {}
 
 
 def test_importing_and_probing_load_no_native_library():
@@ -205,7 +195,8 @@ from devrt_tpu import _machine
 import devrt_pjrt as pjrt
 for name in _machine.LIBRARY_HANDLERS:  # what a parent ignores, its children ignore too
     signal.signal(getattr(signal, name), signal.SIG_DFL)
-library = pjrt.library_for("tpu", sys.argv[1])
+from devrt_tpu.traits import TPU
+library = pjrt.library_for("tpu", sys.argv[1], traits=[TPU])
 library.initialize()
 print(*library.changes.handlers)
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pluggy
 
-from devrt.records import ClientFactory, DoctorFinding, MemoryKind, TopologyFactory
+from devrt.records import ClientFactory, DoctorFinding, MemoryKind, PluginTraits, TopologyFactory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "devrt_doctor_findings",
     "devrt_memory_kinds",
     "devrt_pjrt_loader",
+    "devrt_plugin_traits",
     "devrt_topology_factories",
     "hookimpl",
 ]
@@ -59,4 +60,10 @@ def devrt_pjrt_loader() -> PjrtLoader:
 @hookspec
 def devrt_doctor_findings() -> Iterable[DoctorFinding]:
     """Return what is worth knowing of this machine; only the doctor calls it, in a child."""
+    raise NotImplementedError
+
+
+@hookspec
+def devrt_plugin_traits() -> Iterable[PluginTraits]:
+    """Return what the loader must know of the platform's PJRT libraries, from any source."""
     raise NotImplementedError

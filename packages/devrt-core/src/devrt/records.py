@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from devrt.contract import Client, Topology
+    from devrt.errors import DevrtError
 
 __all__ = [
     "CACHE_OPTIONS",
@@ -22,6 +23,7 @@ __all__ = [
     "DoctorFinding",
     "MemoryKind",
     "OptionSpec",
+    "PluginTraits",
     "ProbeResult",
     "TopologyFactory",
     "Unavailable",
@@ -240,6 +242,81 @@ class TopologyFactory:
     platform: str
     factory: Callable[..., Topology]
     api_version: str | int | None = None
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _as_named(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    return name, options
+
+
+OptionTypes = Mapping[str, type | tuple[type, ...]]
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class PluginTraits:
+    """What the loader of PJRT libraries must know of one kind of them, and the C API does not say.
+
+    A plugin brings it through the hook ``devrt_plugin_traits``. A library that no traits are about
+    is used as the C API has it.
+
+    Attributes
+    ----------
+    patterns : tuple of str
+        Which libraries it is about, by the name under which one is loaded or by its file's:
+        ``"libacme*"``.
+    extensions : tuple of int
+        The same by numbers of extensions of the C API that only these libraries have.
+    platforms : tuple of str
+        The same by a library's own word for its platform, known once it has a client.
+    environment : callable
+        Returns the variables to set before the library is initialised; those that are set stay.
+    is_exclusive : bool
+        Whether one process at a time can have the devices, so that no other one tries the library.
+    trial_options : Mapping
+        Options of a client that leaves as much of the devices as it can to others.
+    client_options, topology_options : Mapping
+        Types of options by name, where the library would end the process for a value of another.
+    adapt_options : callable
+        Takes a client's options, checks them, and returns those that the library is given.
+    adapt_topology : callable
+        Takes a topology's name and options, and returns those that the library is given.
+    compiler_flags : callable
+        Returns compile options of XLA by name, for which the caller gives no value.
+    compiler_variables : tuple of str
+        Environment variables that change what the compiler makes, beside ``XLA_FLAGS``.
+    explain : callable
+        Takes an error of the compiler, and returns it or one that says what to do.
+    dlpack_device : int
+        DLPack's type of the devices; 0 for none.
+    takes_layouts : bool
+        Whether it puts elements in memory as a layout says; else as they come.
+    aliases_sources : bool
+        Whether it views host memory that is lent to it, where it begins at 64 bytes.
+    runs_on_caller : bool
+        Whether a program runs on the thread that starts it, as on the host's processors.
+    """
+
+    patterns: tuple[str, ...] = ()
+    extensions: tuple[int, ...] = ()
+    platforms: tuple[str, ...] = ()
+    environment: Callable[[], Mapping[str, str]] = dict
+    is_exclusive: bool = False
+    trial_options: Mapping[str, Any] = _NONE
+    client_options: OptionTypes = _NONE
+    topology_options: OptionTypes = _NONE
+    adapt_options: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _unchanged
+    adapt_topology: Callable[[str, Mapping[str, Any]], tuple[str, Mapping[str, Any]]] = _as_named
+    compiler_flags: Callable[[], Mapping[str, str | bool]] = dict
+    compiler_variables: tuple[str, ...] = ()
+    explain: Callable[[DevrtError], DevrtError] = _unchanged
+    dlpack_device: int = 0
+    takes_layouts: bool = True
+    aliases_sources: bool = False
+    runs_on_caller: bool = False
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,8 @@ CONTRACT_BREACHES = {
     "a misspelt hook": (
         returning("[]", "devrt_client_factory"),
         r"unknown hooks devrt_client_factory; hooks are devrt_client_factories, "
-        r"devrt_doctor_findings, devrt_memory_kinds, devrt_pjrt_loader, devrt_topology_factories\.",
+        r"devrt_doctor_findings, devrt_memory_kinds, devrt_pjrt_loader, devrt_plugin_traits, "
+        r"devrt_topology_factories\.",
     ),
     "None": (returning("None"), "must return a list of ClientFactory, not None"),
     "a bare record": (returning("record()"), "must return a list of ClientFactory, not ClientF"),

@@ -209,7 +209,7 @@ def test_the_plugins_that_the_environment_names(tmp_path):
     candidates = registry(f"one:{library},two:{path}").candidates()
     assert [(c.ref.platform, c.priority) for c in candidates] == [("one", 400), ("two", 400)]
     assert {c.state.reason for c in candidates} == {"no installed plugin can load PJRT libraries"}
-    assert all("Install one that can" in c.state.remedy for c in candidates)
+    assert all("Install the PJRT loader (devrt-tpu)" in c.state.remedy for c in candidates)
 
 
 def test_without_the_variable_there_is_nothing():

@@ -182,7 +182,10 @@ def test_a_library_without_a_loader_is_reported(naming, reported, tmp_path):
     (tmp_path / "good.so").write_bytes(b"\x7fELF...")
     with naming(f"zap:{tmp_path / 'good.so'}") as runtime:
         (message,) = reported(runtime)
-    assert "no installed plugin can load PJRT libraries. Install one that can" in message
+    assert (
+        "no installed plugin can load PJRT libraries. Install the PJRT loader (devrt-tpu)"
+        in message
+    )
 
 
 # -- plugins --------------------------------------------------------------------------------------

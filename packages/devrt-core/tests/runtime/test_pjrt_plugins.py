@@ -68,7 +68,7 @@ def test_a_name_that_is_not_loaded(installed):
 )
 def test_without_a_loader_the_error_names_the_wheel(installed, name, arguments):
     installed()
-    with pytest.raises(UnimplementedError, match="such as devrt-tpu"):
+    with pytest.raises(UnimplementedError, match=r"Install the PJRT loader \(devrt-tpu\)"):
         getattr(xla_client, name)(*arguments)
     assert not xla_client.pjrt_plugin_loaded("mine")
     assert not xla_client.pjrt_plugin_initialized("mine")

@@ -151,7 +151,7 @@ def test_without_a_loader_a_library_is_unavailable(runtime, plugins, library):
         BackendUnavailableError, match="no installed plugin can load PJRT"
     ) as caught:
         devrt.get_backend("zap")
-    assert "Install one that can" in str(caught.value)
+    assert "Install the PJRT loader (devrt-tpu)" in str(caught.value)
     assert module not in sys.modules
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from devrt.hookspecs import hookimpl
-from devrt.records import ClientContext, ClientFactory, Unavailable
+from devrt.records import ClientContext, ClientFactory, PluginTraits, Unavailable
 
-__all__ = ["devrt_client_factories", "make_client", "probe"]
+__all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "probe"]
 
 
 @hookimpl
@@ -24,6 +24,14 @@ def devrt_client_factories() -> list[ClientFactory]:
             probe=probe,
         )
     ]
+
+
+@hookimpl
+def devrt_plugin_traits() -> list[PluginTraits]:
+    """Return what the loader must know of PJRT libraries for NVIDIA's GPUs."""
+    from devrt_cuda.traits import CUDA
+
+    return [CUDA]
 
 
 def probe() -> Unavailable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import PjrtLoader
@@ -10,12 +10,26 @@ from devrt.records import CACHE_OPTIONS, Available, ClientContext, ProbeResult, 
 
 if TYPE_CHECKING:
     from devrt.contract import Client, Topology
+    from devrt.records import PluginTraits
+    from devrt_pjrt.library.library import Library
 
 __all__ = ["Loader"]
 
 
 class Loader(PjrtLoader):
     """Makes clients and topologies from any library with the PJRT C API."""
+
+    def __init__(self) -> None:
+        self._traits: Callable[[], Iterable[PluginTraits]] = tuple
+
+    def use_traits(self, find: Callable[[], Iterable[PluginTraits]]) -> None:
+        """Open libraries from now on with the traits that ``find`` returns."""
+        self._traits = find
+
+    def _open(self, platform: str, library: Any, **options: bool) -> Library:
+        import devrt_pjrt
+
+        return devrt_pjrt.library_for(platform, library, traits=self._traits(), **options)
 
     def make_client(
         self, library: Any, platform: str, options: Mapping[str, Any], context: ClientContext
@@ -27,7 +41,7 @@ class Loader(PjrtLoader):
         names = (spec.name for spec in CACHE_OPTIONS)
         cache = {name: context.options[name] for name in names if name in context.options}
         return devrt_pjrt.make_client(
-            devrt_pjrt.library_for(platform, library),
+            self._open(platform, library),
             platform,
             options,
             cache_source(cache) if cache else None,
@@ -50,14 +64,14 @@ class Loader(PjrtLoader):
         import devrt_pjrt
 
         return devrt_pjrt.make_topology(
-            devrt_pjrt.library_for(platform, library), platform, topology_name, options
+            self._open(platform, library), platform, topology_name, options
         )
 
     def load(self, name: str, library: Any) -> object:
         """Open a library under a name; return its function table as a capsule."""
         import devrt_pjrt
 
-        return devrt_pjrt.add_library(name, library).capsule()
+        return devrt_pjrt.add_library(name, library, self._traits()).capsule()
 
     def loaded(self, name: str) -> object | None:
         """Return the function table of the library that is open under a name, if one is."""
@@ -80,6 +94,4 @@ class Loader(PjrtLoader):
 
     def open_global(self, platform: str, library: Any) -> None:
         """Open a library with its symbols visible to every other one."""
-        import devrt_pjrt
-
-        devrt_pjrt.library_for(platform, library, global_symbols=True)
+        self._open(platform, library, global_symbols=True)

@@ -13,6 +13,7 @@ from devrt.records import (
     ClientContext,
     ClientFactory,
     DoctorFinding,
+    PluginTraits,
     ProbeResult,
     TopologyFactory,
     Unavailable,
@@ -25,6 +26,7 @@ __all__ = [
     "devrt_client_factories",
     "devrt_doctor_findings",
     "devrt_pjrt_loader",
+    "devrt_plugin_traits",
     "devrt_topology_factories",
     "make_tpu_client",
     "make_tpu_topology",
@@ -60,6 +62,14 @@ def devrt_pjrt_loader() -> PjrtLoader:
     from devrt_pjrt.loader import Loader
 
     return Loader()
+
+
+@hookimpl
+def devrt_plugin_traits() -> list[PluginTraits]:
+    """Return what the loader must know of the library for TPUs."""
+    from devrt_tpu.traits import TPU
+
+    return [TPU]
 
 
 @hookimpl
@@ -109,7 +119,7 @@ def make_tpu_client(context: ClientContext) -> Client:
         If there is no library for TPUs.
     """
     own = {name: v for name, v in context.options.items() if name not in _CACHE_NAMES}
-    return devrt_pjrt_loader().make_client(_tpu_library(), _TPU, own, context)
+    return _loader().make_client(_tpu_library(), _TPU, own, context)
 
 
 def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:
@@ -120,7 +130,13 @@ def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:
     BackendUnavailableError
         If there is no library for TPUs.
     """
-    return devrt_pjrt_loader().make_topology(_tpu_library(), _TPU, topology_name, options)
+    return _loader().make_topology(_tpu_library(), _TPU, topology_name, options)
+
+
+def _loader() -> PjrtLoader:
+    loader = devrt_pjrt_loader()
+    loader.use_traits(devrt_plugin_traits)
+    return loader
 
 
 def _tpu_library() -> str:

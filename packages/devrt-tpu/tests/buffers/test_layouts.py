@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import devrt_pjrt
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.layout import Layout, PjRtLayout
+from devrt_tpu.traits import TPU
 
 ORDERS = list(itertools.permutations(range(3)))
 FLIPPED = '{mhlo.layout_mode = "{0,1}"}'
@@ -310,7 +311,8 @@ def test_bytes_that_a_plugin_takes_as_they_come_are_ordered_here(child):
 
 
 def test_tiled_layouts_of_a_program_for_tpus_are_reported(libtpu):
-    topology = devrt_pjrt.make_topology(devrt_pjrt.library_for("tpu", libtpu), "tpu", "v5e:2x2", {})
+    library = devrt_pjrt.library_for("tpu", libtpu, traits=[TPU])
+    topology = devrt_pjrt.make_topology(library, "tpu", "v5e:2x2", {})
     program = topology.compile(TWICE.format("256x512", "f32", FLIPPED, ""))
     (taken,), (given,) = program.get_parameter_layouts(), program.get_output_layouts()
     assert taken._xla_layout().minor_to_major() == (0, 1)

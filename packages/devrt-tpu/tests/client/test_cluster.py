@@ -124,7 +124,8 @@ def test_what_is_no_store_is_refused(child):
 def test_the_plugin_for_tpus_takes_no_nodes(libtpu):
     import devrt_pjrt
     from devrt.errors import InvalidArgumentError
+    from devrt_tpu.traits import TPU
 
-    library = devrt_pjrt.library_for("tpu", libtpu)
+    library = devrt_pjrt.library_for("tpu", libtpu, traits=[TPU])
     with pytest.raises(InvalidArgumentError, match="TPU_WORKER_ID"):
         devrt_pjrt.make_client(library, "tpu", {"node_id": 0})

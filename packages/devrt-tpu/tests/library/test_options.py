@@ -6,7 +6,6 @@ import pytest
 import devrt_pjrt
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.topology import get_topology_for_devices
-from devrt_pjrt.library.options import gpu_options
 from devrt_pjrt.library.values import NamedValues
 
 
@@ -135,15 +134,6 @@ def test_a_topologys_name_is_text(xla_cpu_library, name):
     library = devrt_pjrt.library_for("options", xla_cpu_library)
     with pytest.raises(InvalidTypeError, match="its name"):
         devrt_pjrt.make_topology(library, "options", name)
-
-
-def test_options_of_a_gpu_client_have_the_plugins_names():
-    assert gpu_options({"allowed_devices": {2, 0}, "mock": True, "node_id": 1}) == {
-        "visible_devices": [0, 2],
-        "enable_mock_nccl": True,
-        "node_id": 1,
-    }
-    assert gpu_options({"allowed_devices": [3]}) == {"visible_devices": [3]}
 
 
 def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):

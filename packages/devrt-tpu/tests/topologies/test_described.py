@@ -9,6 +9,7 @@ import devrt_pjrt
 from devrt.errors import InvalidArgumentError
 from devrt.programs import load_program
 from devrt.sharding import P
+from devrt_cuda.traits import CUDA
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 TWO_PARTS = """module @two attributes {mhlo.num_partitions = 2 : i32} {
@@ -91,7 +92,7 @@ def test_a_client_with_too_few_devices_says_how_many_bytecode_needs(xla_cpu_libr
 @pytest.mark.parametrize("suffix", ["mlir", "mlirbc"])
 def test_gpu_topologies_take_the_partitions_that_a_program_names(cuda, suffix):
     code = TWO_PARTS if suffix == "mlir" else (PROGRAMS / "gspmd_mlp.mlirbc").read_bytes()
-    library = devrt_pjrt.library_for("gpus", cuda)
+    library = devrt_pjrt.library_for("gpus", cuda, traits=[CUDA])
     wanted = 2 if suffix == "mlir" else 4
     made = devrt_pjrt.make_topology(library, "gpus", f"h100:{wanted}").compile(code)
     assert made.num_partitions == wanted

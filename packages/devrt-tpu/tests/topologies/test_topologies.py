@@ -11,7 +11,7 @@ import pytest
 
 from devrt.errors import InvalidArgumentError
 from devrt_pjrt.library.values import check_types
-from devrt_pjrt.traits.tpu_topology import GENERATIONS, check
+from devrt_tpu._topology import GENERATIONS, check
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -165,7 +165,8 @@ def test_the_cuda_library_says_what_it_lacks(cuda):
         f"""
 import devrt_pjrt as pjrt
 from devrt.errors import DevrtError
-library = pjrt.library_for("cuda", {cuda!r})
+from devrt_cuda.traits import CUDA
+library = pjrt.library_for("cuda", {cuda!r}, traits=[CUDA])
 print(library.attributes()["stablehlo_current_version"], library.version[1] > 100)
 for act in (lambda: pjrt.make_client(library, "cuda"),
             lambda: pjrt.make_topology(library, "cuda", "", dict(topology=1)),

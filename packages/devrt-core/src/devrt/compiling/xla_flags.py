@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 from devrt.errors import ConfigError
 
@@ -25,18 +26,19 @@ _FATAL = re.compile(
 _REMEDY = f"Correct {_VARIABLE}, each flag as --name=value without blanks, or unset it."
 _SECONDS = 60.0
 _BOOTSTRAP = (
-    "import importlib, sys\n"
-    "sys.path[:] = sys.argv[4:]\n"
+    "import ast, importlib, sys\n"
+    "sys.path[:] = sys.argv[5:]\n"
     "from devrt.compiling import xla_flags\n"
     "xla_flags._checked.add(sys.argv[3])\n"
-    "getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(sys.argv[3])\n"
+    "use = getattr(importlib.import_module(sys.argv[1]), sys.argv[2])\n"
+    "use(sys.argv[3], **ast.literal_eval(sys.argv[4]))\n"
 )
 
 _checked: set[str] = set()
 """Libraries that were or are about to be used: each reads the variable once."""
 
 
-def check_flags(library: str, module: str, function: str) -> None:
+def check_flags(library: str, module: str, function: str, **options: Any) -> None:
     """Refuse what ``XLA_FLAGS`` holds if it would end the process; to be called before a first use.
 
     Parameters
@@ -45,6 +47,8 @@ def check_flags(library: str, module: str, function: str) -> None:
         The library's path.
     module, function
         What a child process calls with the path: it makes the library read the variable.
+    **options
+        What it is called with beside that, literals of Python.
 
     Raises
     ------
@@ -54,7 +58,8 @@ def check_flags(library: str, module: str, function: str) -> None:
     if library in _checked:
         return
     text = os.environ.get(_VARIABLE, "")
-    said = "" if _is_harmless(text) else _refusal(text, library, module, function)
+    call = (module, function, library, repr(options))
+    said = "" if _is_harmless(text) else _refusal(text, call)
     if said:
         msg = f"environment variable {_VARIABLE}: XLA would end the process: {said.rstrip('.')}."
         source = f"environment variable {_VARIABLE}"
@@ -67,12 +72,12 @@ def _is_harmless(text: str) -> bool:
 
 
 @functools.cache
-def _refusal(text: str, library: str, module: str, function: str) -> str:
+def _refusal(text: str, call: tuple[str, ...]) -> str:
     """Return what XLA says as it ends a child process; empty where the flags are no cause."""
     if os.name != "posix" or not sys.executable:
         return ""
     path = [os.path.abspath(entry) for entry in sys.path]
-    command = [sys.executable, "-P", "-c", _BOOTSTRAP, module, function, library, *path]
+    command = [sys.executable, "-P", "-c", _BOOTSTRAP, *call, *path]
     try:
         done = subprocess.run(
             command,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.contract.members import Contract
@@ -11,7 +11,7 @@ from devrt.contract.members import Contract
 if TYPE_CHECKING:
     from devrt.contract.client import Client
     from devrt.contract.topology import Topology
-    from devrt.records import ClientContext, ProbeResult
+    from devrt.records import ClientContext, PluginTraits, ProbeResult
 
 __all__ = ["PjrtLoader"]
 
@@ -42,6 +42,12 @@ class PjrtLoader(metaclass=Contract):
             `devrt.contract.DistributedRuntimeClient`, is the loader's own.
         context
             Its options are those of `devrt.records.CACHE_OPTIONS`, for the loader to honour.
+        """
+
+    def use_traits(self, find: Callable[[], Iterable[PluginTraits]]) -> None:
+        """Take what plugins say of kinds of libraries; ``find`` returns it, and may load plugins.
+
+        Called before any other member. By default nothing is made of it.
         """
 
     def check(self, library: Any) -> ProbeResult:

@@ -14,6 +14,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.completion",
     "devrt.compiling.custom_call_registry",
     "devrt.compiling.device_assignment",
+    "devrt.compiling.gpu_target",
     "devrt.compiling.hlo",
     "devrt.compiling.hlo_text",
     "devrt.compiling.load_or_compile",

@@ -12,7 +12,7 @@ from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading.libraries import library_backend
 from devrt.plugins.loading.once import Once
 from devrt.plugins.loading.plugin import Initialized, Plugin, load_plugin
-from devrt.records import Unavailable
+from devrt.records import PluginTraits, Unavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,16 +143,26 @@ class LoadedPlugins(Catalogue):
         Only a plugin whose manifest says ``pjrt_loader = true`` is loaded to find it.
         """
         for ref in self.refs():
-            plugin = self.load_quietly(ref) if self._says_loader(ref) else None
+            plugin = self.load_quietly(ref) if self._says("pjrt_loader", ref) else None
             if plugin is not None and plugin.loader is not None:
+                plugin.loader.use_traits(self.plugin_traits)
                 return plugin.loader
         remedy = adopted_table().loader_remedy
         return Unavailable("no installed plugin can load PJRT libraries", remedy)
 
-    def _says_loader(self, ref: PluginRef) -> bool:
+    def plugin_traits(self) -> tuple[PluginTraits, ...]:
+        """Return what plugins say of kinds of PJRT libraries.
+
+        Only those whose manifest says ``plugin_traits = true`` are loaded for it.
+        """
+        refs = [ref for ref in self.refs() if self._says("plugin_traits", ref)]
+        found = [self.load_quietly(ref) for ref in refs if not self.is_forbidden(ref)]
+        return tuple(traits for plugin in found if plugin is not None for traits in plugin.traits)
+
+    def _says(self, key: str, ref: PluginRef) -> bool:
+        if (added := self._added.get(ref)) is not None:
+            return bool(added.loader or added.traits)
         try:
-            manifest = self.manifest(ref)
+            return bool(getattr(self.manifest(ref), key, False))
         except PluginError:
             return False
-        added = self._added.get(ref)
-        return bool(manifest and manifest.pjrt_loader) or bool(added and added.loader)

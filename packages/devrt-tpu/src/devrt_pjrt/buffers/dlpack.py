@@ -13,10 +13,9 @@ from devrt_pjrt.library import capsule as _capsule
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.buffer import PjrtBuffer
 
-__all__ = ["CPU", "DEVICE_TYPES", "device_of", "export", "type_of"]
+__all__ = ["CPU", "device_of", "export", "type_of"]
 
 CPU = 1
-DEVICE_TYPES = {"cuda": 2, "rocm": 10, "sycl": 14, "oneapi": 14}
 _READ_ONLY, _IS_COPIED = 1, 2
 
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
@@ -37,11 +36,12 @@ def device_of(buffer: PjrtBuffer) -> tuple[int, int]:
     """Return DLPack's type and number of the device that a buffer lies on."""
     if fetch.is_host_visible(buffer):
         return CPU, 0
-    platform = buffer.connection.inventory.platform
-    if platform not in DEVICE_TYPES:
+    kind = buffer.connection.traits.dlpack_device
+    if not kind:
+        platform = buffer.connection.inventory.platform
         msg = f"DLPack has no name for platform {platform!r}. Copy the buffer to the host first."
         raise BufferError(msg)
-    return DEVICE_TYPES[platform], buffer.device.local_hardware_id or 0
+    return kind, buffer.device.local_hardware_id or 0
 
 
 def export(

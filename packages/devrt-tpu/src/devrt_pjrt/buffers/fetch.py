@@ -160,7 +160,7 @@ def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
             )
         handle = lib.devrt_adopt_copy(connection.core, args.dst_buffer, buffer.handle)
     made = buffer.like(handle, place.memory, place.device)
-    if made.given_layout is not None and connection.inventory.platform != "cpu":
-        # XLA's for the host copies the bytes as they lie; others may lay them out anew.
+    if made.given_layout is not None and connection.traits.takes_layouts:
+        # It may have been laid out anew; the others copy the bytes as they lie.
         made.given_layout = reported_layout(made)
     return made

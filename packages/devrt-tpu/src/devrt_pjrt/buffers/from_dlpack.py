@@ -11,7 +11,7 @@ from devrt.dtypes import ELEMENT_TYPES
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import PjrtBuffer
-from devrt_pjrt.buffers.dlpack import CPU, DEVICE_TYPES, type_of
+from devrt_pjrt.buffers.dlpack import CPU, type_of
 from devrt_pjrt.buffers.spec import check_type, spec_of
 from devrt_pjrt.library import capsule as _capsule
 
@@ -84,11 +84,7 @@ def _problem(
     connection: Connection, taken: _Taken, shape: tuple[int, ...], code: int, place: Place
 ) -> str:
     tensor = taken.tensor
-    wanted = (
-        CPU
-        if connection.inventory.platform == "cpu"
-        else DEVICE_TYPES.get(connection.inventory.platform)
-    )
+    wanted = connection.traits.dlpack_device
     if tensor.device_type != wanted:
         return f"it lies on DLPack device {(tensor.device_type, tensor.device_id)}"
     if wanted != CPU and tensor.device_id != (place.device.local_hardware_id or 0):

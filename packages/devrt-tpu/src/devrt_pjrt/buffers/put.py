@@ -42,8 +42,7 @@ class Putter:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._codes: dict[np.dtype[Any], int] = {}
-        # XLA's plugin for the host aliases what is aligned, and gives it back when it is done.
-        self._aliases = connection.inventory.platform == "cpu"
+        self._aliases = connection.traits.aliases_sources
 
     def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""

@@ -47,7 +47,7 @@ def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int
     connection = putter.connection
     array, code = putter.source(value)
     spec = spec_of(code, array.shape)
-    wanted = checked(layout, spec, _OPERATION, is_host=connection.inventory.platform == "cpu")
+    wanted = checked(layout, spec, _OPERATION, is_host=not connection.traits.takes_layouts)
     if wanted == _usual(connection, spec):
         return putter.put(array, place, semantics)
     if _transposes(putter, place):
@@ -68,7 +68,7 @@ def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int
 
 def _usual(connection: Connection, spec: Spec) -> Layout | None:
     """Return the layout that a value gets when none is asked for; None where nobody tells."""
-    if connection.inventory.platform == "cpu":
+    if not connection.traits.takes_layouts:
         return row_major(len(spec.shape))
     try:
         return default_layout(connection, spec.dtype, spec.shape)

@@ -299,7 +299,7 @@ def _layouts_of(
     if len(given) != len(specs):
         msg = f"{_MAKE} failed: there are {len(specs)} buffers, and {len(given)} layouts for them."
         raise InvalidArgumentError(msg, operation=_MAKE)
-    is_host = connection.inventory.platform == "cpu"
+    is_host = not connection.traits.takes_layouts
     found = [
         None if layout is None else checked(layout, spec, _MAKE, is_host=is_host)
         for layout, spec in zip(given, specs, strict=True)
@@ -311,11 +311,8 @@ def _layouts_of(
 
 
 def _told(connection: Connection, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
-    """Return what the plugin is told of layouts, and what must live as long.
-
-    XLA's for the host lays nothing out: it takes the bytes as they come.
-    """
-    if connection.inventory.platform == "cpu" or not any(layouts):
+    """Return what the plugin is told of layouts, and what must live as long."""
+    if not connection.traits.takes_layouts or not any(layouts):
         return ffi.NULL, []
     kept = [(ffi.NULL, ()) if one is None else pointer_to(connection.api, one) for one in layouts]
     return ffi.new("PJRT_Buffer_MemoryLayout *[]", [pointer for pointer, _ in kept]), kept

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import DevrtError, InvalidArgumentError
+from devrt.errors import DevrtError
 from devrt_pjrt._native import lib
 from devrt_pjrt.client.client import PjrtClient
 from devrt_pjrt.connection.connection import Connection
 from devrt_pjrt.library.checks import options_of
 from devrt_pjrt.library.library import Library
-from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client, gpu_options
+from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client
 from devrt_pjrt.library.values import NamedValues, check_types
 
 if TYPE_CHECKING:
@@ -54,12 +54,10 @@ def make_client(
     """
     given = options_of(options)
     cluster = given.pop("distributed_client", None)
-    if library.is_gpu:
-        given = gpu_options(given)
-    check_types(given, CLIENT_OPTIONS, f"platform {platform!r}")
-    check_client(given, library.path, library.version)
-    if library.is_tpu:
-        _refuse_nodes(given)
+    given = dict(library.traits.adapt_options(given))
+    types = {**CLIENT_OPTIONS, **library.traits.client_options}
+    check_types(given, types, f"platform {platform!r}")
+    check_client(given, library)
     values = NamedValues(given)
     args = library.api.new(
         "PJRT_Client_Create_Args", create_options=values.array, num_options=values.count
@@ -79,13 +77,3 @@ def make_client(
         if store is not None:
             store.close()
         raise
-
-
-def _refuse_nodes(options: Mapping[str, Any]) -> None:
-    for name in ("node_id", "num_nodes"):
-        if name in options:
-            msg = (
-                f"option {name!r} cannot be given to the plugin for TPUs, which finds the other "
-                "hosts by its own environment (TPU_WORKER_ID, TPU_WORKER_HOSTNAMES). Leave it out."
-            )
-            raise InvalidArgumentError(msg, option=name)

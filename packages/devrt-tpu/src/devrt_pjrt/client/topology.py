@@ -15,9 +15,7 @@ from devrt_pjrt.connection.device import Description
 from devrt_pjrt.library.api import text_of
 from devrt_pjrt.library.checks import encoded, options_of
 from devrt_pjrt.library.handle import Handle
-from devrt_pjrt.library.options import TOPOLOGY_OPTIONS
 from devrt_pjrt.library.values import NamedValues, check_types, read_values
-from devrt_pjrt.traits import gpu_topology, tpu_topology
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
@@ -38,10 +36,9 @@ def make_topology(
     platform
         What users call the platform.
     name
-        The topology's name: ``v5e:4x4`` for TPUs, ``h100:1x1x8`` for GPUs.
+        The topology's name, as the platform's traits or its plugin have it.
     options
-        The platform's: for TPUs ``chips_per_host_bounds``, ``wrap``, ``num_slices`` and
-        ``chip_config_name``; for GPUs ``topology`` and ``target_config``.
+        The platform's own.
 
     Raises
     ------
@@ -51,13 +48,10 @@ def make_topology(
         If the plugin describes no devices.
     """
     given = options_of(options)
-    text = encoded(name, "its name", "make_topology")
-    check_types(given, TOPOLOGY_OPTIONS, f"a topology of platform {platform!r}")
-    if library.is_tpu or platform == "tpu":
-        tpu_topology.check(name, given)
-    elif library.is_gpu or "target_config" in given:
-        given = gpu_topology.expand(name, given)
-        text = b""
+    encoded(name, "its name", "make_topology")
+    check_types(given, library.traits.topology_options, f"a topology of platform {platform!r}")
+    name, adapted = library.traits.adapt_topology(name, given)
+    text, given = encoded(name, "its name", "make_topology"), dict(adapted)
     held, values = ffi.new("char[]", text), NamedValues(given)
     library.initialize()
     args = library.api.call(

@@ -27,6 +27,7 @@ from devrt_pjrt.library.library import Library
 
 if TYPE_CHECKING:
     from devrt.compiling.load_or_compile import CacheSource
+    from devrt.records import PluginTraits
 
 __all__ = ["Connection"]
 
@@ -80,6 +81,8 @@ class Connection:
         Whose connection it is.
     inventory : Inventory
         Its devices and memories.
+    traits : PluginTraits
+        What is known of the plugin beyond the C API.
     live : dict
         The handles of buffers, oldest first, and where the large ones were made.
     kept : dict
@@ -100,6 +103,7 @@ class Connection:
 
     client: Client
     inventory: Inventory
+    traits: PluginTraits
 
     def __init__(
         self,
@@ -135,6 +139,7 @@ class Connection:
         self._tokens = itertools.count(1)
         try:
             self.inventory = Inventory(self)
+            self.traits = library.traits_for(self.inventory.platform)
         except DevrtError:
             lib.devrt_core_retire(self.core)  # the error's traceback would keep the client
             raise

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import functools
+import logging
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable
+from mmap import ACCESS_READ, mmap
 from typing import Any
 
 from devrt.compiling.xla_flags import check_flags
 from devrt.errors import DevrtError, InvalidArgumentError, PluginLoadError
+from devrt.records import PluginTraits
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library import capsule as _capsule
 from devrt_pjrt.library.api import Api
 from devrt_pjrt.library.changes import Changes, Snapshot
 from devrt_pjrt.library.elf import problem_with
-from devrt_pjrt.library.environment import is_tpu, prepare
 from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.since import BROKEN_MINORS, MAJOR, MINIMUM_MINOR
 from devrt_pjrt.library.values import read_values
-from devrt_pjrt.traits import gpu_tools
+from devrt_pjrt.traits import Traits
 
 __all__ = ["Library", "open_library"]
 
 _MISSING = re.compile(r"^(\S+): cannot open shared object file")
-_GPU_WORDS = ("cuda", "rocm", "gpu")
-_TPU_TOPOLOGY = 16  # the number of an extension
+_TRIAL = ("devrt_pjrt.client.trial", "use")  # in a child process
+_log = logging.getLogger("devrt_pjrt")
 _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
 
 
@@ -43,9 +44,13 @@ class Library(Handle):
         The library's file; empty where the table came in a capsule.
     is_global
         Whether it was opened with its symbols visible to every other library.
+    traits
+        What plugins say of kinds of libraries.
 
     Attributes
     ----------
+    traits : PluginTraits
+        What counts for it, as far as that is known without a client.
     changes : Changes
         What initialising it has changed in the process.
     is_global : bool
@@ -58,12 +63,15 @@ class Library(Handle):
         table: Any,
         path: str = "",
         is_global: bool = False,
+        traits: Iterable[PluginTraits] = (),
     ) -> None:
         self.name = name
         self.path = path
         self.is_global = is_global
         _check_version(table, self.label)
         self.api = Api(table, self.label)
+        self._traits = Traits(traits, name, path, self.api.extensions())
+        self.traits = self._traits.of_library
         self._lock = threading.Lock()
         self._is_initialized = False
         self.changes = Changes()
@@ -84,20 +92,16 @@ class Library(Handle):
         """Whether `initialize` has succeeded."""
         return self._is_initialized
 
-    @functools.cached_property
-    def is_tpu(self) -> bool:
-        """Whether it is the library for TPUs, by its name, its file or what it offers."""
-        return is_tpu(self.name, self.path) or _TPU_TOPOLOGY in self.api.extensions()
+    def traits_for(self, platform: str) -> PluginTraits:
+        """Return what counts for its clients and topologies, by its own word for the platform."""
+        return self._traits.of_platform(platform)
 
-    @functools.cached_property
-    def is_gpu(self) -> bool:
-        """Whether it is XLA's library for GPUs, by its name or its file."""
-        words = f"{self.name} {os.path.basename(self.path)}".lower()
-        return any(word in words for word in _GPU_WORDS)
-
-    def compiler_flags(self) -> Mapping[str, str | bool]:
-        """Return flags that programs are compiled with unless the caller gives others."""
-        return gpu_tools.compiler_flags() if self.is_gpu else {}
+    def contains(self, mark: bytes) -> bool:
+        """Return whether its file has some bytes; looking takes up to a second."""
+        if not self.path:
+            return False
+        with open(self.path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return data.find(mark) >= 0
 
     def initialize(self) -> None:
         """Initialise the plugin, once; a failure is final, and raised again at every later call.
@@ -113,10 +117,10 @@ class Library(Handle):
                 return
             if self._failure is not None:
                 raise self._failure.fresh()
-            if self.path and not self.is_tpu:  # one process at a time can have those chips
-                check_flags(self.path, __name__, "_use")
+            if self.path and not self.traits.is_exclusive:
+                check_flags(self.path, *_TRIAL, **self.traits.trial_options)
             self.api.pid = os.getpid()
-            prepare(self.name, self.path)
+            self._set_environment()
             before = Snapshot()
             try:
                 self.api.call("PJRT_Plugin_Initialize")
@@ -126,6 +130,12 @@ class Library(Handle):
             finally:
                 self.changes = before.changes()
             self._is_initialized = True
+
+    def _set_environment(self) -> None:
+        for name, value in self.traits.environment().items():
+            if name not in os.environ:
+                _log.info("%s=%s is set for %s", name, value, self.label)
+                os.environ[name] = value
 
     def _final(self, error: DevrtError) -> PluginLoadError:
         msg = (
@@ -172,14 +182,6 @@ class Library(Handle):
         return f"Library({self.label}, version {major}.{minor})"
 
 
-def _use(path: str) -> None:
-    """Make a library read its environment; what comes of that is the process's end, or nothing."""
-    from devrt_pjrt.client.make_client import make_client
-
-    library = open_library("flags", path)
-    make_client(library, "flags", {"preallocate": False} if library.is_gpu else {})
-
-
 def _check_version(table: Any, label: str) -> None:
     facts: dict[str, Any] = {"plugin": label, "phase": "version"}
     if table.struct_size < _VERSION_END:
@@ -193,7 +195,7 @@ def _check_version(table: Any, label: str) -> None:
     facts["version"] = (major, minor)
     wanted = f"{MAJOR}.{MINIMUM_MINOR}"
     if major != MAJOR:
-        older = "devrt-tpu" if major > MAJOR else "the plugin"
+        older = "the PJRT loader (devrt-tpu)" if major > MAJOR else "the plugin"
         msg = (
             f"the PJRT plugin {label} is of C API version {major}.{minor}, and devrt uses "
             f"{wanted} and later of major version {MAJOR}. Upgrade {older}."
@@ -209,7 +211,10 @@ def _check_version(table: Any, label: str) -> None:
 
 
 def open_library(
-    name: str, library: str | os.PathLike[str] | object, is_global: bool = False
+    name: str,
+    library: str | os.PathLike[str] | object,
+    is_global: bool = False,
+    traits: Iterable[PluginTraits] = (),
 ) -> Library:
     """Open a plugin; what was opened stays open until the process ends.
 
@@ -221,6 +226,8 @@ def open_library(
         The library's path, or a capsule named ``pjrt_c_api``.
     is_global
         Whether a library that is opened by its path shows its symbols to every other one.
+    traits
+        What plugins say of kinds of libraries.
 
     Raises
     ------
@@ -229,7 +236,8 @@ def open_library(
         ``GetPjrtApi``, or is of a version that cannot be used.
     """
     if _capsule.is_capsule(library):
-        return Library(name, ffi.cast("const PJRT_Api *", _capsule.unwrap(library)))
+        table = ffi.cast("const PJRT_Api *", _capsule.unwrap(library))
+        return Library(name, table, traits=traits)
     if not isinstance(library, str | os.PathLike):
         msg = (
             f"the library of platform {name!r} must be a path or a capsule named 'pjrt_c_api', "
@@ -237,7 +245,7 @@ def open_library(
         )
         raise PluginLoadError(msg, phase="open", plugin=name)
     path = os.path.abspath(os.fspath(library))
-    return Library(name, _open(name, path, is_global), path, is_global)
+    return Library(name, _open(name, path, is_global), path, is_global, traits)
 
 
 def _open(name: str, path: str, is_global: bool) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError
+from devrt.records import PluginTraits
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.capsule import is_capsule, unwrap
 from devrt_pjrt.library.library import Library, open_library
@@ -27,7 +29,13 @@ _by_name: dict[str, Library] = {}
 _by_table: dict[int, Library] = {}
 
 
-def library_for(name: str, library: Any, *, global_symbols: bool = False) -> Library:
+def library_for(
+    name: str,
+    library: Any,
+    *,
+    global_symbols: bool = False,
+    traits: Iterable[PluginTraits] = (),
+) -> Library:
     """Return the one object for a plugin, opening it at the first call.
 
     Two names may stand for one library: it is initialised once all the same.
@@ -41,12 +49,14 @@ def library_for(name: str, library: Any, *, global_symbols: bool = False) -> Lib
     global_symbols
         Whether its symbols are visible to every other library of the process; for a library by
         its path. One that is open without that gets it now, and none loses it.
+    traits
+        What plugins say of kinds of libraries; counts when the library is opened.
     """
     _check(name)
     with _lock:
         known = _by_name.get(name)
         if known is None or not _is_same(known, library):
-            opened = _of_capsule(library) or open_library(name, library, global_symbols)
+            opened = _of_capsule(library) or open_library(name, library, global_symbols, traits)
             known = _by_table.setdefault(_address_of(opened), opened)
             known.is_global |= opened.is_global
             if name:
@@ -110,15 +120,15 @@ def load_pjrt_plugin_with_c_api(plugin_name: str, c_api: object) -> None:
     add_library(plugin_name, c_api)
 
 
-def add_library(name: str, library: Any) -> Library:
-    """Open a library under a name.
+def add_library(name: str, library: Any, traits: Iterable[PluginTraits] = ()) -> Library:
+    """Open a library under a name; the parameters are those of `library_for`.
 
     Raises
     ------
     PluginError
         If another library has the name.
     """
-    opened = library_for(name, library)
+    opened = library_for(name, library, traits=traits)
     if _by_name[name] is not opened:
         msg = f"the name {name!r} stands for {_by_name[name]!r} already. Use another name."
         raise PluginError(msg, plugin=name)

@@ -25,10 +25,9 @@ from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.disk_cache import compiled
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable
 from devrt_pjrt.quirks import quirks_of
-from devrt_pjrt.traits.gpu_tools import explain
 
 if TYPE_CHECKING:
-    from devrt_pjrt.client.topology import PjrtTopology
+    from devrt.records import PluginTraits
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.library.library import Library
 
@@ -52,6 +51,7 @@ def compile_and_load(
         with connection.using("compile"), custom_calls_explained(connection.platform):
             args = _compile(
                 connection.library,
+                connection.traits,
                 "PJRT_Client_Compile",
                 program,
                 data,
@@ -66,7 +66,7 @@ def compile_and_load(
         load = functools.partial(_load, connection, made=made)
         return compiled(connection, program, data, load, lambda: compile(data))
 
-    return find_or_compile(_with_flags(made, connection.library, quirks).serialize())
+    return find_or_compile(_with_flags(made, connection.traits, quirks).serialize())
 
 
 def _check_program(program: Program, quirks: Sequence[Quirk], operation: str) -> None:
@@ -93,7 +93,7 @@ def compile_ahead(
     num_devices: int,
     source: str | bytes,
     options: Mapping[str, Any],
-    owner: PjrtTopology,
+    owner: Any,
 ) -> Executable:
     """Compile a program for devices that need not be there.
 
@@ -110,28 +110,30 @@ def compile_ahead(
     options
         Fields of `CompileOptions`.
     owner
-        Keeps the description.
+        The topology, which keeps the description.
     """
     program = Program.of(source, "compile")
     platform = owner.plugin_platform()
-    quirks = quirks_of(library, platform)
+    traits, quirks = library.traits_for(platform), quirks_of(library, platform)
     _check_program(program, quirks, "compile")
     made = complete(CompileOptions.of(options), program, None, "compile")
     refuse_too_few(made, num_devices, "the topology has", "compile", "Name a larger topology.")
 
     def compile(data: bytes) -> Executable:
         with custom_calls_explained(platform):
-            args = _compile(library, "PJRT_Compile", program, data, owner=owner, topology=topology)
+            args = _compile(
+                library, traits, "PJRT_Compile", program, data, owner=owner, topology=topology
+            )
         return Executable(library.api, args.executable)
 
-    return compile(_with_flags(made, library, quirks).serialize())
+    return compile(_with_flags(made, traits, quirks).serialize())
 
 
 def _with_flags(
-    options: CompileOptions, library: Library, quirks: Sequence[Quirk]
+    options: CompileOptions, traits: PluginTraits, quirks: Sequence[Quirk]
 ) -> CompileOptions:
     """Return options with devrt's own flags; what the caller gives overrides them."""
-    own = {**library.compiler_flags(), **flags_of(quirks)}
+    own = {**traits.compiler_flags(), **flags_of(quirks)}
     given = options.env_option_overrides
     return options.replace(env_option_overrides={**own, **given}) if own else options
 
@@ -144,6 +146,7 @@ def _destroy(api: Api, executable: Any, is_loaded: bool) -> None:
 
 def _compile(
     library: Library,
+    traits: PluginTraits,
     function: str,
     program: Program,
     options: bytes,
@@ -172,7 +175,7 @@ def _compile(
                 on_late=lambda late: _destroy(library.api, late[0].executable, core is not None),
             )[0]
         except DevrtError as error:
-            explained = explain(error)
+            explained = traits.explain(error)
             if explained is not error:
                 raise explained from error
             raise

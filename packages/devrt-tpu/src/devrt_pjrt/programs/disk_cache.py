@@ -55,7 +55,7 @@ def _facts(connection: Connection, code: bytes, options: bytes) -> Iterator[str 
     client = connection.client
     platform, version = connection.inventory.platform, client.platform_version
     yield from ("pjrt", platform, version, code, options)
-    yield os.environ.get("LIBTPU_INIT_ARGS", "")
+    yield from (os.environ.get(name, "") for name in connection.traits.compiler_variables)
     for device in client.devices():
         yield f"{device.id} {device.process_index} {device.device_kind}"
     yield str(client.process_index())

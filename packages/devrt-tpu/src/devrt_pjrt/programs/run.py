@@ -113,7 +113,7 @@ class Runner:
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         # A loop over little data is run on the caller's thread, however often it goes round.
-        is_host = connection.inventory.platform == "cpu"
+        is_host = connection.traits.runs_on_caller
         self._may_block = is_host and facts is not None and facts.has_loop
         self._is_plain = (
             self._one is not None

@@ -18,6 +18,7 @@ or for a module in a namespace package, the folder of the first regular package.
     init_timeout = 300.0         # seconds
     init_warning = 60.0          # seconds after which waiting is worth a warning
     pjrt_loader = false          # whether it has the hook devrt_pjrt_loader
+    plugin_traits = false        # whether it has the hook devrt_plugin_traits
     global_symbols = false       # whether its PJRT library is opened with RTLD_GLOBAL
 
     [[backend.requires]]         # none there: the backend is unavailable, and is not imported
@@ -69,6 +70,7 @@ class BackendManifest:
     init_timeout: float | None = None
     init_warning: float | None = None
     pjrt_loader: bool = False
+    plugin_traits: bool = False
     global_symbols: bool = False
     requires: tuple[Requirement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()

@@ -24,6 +24,7 @@ from devrt.records import (
     DoctorFinding,
     MemoryKind,
     OptionSpec,
+    PluginTraits,
     TopologyFactory,
     Unavailable,
 )
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Initialized", "Plugin", "load_plugin"]
 
-_Record = TypeVar("_Record", ClientFactory, TopologyFactory, MemoryKind, DoctorFinding)
+_Record = TypeVar(
+    "_Record", ClientFactory, TopologyFactory, MemoryKind, PluginTraits, DoctorFinding
+)
 
 _LOADER_HOOK = "devrt_pjrt_loader"
 _DOCTOR_HOOK = "devrt_doctor_findings"
@@ -44,6 +47,7 @@ _HOOKS = (
     _DOCTOR_HOOK,
     "devrt_memory_kinds",
     _LOADER_HOOK,
+    "devrt_plugin_traits",
     "devrt_topology_factories",
 )
 
@@ -58,22 +62,22 @@ def _are(kind: type, values: Any) -> bool:
 
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNSET = object()
+_CALLED = "factory probe environment adapt_options adapt_topology compiler_flags explain".split()
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,
     "aliases": lambda value: _are(str, value) and all(map(_is_name, value)),
     "priority": lambda value: isinstance(value, int),
-    "experimental": lambda value: isinstance(value, bool),
-    "fail_quietly": lambda value: isinstance(value, bool),
-    "factory": callable,
-    "probe": callable,
     "options": lambda value: _are(OptionSpec, value),
     "kind": _is_name,
     "code": lambda value: isinstance(value, str) and _CODE.fullmatch(value) is not None,
     "message": lambda value: isinstance(value, str) and bool(value.strip()),
-    "remedy": lambda value: isinstance(value, str),
-    "command": lambda value: isinstance(value, str),
+    "extensions": lambda value: _are(int, value),
     "severity": lambda value: value in ("error", "warning", "info"),
     "api_version": lambda value: value is None or api_version.is_version(value),
+    **dict.fromkeys(_CALLED, callable),
+    **dict.fromkeys(("experimental", "fail_quietly"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("remedy", "command"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("patterns", "platforms"), lambda value: _are(str, value)),
 }
 
 
@@ -95,6 +99,8 @@ class Plugin:
         PJRT libraries that it serves platforms with; a registry makes clients' records of them.
     loader : PjrtLoader, optional
         How it loads such libraries, its own and others'.
+    traits : tuple of PluginTraits
+        What it says of kinds of such libraries.
     manifest : BackendManifest, optional
         What its distribution says of it in a file.
     findings : callable, optional
@@ -108,6 +114,7 @@ class Plugin:
     memory_kinds: tuple[MemoryKind, ...] = ()
     libraries: tuple[LibraryBackend, ...] = ()
     loader: PjrtLoader | None = None
+    traits: tuple[PluginTraits, ...] = ()
     manifest: BackendManifest | None = None
     findings: Callable[[], tuple[DoctorFinding, ...]] | None = None
 
@@ -291,6 +298,7 @@ def _collect(
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
         loader=_loader(ref, _call(manager, _LOADER_HOOK), implemented),
+        traits=records("devrt_plugin_traits", PluginTraits),
         findings=(lambda: records(_DOCTOR_HOOK, DoctorFinding))
         if _DOCTOR_HOOK in implemented
         else None,

@@ -1,7 +1,7 @@
 """What XLA's plugin for GPUs needs beside itself to compile: an assembler and a bitcode library.
 
 It looks for them in an installed toolkit. Where there is none, the wheels ``nvidia-cuda-nvcc`` and
-``nvidia-nvvm`` have them, in a folder of ``site-packages`` that the plugin has to be told.
+``nvidia-nvvm`` have them, in a folder of ``site-packages`` that the plugin has to be given.
 """
 
 from __future__ import annotations

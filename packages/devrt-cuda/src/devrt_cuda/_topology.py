@@ -1,4 +1,4 @@
-"""GPU topologies: names that stand for a GPU's figures, and values that a plugin does not survive.
+"""GPU topologies: names that stand for a GPU's figures.
 
 XLA's plugin for GPUs takes two options: ``topology``, the number of partitions, hosts and devices
 of each host, and ``target_config``, the text of a ``GpuTargetConfigProto``. Its field names are
@@ -10,18 +10,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from math import prod
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.gpu_target import check_gpu_target
 from devrt.errors import InvalidArgumentError
-from devrt_pjrt.library.options import GPU_TOPOLOGY_OPTIONS, check_names
 
 __all__ = ["GPUS", "expand", "target_config"]
 
 _NAME = re.compile(r"([a-z][a-z0-9_]*)(?::([0-9]+(?:x[0-9]+){0,2}))?")
-_SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})")
 _FORM = "GPU:PARTITIONSxHOSTSxDEVICES, such as h100:1x1x8"
-_MOST_DEVICES = 1 << 14
 _MIB, _KIB = 1 << 20, 1 << 10
 
 _COMMON = {
@@ -39,19 +36,13 @@ _COMMON = {
     "device_address_bits": 64,
 }
 
-_DIVISORS = (
-    *("threads_per_block_limit", "threads_per_warp", "core_count", "fpus_per_core"),
-    "block_dim_limit_x",
-)
-"""The compiler divides by these: without them it ends the process."""
-
 
 @functools.cache
 def _tables() -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     import tomllib  # only who describes GPUs has a use for these two
     from importlib.resources import files
 
-    document = tomllib.loads(files("devrt_tpu").joinpath("data/gpus.toml").read_text())
+    document = tomllib.loads(files("devrt_cuda").joinpath("data/gpus.toml").read_text())
     by_name = {name: gpu for gpu in document["gpu"] for name in gpu["names"]}
     return by_name, {row["capability"]: row for row in document["architecture"]}
 
@@ -82,7 +73,6 @@ def expand(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     InvalidArgumentError
         Saying what is accepted.
     """
-    check_names(options, GPU_TOPOLOGY_OPTIONS, "a topology of GPUs")
     made = dict(options)
     if name:
         gpu, shape = _parse(name)
@@ -95,8 +85,7 @@ def expand(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
             f"the text of its configuration. GPUs with figures: {known}."
         )
         raise InvalidArgumentError(msg, option="target_config")
-    _check_shape(str(made.get("topology", "")))
-    _check_config(str(made["target_config"]))
+    check_gpu_target(made)
     return made
 
 
@@ -114,28 +103,6 @@ def _parse(name: str) -> tuple[str, str]:
         raise InvalidArgumentError(msg, topology=name)
     sizes = shape.split("x")
     return gpu, "x".join(["1"] * (3 - len(sizes)) + sizes)
-
-
-def _check_shape(shape: str) -> None:
-    match = _SHAPE.fullmatch(shape)
-    sizes = [int(size) for size in match.groups()] if match else [0]
-    if min(sizes) < 1 or prod(sizes) > _MOST_DEVICES:
-        msg = (
-            f"the topology of GPUs {shape!r} must be PARTITIONSxHOSTSxDEVICES, each at least 1 and "
-            f"all together at most {_MOST_DEVICES} devices, such as 1x1x8."
-        )
-        raise InvalidArgumentError(msg, option="topology")
-
-
-def _check_config(text: str) -> None:
-    for field in _DIVISORS:
-        found = re.search(rf"^[^#]*\b{field}\s*:\s*([0-9]+)", text, re.MULTILINE)
-        if found is None or not int(found.group(1)):
-            msg = (
-                f"the target_config of a GPU must have {field} above 0: the compiler ends the "
-                "process without it. Give the whole text of a GpuTargetConfigProto."
-            )
-            raise InvalidArgumentError(msg, option="target_config", field=field)
 
 
 def target_config(name: str) -> str:

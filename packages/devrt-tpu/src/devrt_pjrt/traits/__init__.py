@@ -1,1 +1,0 @@
-"""What differs from plugin to plugin."""
