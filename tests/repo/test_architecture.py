@@ -1,6 +1,7 @@
-"""Every path that docs/architecture.md names exists."""
+"""What docs/architecture.md names exists: paths, and the names that it looks for in them."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -34,6 +35,38 @@ def test_every_path_exists(checkout):
     known = {p.as_posix() for file in files for p in (file, *file.parents)}
     found = path_findings((checkout.root / PAGE).read_text(encoding="utf-8"), known)
     assert not found, "\n".join(found)
+
+
+NAME = re.compile(r"`([A-Za-z_.]+)` in `([\w./-]+\.(?:py|[ch]|[ch]pp))`")
+
+
+def name_findings(page: str, text_of: Callable[[str], str]) -> list[str]:
+    """Return the names that a page looks for in a file which does not have them."""
+    return [
+        f"{PAGE}:{number}: {path} has no {name}"
+        for number, line in enumerate(page.splitlines(), 1)
+        for name, path in NAME.findall(line)
+        if not re.search(rf"\b{name.rpartition('.')[2]}\b", text_of(path))
+    ]
+
+
+def test_every_name_is_in_its_file(checkout):
+    def text_of(path: str) -> str:
+        files = (checkout.root / root / path for root in ROOTS)
+        return next(file for file in files if file.is_file()).read_text(encoding="utf-8")
+
+    page = (checkout.root / PAGE).read_text(encoding="utf-8")
+    assert len(NAME.findall(page)) > 5
+    found = name_findings(page, text_of)
+    assert not found, "\n".join(found)
+
+
+def test_a_name_that_is_gone_is_reported():
+    line = "`Runtime.close` in `runtime/runtime.py`"
+    assert name_findings(line, lambda _: "def close(self)") == []
+    assert name_findings(line, lambda _: "def closed(self)") == [
+        f"{PAGE}:1: runtime/runtime.py has no Runtime.close"
+    ]
 
 
 @pytest.mark.parametrize("path", ["errors.py", "arrays/put.py", "plugins/loading/", "docs/x.md"])
