@@ -25,6 +25,7 @@ from devrt_pjrt.traits import Traits
 
 __all__ = ["Library", "open_library"]
 
+_NO_INFORMATION = "TF_CPP_MIN_LOG_LEVEL", "1"  # of XLA's log, on standard error; as jax has it
 _MISSING = re.compile(r"^(\S+): cannot open shared object file")
 _TRIAL = ("devrt_pjrt.client.trial", "use")  # in a child process
 _log = logging.getLogger("devrt_pjrt")
@@ -257,6 +258,7 @@ def _open(name: str, path: str, is_global: bool) -> Any:
             "Give the full path of a library for this machine."
         )
         raise PluginLoadError(msg, **facts)
+    os.environ.setdefault(*_NO_INFORMATION)  # read when the library is opened
     said = ffi.new("char[]", 4096)
     handle = lib.devrt_open(os.fsencode(path), is_global, said, len(said))
     if handle == ffi.NULL:
