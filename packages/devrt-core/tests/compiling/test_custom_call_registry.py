@@ -88,6 +88,20 @@ def test_what_it_raises_is_the_answer_with_its_place(registry, register):
     assert message.endswith("raised ValueError: no   good")
 
 
+def test_an_error_that_cannot_say_what_it_is_is_an_answer_too(registry, register):
+    class MuteError(Exception):
+        def __str__(self):
+            raise TypeError("no words")
+
+    def call():
+        raise MuteError
+
+    register("name", call)
+    code, message = registry.answer(0, lambda: ([], [], {}, 0))
+    assert code == errors.StatusCode.INTERNAL
+    assert message.endswith("raised MuteError: (its message cannot be shown)")
+
+
 def test_an_interrupt_in_the_main_thread_goes_through(registry, register):
     def call():
         raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt import dtypes
+from devrt._support.words import words
 from devrt.compiling.custom_call_address import address_of
 from devrt.compiling.hlo import ELEMENT_TYPE_CODES
 from devrt.contract import DeviceCall, RawBuffer
@@ -186,7 +187,8 @@ class Handler:
 
     def describe(self, error: BaseException) -> str:
         """Return an error that it raised, with the line, as the program's error says it."""
-        text = f"custom call {self.name!r}{_place_of(error)} raised {type(error).__name__}: {error}"
+        text = f"custom call {self.name!r}{_place_of(error)} raised "
+        text += f"{type(error).__name__}: {words(error)}"
         return text.replace("\0", " ").encode(errors="replace").decode()
 
 
@@ -260,7 +262,7 @@ def code_of(error: BaseException) -> StatusCode:
     for kind, status in _KINDS:
         if isinstance(error, kind):
             return status
-    named = (status for status in StatusCode if status.value and status.name in str(error))
+    named = (status for status in StatusCode if status.value and status.name in words(error))
     return next(named, StatusCode.INTERNAL)
 
 

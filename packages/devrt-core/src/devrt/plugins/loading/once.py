@@ -2,7 +2,8 @@
 
 What is done is plugin code, which may start threads, import other plugins and ask devrt questions
 of its own. Work that asks for itself would wait for ever, and gets an error at once. Other circles,
-through threads, end with the deadline that every wait has.
+through threads, end with the deadline of the wait, or of the work itself where child processes do
+it.
 """
 
 from __future__ import annotations
