@@ -103,6 +103,17 @@ def test_backends_come_in_by_the_door(checkout):
     assert not found, "\n".join(found)
 
 
+def test_every_module_on_the_list_is_used(checkout):
+    uses_of = [
+        f"{module}.{name}"
+        for path, text, _ in backend_files(checkout.root, checkout.core)
+        for _, module, name in (native_uses(text) if path.endswith(NATIVE) else uses(text))
+        if module.partition(".")[0] == "devrt"
+    ]
+    modules = modules_of(checkout.core)
+    assert public_modules(checkout.core) <= {module_in(used, modules) for used in uses_of}
+
+
 def test_the_list_has_modules_that_are_there_and_say_what_they_are_for(checkout):
     public = public_modules(checkout.core)
     assert public <= modules_of(checkout.core)

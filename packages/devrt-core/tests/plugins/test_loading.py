@@ -6,7 +6,7 @@ import pytest
 
 from devrt.errors import DevrtError, PluginContractError, PluginError, PluginLoadError
 from devrt.plugins import Broken, Plugin, PluginRef, PluginRegistry
-from devrt.plugins.loading.plugin import load_plugin
+from devrt.plugins.loading.load import load_plugin
 from devrt.records import Available, ClientFactory, OptionSpec, Unavailable
 
 HEAD = """

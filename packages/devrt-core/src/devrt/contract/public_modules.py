@@ -34,6 +34,5 @@ PUBLIC_MODULES = (
     "devrt.records",
     "devrt.topology",
     "devrt.wire.pprof",
-    "devrt.wire.protobuf",
 )
 """In the order of their names. A package on it stands for the names that it exports itself."""

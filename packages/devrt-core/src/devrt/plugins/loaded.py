@@ -10,8 +10,9 @@ from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.installed import discover_plugins
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading.libraries import library_backend
+from devrt.plugins.loading.load import Initialized, load_plugin
 from devrt.plugins.loading.once import Once
-from devrt.plugins.loading.plugin import Initialized, Plugin, load_plugin
+from devrt.plugins.loading.plugin import Plugin
 from devrt.records import PluginTraits, Unavailable
 
 TYPE_CHECKING = False
