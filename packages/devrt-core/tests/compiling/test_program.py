@@ -40,6 +40,7 @@ def test_text_and_bytecode_say_the_same(name, suffix):
     found = facts.num_replicas, facts.num_partitions, facts.meshes, facts.has_shardy
     assert found == EXPECTED[name]
     assert facts.main.has_body
+    assert facts.is_whole
     assert not facts.main.has_tuples
 
 
@@ -159,6 +160,6 @@ def test_damaged_bytecode_is_left_to_the_compiler():
 
 def test_a_section_that_is_aligned_to_nothing_is_left_to_the_compiler():
     damaged = b"ML\xefR" + b"\x0dname\0" + b"\x80\x03\x01"  # a section of one byte, alignment 0
-    assert Program(damaged).facts == ProgramFacts()
+    assert Program(damaged).facts == ProgramFacts(is_whole=False)
     with pytest.raises(ValueError, match="aligned to nothing"):
         mlir_bytecode.Bytecode(damaged)

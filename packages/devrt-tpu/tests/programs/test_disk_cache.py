@@ -133,6 +133,15 @@ def test_custom_calls_are_left_to_the_compiler(run):
     assert run(code) == [14, 0]
 
 
+def test_bytecode_that_devrt_cannot_read_is_left_to_the_compiler(run):
+    code = """
+        from devrt.compiling import Program, ProgramFacts
+        Program.facts = ProgramFacts(is_whole=False)
+        print(json.dumps([run(client.compile_and_load(ADD))[7], entries()]))
+    """
+    assert run(code) == [14, 0]
+
+
 @pytest.mark.parametrize("value", ["false", "0"])
 def test_it_can_be_turned_off(run, value):
     assert run(ONCE, DEVRT_ENABLE_COMPILATION_CACHE=value) == [1, 14, 0]

@@ -37,7 +37,7 @@ _REPLICAS, _PARTITIONS = b"mhlo.num_replicas", b"mhlo.num_partitions"
 
 def read_bytecode(code: bytes) -> ProgramFacts:
     """Read a program's bytecode; what cannot be read has no facts."""
-    facts = ProgramFacts()
+    facts = ProgramFacts(is_whole=False)
     with contextlib.suppress(*UNREADABLE):
         bytecode = Bytecode(code)
         _read_tables(bytecode, facts)
@@ -46,6 +46,7 @@ def read_bytecode(code: bytes) -> ProgramFacts:
         facts.functions = walk.functions
         if any(map(bytecode.is_boolean, walk.cast)):
             facts.first["bitcast_of_booleans"] = 0
+        facts.is_whole = True
     return facts
 
 

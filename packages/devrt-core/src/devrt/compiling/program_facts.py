@@ -73,6 +73,8 @@ class ProgramFacts:
         By subject, where the first of the things stands that a compiler is known not to survive
         (`devrt.compiling.quirks`): ``bitcast_of_booleans`` (made or read by a bitcast_convert),
         ``quantised_types``, ``all_to_all_without_groups``. Of bytecode the first only.
+    is_whole : bool
+        Whether all of it was read; of bytecode in a later version than devrt knows, some is not.
     is_too_deep : bool
         Whether brackets are nested deeper than compilers survive, which go down by recursion. The
         reading ends there.
@@ -87,6 +89,7 @@ class ProgramFacts:
     meshes: tuple[Mesh, ...] = ()
     has_shardy: bool = False
     first: dict[str, int] = dataclasses.field(default_factory=dict)
+    is_whole: bool = True
     is_too_deep: bool = False
 
     @property

@@ -26,7 +26,8 @@ def compiled(
 ) -> PjrtLoadedExecutable:
     """Return a program as an earlier compilation left it on disk, or else compile it.
 
-    A program with custom calls is compiled: only the compiler looks whether its handlers are there.
+    A program with custom calls, or one that devrt cannot read to its end, is compiled: only the
+    compiler looks whether the handlers are there.
 
     Parameters
     ----------
@@ -39,8 +40,9 @@ def compiled(
     compile
         Compiles it.
     """
+    facts = program.facts
     return load_or_compile(
-        None if program.facts.custom_calls else connection.cache,
+        connection.cache if facts.is_whole and not facts.custom_calls else None,
         connection.platform,
         connection.library.path or "",
         _facts(connection, program, options),
