@@ -111,7 +111,68 @@ def bytecodes():
     for _ in range(count):
         inside = number(1) + number(0) + number(1 << 1 if sections else 0) + sections
         sections = operation[:-9] + number(1 << 1 | 1) + section(4, inside)
-    return made | {"regions in regions": bytecode(1, sections)}
+    return made | {"regions in regions": bytecode(1, sections)} | shared_entries()
+
+
+def short(value):
+    """Return a number as MLIR's bytecode writes small ones."""
+    return bytes([value << 1 | 1]) if value < 128 else number(value)
+
+
+def portable(names, entries, operations, properties=(), version=6, uses=1):
+    """Return portable bytecode of strings, attributes and then one type for the last of these."""
+    strings = [b"vhlo\0", *(name + b"\0" for name in names)]
+    lengths = b"".join(short(len(each)) for each in reversed(strings))
+    count = len(names) - 1  # of the names of operations; the last is another name
+    known = uses * b"".join(short(i << 1 | 1 if version > 4 else i) for i in range(1, count + 1))
+    dialects = short(1) + short(0) + short(uses * count) + short(0) + short(uses * count) + known
+    sizes = [short(len(each) << 1 | 1) for each in entries]
+    groups = short(len(entries) - 1) + short(1) + short(0) + short(len(entries) - 1)
+    groups += b"".join(sizes[:-1]) + short(0) + short(1) + sizes[-1]
+    held = short(len(properties)) + b"".join(short(len(each)) + each for each in properties)
+    parts = [
+        section(0, short(len(strings)) + lengths + b"".join(strings)),
+        section(1, dialects),
+        section(2, b"".join(entries)),
+        section(3, groups),
+        section(4, short(len(operations) << 1) + b"".join(operations)),
+        section(8, held),
+    ]
+    return b"ML\xefR" + short(version) + b"name\0" + b"".join(parts)
+
+
+def shared_entries():
+    """Return bytecode in which many operations refer to one long entry, or to one long name."""
+    half, many = SIZE // 2, SIZE // 16
+    array = short(1) + number(half) + short(0) * half  # of a string
+    of_items = short(6) + number(half // 2) + (short(0) + short(0)) * (half // 2)
+    takes = short(8) + number(half) + short(0) * half + short(0)  # a function's type
+    kind = short(17) + short(0)
+    function = short(0) + b"\x40" + short(0) + short(0)  # with properties
+    within = short(1) + b"\x40" + short(0) + short(1)
+    holds = short(0) + b"\x50" + short(0) + short(0) + short(1 << 1)  # with a region of one block
+    holds += short(1) + short(0) + short(1 << 1) + within
+    heads = [short(1) + short(2) + short(1) + short(0) + short(0)]
+    calls = [short(3) + short(2) + short(1) + short(0) + short(0), short(1) * 5]
+    names = [b"func_v1", b"call_v1", b"main"]
+    string = short(14) + short(3)
+    long = [b"func_v1", b"custom_call_v1", b"a" * half]
+    older = short(0) + b"\x01" + short(0) + short(1)  # with attributes
+    return {
+        "functions of one type": portable(
+            names, [string, array, kind, takes], [function] * many, heads
+        ),
+        "calls by one list": portable(
+            names, [string, array, kind, kind, takes], [holds] * many, calls
+        ),
+        "one long name": portable(
+            long, [string, string, kind, takes[:9]], [function, within] * many, heads * 2
+        ),
+        "operations of one name": portable(
+            [b"a" * half, b"b"], [string, takes[:9]], [], uses=many * 4
+        ),
+        "one dictionary": portable(names, [string, of_items, takes[:9]], [older] * many, version=4),
+    }
 
 
 def filled(piece):

@@ -41,9 +41,11 @@ def read_bytecode(code: bytes) -> ProgramFacts:
     with contextlib.suppress(*UNREADABLE):
         bytecode = Bytecode(code)
         _read_tables(bytecode, facts)
-        walk = _Walk(bytecode, facts)
+        walk = _Walk(bytecode)
         walk.run()
         facts.functions = walk.functions
+        walk.read_signature(facts.main)
+        facts.custom_calls = {text.decode(errors="replace") for text in walk.targets}
         if any(map(bytecode.is_boolean, walk.cast)):
             facts.first["bitcast_of_booleans"] = 0
         facts.is_whole = True
@@ -58,18 +60,19 @@ def _read_tables(bytecode: Bytecode, facts: ProgramFacts) -> None:
     facts.feed = min(((name, 0) for name in names & _FEEDS), default=None)
     numbers = bytecode.integers({_REPLICAS, _PARTITIONS})
     facts.num_replicas, facts.num_partitions = numbers.get(_REPLICAS), numbers.get(_PARTITIONS)
-    facts.has_shardy = any(text.startswith("xla.sdy.") for text in bytecode.strings)
+    facts.has_shardy = any(text.startswith(b"xla.sdy.") for text in bytecode.strings)
     facts.keep_meshes(bytecode.meshes())
 
 
 class _Walk(Walk):
     """The operations of a program, with the functions that they are in."""
 
-    def __init__(self, bytecode: Bytecode, facts: ProgramFacts) -> None:
+    def __init__(self, bytecode: Bytecode) -> None:
         super().__init__(bytecode)
         self.functions: list[Function] = []
+        self.targets: set[bytes] = set()  # of custom calls
         self.cast: set[int] = set()  # types that a bitcast_convert takes or makes
-        self._facts = facts
+        self._mains: list[tuple[Function, Operation]] = []
         self._inside: list[tuple[int, Function | None]] = [(0, None)]
         self._modules = 0
 
@@ -84,8 +87,7 @@ class _Walk(Walk):
         elif name in _CALLEES and function is not None:
             function.calls.update(self._texts(operation, *_CALLEES[name]))
         if name in _CUSTOM_CALLS:
-            found = self._texts(operation, *_TARGET)
-            self._facts.custom_calls.update(text.decode(errors="replace") for text in found)
+            self.targets.update(self._texts(operation, *_TARGET))
         elif name in _BITCASTS:
             self.cast.update(operation.results, operation.operands)
         self._inside.append((module, function))
@@ -100,19 +102,26 @@ class _Walk(Walk):
 
     def _function(self, operation: Operation, module: int) -> Function:
         found = self._texts(operation, _FUNCTIONS[operation.name], _NAME)
-        function = Function(b"".join(found[:1]), module=module)
+        function = Function(found[0] if found else b"", module=module)
         if function.name:
             self.functions.append(function)
         if function.name == b"main":
-            self._read_signature(operation, function)
+            self._mains.append((function, operation))
         return function
+
+    def read_signature(self, main: Function | None) -> None:
+        """Read what the function that runs takes and gives; of others with its name nothing."""
+        for function, operation in self._mains:
+            if function is main:
+                self._read_signature(operation, function)
 
     def _read_signature(self, operation: Operation, function: Function) -> None:
         attributes = self._property(operation, *_ATTRIBUTES)
         if operation.name == "func.func" and operation.properties >= 0:  # where it may be missing
             attributes = attributes >> 1 if attributes & 1 else UNKNOWN
-        keys = self.bytecode.keys(attributes) if attributes >= 0 else []
-        function.donated = tuple(i for i, each in enumerate(keys) if each & _DONATED)
+        found = self.bytecode.dictionaries(attributes) if attributes >= 0 else []
+        is_donated = (any(name in each for name in _DONATED) for each in found)
+        function.donated = tuple(i for i, is_taken in enumerate(is_donated) if is_taken)
         function.has_tuples = self.bytecode.has_tuples(self._property(operation, *_TYPE))
 
     def _texts(self, operation: Operation, which: int, name: bytes) -> list[bytes]:

@@ -20,6 +20,8 @@ _STRINGS, _DIALECTS, _ENTRIES, _OFFSETS, _OPERATIONS, _PROPERTIES = 0, 1, 2, 3, 
 # say whether they are registered.
 _SAYS_VERSION, _SAYS_HOW_MANY, _SAYS_REGISTERED = 1, 4, 5
 
+_LONGEST, _MOST = 200, 32  # a name, and names of one array, that are looked at
+
 # Kinds of attributes and of types, by dialect. Those that name others name them by number.
 _ARRAYS = {("builtin", 0), ("vhlo", 1)}
 _DICTIONARIES = {("builtin", 1), ("vhlo", 6)}
@@ -107,6 +109,7 @@ class Bytecode:
         self.version = Reader(code, len(MAGIC)).number()
         sections = dict(_sections(code))
         self.strings = _strings(Reader(sections[_STRINGS]))
+        self._items: dict[int, dict[bytes, int]] = {}
         self._read_dialects(Reader(sections[_DIALECTS]))
         self._read_entries(Reader(sections[_OFFSETS]), Reader(sections[_ENTRIES]))
         self.operations = bytes(sections[_OPERATIONS])
@@ -119,7 +122,7 @@ class Bytecode:
             entry = reader.number()
             if self.version < _SAYS_VERSION:
                 entry <<= 1
-            self._dialects.append(self.strings[entry >> 1])
+            self._dialects.append(self._name(entry >> 1))
             if entry & 1:
                 reader.take(reader.number())
         self.names: list[str] = []
@@ -129,7 +132,11 @@ class Bytecode:
             dialect = self._dialects[reader.number()]
             for entry in reader.numbers():
                 name = entry >> 1 if self.version >= _SAYS_REGISTERED else entry
-                self.names.append(f"{dialect}.{self.strings[name]}")
+                self.names.append(f"{dialect}.{self._name(name)}")
+
+    def _name(self, number: int) -> str:
+        """Return a string that is a name; of a long one, which many may share, the beginning."""
+        return self.strings[number][:_LONGEST].decode(errors="replace")
 
     def _read_entries(self, offsets: Reader, data: Reader) -> None:
         attributes, types = offsets.number(), offsets.number()
@@ -148,27 +155,34 @@ class Bytecode:
         return [reader.number() for _ in range(which + 1)][-1]
 
     def texts(self, number: int) -> list[bytes]:
-        """Return the names that an attribute is: a string, a symbol, or an array of them."""
+        """Return the names that an attribute is: a string, a symbol, or an array of them.
+
+        Of a long array, which many operations may share, those at its beginning.
+        """
         kind, reader = self._attributes[number].kind()
         if kind in _ARRAYS:
-            return [text for each in reader.numbers() for text in self._text(each)]
+            count = min(reader.number(), _MOST)
+            return [text for _ in range(count) for text in self._text(reader.number())]
         return self._text(reader.number() if kind == _SYMBOL else number)
 
     def _text(self, number: int) -> list[bytes]:
         kind, reader = self._attributes[number].kind()
         if kind == _SYMBOL:
             kind, reader = self._attributes[reader.number()].kind()
-        return [self.strings[reader.number()].encode()] if kind in _TEXTS else []
+        return [self.strings[reader.number()]] if kind in _TEXTS else []
 
-    def keys(self, number: int) -> list[set[bytes]]:
-        """Return the keys of each dictionary in an array of them."""
+    def dictionaries(self, number: int) -> list[dict[bytes, int]]:
+        """Return the dictionaries in an array of them."""
         kind, reader = self._attributes[number].kind()
-        if kind not in _ARRAYS:
-            return []
-        return [set(self.items(each)) for each in reader.numbers()]
+        return [self.items(each) for each in reader.numbers()] if kind in _ARRAYS else []
 
     def items(self, number: int) -> dict[bytes, int]:
         """Return a dictionary of the numbers of its values; nothing of what is none."""
+        if number not in self._items:  # many operations may share one
+            self._items[number] = self._read_items(number)
+        return self._items[number]
+
+    def _read_items(self, number: int) -> dict[bytes, int]:
         kind, reader = self._attributes[number].kind()
         if kind not in _DICTIONARIES:
             return {}
@@ -205,7 +219,7 @@ class Bytecode:
         (_, kind), reader = self._attributes[number].kind()
         if kind != 1:
             raise ValueError(number)
-        return self.strings[reader.number()], reader.signed()
+        return self._name(reader.number()), reader.signed()
 
     # -- types --------------------------------------------------------------------------------
 
@@ -250,7 +264,9 @@ def _element(kind: tuple[str, int], reader: Reader) -> int:
 
 def _sections(code: bytes) -> Iterator[tuple[int, bytes | memoryview]]:
     """Yield the kind and the contents of each section."""
-    reader = Reader(memoryview(code), code.index(b"\0", len(MAGIC)) + 1)  # after the producer
+    reader = Reader(memoryview(code), len(MAGIC))
+    reader.number()  # the version
+    reader.at = code.index(b"\0", reader.at) + 1  # the producer
     while reader.at < len(code):
         kind = reader.take(1)[0]
         length = reader.number()
@@ -263,6 +279,6 @@ def _properties(reader: Reader) -> list[bytes | memoryview]:
     return [reader.take(reader.number()) for _ in range(reader.number())]
 
 
-def _strings(reader: Reader) -> list[str]:
+def _strings(reader: Reader) -> list[bytes]:
     lengths = reader.numbers()
-    return [bytes(reader.take(n))[:-1].decode(errors="replace") for n in reversed(lengths)]
+    return [bytes(reader.take(n))[:-1] for n in reversed(lengths)]
