@@ -8,8 +8,8 @@ and of its key: readers see a whole entry or none, whatever writes, is damaged o
 What is loaded is machine code that will run. Therefore a file counts only where it, and the folder
 it is in, belong to this user or to root and nobody else may write them.
 
-A backend takes part by listing `devrt.records.CACHE_OPTIONS` among its client's options, asking
-`from_options` for the cache when a client first compiles, and asking that before it does.
+A backend takes part by listing `devrt.records.CACHE_OPTIONS` among its client's options, and by
+compiling through `devrt.compiling.load_or_compile`.
 """
 
 from __future__ import annotations
