@@ -124,7 +124,7 @@ def devrt_cases() -> dict[str, Factory]:
         FETCH: lambda: repeated(lambda x: np.asarray(add.execute([x, x])[0]), here),
         EIGHT: lambda: repeated(on_eight, None),
         CLIENT: lambda: repeated(lambda _: devrt_pjrt.make_client(library, "bench").close(), None),
-        IMPORT: lambda: _fresh("from devrt_tpu import pjrt"),  # the client comes with its first use
+        IMPORT: lambda: _fresh("import devrt_pjrt"),  # the client comes with its first use
         LOAD: lambda: _fresh(DEVRT_LOAD.format(path=_library())),
         START: lambda: _fresh(DEVRT_START.format(path=_library())),
     }

@@ -1,4 +1,4 @@
-"""Nothing in the core names a vendor: identifiers, strings, docstrings, comments and file names."""
+"""The core and the PJRT loader name no vendor: not in code, docstrings, comments or file names."""
 
 import re
 from collections.abc import Iterator
@@ -29,6 +29,8 @@ EXCEPTIONS: dict[str, set[str]] = {
     "runtime/pjrt_questions.py": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH", "tpu"},
     "runtime/*": {"make_pjrt_tpu_topology"},
     "__init__.py": {"make_pjrt_tpu_topology"},
+    # The wheel that has the loader.
+    "devrt_pjrt/library/library.py": {"tpu"},
     "_config/layers.py": {
         "jax_cuda_visible_devices",
         "jax_rocm_visible_devices",
@@ -44,7 +46,7 @@ EXCEPTIONS: dict[str, set[str]] = {
         "ROCR_VISIBLE_DEVICES",
     },
 }
-"""For files of the core, the whole identifiers in which a vendor's name is let pass."""
+"""The whole identifiers in which a vendor's name is let pass, by file."""
 
 DATA = {
     "plugins/discovery/data/*.toml": "what the machine's hardware and others' wheels are called",
@@ -65,7 +67,7 @@ def vendor_words(text: str, allowed: set[str]) -> Iterator[str]:
 
 
 def vendor_findings(path: str, text: str) -> list[str]:
-    """Return the lines of one file of the core, and its name, that name a vendor."""
+    """Return the lines of one file, and its name, that name a vendor."""
     allowed = {name for glob, names in EXCEPTIONS.items() if fnmatch(path, glob) for name in names}
     lines = [path, *text.splitlines()]
     return [
@@ -75,11 +77,19 @@ def vendor_findings(path: str, text: str) -> list[str]:
     ]
 
 
-def test_the_core_names_no_vendor(checkout):
+@pytest.mark.parametrize(
+    ("folder", "under"),
+    [
+        ("packages/devrt-core/src/devrt/", ""),
+        ("packages/devrt-tpu/src/devrt_pjrt/", "devrt_pjrt/"),
+        ("packages/devrt-tpu/native/", "native/"),
+    ],
+)
+def test_the_core_and_the_loader_name_no_vendor(checkout, folder, under):
     found = []
     for name, text in checkout.texts():
-        path = name.removeprefix("packages/devrt-core/src/devrt/")
-        if path != name and not any(fnmatch(path, pattern) for pattern in DATA):
+        path = under + name.removeprefix(folder)
+        if name.startswith(folder) and not any(fnmatch(path, pattern) for pattern in DATA):
             found += vendor_findings(path, text)
     assert not found, "\n".join(found)
 

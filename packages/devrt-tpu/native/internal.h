@@ -1,6 +1,6 @@
 /* What the files of the native module share among themselves. */
-#ifndef DEVRT_TPU_INTERNAL_H_
-#define DEVRT_TPU_INTERNAL_H_
+#ifndef DEVRT_PJRT_INTERNAL_H_
+#define DEVRT_PJRT_INTERNAL_H_
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -136,4 +136,4 @@ void destroy_storage(storage* of);
 int pin(devrt_core* core, handle* h);
 void unpin(handle* h);
 
-#endif /* DEVRT_TPU_INTERNAL_H_ */
+#endif /* DEVRT_PJRT_INTERNAL_H_ */

@@ -1,4 +1,4 @@
-/* What devrt_tpu's native module offers to its Python half beside the PJRT C API itself.
+/* What devrt_pjrt's native module offers to its Python half beside the PJRT C API itself.
  *
  * Plain C declarations, as cffi reads them too. Every call of the hot path is one function here,
  * and each runs without the GIL. Nothing in this folder ever takes the GIL on a plugin's thread.
@@ -7,8 +7,8 @@
  * the core is gone, so a buffer, a view or an event may outlive it being closed. A handle is one
  * Python buffer's share of a storage; a storage is one PJRT_Buffer.
  */
-#ifndef DEVRT_TPU_SHIM_H_
-#define DEVRT_TPU_SHIM_H_
+#ifndef DEVRT_PJRT_SHIM_H_
+#define DEVRT_PJRT_SHIM_H_
 
 #include "devrt/pjrt/c_api/pjrt_c_api.h"
 
@@ -235,4 +235,4 @@ void* devrt_dlpack_destructor(int versioned);
 void devrt_dlpack_free(void* managed, int versioned);
 void* devrt_dlpack_tensor(void* managed, int versioned);
 
-#endif /* DEVRT_TPU_SHIM_H_ */
+#endif /* DEVRT_PJRT_SHIM_H_ */
