@@ -49,14 +49,6 @@ PLAIN = (
 ELSEWHERE = ("LICENSE", "bench/results/", "tests/repo/test_words.py")
 """Ends and beginnings of paths whose words are not the project's, and this list itself."""
 
-PENDING = (
-    "packages/devrt-core/src/devrt/contract/custom_calls.py",
-    "packages/devrt-core/src/devrt/compiling/",
-    "packages/devrt-cpu/src/",
-    "packages/devrt-tpu/",
-)
-"""Where older words still stand; to be empty."""
-
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -73,7 +65,7 @@ def wrong_words(line: str) -> Iterator[tuple[str, str]]:
 
 def word_findings(path: str, text: str) -> list[str]:
     """Return the lines of a file, and its name, that use a word which the project does not."""
-    if path.startswith((*ELSEWHERE, *PENDING)) or path.endswith(ELSEWHERE):
+    if path.startswith(ELSEWHERE) or path.endswith(ELSEWHERE):
         return []
     return [
         f"{path}:{number}: says {wrong!r}; write: {right}"

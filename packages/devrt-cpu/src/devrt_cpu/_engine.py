@@ -219,7 +219,7 @@ def _engine_numbers(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the plugin's informational lines off standard error, unless the user asked for them.
+    """Keep the plugin's informational lines off standard error, unless the user requested them.
 
     It reads the variable when it first logs, which is while a client is made.
     """

@@ -59,9 +59,9 @@ def check_flags(library: str, module: str, function: str, **options: Any) -> Non
         return
     text = os.environ.get(_VARIABLE, "")
     call = (module, function, library, repr(options))
-    said = "" if _is_harmless(text) else _refusal(text, call)
-    if said:
-        msg = f"environment variable {_VARIABLE}: XLA would end the process: {said.rstrip('.')}."
+    refusal = "" if _is_harmless(text) else _refusal(text, call)
+    if refusal:
+        msg = f"environment variable {_VARIABLE}: XLA would end the process: {refusal.rstrip('.')}."
         source = f"environment variable {_VARIABLE}"
         raise ConfigError(f"{msg} {_REMEDY}", value=text, source=source, remedy=_REMEDY)
     _checked.add(library)
@@ -88,7 +88,7 @@ def _refusal(text: str, call: tuple[str, ...]) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""  # nothing is known of the flags: the library itself is asked
+        return ""  # nothing is known of the flags: the library itself decides
     fatal = _FATAL.search(done.stderr)
     if done.returncode == 0 or fatal is None:
         return ""

@@ -228,10 +228,10 @@ class PjrtBuffer(Handle, Buffer):
 
     def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
         """Start a copy to another memory of the same client; share the allocation if allowed."""
-        place = self.connection.inventory.place(memory, "copy_to_memory")
-        if may_alias and place.memory is self.memory and place.device is self.device:
+        target = self.connection.inventory.target(memory, "copy_to_memory")
+        if may_alias and target.memory is self.memory and target.device is self.device:
             return self.clone()
-        return fetch.copy(self, place)
+        return fetch.copy(self, target)
 
     def on_device_size_in_bytes(self) -> int:
         """Return the size of the allocation, padding included, in bytes."""
@@ -296,7 +296,7 @@ class PjrtBuffer(Handle, Buffer):
         return f"PjrtBuffer({self.describe()}{state})"
 
     def describe(self) -> str:
-        """Return dtype, shape and place, for messages."""
+        """Return dtype, shape and target, for messages."""
         return f"{self.spec} on {self.device}, memory={self.memory.kind}"
 
     def pinned(self, operation: str) -> _Pinned:

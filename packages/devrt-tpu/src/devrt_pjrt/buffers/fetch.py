@@ -16,7 +16,7 @@ from devrt_pjrt.connection.event import Event
 
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.buffer import PjrtBuffer
-    from devrt_pjrt.connection.place import Place
+    from devrt_pjrt.connection.target import Target
 
 __all__ = ["copy", "elements", "is_host_visible", "to_host", "to_numpy", "view"]
 
@@ -28,7 +28,7 @@ _read = lib.devrt_read
 _frombuffer = np.frombuffer
 
 
-def _new_room() -> tuple[Any, Any]:
+def _new_staging() -> tuple[Any, Any]:
     """Return memory for a copy, and a view of it."""
     memory = ffi.new("char[]", _COPIED)
     return memory, ffi.buffer(memory)
@@ -52,18 +52,18 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     connection = buffer.connection
     spare = connection.results
     result = spare.pop() if spare else ffi.new(_NEW_RESULT)
-    rooms = connection.staging
-    room = rooms.pop() if rooms else _new_room()
+    pool = connection.staging
+    staging = pool.pop() if pool else _new_staging()
     while True:
-        status = _read(connection.core, buffer.handle, room[0], spec.nbytes, result)
+        status = _read(connection.core, buffer.handle, staging[0], spec.nbytes, result)
         if status == 0:
             spare.append(result)
             break
         if status != lib.DEVRT_WAITING:
             buffer.fail(status, "__array__", result)
         buffer.wait("__array__")
-    data = room[1][: spec.nbytes]  # bytes: an array of them can never be made writable
-    rooms.append(room)
+    data = staging[1][: spec.nbytes]  # bytes: an array of them can never be made writable
+    pool.append(staging)
     flat = _frombuffer(data, spec.dtype)
     return flat if len(spec.shape) == 1 else flat.reshape(spec.shape)
 
@@ -90,10 +90,10 @@ def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
         address = int(api.call("PJRT_Buffer_UnsafePointer", buffer=pointer).buffer_pointer)
         held = lib.devrt_hold(buffer.handle)
 
-    def let_go(_: Any) -> None:
+    def release(_: Any) -> None:
         lib.devrt_release(held)
 
-    data = ffi.gc(ffi.cast("char *", address), let_go, spec.nbytes)
+    data = ffi.gc(ffi.cast("char *", address), release, spec.nbytes)
     bytes_of = memoryview(ffi.buffer(data, spec.nbytes)).toreadonly()
     return np.frombuffer(bytes_of, spec.dtype)
 
@@ -127,7 +127,7 @@ def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
 def _order(buffer: PjrtBuffer) -> Sequence[int]:
     """Return the order to ask for: the source's own where it is known, as some plugins give that.
 
-    Tiles are another matter: whoever has them takes them apart.
+    Tiles are another matter: their reader takes them apart.
     """
     layout = buffer.given_layout
     if layout is None or layout.tiling():
@@ -143,23 +143,23 @@ def _in_order(
     return flat.reshape([shape[axis] for axis in axes]).transpose(np.argsort(axes))
 
 
-def copy(buffer: PjrtBuffer, place: Place) -> PjrtBuffer:
+def copy(buffer: PjrtBuffer, target: Target) -> PjrtBuffer:
     """Start a copy to another memory, or to the default memory of another device."""
     connection = buffer.connection
-    is_default = place.memory is place.device.default_memory()
+    is_default = target.memory is target.device.default_memory()
     with buffer.pinned("copy_to_memory") as pointer:
         try:
             args = connection.api.call(
-                "PJRT_Buffer_CopyToMemory", buffer=pointer, dst_memory=place.memory.pointer
+                "PJRT_Buffer_CopyToMemory", buffer=pointer, dst_memory=target.memory.pointer
             )
         except DevrtError:
-            if not is_default or place.device is buffer.device:
+            if not is_default or target.device is buffer.device:
                 raise
             args = connection.api.call(
-                "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=place.device.pointer
+                "PJRT_Buffer_CopyToDevice", buffer=pointer, dst_device=target.device.pointer
             )
         handle = lib.devrt_adopt_copy(connection.core, args.dst_buffer, buffer.handle)
-    made = buffer.like(handle, place.memory, place.device)
+    made = buffer.like(handle, target.memory, target.device)
     if made.given_layout is not None and connection.traits.takes_layouts:
         # It may have been laid out anew; the others copy the bytes as they lie.
         made.given_layout = reported_layout(made)

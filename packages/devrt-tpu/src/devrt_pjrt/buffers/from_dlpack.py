@@ -18,7 +18,7 @@ from devrt_pjrt.library import capsule as _capsule
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.put import Putter
     from devrt_pjrt.connection.connection import Connection
-    from devrt_pjrt.connection.place import Place
+    from devrt_pjrt.connection.target import Target
 
 __all__ = ["take"]
 
@@ -51,7 +51,7 @@ class _Taken:
             lib.devrt_dlpack_free(self._managed, self._is_versioned)
 
 
-def take(putter: Putter, value: Any, place: Place, copy: bool | None) -> PjrtBuffer:
+def take(putter: Putter, value: Any, target: Target, copy: bool | None) -> PjrtBuffer:
     """Make a buffer of a DLPack tensor; see `PjrtClient.buffer_from_dlpack`."""
     connection = putter.connection
     capsule = value
@@ -71,24 +71,24 @@ def take(putter: Putter, value: Any, place: Place, copy: bool | None) -> PjrtBuf
         raise InvalidTypeError(msg, operation="buffer_from_dlpack")
     check_type(connection.api, code)
     shape = tuple(int(tensor.shape[i]) for i in range(tensor.ndim))
-    problem = _problem(connection, taken, shape, code, place)
+    problem = _problem(connection, taken, shape, code, target)
     if problem and (copy is False or tensor.device_type != CPU):
         msg = f"buffer_from_dlpack failed: the tensor cannot be viewed, as {problem}."
         raise InvalidArgumentError(msg, operation="buffer_from_dlpack")
     if problem or copy:
-        return putter.put(_as_numpy(taken, shape, code).copy(), place, 0)
-    return _view(connection, taken, shape, code, place)
+        return putter.put(_as_numpy(taken, shape, code).copy(), target, 0)
+    return _view(connection, taken, shape, code, target)
 
 
 def _problem(
-    connection: Connection, taken: _Taken, shape: tuple[int, ...], code: int, place: Place
+    connection: Connection, taken: _Taken, shape: tuple[int, ...], code: int, target: Target
 ) -> str:
     tensor = taken.tensor
     wanted = connection.traits.dlpack_device
     if tensor.device_type != wanted:
         return f"it lies on DLPack device {(tensor.device_type, tensor.device_id)}"
-    if wanted != CPU and tensor.device_id != (place.device.local_hardware_id or 0):
-        return f"it lies on device {tensor.device_id}, not on {place.device}"
+    if wanted != CPU and tensor.device_id != (target.device.local_hardware_id or 0):
+        return f"it lies on device {tensor.device_id}, not on {target.device}"
     spec = spec_of(code, shape)
     if tensor.strides != ffi.NULL and spec.size > 1:
         step = 1
@@ -127,17 +127,17 @@ def _as_numpy(taken: _Taken, shape: tuple[int, ...], code: int) -> np.ndarray[An
 
 
 def _view(
-    connection: Connection, taken: _Taken, shape: tuple[int, ...], code: int, place: Place
+    connection: Connection, taken: _Taken, shape: tuple[int, ...], code: int, target: Target
 ) -> PjrtBuffer:
     dims = ffi.new("int64_t[]", list(shape))
-    asked = ffi.new("devrt_view_spec *")
-    asked.data = ffi.cast("void *", _address(taken))
-    asked.dims, asked.num_dims, asked.type = dims, len(shape), code
-    asked.device, asked.memory = place.device_pointer, place.memory_pointer
-    asked.token = token = connection.keep(taken)
+    view = ffi.new("devrt_view_spec *")
+    view.data = ffi.cast("void *", _address(taken))
+    view.dims, view.num_dims, view.type = dims, len(shape), code
+    view.device, view.memory = target.device_pointer, target.memory_pointer
+    view.token = token = connection.keep(taken)
     result = ffi.new("devrt_result *")
-    status = lib.devrt_view(connection.core, asked, result)
+    status = lib.devrt_view(connection.core, view, result)
     if status:
         connection.kept.pop(token, None)
-        raise connection.error(status, "buffer_from_dlpack", result, device=str(place.device))
-    return PjrtBuffer(connection, result.handle, spec_of(code, shape), place.memory, place.device)
+        raise connection.error(status, "buffer_from_dlpack", result, device=str(target.device))
+    return PjrtBuffer(connection, result.handle, spec_of(code, shape), target.memory, target.device)

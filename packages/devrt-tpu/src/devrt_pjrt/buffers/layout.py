@@ -139,7 +139,7 @@ def is_dense(array: HloArray) -> bool:
 
 
 def are_alike(one: Layout, other: Layout, shape: tuple[int, ...]) -> bool:
-    """Return whether two layouts put every element of an array of a shape at the same place."""
+    """Return whether two layouts put every element of an array of a shape at the same position."""
     return one.tiling() == other.tiling() and _moving(one, shape) == _moving(other, shape)
 
 

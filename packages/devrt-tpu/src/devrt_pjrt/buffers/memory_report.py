@@ -90,7 +90,7 @@ def _described(buffer: PjrtBuffer) -> str:
 
 
 def heap_profile(connection: Connection) -> bytes:
-    """Return the live buffers by place, device, memory, shape and dtype, for pprof."""
+    """Return the live buffers by call site, device, memory, shape and dtype, for pprof."""
     from devrt.wire.pprof import Profile, Sample, write_profile
 
     count: Counter[Any] = Counter()

@@ -1,4 +1,4 @@
-"""Host values on their way to a device."""
+"""Host values that go to a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from devrt_pjrt.buffers.spec import spec_of, type_code
 
 if TYPE_CHECKING:
     from devrt_pjrt.connection.connection import Connection
-    from devrt_pjrt.connection.place import Place
+    from devrt_pjrt.connection.target import Target
 
 __all__ = ["Putter", "check_semantics"]
 
@@ -44,7 +44,7 @@ class Putter:
         self._codes: dict[np.dtype[Any], int] = {}
         self._aliases = connection.traits.aliases_sources
 
-    def put(self, value: Any, place: Place, semantics: int) -> PjrtBuffer:
+    def put(self, value: Any, target: Target, semantics: int) -> PjrtBuffer:
         """Start the transfer of one value; see `Client.buffer_from_pyval`."""
         if semantics is not _DURING_CALL:  # the rest of it takes time
             semantics = check_semantics(semantics)
@@ -52,12 +52,12 @@ class Putter:
         code = self._codes.get(array.dtype)
         if code is None:
             array, code = self._native(array)
-        if array.nbytes >= _LARGE and self._is_copied(array, place, semantics):
-            return self._put_kept(_aligned_copy(array), code, place, _MUTABLE_ZERO_COPY)
+        if array.nbytes >= _LARGE and self._is_copied(array, target, semantics):
+            return self._put_kept(_aligned_copy(array), code, target, _MUTABLE_ZERO_COPY)
         if semantics:
-            return self._put_kept(array, code, place, semantics)
+            return self._put_kept(array, code, target, semantics)
         if not array.flags.c_contiguous:
-            return self._put_strided(array, code, place)
+            return self._put_strided(array, code, target)
         connection = self.connection
         spare = connection.results
         result = spare.pop() if spare else ffi.new(_NEW_RESULT)
@@ -69,41 +69,41 @@ class Putter:
             shape,
             len(shape),
             0,
-            place.device_pointer,
-            place.memory_pointer,
+            target.device_pointer,
+            target.memory_pointer,
             0,
             result,
         )
         if status:
-            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
+            raise connection.error(status, "buffer_from_pyval", result, device=str(target.device))
         handle = result.handle
         spare.append(result)
-        return PjrtBuffer(connection, handle, spec_of(code, shape), place.memory, place.device)
+        return PjrtBuffer(connection, handle, spec_of(code, shape), target.memory, target.device)
 
     def source(self, value: Any) -> tuple[np.ndarray[Any, Any], int]:
         """Return a value as an array that the plugin can read, and its element type."""
         return self._native(self._as_array(value))
 
-    def _is_copied(self, array: np.ndarray[Any, Any], place: Place, semantics: Any) -> bool:
+    def _is_copied(self, array: np.ndarray[Any, Any], target: Target, semantics: Any) -> bool:
         """Return whether to copy a large source here and let the plugin alias the copy.
 
         NumPy asks the system for huge pages; the plugin's own copy takes several times as long,
         most of it for the pages of fresh memory.
         """
-        if not self._aliases or place.memory_pointer:
+        if not self._aliases or target.memory_pointer:
             return False
         is_aligned = array.__array_interface__["data"][0] % _ALIGNMENT == 0
         return semantics < _ZERO_COPY or not (is_aligned and array.flags.c_contiguous)
 
     def _put_kept(
-        self, array: np.ndarray[Any, Any], code: int, place: Place, semantics: int
+        self, array: np.ndarray[Any, Any], code: int, target: Target, semantics: int
     ) -> PjrtBuffer:
         """Put a source that the plugin may look at, or alias, after the call."""
         connection = self.connection
         if semantics == _MUTABLE_ZERO_COPY and not array.flags.writeable:
             semantics = _ZERO_COPY  # a program that takes the buffer over would write to it
         if not array.flags.c_contiguous:
-            return self._put_strided(array, code, place)
+            return self._put_strided(array, code, target)
         result = ffi.new(_NEW_RESULT)
         token = connection.keep(array)
         status = _put_dense(
@@ -113,23 +113,23 @@ class Putter:
             array.shape,
             array.ndim,
             semantics,
-            place.device_pointer,
-            place.memory_pointer,
+            target.device_pointer,
+            target.memory_pointer,
             token,
             result,
         )
         if status or not result.kept:
             connection.kept.pop(token, None)
         if status:
-            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
+            raise connection.error(status, "buffer_from_pyval", result, device=str(target.device))
         connection.drain()
         spec = spec_of(code, array.shape)
-        return PjrtBuffer(connection, result.handle, spec, place.memory, place.device)
+        return PjrtBuffer(connection, result.handle, spec, target.memory, target.device)
 
-    def _put_strided(self, array: np.ndarray[Any, Any], code: int, place: Place) -> PjrtBuffer:
+    def _put_strided(self, array: np.ndarray[Any, Any], code: int, target: Target) -> PjrtBuffer:
         """Put an array of any strides; the plugin reads them where all are positive."""
         if any(step <= 0 for step in array.strides) or array.size == 0:
-            return self.put(np.ascontiguousarray(array).reshape(array.shape), place, 0)
+            return self.put(np.ascontiguousarray(array).reshape(array.shape), target, 0)
         connection = self.connection
         dims = ffi.new("int64_t[]", array.shape)
         strides = ffi.new("int64_t[]", array.strides)
@@ -141,19 +141,19 @@ class Putter:
             num_dims=array.ndim,
             byte_strides=strides,
             num_byte_strides=array.ndim,
-            device=place.device_pointer,
-            memory=place.memory_pointer,
+            device=target.device_pointer,
+            memory=target.memory_pointer,
         )
         result = ffi.new(_NEW_RESULT)
         status = lib.devrt_put(connection.core, args, 0, result)
         if status == lib.DEVRT_FAILED:
             # Some plugins take no strides; if it was something else, it fails again.
             connection.api.take(result.error, "buffer_from_pyval")
-            return self.put(np.ascontiguousarray(array), place, 0)
+            return self.put(np.ascontiguousarray(array), target, 0)
         if status:
-            raise connection.error(status, "buffer_from_pyval", result, device=str(place.device))
+            raise connection.error(status, "buffer_from_pyval", result, device=str(target.device))
         spec = spec_of(code, array.shape)
-        return PjrtBuffer(connection, result.handle, spec, place.memory, place.device)
+        return PjrtBuffer(connection, result.handle, spec, target.memory, target.device)
 
     def _as_array(self, value: Any) -> np.ndarray[Any, Any]:
         if isinstance(value, PjrtBuffer):
@@ -184,10 +184,10 @@ def check_semantics(semantics: Any) -> int:
 
 
 def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    room = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    skip = -room.__array_interface__["data"][0] % _ALIGNMENT
+    aligned = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    skip = -aligned.__array_interface__["data"][0] % _ALIGNMENT
     made: np.ndarray[Any, Any] = (
-        room[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+        aligned[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
     )
     np.copyto(made, array)
     return made

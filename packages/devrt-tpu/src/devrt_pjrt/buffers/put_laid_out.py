@@ -1,4 +1,4 @@
-"""Host values on their way to a device, in a layout of their own.
+"""Host values that go to a device in a layout of their own.
 
 A plugin that takes layouts puts the elements of a row-major source where the layout says. XLA's for
 the host does not: it copies the bytes as they come, and whatever layout it notes has no effect on a
@@ -23,7 +23,7 @@ from devrt_pjrt.buffers.spec import Spec, spec_of
 
 if TYPE_CHECKING:
     from devrt_pjrt.connection.connection import Connection
-    from devrt_pjrt.connection.place import Place
+    from devrt_pjrt.connection.target import Target
 
 __all__ = ["put"]
 
@@ -33,7 +33,7 @@ _PROBE = np.arange(6, dtype=np.int32).reshape(2, 3)
 _PROBE_LAYOUT = Layout((0, 1))
 
 
-def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int) -> PjrtBuffer:
+def put(putter: Putter, value: Any, layout: object, target: Target, semantics: int) -> PjrtBuffer:
     """Start the transfer of a value that shall lie in a layout; see `PjrtClient`.
 
     Raises
@@ -49,25 +49,25 @@ def put(putter: Putter, value: Any, layout: object, place: Place, semantics: int
     spec = spec_of(code, array.shape)
     wanted = checked(layout, spec, _OPERATION, is_host=not connection.traits.takes_layouts)
     if wanted == _usual(connection, spec):
-        return putter.put(array, place, semantics)
-    if _transposes(putter, place):
-        made = _send(connection, np.ascontiguousarray(array), spec, wanted, place)
-        said = reported_layout(made)
-        if said != wanted:
+        return putter.put(array, target, semantics)
+    if _transposes(putter, target):
+        made = _send(connection, np.ascontiguousarray(array), spec, wanted, target)
+        made_as = reported_layout(made)
+        if made_as != wanted:
             made.delete()
-            raise _not_honoured(connection, wanted, f"makes {said} of it")
+            raise _not_honoured(connection, wanted, f"makes {made_as} of it")
         return made
     ordered = array.transpose(wanted.minor_to_major()[::-1])
     if not ordered.flags.c_contiguous:
         ordered, semantics = np.ascontiguousarray(ordered), _MUTABLE  # nobody else writes to it
-    plain = putter.put(ordered.reshape(spec.shape), place, semantics)
+    plain = putter.put(ordered.reshape(spec.shape), target, semantics)
     with plain.pinned(_OPERATION):
         handle = lib.devrt_clone(plain.handle)
-    return LaidOutBuffer(connection, handle, spec, place.memory, place.device, wanted)
+    return LaidOutBuffer(connection, handle, spec, target.memory, target.device, wanted)
 
 
 def _usual(connection: Connection, spec: Spec) -> Layout | None:
-    """Return the layout that a value gets when none is asked for; None where nobody tells."""
+    """Return the layout that a value gets when none is requested; None where nobody tells."""
     if not connection.traits.takes_layouts:
         return row_major(len(spec.shape))
     try:
@@ -77,7 +77,11 @@ def _usual(connection: Connection, spec: Spec) -> Layout | None:
 
 
 def _send(
-    connection: Connection, source: np.ndarray[Any, Any], spec: Spec, layout: Layout, place: Place
+    connection: Connection,
+    source: np.ndarray[Any, Any],
+    spec: Spec,
+    layout: Layout,
+    target: Target,
 ) -> LaidOutBuffer:
     """Put a row-major source, and leave it to the plugin where its elements go."""
     dims = ffi.new("int64_t[]", spec.shape)
@@ -88,28 +92,28 @@ def _send(
         type=spec.code,
         dims=dims,
         num_dims=len(spec.shape),
-        device=place.device_pointer,
-        memory=place.memory_pointer,
+        device=target.device_pointer,
+        memory=target.memory_pointer,
         device_layout=pointer,
     )
     result = ffi.new("devrt_result *")
     status = lib.devrt_put(connection.core, args, 0, result)
     if status:
-        raise connection.error(status, _OPERATION, result, device=str(place.device))
-    return LaidOutBuffer(connection, result.handle, spec, place.memory, place.device, layout)
+        raise connection.error(status, _OPERATION, result, device=str(target.device))
+    return LaidOutBuffer(connection, result.handle, spec, target.memory, target.device, layout)
 
 
-def _transposes(putter: Putter, place: Place) -> bool:
+def _transposes(putter: Putter, target: Target) -> bool:
     """Return whether a memory's plugin puts a row-major source in the order of a layout."""
-    memory = place.memory
+    memory = target.memory
     if memory.transposes is None:
-        memory.transposes = _find_out(putter, place)
+        memory.transposes = _find_out(putter, target)
     return memory.transposes
 
 
-def _find_out(putter: Putter, place: Place) -> bool:
+def _find_out(putter: Putter, target: Target) -> bool:
     spec = spec_of(putter.source(_PROBE)[1], _PROBE.shape)
-    made = _send(putter.connection, _PROBE, spec, _PROBE_LAYOUT, place)
+    made = _send(putter.connection, _PROBE, spec, _PROBE_LAYOUT, target)
     if fetch.is_host_visible(made):
         found = fetch.view(made).copy()  # an error that is kept must not hold memory
         if np.array_equal(found, _PROBE.T.reshape(-1)):

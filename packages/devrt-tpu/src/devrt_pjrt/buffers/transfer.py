@@ -20,7 +20,7 @@ from devrt_pjrt.library.handle import Handle
 if TYPE_CHECKING:
     from devrt.layout import Layout
     from devrt_pjrt.connection.connection import Connection
-    from devrt_pjrt.connection.place import Place
+    from devrt_pjrt.connection.target import Target
     from devrt_pjrt.library.api import Api
 
 __all__ = ["TransferManager"]
@@ -43,7 +43,7 @@ class TransferManager(Handle):
         Of the client.
     specs
         Shape and dtype of each buffer.
-    place
+    target
         Where they go.
     layouts
         How each lies there; None for as it would anyway.
@@ -53,12 +53,12 @@ class TransferManager(Handle):
         self,
         connection: Connection,
         specs: Sequence[tuple[tuple[int, ...], Any]],
-        place: Place,
+        target: Target,
         layouts: Sequence[object] | None = None,
     ) -> None:
         self._pointer: Any = None
         api = connection.api
-        self._connection, self._place = connection, place
+        self._connection, self._target = connection, target
         self._specs = _specs_of(api, specs)
         self._layouts = _layouts_of(connection, self._specs, layouts)
         self._is_retrieved = [False] * len(self._specs)
@@ -68,16 +68,16 @@ class TransferManager(Handle):
         for slot, spec, sizes in zip(described, self._specs, dims, strict=True):
             slot.struct_size = ffi.offsetof("PJRT_ShapeSpec", "element_type") + 4
             slot.dims, slot.num_dims, slot.element_type = sizes, len(spec.shape), spec.code
-        told, kept = _told(connection, self._layouts)
+        given, kept = _given(connection, self._layouts)
         with connection.using(_MAKE):
             args = api.call(
                 "PJRT_Client_CreateBuffersForAsyncHostToDevice",
                 client=connection.pointer,
                 shape_specs=described,
                 num_shape_specs=len(self._specs),
-                device_layouts=told,
+                device_layouts=given,
                 num_device_layouts=len(kept),
-                memory=place.memory.pointer,
+                memory=target.memory.pointer,
             )
             self._pointer = args.transfer_manager
             connection.managers.add(self)
@@ -99,11 +99,11 @@ class TransferManager(Handle):
         args = self._call("RetrieveBuffer", index)
         self._is_retrieved[index] = True
         handle = lib.devrt_adopt_promised(self._connection.core, args.buffer_out)
-        connection, spec, place = self._connection, self._specs[index], self._place
+        connection, spec, target = self._connection, self._specs[index], self._target
         layout = self._layouts[index]
         if layout is None:
-            return PjrtBuffer(connection, handle, spec, place.memory, place.device)
-        return LaidOutBuffer(connection, handle, spec, place.memory, place.device, layout)
+            return PjrtBuffer(connection, handle, spec, target.memory, target.device)
+        return LaidOutBuffer(connection, handle, spec, target.memory, target.device, layout)
 
     def transfer_data(
         self, index: int, data: Any, offset: int = 0, *, is_last: bool = True
@@ -160,7 +160,7 @@ class TransferManager(Handle):
         return Event(self._connection, args.done_with_h2d_transfer, keeps=source)
 
     def set_buffer_error(self, index: int, code: int, message: str) -> None:
-        """Fail a buffer: whoever waits for it gets this error.
+        """Fail a buffer: its waiters get this error.
 
         Raises
         ------
@@ -294,7 +294,7 @@ def _specs_of(api: Api, specs: Any) -> list[Spec]:
 def _layouts_of(
     connection: Connection, specs: Sequence[Spec], layouts: Sequence[object] | None
 ) -> list[Layout | None]:
-    """Return the layouts that were asked for; None for each that buffers have anyway."""
+    """Return the layouts that were requested; None for each that buffers have anyway."""
     given = [None] * len(specs) if layouts is None else listed(layouts, _MAKE, "layouts")
     if len(given) != len(specs):
         msg = f"{_MAKE} failed: there are {len(specs)} buffers, and {len(given)} layouts for them."
@@ -310,8 +310,8 @@ def _layouts_of(
     ]
 
 
-def _told(connection: Connection, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
-    """Return what the plugin is told of layouts, and what must live as long."""
+def _given(connection: Connection, layouts: Sequence[Layout | None]) -> tuple[Any, list[Any]]:
+    """Return what the plugin is given of layouts, and what must live as long."""
     if not connection.traits.takes_layouts or not any(layouts):
         return ffi.NULL, []
     kept = [(ffi.NULL, ()) if one is None else pointer_to(connection.api, one) for one in layouts]

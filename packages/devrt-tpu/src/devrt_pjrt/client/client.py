@@ -51,7 +51,7 @@ class PjrtClient(Handle, Client):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._inventory = connection.inventory
-        self._places = connection.inventory.places
+        self._targets = connection.inventory.targets
         self._putter = Putter(connection)
         connection.client = self
         connection.explain = functools.partial(with_report, connection)
@@ -147,15 +147,15 @@ class PjrtClient(Handle, Client):
         `PjRtLayout` or the text of one; the plugin's refusal of one is raised.
         """
         try:
-            place = self._places[device]
+            target = self._targets[device]
         except (KeyError, TypeError):  # a target that was not seen yet, or is none
-            place = self._inventory.place(device, "buffer_from_pyval")
+            target = self._inventory.target(device, "buffer_from_pyval")
         semantics = 0 if force_copy else host_buffer_semantics
         if layout is not None:
             from devrt_pjrt.buffers.put_laid_out import put
 
-            return put(self._putter, argument, layout, place, semantics)
-        return self._putter.put(argument, place, semantics)
+            return put(self._putter, argument, layout, target, semantics)
+        return self._putter.put(argument, target, semantics)
 
     def buffer_from_dlpack(
         self, value: Any, device: Device | None = None, copy: bool | None = None
@@ -178,7 +178,7 @@ class PjrtClient(Handle, Client):
         """
         from devrt_pjrt.buffers.from_dlpack import take
 
-        return take(self._putter, value, self._inventory.place(device, "buffer_from_dlpack"), copy)
+        return take(self._putter, value, self._inventory.target(device, "buffer_from_dlpack"), copy)
 
     def create_buffers_for_async_host_to_device(
         self,
@@ -199,8 +199,8 @@ class PjrtClient(Handle, Client):
         """
         from devrt_pjrt.buffers.transfer import TransferManager
 
-        place = self._inventory.place(memory, "create_buffers_for_async_host_to_device")
-        return TransferManager(self.connection, specs, place, layouts)
+        target = self._inventory.target(memory, "create_buffers_for_async_host_to_device")
+        return TransferManager(self.connection, specs, target, layouts)
 
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
@@ -216,7 +216,7 @@ class PjrtClient(Handle, Client):
         return list(live_buffers(self.connection))
 
     def heap_profile(self) -> bytes:
-        """Return the live buffers as a gzipped pprof profile, by place where one was noted.
+        """Return the live buffers as a gzipped pprof profile, by call site where one was noted.
 
         The values are ``space`` (bytes) and ``objects`` (count), the labels ``device``, ``kind``
         and ``array``. Where it was made is noted of buffers from 1 MiB on.
@@ -263,7 +263,7 @@ class PjrtClient(Handle, Client):
         devices
             The devices that it runs on; those that it was compiled for when omitted.
         **options
-            Fields of `devrt_pjrt.CompileOptions`, in place of those it was compiled with.
+            Fields of `devrt_pjrt.CompileOptions`, instead of those it was compiled with.
         """
         from devrt_pjrt.programs import compile as _compile
 
@@ -291,7 +291,7 @@ class PjrtClient(Handle, Client):
         UnimplementedError
             If the plugin takes no custom calls, or 256 callables are registered.
         PluginError
-            If the name is taken; one callable may take another's place.
+            If the name is taken; one callable may replace another.
 
         Notes
         -----

@@ -42,7 +42,7 @@ def make_client(
         ``distributed_client``, the connection to a cluster's key-value store (see
         `devrt.contract.DistributedRuntimeClient`), which the plugin asks through callbacks.
     cache
-        Opens the folder of compiled programs (`devrt.compiling.cache`); None keeps none. Asked
+        Opens the folder of compiled programs (`devrt.compiling.cache`); None keeps none. Called
         once, when the client first compiles.
 
     Raises

@@ -124,7 +124,7 @@ class PjrtTopology(Handle, Topology):
 
     @contextmanager
     def _using(self, function: str) -> Iterator[Any]:
-        """Ask the plugin, and keep what it answers: a client's topology goes with its client."""
+        """Ask the plugin, and keep what it answers: a client's topology is destroyed with it."""
         owner = self._owner
         with owner.using(function) if owner is not None else nullcontext():
             yield self._api.call(f"PJRT_TopologyDescription_{function}", topology=self._pointer)

@@ -211,7 +211,7 @@ class Connection:
         return token
 
     def drain(self) -> None:
-        """Let go what the plugin does not need any more."""
+        """Release what the plugin does not need any more."""
         if not self.kept:
             return
         tokens = ffi.new("int64_t[64]")

@@ -246,8 +246,8 @@ class PjrtDevice(Handle, Device):
 
     def _found(self) -> list[PjrtMemory]:
         memories = self._connection.inventory.memories
-        places = ffi.unpack(self._row.memories, self._row.num_memories)
-        return [memories[at] for at in places if at < len(memories)]
+        indices = ffi.unpack(self._row.memories, self._row.num_memories)
+        return [memories[at] for at in indices if at < len(memories)]
 
 
 def _count(buffers: Iterable[Buffer]) -> dict[str, int]:

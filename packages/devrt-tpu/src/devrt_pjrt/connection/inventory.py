@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.errors import InternalError, InvalidArgumentError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
-from devrt_pjrt.connection.place import Place
+from devrt_pjrt.connection.target import Target
 from devrt_pjrt.library.api import text_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Inventory:
         As the plugin counts them.
     devices, local : list of PjrtDevice
         All, and those of this process, by id.
-    places : dict
+    targets : dict
         Where buffers go, by the target that was named.
     """
 
@@ -55,7 +55,7 @@ class Inventory:
         self._by_address = {_address(device.pointer): device for device in made}
         self.devices = sorted(made, key=lambda device: device.id)
         self.local = [device for device in self.devices if device.is_addressable]
-        self.places: dict[Any, Place] = {}
+        self.targets: dict[Any, Target] = {}
         if not self.local:
             library = connection.library
             msg = f"the PJRT plugin {library.label} made a client without a device."
@@ -65,12 +65,12 @@ class Inventory:
         """Return the device that the plugin has at an address."""
         return self._by_address[_address(pointer)]
 
-    def place(self, target: Any, operation: str) -> Place:
+    def target(self, given: Any, operation: str) -> Target:
         """Return where a buffer goes that is put on a device or a memory.
 
         Parameters
         ----------
-        target
+        given
             A device or a memory of this client; None for its first device.
         operation
             What errors name.
@@ -80,20 +80,20 @@ class Inventory:
         InvalidArgumentError
             If it is neither, or another process's.
         """
-        place = self.places.get(target) if isinstance(target, _TARGETS) else None
-        if place is None:
-            place = self.places[target] = self._resolve(target, operation)
-        return place
-
-    def _resolve(self, target: Any, operation: str) -> Place:
-        client = self._connection.client
-        device, memory = target, None
+        target = self.targets.get(given) if isinstance(given, _TARGETS) else None
         if target is None:
+            target = self.targets[given] = self._resolve(given, operation)
+        return target
+
+    def _resolve(self, given: Any, operation: str) -> Target:
+        client = self._connection.client
+        device, memory = given, None
+        if given is None:
             device = self.local[0]
-        elif isinstance(target, PjrtMemory) and target.client is client and target.devices:
-            device, memory = target.devices[0], target
+        elif isinstance(given, PjrtMemory) and given.client is client and given.devices:
+            device, memory = given.devices[0], given
         if not isinstance(device, PjrtDevice) or device.client is not client:
-            msg = f"{operation} failed: {target!r} is no device and no memory of {client!r}."
+            msg = f"{operation} failed: {given!r} is no device and no memory of {client!r}."
             raise InvalidArgumentError(msg, operation=operation)
         if not device.is_addressable:
             msg = (
@@ -103,7 +103,9 @@ class Inventory:
             raise InvalidArgumentError(msg, operation=operation, device=str(device))
         default = device.default_memory()
         where = memory or default
-        return Place(device, where, device.pointer, ffi.NULL if where is default else where.pointer)
+        return Target(
+            device, where, device.pointer, ffi.NULL if where is default else where.pointer
+        )
 
 
 def _address(pointer: Any) -> int:

@@ -141,7 +141,7 @@ class Library(Handle):
     def _final(self, error: DevrtError) -> PluginLoadError:
         msg = (
             f"the PJRT plugin {self.label} could not be initialised: {error.message} "
-            "This is final for this process: mend the cause and start another one."
+            "This is final for this process: fix the cause and start another one."
         )
         return PluginLoadError(
             msg, code=error.code, phase="initialize", plugin=self.name, path=self.path
@@ -162,7 +162,7 @@ class Library(Handle):
         if not self.path:
             msg = (
                 f"the symbols of the PJRT plugin {self.label} cannot be made global: it came in a "
-                "capsule. Whoever opened its library has settled it."
+                "capsule. That was settled when its library was opened."
             )
             raise InvalidArgumentError(msg, plugin=self.name)
         _open(self.name, self.path, is_global=True)
@@ -259,10 +259,10 @@ def _open(name: str, path: str, is_global: bool) -> Any:
         )
         raise PluginLoadError(msg, **facts)
     os.environ.setdefault(*_NO_INFORMATION)  # read when the library is opened
-    said = ffi.new("char[]", 4096)
-    handle = lib.devrt_open(os.fsencode(path), is_global, said, len(said))
+    reason = ffi.new("char[]", 4096)
+    handle = lib.devrt_open(os.fsencode(path), is_global, reason, len(reason))
     if handle == ffi.NULL:
-        raise _not_opened(name, path, ffi.string(said).decode(errors="replace"), facts)
+        raise _not_opened(name, path, ffi.string(reason).decode(errors="replace"), facts)
     table = lib.devrt_find_api(handle)
     if table == ffi.NULL:
         msg = (
@@ -273,11 +273,11 @@ def _open(name: str, path: str, is_global: bool) -> Any:
     return table
 
 
-def _not_opened(name: str, path: str, said: str, facts: dict[str, Any]) -> PluginLoadError:
-    missing = _MISSING.match(said)
+def _not_opened(name: str, path: str, reason: str, facts: dict[str, Any]) -> PluginLoadError:
+    missing = _MISSING.match(reason)
     if missing is None:
         msg = (
-            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {said}. "
+            f"the PJRT library {path!r} of platform {name!r} cannot be opened: {reason}. "
             "Install a version that fits this machine."
         )
         return PluginLoadError(msg, **facts)

@@ -43,7 +43,7 @@ def library_for(
     Parameters
     ----------
     name
-        The platform; empty for a capsule whose name nobody said.
+        The platform; empty for a capsule without a name.
     library
         Its path, or a capsule named ``pjrt_c_api``.
     global_symbols

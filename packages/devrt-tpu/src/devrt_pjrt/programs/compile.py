@@ -226,7 +226,7 @@ def deserialize(
 def _load(
     connection: Connection, data: bytes, made: CompileOptions | None, over: bytes = b""
 ) -> PjrtLoadedExecutable:
-    """Load an executable; ``over`` takes the place of the options that it was compiled with."""
+    """Load an executable; ``over`` replaces the options that it was compiled with."""
     api = connection.api
     found = Serialized.read(data, "deserialize_executable")
     plain, over = found.data, over or found.options

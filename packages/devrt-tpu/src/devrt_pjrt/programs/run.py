@@ -103,7 +103,7 @@ class Runner:
         self._devices = devices
         self._is_portable = is_portable
         self.is_deleted = False
-        # Errors name the program when nothing can be asked any more.
+        # Errors name the program when nothing can be queried any more.
         self._label = f"program {executable.name!r}"
         self._label_here = f"{self._label} on {devices[0]}" if devices else self._label
         facts = executable.facts
@@ -186,7 +186,7 @@ class Runner:
         spare = connection.results
         result = spare.pop() if spare else ffi.new(_NEW_RESULT)
         connection.last_run = self._label_here
-        # With one result there is room for it in the structure itself.
+        # One result fits into the structure itself.
         status = _execute_one(connection.core, pointer, handles, len(handles), _NULL, 1, result)
         if status:
             self._fail(status, result, arguments)

@@ -1,4 +1,4 @@
-"""Where a buffer goes: a device and one of its memories, resolved once for each target."""
+"""Where a buffer goes: a device and one of its memories, resolved once for each that is given."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
 
-__all__ = ["Place"]
+__all__ = ["Target"]
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """A device and a memory of it, with the pointers that the plugin takes for them.
 
     Attributes
