@@ -140,6 +140,32 @@ def test_arrays_that_are_no_assignment(array, words):
         DeviceAssignment.create(np.array(array))
 
 
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "rows of one length"),
+        ([[], []], "rows of one length"),
+        ([[0], [1, 2]], "rows of one length"),
+        ([[0], [0]], "each device once"),
+        ([[0], [-1]], "each device once"),
+        ([[0.5]], "rows of device ids"),
+        ([["0"]], "rows of device ids"),
+        ([0, 1], "rows of device ids"),
+        (None, "rows of device ids"),
+    ],
+    ids=str,
+)
+def test_rows_that_are_no_assignment(rows, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        DeviceAssignment(rows)
+
+
+def test_bytes_that_name_a_device_twice_are_refused():
+    twice = b"\x08\x02\x10\x01\x1a\x04\n\x02\x00\x00"
+    with pytest.raises(InvalidArgumentError, match=r"no DeviceAssignmentProto.*each device once"):
+        DeviceAssignment.deserialize(twice)
+
+
 def test_it_compares_with_its_like_only():
     one = DeviceAssignment([[0, 1]])
     assert one == DeviceAssignment.create(np.array([[0, 1]], np.uint8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,18 +19,33 @@ __all__ = ["DeviceAssignment"]
 class DeviceAssignment:
     """Device numbers by replica and computation.
 
-    Made by `create` or `deserialize`.
-
     Parameters
     ----------
     ids
         One row per replica, one device number per computation.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no device, the rows differ in length, or a number is no integer, negative or
+        there twice.
     """
 
     __slots__ = ("_ids",)
 
     def __init__(self, ids: Iterable[Iterable[int]]) -> None:
-        self._ids = tuple(tuple(int(device) for device in row) for row in ids)
+        try:
+            self._ids = tuple(tuple(operator.index(device) for device in row) for row in ids)
+        except TypeError as error:
+            msg = f"a device assignment is rows of device ids, not {ids!r}."
+            raise InvalidArgumentError(msg) from error
+        flat = tuple(device for row in self._ids for device in row)
+        if not flat or len({len(row) for row in self._ids}) != 1:
+            msg = f"a device assignment has rows of one length, and {self!r} does not."
+            raise InvalidArgumentError(msg, ids=flat)
+        if min(flat) < 0 or len(set(flat)) != len(flat):
+            msg = f"a device assignment names each device once, by its id: {list(flat)} does not."
+            raise InvalidArgumentError(msg, ids=flat)
 
     @staticmethod
     def create(array: np.ndarray[Any, Any]) -> DeviceAssignment:
@@ -50,10 +66,6 @@ class DeviceAssignment:
                 f"[replica][computation], not shape {ids.shape} of {ids.dtype}."
             )
             raise InvalidArgumentError(msg, shape=ids.shape)
-        flat = ids.ravel().tolist()
-        if min(flat) < 0 or len(set(flat)) != len(flat):
-            msg = f"a device assignment names each device once, by its id: {flat} does not."
-            raise InvalidArgumentError(msg, ids=tuple(flat))
         return DeviceAssignment(ids.tolist())
 
     def replica_count(self) -> int:
@@ -102,10 +114,10 @@ class DeviceAssignment:
             rows = list(zip(*columns, strict=True))
             if not rows or counts != {1: len(rows), 2: len(columns)}:
                 raise ValueError(f"counts {counts} for {len(rows)} by {len(columns)} devices")
+            return DeviceAssignment(rows)
         except (ValueError, IndexError, TypeError) as error:
             msg = f"these bytes ({reprlib.repr(data)}) are no DeviceAssignmentProto: {error}."
             raise InvalidArgumentError(msg) from error
-        return DeviceAssignment(rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceAssignment):
@@ -120,7 +132,4 @@ class DeviceAssignment:
 
 
 def _replica_ids(message: Any) -> list[int]:
-    ids = [device for number, value in fields(message) if number == 1 for device in ints(value)]
-    if any(device < 0 for device in ids):
-        raise ValueError("it names a negative device")
-    return ids
+    return [device for number, value in fields(message) if number == 1 for device in ints(value)]

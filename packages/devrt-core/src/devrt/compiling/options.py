@@ -6,7 +6,6 @@ Source of the field numbers: ``compile_options.proto`` of XLA.
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -218,15 +217,10 @@ def _is_int(value: object) -> bool:
 
 def _assignment(rows: Any) -> DeviceAssignment:
     try:
-        ids = [[operator.index(number) for number in row] for row in rows]
-    except TypeError as error:
-        raise _invalid("device_assignment", rows, "rows of device ids") from error
-    flat = [number for row in ids for number in row]
-    if not flat or len({len(row) for row in ids}) != 1:
-        raise _invalid("device_assignment", rows, "rows of device ids, all of one length")
-    if len(set(flat)) != len(flat) or min(flat) < 0:
-        raise _invalid("device_assignment", rows, "different devices, none below 0")
-    return DeviceAssignment(ids)
+        return DeviceAssignment(rows)
+    except InvalidArgumentError as error:
+        wanted = "rows of device ids, all of one length, of different devices, none below 0"
+        raise _invalid("device_assignment", rows, wanted) from error
 
 
 def _override(name: Any, value: Any) -> bytes:
