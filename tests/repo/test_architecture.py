@@ -1,4 +1,4 @@
-"""What docs/architecture.md names exists: paths, and the names that it looks for in them."""
+"""What docs/architecture.md and the SDK's DESIGN.md name exists: paths, and names in them."""
 
 import re
 from collections.abc import Callable
@@ -6,11 +6,13 @@ from collections.abc import Callable
 import pytest
 
 PAGE = "docs/architecture.md"
+DESIGN = "packages/devrt-core/src/devrt/native/DESIGN.md"
+HEADERS = "packages/devrt-core/src/devrt/native/include/devrt"
 
 ROOTS = (
     "",
     "packages/devrt-core/src/devrt",
-    "packages/devrt-core/src/devrt/native/include/devrt",
+    HEADERS,
     "packages/devrt-cpu/native",
     "packages/devrt-cpu/src/devrt_cpu",
     "packages/devrt-tpu/src/devrt_pjrt",
@@ -35,6 +37,12 @@ def test_every_path_exists(checkout):
     known = {p.as_posix() for file in files for p in (file, *file.parents)}
     found = path_findings((checkout.root / PAGE).read_text(encoding="utf-8"), known)
     assert not found, "\n".join(found)
+
+
+def test_every_header_of_the_design_exists(checkout):
+    named = set(re.findall(r"`([\w/]+\.hp{0,2})`", (checkout.root / DESIGN).read_text("utf-8")))
+    assert len(named) > 40
+    assert not [name for name in sorted(named) if not (checkout.root / HEADERS / name).is_file()]
 
 
 NAME = re.compile(r"`([A-Za-z_.]+)` in `([\w./-]+\.(?:py|[ch]|[ch]pp))`")
