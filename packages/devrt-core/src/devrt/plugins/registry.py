@@ -164,7 +164,8 @@ class PluginRegistry(LoadedPlugins):
         Those that the machine lacks the devices for are loaded only if ``also_absent``.
         """
         for ref in self.refs_for((platform,)):
-            if not self.is_forbidden(ref) and (also_absent or self._is_here(ref)):
+            is_new = ref not in self._loaded and not self.is_forbidden(ref)
+            if is_new and (also_absent or self._is_here(ref)):
                 self.load_quietly(ref)
         return self.loaded()
 
