@@ -288,6 +288,13 @@ def test_a_topology_of_a_library_that_nobody_describes(runtime, add_loader, libr
         registry.make_pjrt_topology("zap")
 
 
+def test_a_topology_of_a_library_whose_platform_has_a_wheel_names_it(runtime, add_loader, library):
+    add_loader("PjrtLoader(make_client=make_client)")
+    registry.register_plugin("cuda", library_path=library)
+    with pytest.raises(UnimplementedError, match=r"makes none.*pip install \./packages/devrt-cuda"):
+        registry.make_pjrt_topology("cuda", "h100:1x1x8")
+
+
 def test_a_topology_needs_a_name(runtime):
     with pytest.raises(DevrtError, match="name is empty"):
         registry.make_pjrt_topology(" ")

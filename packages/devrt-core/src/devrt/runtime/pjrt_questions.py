@@ -76,14 +76,28 @@ def _described(
 ) -> Any:
     try:
         return record.factory(topology_name, **options)
-    except DevrtError:
-        raise
+    except DevrtError as error:
+        wheels = _missing_wheels(ref)
+        if not wheels:
+            raise
+        msg = (
+            f"{error.message.rstrip('.')}. Topologies by name need the platform's own plugin: "
+            f"{how_to_install(*wheels)}"
+        )
+        raise type(error)(msg, code=error.code, **error.data) from error
     except (Exception, SystemExit) as error:  # plugin code: a description may fail in any way
         msg = (
             f"plugin {ref} could not describe topology {topology_name!r} of platform "
             f"{ref.platform!r}: {type(error).__name__}: {error}. Check its name and options."
         )
         raise PluginError(msg, phase="topology", **ref.facts()) from error
+
+
+def _missing_wheels(ref: PluginRef) -> tuple[str, ...]:
+    """Return the wheels that know a platform and are not installed beside a library for it."""
+    installed = {other.distribution for other in default_runtime().plugins.refs()}
+    wheels = wheels_for(ref.platform) if ref.library else ()
+    return tuple(wheel for wheel in wheels if wheel not in installed)
 
 
 def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
