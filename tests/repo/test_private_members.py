@@ -1,4 +1,4 @@
-"""In the PJRT loader a module uses no private member of a class of another module."""
+"""In the PJRT loader a module uses nothing private of another: names, or members of its classes."""
 
 import ast
 from collections.abc import Iterator
@@ -51,10 +51,21 @@ def findings(sources: dict[str, str]) -> list[str]:
     ]
 
 
+def imported(path: str, source: str) -> list[str]:
+    """Return which private names a module imports from others."""
+    return [
+        f"{path}:{node.lineno}: imports {node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("devrt_pjrt.")
+        for alias in node.names
+        if is_private(alias.name)
+    ]
+
+
 def test_the_loader_uses_no_private_members_of_other_modules(checkout):
     folder = "packages/devrt-tpu/src/devrt_pjrt/"
-    sources = {name: text for name, text in checkout.texts() if name.startswith(folder)}
-    found = findings({name: text for name, text in sources.items() if name.endswith(".py")})
+    every = {name: text for name, text in checkout.texts(".py") if name.startswith(folder)}
+    found = findings(every) + [line for item in every.items() for line in imported(*item)]
     assert not found, "\n".join(found)
 
 
@@ -81,3 +92,8 @@ def test_own_members_and_those_of_other_packages_are_not():
         "class Buffer(Client):\n    def f(self, x): return self._pointer, x._fields, x.__dict__"
     )
     assert findings({"client.py": CLIENT, "buffer.py": source}) == []
+
+
+@pytest.mark.parametrize(("name", "count"), [("_args", 1), ("Api", 0)])
+def test_a_private_name_that_is_imported_is_reported(name, count):
+    assert len(imported("x.py", f"from devrt_pjrt.library.api import {name}")) == count

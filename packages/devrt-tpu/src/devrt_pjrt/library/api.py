@@ -10,7 +10,7 @@ from devrt.errors import DevrtError, ForkedError, UnimplementedError, from_statu
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.since import since
 
-__all__ = ["Api", "text_of"]
+__all__ = ["Api", "structure_type", "text_of"]
 
 _POINTER_BYTES = 8
 _CHARACTERS, _DESCRIPTION = ffi.typeof("char *"), ffi.typeof("devrt_description *")
@@ -19,7 +19,7 @@ _cast, _unpack, _getpid = ffi.cast, ffi.unpack, os.getpid
 
 
 @functools.cache
-def _args(name: str) -> tuple[Any, int]:
+def structure_type(name: str) -> tuple[Any, int]:
     """Return a structure's pointer type, and its size as plugins count it."""
     kind = ffi.typeof(name)
     field = kind.fields[-1][1]
@@ -89,7 +89,7 @@ class Api:
 
     def new(self, structure: str, **fields: Any) -> Any:
         """Return a structure with its size and some fields filled in, the others zero."""
-        kind, size = _args(structure)
+        kind, size = structure_type(structure)
         made = ffi.new(kind)
         made.struct_size = size
         for name, value in fields.items():
@@ -116,7 +116,7 @@ class Api:
         if known is None:
             if not self.has(function):
                 raise self.missing(function)
-            known = getattr(self.table, function), *_args(f"{function}_Args")
+            known = getattr(self.table, function), *structure_type(f"{function}_Args")
             self._known[function] = known
         call, kind, size = known
         args = ffi.new(kind)

@@ -7,7 +7,7 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.library.api import _args, text_of
+from devrt_pjrt.library.api import structure_type, text_of
 from devrt_pjrt.library.checks import encoded
 
 __all__ = ["NamedValues", "check_types", "read_values"]
@@ -57,7 +57,7 @@ class NamedValues:
         self._kept: list[Any] = []
         self.count = len(options)
         self.array = ffi.new("PJRT_NamedValue[]", self.count)
-        _, size = _args("PJRT_NamedValue")
+        _, size = structure_type("PJRT_NamedValue")
         for slot, (name, value) in zip(self.array, options.items(), strict=True):
             slot.struct_size = size
             slot.name, slot.name_size = self._characters(name, "an option's name")
