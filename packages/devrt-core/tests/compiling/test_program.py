@@ -75,6 +75,31 @@ def test_what_a_string_or_a_comment_says_donates_nothing():
     assert Program.of(text).facts.main.donated == (1,)
 
 
+GENERIC = """
+  "func.func"() <{%s}> ({
+  ^bb0(%%a: tensor<2xf32>, %%b: tensor<2xf32>):
+    "func.return"(%%a) {arg_attrs = [{jax.buffer_donor = true}]} : (tensor<2xf32>) -> ()
+  }) {%s} : () -> ()
+"""
+TYPE = 'function_type = (i32, i32) -> i32, sym_name = "main"'
+GIVEN = 'arg_attrs = [{a.b = "tf.aliasing_output, "}, {tf.aliasing_output = 0 : i32}]'
+
+
+@pytest.mark.parametrize(
+    ("properties", "attributes", "expected"),
+    [
+        (f"{GIVEN}, {TYPE}", "", (1,)),
+        (f"{TYPE}, // [\n {GIVEN}", "", (1,)),
+        (TYPE, f"a = [1, 2], {GIVEN}", (1,)),
+        (TYPE, GIVEN.replace("arg_attrs", '"arg_attrs"'), (1,)),
+        (TYPE, GIVEN.replace("arg", "res"), ()),
+        (TYPE, "a = {" + GIVEN + "}", ()),
+    ],
+)
+def test_donated_parameters_are_numbered_in_generic_form(properties, attributes, expected):
+    assert Program.of(GENERIC % (properties, attributes)).facts.main.donated == expected
+
+
 @pytest.mark.parametrize(
     ("text", "is_shardy"),
     [

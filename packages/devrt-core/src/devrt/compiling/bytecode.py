@@ -12,7 +12,7 @@ import re
 
 from devrt.compiling.mlir_bytecode import UNREADABLE, Bytecode
 from devrt.compiling.mlir_walk import UNKNOWN, Operation, Walk
-from devrt.compiling.program_facts import STRUCTURE, Function, ProgramFacts
+from devrt.compiling.program_facts import DONATES, STRUCTURE, Function, ProgramFacts
 
 __all__ = ["read_bytecode"]
 
@@ -31,7 +31,6 @@ _CALLEES = {
 _CUSTOM_CALLS = {"vhlo.custom_call_v1", "stablehlo.custom_call"}
 _TARGET = 2, b"call_target_name"
 _BITCASTS = {"vhlo.bitcast_convert_v1", "stablehlo.bitcast_convert"}
-_DONATED = {b"tf.aliasing_output", b"jax.buffer_donor"}
 _REPLICAS, _PARTITIONS = b"mhlo.num_replicas", b"mhlo.num_partitions"
 
 
@@ -120,7 +119,7 @@ class _Walk(Walk):
         if operation.name == "func.func" and operation.properties >= 0:  # where it may be missing
             attributes = attributes >> 1 if attributes & 1 else UNKNOWN
         found = self.bytecode.dictionaries(attributes) if attributes >= 0 else []
-        is_donated = (any(name in each for name in _DONATED) for each in found)
+        is_donated = (any(name in each for name in DONATES) for each in found)
         function.donated = tuple(i for i, is_taken in enumerate(is_donated) if is_taken)
         function.has_tuples = self.bytecode.has_tuples(self._property(operation, *_TYPE))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from devrt.compiling.mlir_tokens import (
     STRING,
@@ -13,14 +14,18 @@ from devrt.compiling.mlir_tokens import (
     skip_space,
     split,
 )
-from devrt.compiling.program_facts import Function
+from devrt.compiling.program_facts import DONATES, Function
 
 __all__ = ["after_attributes", "donated", "end_of_signature", "has_tuples", "read_head"]
 
 _VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
 _TUPLE = re.compile(STRING + rb"|//[^\n]*|\b(tuple<)|(![\w$-]+)(?![\w.$-])")
 _ALIAS = re.compile(rb"(![\w$-]+)\s*=\s*(?:(tuple<)|(![\w$-]+))")
-_DONATED = re.compile(STRING + rb"|//[^\n]*|\b(tf\.aliasing_output|jax\.buffer_donor)\b")
+_OPENING = re.compile(rb"\(|\[|(<?\s*\{)")
+_ARGUMENTS = re.compile(rb'\s*(?://[^\n]*\s*)*"?arg_attrs"?\s*=\s*\[')
+_DONATED = re.compile(
+    STRING + rb"|//[^\n]*|\b(" + b"|".join(map(re.escape, sorted(DONATES))) + rb")\b"
+)
 
 
 def read_head(code: bytes, at: int, end: int) -> tuple[Function, int, int] | None:
@@ -81,8 +86,34 @@ def _tuples(code: bytes) -> set[bytes]:
     return names
 
 
-def donated(code: bytes, begin: int, end: int) -> tuple[int, ...]:
-    """Return the numbers of the parameters whose attributes let their memory be taken over."""
-    parts = split(code[begin + 1 : min(end, end_of_group(code, begin)) - 1])
+def donated(code: bytes, at: int, begin: int, end: int) -> tuple[int, ...]:
+    """Return the numbers of the parameters whose attributes let their memory be taken over.
+
+    Parameters
+    ----------
+    code
+        The text.
+    at
+        Where the function begins.
+    begin, end
+        Where its parameters begin, and where its head ends; in generic form its type.
+    """
+    if code.startswith(b'"', at):
+        parts = _argument_attributes(code, at)
+    else:
+        parts = split(code[begin + 1 : min(end, end_of_group(code, begin)) - 1])
     found = enumerate(any(each[1] for each in _DONATED.finditer(part)) for part in parts)
     return tuple(i for i, is_donated in found if is_donated)
+
+
+def _argument_attributes(code: bytes, at: int) -> Iterator[bytes]:
+    """Yield the attributes of each parameter of a function in generic form."""
+    at = skip_space(code, code.index(b'"', at + 1) + 1)
+    while opening := _OPENING.match(code, at):  # operands, properties, regions, attributes
+        end = end_of_group(code, at)
+        if opening[1]:
+            for item in split(code[opening.end() : end].rstrip(b">").rstrip()[:-1]):
+                if found := _ARGUMENTS.match(item):
+                    yield from split(item[found.end() : end_of_group(item, found.end() - 1) - 1])
+                    return
+        at = skip_space(code, end)

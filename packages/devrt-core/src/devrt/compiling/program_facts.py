@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-__all__ = ["DEEPEST", "STRUCTURE", "Function", "Mesh", "ProgramFacts"]
+__all__ = ["DEEPEST", "DONATES", "STRUCTURE", "Function", "Mesh", "ProgramFacts"]
 
 DEEPEST = 1000
 """How deep brackets may be nested."""
+DONATES = frozenset({b"tf.aliasing_output", b"jax.buffer_donor"})
+"""The attributes of a parameter whose memory the program may take over."""
 Mesh = tuple[tuple[str, int], ...]
 STRUCTURE = frozenset(f"stablehlo.{name}" for name in ("call", "func", "return"))
 """Operations that give a program its structure, and tell nothing of what it does."""
@@ -34,8 +36,7 @@ class Function:
     has_tuples : bool
         Whether a parameter or a result is a tuple.
     donated : tuple of int
-        The parameters, by number, whose memory the program may take over. Text in generic form
-        gives none.
+        The parameters, by number, whose memory the program may take over.
     """
 
     name: bytes

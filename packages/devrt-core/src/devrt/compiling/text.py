@@ -133,7 +133,7 @@ class _Pass:
         main = found.main
         if main is not None and main.at in self._heads:
             main.has_tuples = has_tuples(self._code, *self._heads[main.at])
-            main.donated = donated(self._code, *self._heads[main.at])
+            main.donated = donated(self._code, main.at, *self._heads[main.at])
 
     def _note(self, subject: str, at: int) -> None:
         self._found.first.setdefault(subject, at)
