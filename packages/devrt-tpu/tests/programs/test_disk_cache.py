@@ -142,6 +142,20 @@ def test_bytecode_that_devrt_cannot_read_is_left_to_the_compiler(run):
     assert run(code) == [14, 0]
 
 
+def test_what_a_kept_program_takes_over_is_known_where_the_plugin_does_not_tell(run):
+    code = """
+        from devrt_pjrt.programs.compiled import Executable
+        Executable.facts = None
+        made = client.compile_and_load(ADD.replace("%a: tensor<8xf32>",
+            "%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}"))
+        a, b = client.buffer_from_pyval(X), client.buffer_from_pyval(X)
+        made.execute([a, b])
+        print(json.dumps([len(compiles), a.is_deleted(), b.is_deleted()]))
+    """
+    assert run(code) == [1, True, False]
+    assert run(code) == [0, True, False]
+
+
 @pytest.mark.parametrize("value", ["false", "0"])
 def test_it_can_be_turned_off(run, value):
     assert run(ONCE, DEVRT_ENABLE_COMPILATION_CACHE=value) == [1, 14, 0]

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from devrt.errors import DeletedError, DevrtError
+from devrt.compiling import Program
+from devrt.compiling.program_facts import ProgramFacts
+from devrt.errors import DeletedError, DevrtError, UnimplementedError
 from devrt_pjrt.programs.compiled import Executable
 
 DONATE = """
@@ -51,3 +53,13 @@ def test_what_others_look_at_is_not_written_to(xla_cpu):
 def test_too_few_arguments_are_an_error(xla_cpu):
     with pytest.raises(DevrtError):
         xla_cpu.compile_and_load(DONATE).execute([])
+
+
+def test_a_program_whose_donation_nobody_knows_is_refused(xla_cpu, add_text, monkeypatch):
+    monkeypatch.setattr(Program, "facts", ProgramFacts(is_whole=False))
+    assert xla_cpu.compile_and_load(add_text).name
+    if Executable.facts is None:
+        with pytest.raises(UnimplementedError, match=r"donates parameters.*as text"):
+            xla_cpu.compile_and_load(DONATE)
+    else:
+        assert xla_cpu.compile_and_load(DONATE).donated_parameters == [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from devrt.compiling.program_facts import ProgramFacts
+from devrt.compiling.program_facts import DONATES, ProgramFacts
 from devrt.errors import InvalidTypeError
 
 __all__ = ["Program"]
@@ -63,6 +63,13 @@ class Program(bytes):
         from devrt.compiling.text import read_text
 
         return read_text(self)
+
+    @property
+    def donated(self) -> tuple[int, ...] | None:
+        """The parameters, by number, whose memory it may take over; None where that is unknown."""
+        if not self.facts.is_whole:
+            return None if any(self.find(word) >= 0 for word in DONATES) else ()
+        return self.facts.main.donated if self.facts.main is not None else ()
 
     def location_of(self, at: int) -> str:
         """Return where something stands, as errors name it: the line in text."""

@@ -17,6 +17,7 @@ from devrt.errors import (
     DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
+    UnimplementedError,
 )
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.apart import call_apart
@@ -46,6 +47,7 @@ def compile_and_load(
     _check_program(program, quirks, "compile_and_load")
     given = CompileOptions.of(options)
     made = _complete(connection, program, devices, given, "compile_and_load")
+    donated = program.donated
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
         with connection.using("compile"), custom_calls_explained(connection.platform):
@@ -58,15 +60,25 @@ def compile_and_load(
                 connection.core,
                 client=connection.pointer,
             )
-            main = program.facts.main
-            donated = main.donated if main is not None else ()
             return PjrtLoadedExecutable(connection, args.executable, made, donated=donated)
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
-        load = functools.partial(_load, connection, made=made)
+        load = functools.partial(_load, connection, made=made, donated=donated)
         return compiled(connection, program, data, load, lambda: compile(data))
 
-    return find_or_compile(_with_flags(made, connection.traits, quirks).serialize())
+    found = find_or_compile(_with_flags(made, connection.traits, quirks).serialize())
+    if donated is None and found.executable.facts is None:
+        found.delete()
+        raise _unknown_donation(connection.platform)
+    return found
+
+
+def _unknown_donation(platform: str) -> UnimplementedError:
+    msg = (
+        "compile_and_load failed: the program donates parameters, devrt cannot read in its "
+        f"bytecode which, and the {platform} plugin does not tell. Give the program as text."
+    )
+    return UnimplementedError(msg, operation="compile_and_load", platform=platform)
 
 
 def _check_program(program: Program, quirks: Sequence[Quirk], operation: str) -> None:
@@ -224,7 +236,11 @@ def deserialize(
 
 
 def _load(
-    connection: Connection, data: bytes, made: CompileOptions | None, over: bytes = b""
+    connection: Connection,
+    data: bytes,
+    made: CompileOptions | None,
+    over: bytes = b"",
+    donated: tuple[int, ...] | None = None,
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` replaces the options that it was compiled with."""
     api = connection.api
@@ -251,7 +267,7 @@ def _load(
             core=connection.core,
             on_late=lambda _: _destroy(api, args.loaded_executable, True),
         )
-        loaded = PjrtLoadedExecutable(connection, args.loaded_executable, made, source)
+        loaded = PjrtLoadedExecutable(connection, args.loaded_executable, made, source, donated)
         if loaded.executable.facts is not None:
             refuse_feed(loaded.executable.facts, connection.platform, loaded.delete)
         return loaded

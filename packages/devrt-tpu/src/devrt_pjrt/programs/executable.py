@@ -35,7 +35,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         pointer: Any,
         options: CompileOptions | None,
         source: bytes | None = None,
-        donated: tuple[int, ...] = (),
+        donated: tuple[int, ...] | None = None,
     ) -> None:
         self._connection = connection
         api = connection.api
@@ -47,7 +47,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         is_portable = not bound or (options is not None and options.compile_portable_executable)
         self._devices = list(connection.inventory.local) if is_portable else bound
         self._runner = Runner(
-            connection, pointer, self.executable, self._devices, is_portable, donated
+            connection, pointer, self.executable, self._devices, is_portable, donated or ()
         )
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
         connection.executables[next(_numbers)] = self
