@@ -78,8 +78,8 @@ def complete(
         by_program = facts.num_replicas or 1, facts.num_partitions or 1
         replicas = options.num_replicas or by_program[0]
         # A program for one device runs on each of those that are named.
-        open_ = len(named) // replicas if named is not None and by_program == (1, 1) else 0
-        partitions = options.num_partitions or open_ or by_program[1]
+        by_devices = len(named) // replicas if named is not None and by_program == (1, 1) else 0
+        partitions = options.num_partitions or by_devices or by_program[1]
     shardy = options.use_shardy_partitioner
     made = options.replace(
         num_replicas=replicas,
