@@ -24,7 +24,7 @@ INTEROP = (
     "packages/devrt-core/tests/sharding/test_like_jax.py",
 )
 ASAN = tuple(
-    f"packages/devrt-cpu/tests/test_cpu_{name}.py"
+    f"packages/devrt-cpu/tests/buffers/test_{name}.py"
     for name in "views robust_inputs dlpack batched assemble limits semantics".split()
 )
 PYTHONS = ["3.11", "3.12", "3.13"]
