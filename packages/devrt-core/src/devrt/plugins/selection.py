@@ -11,6 +11,7 @@ devrt serves the same platform, the other one counts for no more than that and c
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Iterable
 
 from devrt._support.record import record, replaced
@@ -318,6 +319,7 @@ def _detail(candidate: Candidate) -> str:
     return f"available{f' ({detail})' if detail else ''}, priority {candidate.priority}{bound}"
 
 
+@functools.lru_cache(maxsize=64)  # the same few settings are read at every question
 def parse_platforms(text: str, source: str) -> Policy:
     """Read a comma-separated list of platforms; blanks and repetitions are dropped."""
     names = (_canonical(name) for name in text.split(","))
