@@ -16,7 +16,8 @@ struct XLA_FFI_Error {
   std::string message;
 };
 
-// What a plugin of 64 bits lays out; tests/test_cpu_ffi_abi.py compares all with XLA's own header.
+// What a plugin of 64 bits lays out; tests/programs/test_ffi_abi.py compares all with XLA's own
+// header.
 static_assert(offsetof(XLA_FFI_CallFrame, extension_start) == 8);
 static_assert(offsetof(XLA_FFI_CallFrame, api) == 16);
 static_assert(offsetof(XLA_FFI_CallFrame, ctx) == 24);
