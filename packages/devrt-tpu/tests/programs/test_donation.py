@@ -28,6 +28,7 @@ def says_donated(request, monkeypatch):
 
 def test_an_argument_is_gone_after_it_was_donated(xla_cpu):
     executable = xla_cpu.compile_and_load(DONATE)
+    assert executable.donated_parameters == executable.executable.donated_parameters == [0]
     buffer = xla_cpu.buffer_from_pyval(X)
     (made,) = executable.execute([buffer])
     assert buffer.is_deleted()

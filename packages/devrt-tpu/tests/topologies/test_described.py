@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import devrt_pjrt
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.programs import load_program
 from devrt.sharding import P
 from devrt_cuda.traits import CUDA
+from devrt_pjrt.programs.compiled import Executable
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 TWO_PARTS = """module @two attributes {mhlo.num_partitions = 2 : i32} {
@@ -23,15 +24,7 @@ CALLING = """func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.custom_call @shape_assertion_twin(%a)
     {api_version = 4 : i32, mhlo.backend_config = {}} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32> }"""
-MEMBERS = (
-    "name",
-    "parameters",
-    "outputs",
-    "num_replicas",
-    "donated_parameters",
-    "is_collective",
-    "custom_calls",
-)
+MEMBERS = ("name", "parameters", "outputs", "num_replicas", "donated_parameters", "custom_calls")
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +40,13 @@ def test_both_clients_say_the_same_of_a_program(xla_cpu, native, name):
     code = (PROGRAMS / f"{name}.mlirbc").read_bytes() if name else TWO_PARTS
     found, known = xla_cpu.compile_and_load(code), native.compile_and_load(code)
     for member in MEMBERS:
-        assert list_of(getattr(found, member)) == list_of(getattr(known, member)), member
-    assert found.get_parameter_shardings() == known.get_parameter_shardings()
-    assert found.get_output_shardings() == known.get_output_shardings()
-    assert found.get_hlo_text().splitlines()[0] == known.get_hlo_text().splitlines()[0]
+        for one in found, found.executable:
+            assert list_of(getattr(one, member)) == list_of(getattr(known, member)), member
+    assert found.is_collective == known.is_collective
+    for one in found, found.executable:
+        assert one.get_parameter_shardings() == known.get_parameter_shardings()
+        assert one.get_output_shardings() == known.get_output_shardings()
+        assert one.get_hlo_text().splitlines()[0] == known.get_hlo_text().splitlines()[0]
 
 
 def list_of(value):
@@ -96,5 +92,15 @@ def test_gpu_topologies_take_the_partitions_that_a_program_names(cuda, suffix):
     wanted = 2 if suffix == "mlir" else 4
     made = devrt_pjrt.make_topology(library, "gpus", f"h100:{wanted}").compile(code)
     assert made.num_partitions == wanted
+    assert made.donated_parameters == ([1] if suffix == "mlir" else [])
+    assert made.parameters
     with pytest.raises(InvalidArgumentError, match=f"needs {wanted} devices.*topology has 1"):
         devrt_pjrt.make_topology(library, "gpus", "h100:1").compile(code)
+
+
+def test_what_a_plugin_does_not_tell_of_a_program_is_unimplemented(xla_cpu, add_text, monkeypatch):
+    monkeypatch.setattr(Executable, "facts", None)
+    program = xla_cpu.compile_and_load(add_text).executable
+    for member in "parameters", "custom_calls", "get_parameter_shardings", "get_hlo_text":
+        with pytest.raises(UnimplementedError, match=f"{member} failed: the PJRT plugin"):
+            getattr(program, member)()

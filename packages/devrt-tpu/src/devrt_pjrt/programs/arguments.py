@@ -9,11 +9,11 @@ from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import row_major
 from devrt_pjrt.buffers.buffer import PjrtBuffer
 from devrt_pjrt.buffers.layout import are_alike, is_dense
-from devrt_pjrt.buffers.spec import Spec, spec_of
+from devrt_pjrt.buffers.spec import Spec
 from devrt_pjrt.library.checks import listed
 
 if TYPE_CHECKING:
-    from devrt.compiling.hlo import HloArray, HloModule
+    from devrt.compiling.hlo import HloArray
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.connection.device import PjrtDevice
 
@@ -29,27 +29,30 @@ class Arguments:
         Of the client whose program it is.
     label
         The program, as errors name it.
-    facts
-        What its optimised form says; None where nobody knows.
+    specs
+        Dtype and shape of each argument on each device; None where nobody knows.
+    takes
+        The same as its optimised form says it, with layouts.
 
     Attributes
     ----------
     specs : list of Spec or None
-        Dtype and shape of each argument on each device; None where nobody knows.
+        The same.
     are_dense : bool
         Whether buffers that were put without a layout are what it takes.
     """
 
-    def __init__(self, connection: Connection, label: str, facts: HloModule | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        label: str,
+        specs: list[Spec] | None,
+        takes: Sequence[HloArray],
+    ) -> None:
         self._connection = connection
         self._label = label
-        self.specs: list[Spec] | None = None
-        self._takes: Sequence[HloArray] = ()
-        found = facts.parameters if facts is not None else ()
-        specs = [spec_of(p.code, p.shape) for p in found if p.code is not None]
-        if facts is not None and len(specs) == len(found):
-            self.specs = specs
-            self._takes = found
+        self.specs = specs
+        self._takes = takes if specs is not None else ()
         self._dense = [is_dense(p) for p in self._takes]
         self.are_dense = all(self._dense)
 

@@ -136,7 +136,7 @@ def compile_ahead(
             args = _compile(
                 library, traits, "PJRT_Compile", program, data, owner=owner, topology=topology
             )
-        return Executable(library.api, args.executable)
+        return Executable(library.api, args.executable, donated=program.donated)
 
     return compile(_with_flags(made, traits, quirks).serialize())
 

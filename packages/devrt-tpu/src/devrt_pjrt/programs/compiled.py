@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt import contract
 from devrt.compiling.hlo import HloModule
+from devrt.compiling.hlo_text import hlo_text
 from devrt.compiling.serialized import with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
@@ -71,6 +72,9 @@ class Executable(Handle, contract.Executable):
         Of the client whose loaded executable it is of; None where it was compiled ahead of time.
     source
         The serialised bytes that it was loaded from; None where it was compiled.
+    donated
+        Numbers of the parameters that the program may take over, as its source has them; None where
+        that is not known. For plugins that do not give the optimised program.
     """
 
     def __init__(
@@ -79,8 +83,10 @@ class Executable(Handle, contract.Executable):
         pointer: Any,
         connection: Connection | None = None,
         source: bytes | None = None,
+        donated: tuple[int, ...] | None = None,
     ) -> None:
         self._api = api
+        self._donated = donated
         self._connection = connection
         self._source = source
         destroy = api.table.PJRT_Executable_Destroy
@@ -269,13 +275,66 @@ class Executable(Handle, contract.Executable):
             return None
         return HloModule.read(data, with_config=form == "hlo_with_config")
 
+    def known(self, operation: str) -> HloModule:
+        """Return the facts; raise where the plugin does not give the optimised program."""
+        if self.facts is None:
+            of = self._connection
+            platform: dict[str, Any] = {"platform": of.platform} if of is not None else {}
+            msg = (
+                f"{operation} failed: the PJRT plugin {self._api.name} does not tell it of its "
+                "compiled programs."
+            )
+            raise UnimplementedError(msg, operation=operation, **platform)
+        return self.facts
+
+    @property
+    def donated(self) -> tuple[int, ...] | None:
+        """Numbers of the parameters that the program may take over; None where nobody knows."""
+        return self._donated if self.facts is None else self.facts.donated
+
+    @property
+    def donated_parameters(self) -> list[int]:
+        """Indices of the parameters whose buffers a call deletes."""
+        found = self.donated
+        return list(self.known("donated_parameters").donated if found is None else found)
+
     @property
     def custom_calls(self) -> list[str]:
         """The targets of the custom calls that the optimised program makes."""
-        if self.facts is None:
-            msg = f"the PJRT plugin {self._api.name} does not show its optimised program."
-            raise UnimplementedError(msg, operation="custom_calls")
-        return list(self.facts.custom_calls)
+        return list(self.known("custom_calls").custom_calls)
+
+    def parameter_specs(self) -> list[Spec] | None:
+        """Return dtype and shape of each argument on each device; None where nobody knows."""
+        found = self.facts.parameters if self.facts is not None else ()
+        specs = [spec_of(each.code, each.shape) for each in found if each.code is not None]
+        return specs if self.facts is not None and len(specs) == len(found) else None
+
+    @property
+    def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Shape and dtype of each parameter, of one device's shard."""
+        self.known("parameters")
+        specs = self.parameter_specs()
+        if specs is None:
+            msg = f"parameters failed: {self.name!r} takes what no buffer can be."
+            raise UnimplementedError(msg, operation="parameters")
+        return [(spec.shape, spec.dtype) for spec in specs]
+
+    def get_parameter_shardings(self) -> list[contract.OpSharding]:
+        """Return how the compiler divided each parameter; empty with one partition."""
+        return list(self.known("get_parameter_shardings").parameter_shardings)
+
+    def get_output_shardings(self) -> list[contract.OpSharding]:
+        """Return how the compiler divided each output; empty with one partition."""
+        return list(self.known("get_output_shardings").result_shardings)
+
+    def get_hlo_text(self) -> str:
+        """Return the compiler's own program as text in HLO's notation, for people to read."""
+        self.known("get_hlo_text")
+        form, data = self.optimized_program()
+        if form != "hlo_with_config":
+            msg = f"get_hlo_text failed: the PJRT plugin {self._api.name} gives {form!r} only."
+            raise UnimplementedError(msg, operation="get_hlo_text")
+        return hlo_text(data)
 
     def __repr__(self) -> str:
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"

@@ -6,15 +6,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devrt.compiling.hlo_text import hlo_text
 from devrt.contract import Buffer, Client, Device, LoadedExecutable, OpSharding
-from devrt.errors import UnimplementedError
 from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
 from devrt_pjrt.programs.run import Runner
 
 if TYPE_CHECKING:
-    from devrt.compiling.hlo import HloModule
     from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.buffers.spec import Spec
@@ -40,15 +37,13 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         self._connection = connection
         api = connection.api
         found = api.call("PJRT_LoadedExecutable_GetExecutable", loaded_executable=pointer)
-        self.executable = Executable(api, found.executable, connection, source)
+        self.executable = Executable(api, found.executable, connection, source, donated)
         repr(self.executable)  # kept from here on, as errors about the end name it
         bound = _devices_of(connection, pointer)
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)
         self._devices = list(connection.inventory.local) if is_portable else bound
-        self._runner = Runner(
-            connection, pointer, self.executable, self._devices, is_portable, donated or ()
-        )
+        self._runner = Runner(connection, pointer, self.executable, self._devices, is_portable)
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
         connection.executables[next(_numbers)] = self
 
@@ -124,7 +119,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def parameter_specs(self) -> list[Spec] | None:
         """Return dtype and shape of each argument on each device; None where nobody knows."""
-        return self._runner.parameter_specs()
+        return self.executable.parameter_specs()
 
     def output_specs(self) -> list[Spec]:
         """Return dtype and shape of each result on each device."""
@@ -133,10 +128,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     @property
     def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
         """Shape and dtype of each parameter, of one device's shard."""
-        specs = self.parameter_specs()
-        if specs is None:
-            raise _unimplemented(self, "parameters")
-        return [(spec.shape, spec.dtype) for spec in specs]
+        return self.executable.parameters
 
     @property
     def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
@@ -156,12 +148,12 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     @property
     def donated_parameters(self) -> list[int]:
         """Indices of the parameters whose buffers a call deletes."""
-        return list(self._facts("donated_parameters").donated)
+        return self.executable.donated_parameters
 
     @property
     def is_collective(self) -> bool:
         """Whether its devices may wait for each other."""
-        return len(self._devices) > 1 and self._facts("is_collective").may_communicate
+        return len(self._devices) > 1 and self.executable.known("is_collective").may_communicate
 
     @property
     def custom_calls(self) -> list[str]:
@@ -170,11 +162,11 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def get_parameter_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each parameter; empty with one partition."""
-        return list(self._facts("get_parameter_shardings").parameter_shardings)
+        return self.executable.get_parameter_shardings()
 
     def get_output_shardings(self) -> list[OpSharding]:
         """Return how the compiler divided each output; empty with one partition."""
-        return list(self._facts("get_output_shardings").result_shardings)
+        return self.executable.get_output_shardings()
 
     def get_parameter_layouts(self) -> list[PjRtLayout]:
         """Return how each argument must lie in memory, on each device.
@@ -197,16 +189,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     def get_hlo_text(self) -> str:
         """Return the compiler's own program as text in HLO's notation, for people to read."""
-        form, data = self.optimized_program()
-        if form != "hlo_with_config":
-            raise _unimplemented(self, "get_hlo_text")
-        return hlo_text(data)
-
-    def _facts(self, operation: str) -> HloModule:
-        facts = self.executable.facts
-        if facts is None:
-            raise _unimplemented(self, operation)
-        return facts
+        return self.executable.get_hlo_text()
 
     def delete(self) -> None:
         """Unload the program once no execution in flight uses it. Idempotent."""
@@ -220,12 +203,6 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def __repr__(self) -> str:
         state = ", deleted" if self.is_deleted() else ""
         return f"PjrtLoadedExecutable({self.executable!r} on {self._devices}{state})"
-
-
-def _unimplemented(executable: PjrtLoadedExecutable, operation: str) -> UnimplementedError:
-    platform = executable.client.platform
-    msg = f"{operation} failed: the {platform} plugin does not tell it of its compiled programs."
-    return UnimplementedError(msg, operation=operation, platform=platform)
 
 
 def _devices_of(connection: Connection, pointer: Any) -> list[PjrtDevice]:

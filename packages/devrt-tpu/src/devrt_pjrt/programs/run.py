@@ -83,9 +83,6 @@ class Runner:
         The devices of this process that it runs on, in argument order.
     is_portable
         Whether it runs on any one device.
-    donated
-        Numbers of the parameters that the program may take over, as its source has them: for
-        plugins that do not give the optimised program.
     """
 
     def __init__(
@@ -95,7 +92,6 @@ class Runner:
         executable: Executable,
         devices: list[PjrtDevice],
         is_portable: bool,
-        donated: tuple[int, ...] = (),
     ) -> None:
         self._connection = connection
         self._pointer: Any = pointer
@@ -107,9 +103,10 @@ class Runner:
         self._label = f"program {executable.name!r}"
         self._label_here = f"{self._label} on {devices[0]}" if devices else self._label
         facts = executable.facts
-        self._arguments = Arguments(connection, self._label, facts)
-        self._parameters = self._arguments.specs
-        self._donated = facts.donated if facts is not None else donated
+        self._parameters = executable.parameter_specs()
+        takes = facts.parameters if facts is not None else ()
+        self._arguments = Arguments(connection, self._label, self._parameters, takes)
+        self._donated = executable.donated or ()
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         # A loop over little data is run on the caller's thread, however often it goes round.
@@ -131,10 +128,6 @@ class Runner:
         self._devices_array = ffi.new("PJRT_Device *[]", [d.pointer for d in devices])
         self._donated_array = ffi.new("int64_t[]", list(self._donated))
         connection.runners.add(self)
-
-    def parameter_specs(self) -> list[Spec] | None:
-        """Return dtype and shape of each argument; None where nobody knows."""
-        return None if self._parameters is None else list(self._parameters)
 
     def _outputs_on(self, device: PjrtDevice) -> list[Output]:
         specs, kinds = self._executable.output_specs(), self._kinds()
