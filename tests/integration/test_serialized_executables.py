@@ -173,3 +173,55 @@ if os.environ["CLIENT"] == "loader":
 print(len(loaded.serialize()) == len(data))
 """)
     assert found == ["True"]
+
+
+def test_an_option_leaves_replicas_partitions_and_devices_as_compiled(run):
+    found = run("""
+client = new_client()
+for counts in ({"num_replicas": 2}, {"num_partitions": 2}):
+    rows = [[1], [0]] if "num_replicas" in counts else [[1, 0]]
+    data = client.compile_and_load(PROGRAM, **counts, device_assignment=rows).serialize()
+    moved = [[0], [1]] if "num_replicas" in counts else [[0, 1]]
+    for options in ({"exec_time_optimization_effort": 0.5}, counts, {"device_assignment": moved}):
+        loaded = client.deserialize_executable(data, **options)
+        again = client.deserialize_executable(loaded.serialize(), memory_fitting_effort=0.5)
+        for each in (loaded, again):
+            ids = "".join(str(device.id) for device in each.local_devices())
+            print(f"{each.num_replicas}x{each.num_partitions}:{ids}")
+""")
+    by_replica, by_partition = ["2x1:10"] * 4 + ["2x1:01"] * 2, ["1x2:10"] * 4 + ["1x2:01"] * 2
+    assert found == by_replica + by_partition
+
+
+REFUSED = """
+from devrt.errors import DevrtError
+client = new_client()
+data = client.compile_and_load(PROGRAM).serialize()
+def refuse(match, given=data, devices=None, **options):
+    try:
+        client.deserialize_executable(given, devices, **options)
+    except DevrtError as error:
+        assert error.operation == "deserialize_executable", error.operation
+        assert match in str(error), error
+        assert str(error).startswith("deserialize_executable failed: "), error
+        print("refused")
+"""
+
+
+def test_what_was_settled_by_compiling_is_not_requested_anew(run):
+    found = run(f"""{REFUSED}
+refuse("settled when it is compiled", parameter_is_tupled_arguments=True)
+refuse("num_replicas is 1 since it was compiled", num_replicas=2)
+refuse("num_partitions is 1 since it was compiled", num_partitions=2)
+refuse("needs 1 devices", devices=client.devices()[:2])
+""")
+    assert found == ["refused"] * 4
+
+
+def test_what_is_no_serialised_executable_is_refused(run):
+    found = run(f"""{REFUSED}
+refuse("bytes, not of type int", 7)
+refuse("there are no bytes", b"")
+refuse("damaged or cut", data[:-1] + bytes([data[-1] ^ 1]))
+""")
+    assert found == ["refused"] * 3

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.compiling import Program
 from devrt.compiling.completion import assign_devices, complete, device_ids
 from devrt.compiling.hlo import HloModule, refuse_feed
+from devrt.compiling.loading import read_to_load
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
@@ -113,7 +114,8 @@ def deserialize_executable(
     """Load what `serialize_executable` gave, of this or another process.
 
     Without devices and options it runs on the devices, by number, that it was compiled for, or
-    that it was loaded on when it was serialised.
+    that it was loaded on when it was serialised. Options leave its replicas and partitions as they
+    are, and its devices, unless others are named.
 
     Raises
     ------
@@ -123,18 +125,17 @@ def deserialize_executable(
     """
     from devrt_cpu import _ext
 
-    overridden = b""
-    chosen = _to_options(compile_options, options)
-    if devices is not None or chosen != CompileOptions():
-        overridden = _complete(
-            client, Program(), devices, chosen, "deserialize_executable"
-        ).serialize()
+    given, ids = _to_options(compile_options, options), dict(enumerate(_local_ids(client)))
+    found, chosen = read_to_load(serialized, devices, given, _serialized.read, ids)
+    over = found.options
+    if chosen is not None:
+        completed = _complete(client, Program(), devices, chosen, "deserialize_executable")
+        over = completed.serialize()
     library = checked_library()
-    found = _serialized.read(_to_bytes(serialized))
     code = found.data
     with _quiet(), _custom_calls.explained():
         _linalg.provide(library, _linalg.named_calls(code))
-        loaded = _ext._deserialize(client, library, code, overridden or found.options)
+        loaded = _ext._deserialize(client, library, code, over)
     if b"infeed" in code or b"outfeed" in code:
         refuse_feed(HloModule.read(loaded.optimized_program()), "cpu", loaded.delete)
     return loaded
@@ -149,13 +150,6 @@ def register_custom_call(
         raise ClosedError(msg, operation="register_custom_call", platform="cpu")
     with _quiet():
         _custom_calls.register_custom_call(name, function, kind=kind)
-
-
-def _to_bytes(serialized: object) -> bytes:
-    if isinstance(serialized, bytes | bytearray | memoryview):
-        return bytes(serialized)
-    msg = f"a serialised executable is bytes, not of type {type(serialized).__name__}."
-    raise InvalidTypeError(msg, operation="deserialize_executable")
 
 
 def _to_options(given: object, options: Mapping[str, Any]) -> CompileOptions:
@@ -182,7 +176,7 @@ def _complete(
         )
         raise InvalidArgumentError(msg, operation=operation)
     named = device_ids(client, devices, operation)
-    local = {device.id: number for number, device in enumerate(client.local_devices())}
+    local = {device: number for number, device in enumerate(_local_ids(client))}
     made = complete(options, program, named, operation)
     needed = made.device_count
     remedy = (
@@ -194,6 +188,10 @@ def _complete(
         env_option_overrides={**_own_flags(program), **options.env_option_overrides},
         device_assignment=_engine_numbers(made.assignment(), local, operation),
     )
+
+
+def _local_ids(client: CpuClient) -> list[int]:
+    return [device.id for device in client.local_devices()]
 
 
 def _own_flags(program: Program) -> dict[str, bool]:

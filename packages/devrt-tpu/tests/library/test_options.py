@@ -125,7 +125,7 @@ def test_an_executable_is_loaded_on_the_devices_that_are_named(xla_cpu, add):
     for devices in ([], [second, second], second, [None]):
         with pytest.raises(DevrtError, match=r"devices must|each device once|is empty"):
             xla_cpu.deserialize_executable(data, devices)
-    with pytest.raises(InvalidArgumentError, match=r"needs 2 devices .*, and 1 were named"):
+    with pytest.raises(InvalidArgumentError, match="num_partitions is 1 since it was compiled"):
         xla_cpu.deserialize_executable(data, [second], num_partitions=2, num_replicas=1)
 
 
@@ -143,7 +143,7 @@ def test_errors_of_loading_name_what_is_wrong(xla_cpu, add_text):
             xla_cpu.deserialize_executable(b"" if devices is None else data, devices)
         assert str(caught.value).startswith("deserialize_executable failed: ")
         assert caught.value.operation == "deserialize_executable"
-    with pytest.raises(InvalidTypeError, match="executable is bytes, not str"):
+    with pytest.raises(InvalidTypeError, match="executable is bytes, not of type str"):
         xla_cpu.deserialize_executable("text")
 
 

@@ -18,6 +18,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.hlo",
     "devrt.compiling.hlo_text",
     "devrt.compiling.load_or_compile",
+    "devrt.compiling.loading",
     "devrt.compiling.options",
     "devrt.compiling.quirks",
     "devrt.compiling.refusals",

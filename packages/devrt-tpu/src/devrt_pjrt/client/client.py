@@ -263,7 +263,8 @@ class PjrtClient(Handle, Client):
         devices
             The devices that it runs on; those that it was compiled for when omitted.
         **options
-            Fields of `devrt_pjrt.CompileOptions`, instead of those it was compiled with.
+            Fields of `devrt_pjrt.CompileOptions`, instead of those it was compiled with. Replicas,
+            partitions and tuples stay as compiled.
         """
         from devrt_pjrt.programs import compile as _compile
 

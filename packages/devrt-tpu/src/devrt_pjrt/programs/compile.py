@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.compiling.completion import assign_devices, complete, device_ids, refuse_too_few
 from devrt.compiling.hlo import refuse_feed
+from devrt.compiling.loading import read_to_load
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import Quirk, flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained, custom_calls_explained
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import (
     DevrtError,
-    InvalidArgumentError,
-    InvalidTypeError,
     UnimplementedError,
 )
 from devrt_pjrt._native import ffi
@@ -62,8 +60,10 @@ def compile_and_load(
             )
             return PjrtLoadedExecutable(connection, args.executable, made, donated=donated)
 
+    def load(data: bytes) -> PjrtLoadedExecutable:
+        return _load(connection, data, _read(data), made, donated=donated)
+
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
-        load = functools.partial(_load, connection, made=made, donated=donated)
         return compiled(connection, program, data, load, lambda: compile(data))
 
     found = find_or_compile(_with_flags(made, connection.traits, quirks).serialize())
@@ -215,36 +215,27 @@ def deserialize(
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
-    operation = "deserialize_executable"
-    if not isinstance(data, bytes | bytearray | memoryview):
-        msg = f"{operation} failed: a serialised executable is bytes, not {type(data).__name__}."
-        raise InvalidTypeError(msg, operation=operation)
-    if not len(data):
-        msg = f"{operation} failed: there are no bytes. Serialise the executable again."
-        raise InvalidArgumentError(msg, operation=operation)
-    made = CompileOptions.of(options) if options else None
-    if made is not None and made.parameter_is_tupled_arguments:
-        msg = (
-            "deserialize_executable failed: whether a program takes its arguments in a tuple is "
-            "settled when it is compiled. Leave parameter_is_tupled_arguments out."
-        )
-        raise InvalidArgumentError(msg, operation="deserialize_executable")
-    if devices is not None:
-        made = _complete(connection, Program(), devices, made or CompileOptions(), operation)
+    found, made = read_to_load(data, devices, CompileOptions.of(options), _read)
+    if made is not None and devices is not None:
+        made = _complete(connection, Program(), devices, made, "deserialize_executable")
     over = b"" if made is None else made.serialize()
-    return _load(connection, bytes(data), made, over)
+    return _load(connection, bytes(data), found, made, over)
+
+
+def _read(data: bytes) -> Serialized:
+    return Serialized.read(data, "deserialize_executable")
 
 
 def _load(
     connection: Connection,
     data: bytes,
+    found: Serialized,
     made: CompileOptions | None,
     over: bytes = b"",
     donated: tuple[int, ...] | None = None,
 ) -> PjrtLoadedExecutable:
     """Load an executable; ``over`` replaces the options that it was compiled with."""
     api = connection.api
-    found = Serialized.read(data, "deserialize_executable")
     plain, over = found.data, over or found.options
     is_same = found.is_checked and over == found.options
     source = data if is_same else with_checksum(plain, over)
