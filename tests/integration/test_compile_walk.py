@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from devrt.compiling import bytecode, text
-from devrt.errors import UnimplementedError
+from devrt.compiling.options import CompileOptions
+from devrt.errors import InvalidTypeError, UnimplementedError
 from devrt.programs import load_program
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
@@ -119,3 +120,21 @@ def test_tuples_that_no_buffer_holds_are_refused_before_the_plugin_sees_them(
 
 def test_tuples_within_a_program_are_compiled(client):
     assert client.compile_and_load((TUPLES / "tuple_within.mlirbc").read_bytes()).name
+
+
+def test_options_come_third_as_in_jaxlib_or_by_name(client):
+    code, devices = code_of("mlp.mlir"), client.local_devices()[:2]
+    two = CompileOptions(num_replicas=2)
+    for arguments, options in (
+        ((devices, two), {}),
+        ((devices,), {"compile_options": two}),
+        ((devices, CompileOptions(memory_fitting_effort=0.5)), {"num_replicas": 2}),
+        ((devices, None), {"num_replicas": 2}),
+    ):
+        made = client.compile_and_load(code, *arguments, **options)
+        assert (made.num_replicas, made.local_devices()) == (2, devices)
+    loaded = client.deserialize_executable(made.serialize(), devices[::-1], two)
+    assert (loaded.num_replicas, loaded.local_devices()) == (2, devices[::-1])
+    with pytest.raises(InvalidTypeError, match="compile_options must be CompileOptions"):
+        client.compile_and_load(code, devices, {"num_replicas": 2})
+    assert client.compile(code, compile_options=CompileOptions()).num_replicas == 1

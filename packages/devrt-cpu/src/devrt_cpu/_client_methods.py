@@ -10,6 +10,7 @@ import collections.abc
 import typing
 
 if typing.TYPE_CHECKING:
+    import devrt.compiling.options
     from devrt_cpu._ext import CpuClient, CpuDevice, CpuLoadedExecutable
 
 __all__ = [
@@ -25,12 +26,13 @@ def compile_and_load(
     self: CpuClient,
     program: str | bytes,
     devices: collections.abc.Sequence[CpuDevice] | None = None,
+    compile_options: devrt.compiling.options.CompileOptions | None = None,
     **options: typing.Any,
 ) -> CpuLoadedExecutable:
     """Compile a program and load it on devices; see `devrt.contract.Client.compile_and_load`."""
     from devrt_cpu import _engine
 
-    return _engine.compile_and_load(self, program, devices, **options)
+    return _engine.compile_and_load(self, program, devices, compile_options, **options)
 
 
 def compile(
@@ -54,12 +56,13 @@ def deserialize_executable(
     self: CpuClient,
     serialized: bytes,
     devices: collections.abc.Sequence[CpuDevice] | None = None,
+    compile_options: devrt.compiling.options.CompileOptions | None = None,
     **options: typing.Any,
 ) -> CpuLoadedExecutable:
     """Load what `serialize_executable` gave, of this or another process."""
     from devrt_cpu import _engine
 
-    return _engine.deserialize_executable(self, serialized, devices, **options)
+    return _engine.deserialize_executable(self, serialized, devices, compile_options, **options)
 
 
 def register_custom_call(

@@ -18,7 +18,6 @@ from devrt.compiling.refusals import check, compile_explained
 from devrt.errors import (
     ClosedError,
     InvalidArgumentError,
-    InvalidTypeError,
 )
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, quirks
 from devrt_cpu._library import checked_library
@@ -83,7 +82,7 @@ def compile_and_load(
     source = Program.of(program)
     check(source, "compile_and_load")
     refuse(quirks.installed(), source, "compile_and_load")
-    given = _to_options(compile_options, options)
+    given = CompileOptions.of({"compile_options": compile_options, **options})
     chosen = _complete(client, source, devices, given, "compile_and_load").serialize()
     library = checked_library()
 
@@ -125,7 +124,10 @@ def deserialize_executable(
     """
     from devrt_cpu import _ext
 
-    given, ids = _to_options(compile_options, options), dict(enumerate(_local_ids(client)))
+    given, ids = (
+        CompileOptions.of({"compile_options": compile_options, **options}),
+        dict(enumerate(_local_ids(client))),
+    )
     found, chosen = read_to_load(serialized, devices, given, _serialized.read, ids)
     over = found.options
     if chosen is not None:
@@ -150,15 +152,6 @@ def register_custom_call(
         raise ClosedError(msg, operation="register_custom_call", platform="cpu")
     with _quiet():
         _custom_calls.register_custom_call(name, function, kind=kind)
-
-
-def _to_options(given: object, options: Mapping[str, Any]) -> CompileOptions:
-    if given is None:
-        return CompileOptions.of(options)
-    if not isinstance(given, CompileOptions):
-        msg = f"compile_options must be CompileOptions, not of type {type(given).__name__}."
-        raise InvalidTypeError(msg, operation="compile_and_load")
-    return given.replace(**options) if options else given
 
 
 def _complete(

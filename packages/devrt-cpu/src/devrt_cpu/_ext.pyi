@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import devrt.compiling.options
 import devrt.contract
 import numpy
 import numpy.typing
@@ -234,12 +235,12 @@ class CpuClient:
     def compile(self: CpuClient, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
         """Compile and load, under jaxlib's older name."""
 
-    def compile_and_load(self: CpuClient, program: str | bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+    def compile_and_load(self: CpuClient, program: str | bytes, devices: Sequence[CpuDevice] | None = None, compile_options: devrt.compiling.options.CompileOptions | None = None, **options: Any) -> CpuLoadedExecutable:
         """
         Compile a program and load it on devices; see `devrt.contract.Client.compile_and_load`.
         """
 
-    def deserialize_executable(self: CpuClient, serialized: bytes, devices: Sequence[CpuDevice] | None = None, **options: Any) -> CpuLoadedExecutable:
+    def deserialize_executable(self: CpuClient, serialized: bytes, devices: Sequence[CpuDevice] | None = None, compile_options: devrt.compiling.options.CompileOptions | None = None, **options: Any) -> CpuLoadedExecutable:
         """Load what `serialize_executable` gave, of this or another process."""
 
     def register_custom_call(self: CpuClient, name: str, function: Any, *, kind: str = 'host') -> None:

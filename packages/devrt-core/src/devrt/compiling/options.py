@@ -124,20 +124,32 @@ sequence of bool
     def of(cls, options: Mapping[str, Any]) -> CompileOptions:
         """Make options from their names and values.
 
+        Parameters
+        ----------
+        options
+            Fields by name; under ``compile_options`` other options, which the fields change.
+
         Raises
         ------
         InvalidArgumentError
             If there is no option of a name, or a value is none that it can have.
+        InvalidTypeError
+            If ``compile_options`` is neither options nor None.
         """
+        fields = dict(options)
+        given = fields.pop("compile_options", None)
+        if given is not None and not isinstance(given, cls):
+            msg = f"compile_options must be CompileOptions, not of type {type(given).__name__}."
+            raise InvalidTypeError(msg, option="compile_options")
         known = [field.name for field in dataclasses.fields(cls)]
-        for name in options:
+        for name in fields:
             if name not in known:
                 msg = (
                     f"there is no compile option {name!r}; there are: {', '.join(known)}. "
                     "The compiler's own flags go into env_option_overrides."
                 )
                 raise InvalidArgumentError(msg, option=name)
-        return cls(**options)
+        return cls(**fields) if given is None else given.replace(**fields)
 
     def replace(self, **changes: Any) -> CompileOptions:
         """Return these options with some changed."""

@@ -23,6 +23,7 @@ from devrt_pjrt.library.handle import Handle
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.compiling.options import CompileOptions
     from devrt.layout import Layout, PjRtLayout
     from devrt_pjrt.buffers.buffer import PjrtBuffer
     from devrt_pjrt.buffers.transfer import TransferManager
@@ -226,7 +227,11 @@ class PjrtClient(Handle, Client):
     # -- programs -----------------------------------------------------------------------------
 
     def compile_and_load(
-        self, program: str | bytes, devices: Sequence[Device] | None = None, **options: Any
+        self,
+        program: str | bytes,
+        devices: Sequence[Device] | None = None,
+        compile_options: CompileOptions | None = None,
+        **options: Any,
     ) -> PjrtLoadedExecutable:
         """Compile a StableHLO program and load it on devices.
 
@@ -236,12 +241,15 @@ class PjrtClient(Handle, Client):
             StableHLO as text or bytecode.
         devices
             The devices that it runs on; as many as the options say when omitted.
+        compile_options
+            Options, which keyword arguments change.
         **options
             See `devrt_pjrt.CompileOptions`, whose fields they are.
         """
         from devrt_pjrt.programs import compile as _compile
 
-        return _compile.compile_and_load(self.connection, program, devices, options)
+        given = {"compile_options": compile_options, **options}
+        return _compile.compile_and_load(self.connection, program, devices, given)
 
     def compile(self, program: str | bytes, **options: Any) -> PjrtLoadedExecutable:
         """Compile a program for the client's first devices; see `compile_and_load`."""
@@ -252,7 +260,11 @@ class PjrtClient(Handle, Client):
         return executable.serialize()
 
     def deserialize_executable(
-        self, serialized: bytes, devices: Sequence[Device] | None = None, **options: Any
+        self,
+        serialized: bytes,
+        devices: Sequence[Device] | None = None,
+        compile_options: CompileOptions | None = None,
+        **options: Any,
     ) -> PjrtLoadedExecutable:
         """Load an executable that was compiled earlier, perhaps on another machine.
 
@@ -262,13 +274,16 @@ class PjrtClient(Handle, Client):
             What `serialize_executable` gave.
         devices
             The devices that it runs on; those that it was compiled for when omitted.
+        compile_options
+            Options, which keyword arguments change.
         **options
             Fields of `devrt_pjrt.CompileOptions`, instead of those it was compiled with. Replicas,
             partitions and tuples stay as compiled.
         """
         from devrt_pjrt.programs import compile as _compile
 
-        return _compile.deserialize(self.connection, serialized, devices, options)
+        given = {"compile_options": compile_options, **options}
+        return _compile.deserialize(self.connection, serialized, devices, given)
 
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs of this plugin call a function by a name, in every client of the process.
