@@ -385,3 +385,12 @@ def test_a_target_that_is_none_is_refused(xla_cpu, target):
     ):
         with pytest.raises(InvalidArgumentError, match="is no device and no memory of"):
             use()
+
+
+@pytest.mark.parametrize("name", ["device", "memory", "handle", "spec"])
+def test_what_a_buffer_is_cannot_be_changed(xla_cpu, name):
+    buffer = xla_cpu.buffer_from_pyval(np.arange(8))
+    other = xla_cpu.buffer_from_pyval(np.arange(4), xla_cpu.devices()[1])
+    with pytest.raises(AttributeError):
+        setattr(buffer, name, getattr(other, name))
+    assert buffer.shape == np.asarray(buffer).shape

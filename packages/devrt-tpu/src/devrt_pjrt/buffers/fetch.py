@@ -16,6 +16,8 @@ from devrt_pjrt.connection.event import Event
 
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.buffer import PjrtBuffer
+    from devrt_pjrt.buffers.spec import Spec
+    from devrt_pjrt.connection.device import PjrtMemory
     from devrt_pjrt.connection.target import Target
 
 __all__ = ["copy", "elements", "is_host_visible", "to_host", "to_numpy", "view"]
@@ -34,12 +36,14 @@ def _new_staging() -> tuple[Any, Any]:
     return memory, ffi.buffer(memory)
 
 
-def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
+def to_numpy(
+    buffer: PjrtBuffer, handle: int, spec: Spec, memory: PjrtMemory
+) -> np.ndarray[Any, Any]:
     """Wait for a buffer and return its data as an array that is never writable.
 
-    It is row-major, but for a view of a buffer that lies in another order.
+    It is row-major, but for a view of a buffer that lies in another order. The buffer gives its
+    handle, spec and memory along, as its properties take longer.
     """
-    spec, memory = buffer.spec, buffer.memory
     is_visible = memory.host_visible
     if is_visible is None:
         is_visible = is_host_visible(buffer)
@@ -55,7 +59,7 @@ def to_numpy(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     pool = connection.staging
     staging = pool.pop() if pool else _new_staging()
     while True:
-        status = _read(connection.core, buffer.handle, staging[0], spec.nbytes, result)
+        status = _read(connection.core, handle, staging[0], spec.nbytes, result)
         if status == 0:
             spare.append(result)
             break

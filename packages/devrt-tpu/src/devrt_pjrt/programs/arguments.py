@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import row_major
-from devrt_pjrt.buffers.buffer import PjrtBuffer
+from devrt_pjrt.buffers.buffer import PjrtBuffer, handles_of
 from devrt_pjrt.buffers.layout import are_alike, is_dense
 from devrt_pjrt.buffers.spec import Spec
 from devrt_pjrt.library.checks import listed
@@ -76,6 +77,10 @@ class Arguments:
             The devices, in the same order.
         """
         self.check_count(len(arguments))
+        if self.specs is not None and self.are_dense:
+            columns, specs = zip(*arguments, strict=True), self.specs
+            if all(map(handles_of, columns, itertools.repeat(specs), devices)):
+                return
         for at, shards in enumerate(arguments):
             for buffer, device in zip(shards, devices, strict=True):
                 # Deleted ones are found where they are pinned, all of them before the call.

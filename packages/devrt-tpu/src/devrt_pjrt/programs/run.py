@@ -19,7 +19,7 @@ from devrt.errors import (
     UnraisableErrorWarning,
 )
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer, handles_of
 from devrt_pjrt.buffers.layout import is_dense
 from devrt_pjrt.buffers.spec import Spec
 from devrt_pjrt.library.apart import INTERRUPTS, call_apart
@@ -160,15 +160,9 @@ class Runner:
         assert parameters is not None
         if len(arguments) != len(parameters):
             self._arguments.check_count(len(arguments))
-        handles = []
-        for buffer, spec in zip(arguments, parameters, strict=True):
-            if (
-                buffer.__class__ is not PjrtBuffer
-                or buffer.device is not here
-                or (buffer.spec is not spec and buffer.spec != spec)
-            ):
-                return self._execute_chosen(arguments, device)  # which refuses it, or does not
-            handles.append(buffer.handle)
+        handles = handles_of(arguments, parameters, here)
+        if handles is None:
+            return self._execute_chosen(arguments, device)  # which refuses it, or does not
         pointer = self._pointer
         if pointer is None or self.is_deleted:
             self._refuse_deleted()
