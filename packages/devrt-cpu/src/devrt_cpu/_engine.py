@@ -90,7 +90,9 @@ def compile_and_load(
         return _ext._compile(client, library, code, "mlir", chosen)
 
     with _quiet(), _custom_calls.explained():
-        _linalg.provide(library, source.facts.custom_calls)
+        facts = source.facts
+        calls = facts.custom_calls if facts.is_whole else _linalg.named_calls(source)
+        _linalg.provide(library, calls)
         made = functools.partial(compile_explained, source, compile)
         return _disk_cache.compiled(client, library, source, chosen, made)
 

@@ -22,7 +22,7 @@ _SYSTEM = ("liblapack.so.3", "libopenblas.so.0", "liblapack.so", "libopenblas.so
 
 
 def named_calls(code: bytes) -> list[str]:
-    """Return the LAPACK custom calls that a serialised executable names."""
+    """Return the LAPACK custom calls that an executable's or a program's bytes name."""
     if b"_ffi" not in code:  # a search that costs nothing, where the pattern's does
         return []
     return sorted({name.decode() for name in _CALL.findall(code)})

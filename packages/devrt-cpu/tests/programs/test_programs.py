@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, UnimplementedError
 from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
@@ -113,3 +113,14 @@ def test_a_program_that_this_machine_has(path):
         return
     with pytest.raises(DevrtError, match=reason), make_cpu_client() as client:
         client.compile_and_load(path.read_bytes())
+
+
+def test_bytecode_that_is_not_read_to_its_end_gets_lapack(client, monkeypatch):
+    def stop(walk):
+        raise ValueError
+
+    monkeypatch.setattr("devrt.compiling.bytecode._Walk.run", stop)
+    monkeypatch.setattr("devrt_cpu._linalg._addresses", lambda: None)
+    code = (OURS / "linalg.mlirbc").read_bytes()
+    with pytest.raises(UnimplementedError, match=r"lapack_\w+_ffi, which needs LAPACK"):
+        client.compile_and_load(code)
