@@ -10,12 +10,13 @@ it and read the message all the same. What is no protobuf message is left as it 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 
 from devrt.errors import InvalidArgumentError
 from devrt.wire.protobuf import bytes_field, fields
 
-__all__ = ["Serialized", "with_checksum"]
+__all__ = ["Serialized", "origin_of", "with_checksum"]
 
 _NUMBER = 0x0DE5_2017
 _MAGIC = b"devrt sha256 2 "
@@ -69,6 +70,43 @@ class Serialized:
         found = dict(fields(data[-_TAIL_BYTES - size : -_TAIL_BYTES]))
         options, made_by = (bytes(found.get(n, b"")) for n in (_OPTIONS, _MADE_BY))
         return cls(data[:-whole], options, made_by, True)
+
+    def check_origin(self, here: bytes, operation: str) -> None:
+        """Refuse what was made elsewhere than `origin_of` says; bytes that tell nothing are taken.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If another version of the compiler made it, or on another kind of processor.
+        """
+        if not self.made_by or not here or self.made_by == here:
+            return
+        is_same_compiler = self.made_by[:_DIGEST_BYTES] == here[:_DIGEST_BYTES]
+        what = "they were compiled on another kind of processor"
+        why = what if is_same_compiler else "another version of the compiler made them"
+        msg = f"{operation} failed: these bytes cannot be loaded here: {why}. Compile again."
+        raise InvalidArgumentError(msg, operation=operation)
+
+
+def origin_of(library: str) -> bytes:
+    """Return the identity of the compiler in a library, and of this host's processor.
+
+    Machine code of another compiler, or for another processor, ends the process where it is loaded.
+    """
+    return _compiler(library) + _machine()
+
+
+def _compiler(library: str) -> bytes:
+    from devrt.compiling.cache import hash_of_library
+
+    return bytes.fromhex(hash_of_library(library))
+
+
+@functools.cache
+def _machine() -> bytes:
+    from devrt.compiling.cache import host_cpu
+
+    return hashlib.sha256(host_cpu().encode()).digest()
 
 
 def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> bytes:

@@ -10,7 +10,6 @@ __all__ = ["PUBLIC_MODULES"]
 
 PUBLIC_MODULES = (
     "devrt.compiling",
-    "devrt.compiling.cache",
     "devrt.compiling.completion",
     "devrt.compiling.custom_call_registry",
     "devrt.compiling.device_assignment",

@@ -144,6 +144,17 @@ class Connection:
             lib.devrt_core_retire(self.core)  # the error's traceback would keep the client
             raise
 
+    def origin(self) -> bytes:
+        """Return what makes the code that this processor runs; plugins compare it for devices."""
+        from devrt.compiling.serialized import origin_of
+
+        if not self.traits.runs_on_caller:
+            return b""
+        try:
+            return origin_of(self.library.path)
+        except OSError:  # opened as an address, or gone since
+            return b""
+
     def close(self) -> None:
         """Wait for the calls in flight and give all memory back; see `PjrtClient.close`."""
         if self.is_closed or self.pid != os.getpid():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def compile_and_load(
             return PjrtLoadedExecutable(connection, args.executable, made, donated=donated)
 
     def load(data: bytes) -> PjrtLoadedExecutable:
-        return _load(connection, data, _read(data), made, donated=donated)
+        return _load(connection, data, _read(connection, data), made, donated=donated)
 
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
         return compiled(connection, program, data, load, lambda: compile(data))
@@ -215,15 +216,19 @@ def deserialize(
     options: Mapping[str, Any],
 ) -> PjrtLoadedExecutable:
     """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
-    found, made = read_to_load(data, devices, CompileOptions.of(options), _read)
+    read = functools.partial(_read, connection)
+    found, made = read_to_load(data, devices, CompileOptions.of(options), read)
     if made is not None and devices is not None:
         made = _complete(connection, Program(), devices, made, "deserialize_executable")
     over = b"" if made is None else made.serialize()
     return _load(connection, bytes(data), found, made, over)
 
 
-def _read(data: bytes) -> Serialized:
-    return Serialized.read(data, "deserialize_executable")
+def _read(connection: Connection, data: bytes) -> Serialized:
+    found = Serialized.read(data, "deserialize_executable")
+    if found.made_by:
+        found.check_origin(connection.origin(), "deserialize_executable")
+    return found
 
 
 def _load(
@@ -238,7 +243,7 @@ def _load(
     api = connection.api
     plain, over = found.data, over or found.options
     is_same = found.is_checked and over == found.options
-    source = data if is_same else with_checksum(plain, over)
+    source = data if is_same else with_checksum(plain, over, found.made_by)
     held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

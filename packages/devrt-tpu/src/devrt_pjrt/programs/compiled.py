@@ -252,7 +252,8 @@ class Executable(Handle, contract.Executable):
         args = self._ask("Serialize")
         try:
             data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
-            return with_checksum(bytes(data))
+            origin = self._connection.origin() if self._connection is not None else b""
+            return with_checksum(bytes(data), made_by=origin)
         finally:
             args.serialized_executable_deleter(args.serialized_executable)
 
