@@ -110,6 +110,11 @@ def test_names_in_metadata_are_no_instructions():
     assert found.opcodes == {"add"}
 
 
+def test_instructions_that_matter_to_nobody_are_not_read():
+    assert read(opcodes=["add", "sine"]).opcodes == frozenset()
+    assert read(opcodes=["add", "while"]).opcodes == {"add", "while"}
+
+
 def test_what_is_cut_is_read_or_refused():
     whole = module(bytes_field(4, signature([shape(F32, (8,))], shape(F32))), opcodes=["add"])
     refused = 0

@@ -43,6 +43,8 @@ _TUPLE_TYPE = 13
 _TUPLE_SHARDING = 2
 _COLLECTIVES = ("all-", "reduce-scatter", "collective-", "ragged-")
 _PERHAPS = {"custom-call", "send", "recv", "send-done", "recv-done", "infeed", "outfeed"}
+_NOTABLE = [name.encode() for name in (*_COLLECTIVES, "-start", "custom-call", "feed", "while")]
+_NOTABLE += [b"send", b"recv"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class HloModule:
     parameter_shardings, result_shardings : tuple of OpSharding
         Empty where there is one partition.
     opcodes : frozenset of str
-        The instructions that it has.
+        The instructions that it has; empty where none can wait, loop or call.
     custom_calls : tuple of str
         The targets of its custom calls, sorted.
     """
@@ -117,7 +119,9 @@ class HloModule:
             # The module's own signature has default layouts; the configuration those in force.
             laid_out = _signature(whole.message(2).message(1))
             parameters, results = laid_out if any(laid_out) else (parameters, results)
-        opcodes, targets = _instructions(module.parts(3))
+        # Reading thousands of instructions takes longer than loading them; a search does not.
+        notable = any(name in data for name in _NOTABLE)
+        opcodes, targets = _instructions(module.parts(3)) if notable else (set[str](), set[str]())
         return cls(
             name=module.text(1),
             parameters=parameters,
