@@ -19,16 +19,24 @@ ROOTS = (
 )
 """Folders that the page's paths are relative to."""
 
-PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`")
+PREFIXES = {
+    "SDK: ": (HEADERS,),
+    "CPU native: ": ("packages/devrt-cpu/native",),
+    "CPU: ": ("packages/devrt-cpu/src/devrt_cpu",),
+    "loader: ": ("packages/devrt-tpu/src/devrt_pjrt",),
+}
+"""What the page writes before a path to say which folder it is relative to."""
+
+PATH = re.compile(r"(SDK: |CPU native: |CPU: |loader: )?`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`")
 
 
 def path_findings(page: str, exists: set[str]) -> list[str]:
-    """Return the paths in backquotes on a page that are below none of the folders."""
+    """Return the paths in backquotes on a page that are not below their folder, or none of them."""
     return [
         f"{PAGE}:{number}: there is no {path}"
         for number, line in enumerate(page.splitlines(), 1)
-        for path in PATH.findall(line)
-        if not any(f"{root}/{path}".strip("/") in exists for root in ROOTS)
+        for prefix, path in PATH.findall(line)
+        if not any(f"{root}/{path}".strip("/") in exists for root in PREFIXES.get(prefix, ROOTS))
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from devrt.compiling import Program
 from devrt.compiling.quirks import LibraryVersion, Quirk, flags_of, matching, refuse
-from devrt.compiling.xla_cpu import DISTRIBUTION, QUIRKS
+from devrt.compiling.xla_cpu_quirks import DISTRIBUTION, QUIRKS
 from devrt.errors import UnimplementedError
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "bytecode"

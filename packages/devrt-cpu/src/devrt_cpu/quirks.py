@@ -7,7 +7,7 @@ import re
 from importlib import metadata
 
 from devrt.compiling.quirks import LibraryVersion, Quirk, matching
-from devrt.compiling.xla_cpu import DISTRIBUTION, QUIRKS
+from devrt.compiling.xla_cpu_quirks import DISTRIBUTION, QUIRKS
 
 __all__ = ["DISTRIBUTION", "QUIRKS", "installed"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from devrt.compiling.quirks import LibraryVersion, Quirk, matching
-from devrt.compiling.xla_cpu import DISTRIBUTION, QUIRKS
+from devrt.compiling.xla_cpu_quirks import DISTRIBUTION, QUIRKS
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
