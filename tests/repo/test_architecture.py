@@ -27,7 +27,9 @@ PREFIXES = {
 }
 """What the page writes before a path to say which folder it is relative to."""
 
-PATH = re.compile(r"(SDK: |CPU native: |CPU: |loader: )?`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`")
+PATH = re.compile(
+    r"(SDK: |CPU native: |CPU: |loader: )?`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`"
+)
 
 
 def path_findings(page: str, exists: set[str]) -> list[str]:
