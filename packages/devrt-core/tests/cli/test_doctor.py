@@ -133,6 +133,24 @@ def test_the_list_shows_plugins_that_only_add(good, as_default, invoke):
     assert "adds memory kinds good:slow" in result.stdout
 
 
+def test_the_list_shows_plugins_that_only_bring_traits(
+    good, as_default, invoke, write_distribution
+):
+    folder = good.path / "traits_pkg"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from devrt.hookspecs import hookimpl\nfrom devrt.records import PluginTraits\n"
+        "@hookimpl\ndef devrt_plugin_traits():\n"
+        "    return [PluginTraits(platforms=('good',)), PluginTraits(patterns=('libbolt*',))]\n"
+    )
+    manifest = 'schema = 1\n[[backend]]\nplatform = "good"\nplugin_traits = true\n'
+    (folder / "devrt.toml").write_text(manifest)
+    write_distribution(good.path, "good-traits", "[devrt_plugins]\ngood = traits_pkg\n")
+    as_default(good.runtime())
+    result = invoke("list")
+    assert "adds traits of PJRT libraries of good, libbolt*" in result.stdout
+
+
 def test_the_list_says_not_imported_only_of_what_was_not(good, as_default, invoke):
     good.add("other")
     runtime = as_default(good.runtime(DEVRT_PLATFORMS="good"))

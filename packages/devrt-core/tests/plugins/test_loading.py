@@ -334,3 +334,12 @@ def test_a_plugin_whose_option_clashes_is_broken(plugins):
 
 def test_errors_of_plugins_are_devrt_errors():
     assert issubclass(PluginError, DevrtError)
+
+
+def test_a_loader_without_all_members_breaks_the_contract(plugins, add_loader):
+    add_loader("Broken()")
+    source = plugins.path / "loading_pkg" / "plugin.py"
+    broken = "from devrt import contract\nclass Broken(contract.PjrtLoader): pass\n"
+    source.write_text(f"{broken}{source.read_text()}")
+    with pytest.raises(PluginContractError, match=r"Broken \(PjrtLoader\) lacks make_client"):
+        load_plugin(plugins.ref("loading"))

@@ -10,6 +10,7 @@ from devrt.contract.client import Client
 from devrt.contract.device import Device, Memory
 from devrt.contract.executable import LoadedExecutable
 from devrt.contract.members import lacking
+from devrt.contract.pjrt_loader import PjrtLoader
 from devrt.contract.topology import Topology
 
 __all__ = ["incomplete_classes"]
@@ -26,7 +27,7 @@ def incomplete_classes(module: str) -> str:
     top = module.partition(".")[0]
     found = [
         f"{cls.__qualname__} ({kind.__name__}) lacks {', '.join(lacking(cls, kind))}"
-        for kind in (Client, Device, Memory, Buffer, LoadedExecutable, Topology)
+        for kind in (Client, Device, Memory, Buffer, LoadedExecutable, Topology, PjrtLoader)
         for cls in _leaves(kind)
         if cls.__module__.partition(".")[0] == top and _is_current(cls) and lacking(cls, kind)
     ]

@@ -45,9 +45,10 @@ class PjrtLoader(metaclass=Contract):
         """
 
     def use_traits(self, find: Callable[[], Iterable[PluginTraits]]) -> None:
-        """Take what plugins say of kinds of libraries; ``find`` returns it, and may load plugins.
+        """Take ``find``, which returns the `PluginTraits` records of all plugins.
 
-        Called before any other member. By default nothing is made of it.
+        Called before any other member. Call ``find()`` late: it may load plugins. By default
+        nothing is made of it.
         """
 
     def check(self, library: Any) -> ProbeResult:

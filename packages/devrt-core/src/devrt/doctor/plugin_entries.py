@@ -118,7 +118,11 @@ def _additions(examined: Examined) -> str:
         return f"its module {examined.ref.entry!r} registers no backend on this machine"
     facts: Mapping[str, object] = examined.report.facts if examined.report is not None else {}
     parts = []
-    for key, what in (("memory_kinds", "memory kinds"), ("topologies", "topologies for")):
+    for key, what in (
+        ("memory_kinds", "memory kinds"),
+        ("topologies", "topologies for"),
+        ("traits", "traits of PJRT libraries of"),
+    ):
         values = facts.get(key)
         if isinstance(values, list) and values:
             parts.append(f"{what} {', '.join(map(str, values))}")

@@ -238,6 +238,7 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
     facts: dict[str, Any] = {
         "memory_kinds": [f"{kind.platform}:{kind.kind}" for kind in plugin.memory_kinds],
         "topologies": [topology.platform for topology in plugin.topologies],
+        "traits": [name for made in plugin.traits for name in made.platforms or made.patterns],
         "serves": False,
         "global_symbols": bool(plugin.global_symbols()),
     }

@@ -12,6 +12,7 @@ import pluggy
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
 from devrt.plugins.loading.faults import contract_error
+from devrt.plugins.loading.guarded_traits import guarded
 from devrt.plugins.loading.plugin import Plugin
 from devrt.records import (
     ClientFactory,
@@ -26,20 +27,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.contract import PjrtLoader
 
-__all__ = ["LOADER_HOOK", "check_fields", "check_platforms", "collect"]
+__all__ = ["LOADER_HOOK", "TRAITS_HOOK", "check_fields", "check_platforms", "collect"]
 
 _Record = TypeVar(
     "_Record", ClientFactory, TopologyFactory, MemoryKind, PluginTraits, DoctorFinding
 )
 
 LOADER_HOOK = "devrt_pjrt_loader"
+TRAITS_HOOK = "devrt_plugin_traits"
 _DOCTOR_HOOK = "devrt_doctor_findings"
 _HOOKS = (
     "devrt_client_factories",
     _DOCTOR_HOOK,
     "devrt_memory_kinds",
     LOADER_HOOK,
-    "devrt_plugin_traits",
+    TRAITS_HOOK,
     "devrt_topology_factories",
 )
 
@@ -50,6 +52,14 @@ def _is_name(value: Any) -> bool:
 
 def _are(kind: type, values: Any) -> bool:
     return isinstance(values, tuple | list) and all(isinstance(value, kind) for value in values)
+
+
+def _are_types(values: Any) -> bool:
+    return isinstance(values, Mapping) and all(
+        isinstance(name, str)
+        and (isinstance(kind, type) or (isinstance(kind, tuple) and _are(type, kind)))
+        for name, kind in values.items()
+    )
 
 
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -67,6 +77,7 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "severity": lambda value: value in ("error", "warning", "info"),
     "api_version": lambda value: value is None or api_version.is_version(value),
     **dict.fromkeys(_CALLED, callable),
+    **dict.fromkeys(("client_options", "topology_options"), _are_types),
     **dict.fromkeys(("experimental", "fail_quietly"), lambda value: isinstance(value, bool)),
     **dict.fromkeys(("remedy", "command"), lambda value: isinstance(value, str)),
     **dict.fromkeys(("patterns", "platforms"), lambda value: _are(str, value)),
@@ -91,7 +102,7 @@ def collect(
         records("devrt_topology_factories", TopologyFactory),
         records("devrt_memory_kinds", MemoryKind),
         loader=_loader(ref, _call(manager, LOADER_HOOK), implemented),
-        traits=records("devrt_plugin_traits", PluginTraits),
+        traits=tuple(guarded(ref, one) for one in records(TRAITS_HOOK, PluginTraits)),
         findings=(lambda: records(_DOCTOR_HOOK, DoctorFinding))
         if _DOCTOR_HOOK in implemented
         else None,

@@ -15,7 +15,13 @@ from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadEr
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
 from devrt.plugins.loading.faults import contract_error
-from devrt.plugins.loading.hooks import LOADER_HOOK, check_fields, check_platforms, collect
+from devrt.plugins.loading.hooks import (
+    LOADER_HOOK,
+    TRAITS_HOOK,
+    check_fields,
+    check_platforms,
+    collect,
+)
 from devrt.plugins.loading.plugin import Plugin
 from devrt.plugins.loading.registrations import Registrations, collect_registrations
 
@@ -69,7 +75,7 @@ def load_plugin(
             plugin = _initialize({} if initialized is None else initialized, ref, module)
         else:
             plugin = collect(manager, ref, module, built_against)
-        _check_loader(plugin, manifest)
+        _check_manifest(plugin, manifest, manager)
         log.debug("plugin %s was loaded: module %s", ref.name, ref.module)
         return plugin
     except (ForkedError, PluginError):
@@ -77,6 +83,8 @@ def load_plugin(
     except UnknownFieldError as error:
         raise api_version.unknown_field(ref, error, built_against) from error
     except (Exception, SystemExit) as error:  # plugin code: anything may come out of a hook
+        if isinstance(error, TypeError) and (incomplete := _incomplete(ref)):
+            raise contract_error(ref, f"of its classes, {incomplete}") from error
         has_hooks = bool(manager.get_hookcallers(module))
         what = "its hooks" if has_hooks else "the initialize() of its module"
         msg = (
@@ -91,6 +99,12 @@ def load_plugin(
 def _remedy(ref: PluginRef, built_against: str | int | None, usual: str) -> str:
     """Return what to do about a failure; a plugin newer than devrt may well need another devrt."""
     return api_version.remedy(ref, "devrt-core") if api_version.is_newer(built_against) else usual
+
+
+def _incomplete(ref: PluginRef) -> str:
+    from devrt.contract.incomplete import incomplete_classes  # only where something is wrong
+
+    return incomplete_classes(ref.module)
 
 
 def _register(manager: pluggy.PluginManager, module: ModuleType) -> None:
@@ -149,15 +163,19 @@ def _initialize(initialized: Initialized, ref: PluginRef, module: Any) -> Plugin
     return plugin
 
 
-def _check_loader(plugin: Plugin, manifest: BackendManifest | None) -> None:
-    """Refuse a loader that no manifest tells of, so that it would not be found, and the reverse."""
-    is_promised = manifest is not None and manifest.pjrt_loader
-    if is_promised and plugin.loader is None:
-        what = f"its manifest says pjrt_loader = true, and it has no hook {LOADER_HOOK}"
-        raise contract_error(plugin.ref, what)
-    if plugin.loader is not None and not is_promised:
-        what = f"it has the hook {LOADER_HOOK} and no manifest with pjrt_loader = true"
-        raise contract_error(plugin.ref, what)
+def _check_manifest(
+    plugin: Plugin, manifest: BackendManifest | None, manager: pluggy.PluginManager
+) -> None:
+    """Refuse a hook that no manifest tells of, so that it would not be found, and the reverse."""
+    for key, hook in (("pjrt_loader", LOADER_HOOK), ("plugin_traits", TRAITS_HOOK)):
+        is_promised = getattr(manifest, key, False)
+        has_hook = bool(getattr(manager.hook, hook).get_hookimpls())
+        if is_promised and not has_hook:
+            what = f"its manifest says {key} = true, and it has no hook {hook}"
+            raise contract_error(plugin.ref, what)
+        if has_hook and not is_promised:
+            what = f"it has the hook {hook} and no manifest with {key} = true"
+            raise contract_error(plugin.ref, what)
 
 
 def _load_error(ref: PluginRef, what: str, remedy: str, **data: Any) -> PluginLoadError:
