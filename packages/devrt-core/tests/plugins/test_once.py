@@ -168,9 +168,9 @@ def test_two_plugins_that_ask_for_each_other_in_two_threads(plugins, say):
     ask = "import time; time.sleep(0.2)\ntell('inside', answer(lambda: devrt.get_backend({!r})))\n"
     before(plugins, "one", ask.format("two"))
     before(plugins, "two", ask.format("one"))
-    lines = say(IN_THREADS, DEVRT_INIT_TIMEOUT="2")
+    lines = say(IN_THREADS)
     assert sorted(line for line in lines if not line.startswith("inside")) == ["one one", "two two"]
-    assert any("in another thread" in line or line.startswith("inside ") for line in lines)
+    assert any("by what it waits for" in line or line.startswith("inside ") for line in lines)
 
 
 def test_a_plugin_that_asks_for_one_that_imports_it(plugins, say):
@@ -228,6 +228,16 @@ JOINS = "thread = threading.Thread(target=ask); thread.start(); thread.join()"
 POOLS = """from concurrent.futures import ThreadPoolExecutor
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ask).result()"""
+
+
+def test_two_factories_that_ask_for_each_other_in_two_threads(plugins, say):
+    """One of them is refused at once, long before a deadline of two minutes."""
+    plugins.add("one", make=MUTUAL.format("two", "ask()"))
+    plugins.add("two", make=MUTUAL.format("one", "ask()"))
+    program = "devrt.start, devrt.output, devrt.answer = threading.Barrier(2), [], answer\n"
+    lines = say(program + textwrap.dedent(IN_THREADS) + "\nprint(*devrt.output, sep='\\n')")
+    assert {"one one", "two two"} <= set(lines)
+    assert any("by what it waits for" in line for line in lines)
 
 
 @pytest.mark.parametrize("wait", [JOINS, POOLS])

@@ -1,9 +1,9 @@
 """Work that is done once for each key, by one thread, while others wait and no lock is held.
 
 What is done is plugin code, which may start threads, import other plugins and ask devrt questions
-of its own. Work that asks for itself would wait for ever, and gets an error at once. Other circles,
-through threads, end with the deadline of the wait, or of the work itself where child processes do
-it.
+of its own. Work that asks for itself, or for what waits for it, would wait for ever, and gets an
+error at once. Circles through threads that plugins start end with the deadline of the wait, or of
+the work itself where child processes do it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class _Attempt:
         self.what = what
         self.pid = os.getpid()
         self.done = threading.Event()
+        self.waits_for: _Attempt | None = None
 
 
 _mine: contextvars.ContextVar[tuple[_Attempt, ...]] = contextvars.ContextVar(
@@ -98,12 +99,31 @@ class Once(Generic[K, V]):
             attempt.done.set()
 
     def _wait_for(self, running: _Attempt, patience: float | None) -> None:
-        if running in _mine.get():
-            raise _busy(running, "and was requested meanwhile by itself")
-        if not running.done.wait(patience):
+        mine = _mine.get()
+        for attempt in mine:
+            attempt.waits_for = running
+        try:
+            _refuse_a_circle(running, mine)
+            is_done = running.done.wait(patience)
+        finally:
+            for attempt in mine:
+                attempt.waits_for = None
+        if not is_done:
             beside = [other.what for other in self._running.copy().values() if other is not running]
             meanwhile = f"; meanwhile {', '.join(beside)}" if beside else ""
             raise _busy(running, f"in another thread, for more than {patience:g} s{meanwhile}")
+
+
+def _refuse_a_circle(running: _Attempt, mine: tuple[_Attempt, ...]) -> None:
+    """Refuse to wait for work that waits for work of this thread: neither would end."""
+    at: _Attempt | None = running
+    seen: list[_Attempt] = []
+    while at is not None and at not in seen:  # others may close a circle among themselves
+        if at in mine:
+            how = "by itself" if at is running else "by what it waits for"
+            raise _busy(running, f"and was requested meanwhile {how}")
+        seen.append(at)
+        at = at.waits_for
 
 
 def _busy(running: _Attempt, why: str) -> PluginBusyError:
