@@ -29,7 +29,18 @@ _DOOR = """
 ## What a backend imports
 
 Of devrt, a backend imports these modules and no other, and no name that begins with an underscore.
-They are `devrt.contract.PUBLIC_MODULES`.
+They are `devrt.contract.PUBLIC_MODULES`. A backend's own tests can hold it to that:
+
+```python
+from pathlib import Path
+
+from devrt.testing import import_findings
+
+
+def test_imports():
+    project = Path(__file__).parents[1]  # has pyproject.toml and src/
+    assert import_findings(project) == []
+```
 
 | module | |
 |---|---|

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "devrt.hardware": "found by the doctor",
     "devrt.plugins": "internal to the core",
     "devrt.probing": "internal to the core",
+    "devrt.testing": "docs/backend-authors/contract.md",
     "devrt.wire": "internal to the core",
 }
 

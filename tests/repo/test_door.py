@@ -1,121 +1,48 @@
-"""Backends import the modules that the contract lists, and nothing else of the core.
-
-Imports in Python count at any depth, for annotations alone too, and so do strings that name a
-module: in Python for `importlib`, in C and C++ for the interpreter.
-"""
+"""Backends, ours too, import the modules that the contract lists, and nothing else of the core."""
 
 import ast
-import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-LIST = "contract/public_modules.py"
-NATIVE = (".c", ".h", ".cpp", ".hpp", ".in")
-MODULE = re.compile(r"devrt(?:\.\w+)+")
-NATIVE_MODULE = re.compile(rf'"({MODULE.pattern})"(?:\s*[,)](?:\.attr\()?\s*"(\w+)")?')
+from devrt.contract import PUBLIC_MODULES
+from devrt.testing.imports import file_findings, import_findings, modules_of, used_modules
 
 
-def public_modules(core: Path) -> set[str]:
-    """Return the list, read without an import."""
-    (value,) = (
-        node.value
-        for node in ast.parse((core / LIST).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PUBLIC_MODULES"
-    )
-    return set(ast.literal_eval(value))
-
-
-def modules_of(core: Path) -> set[str]:
-    """Return every module and package of the core."""
-    paths = (path.relative_to(core.parent).with_suffix("") for path in core.rglob("*.py"))
-    return {".".join(path.parts).removesuffix(".__init__") for path in paths}
-
-
-def uses(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, the module and the name in it of all that Python code takes from devrt."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield from ((node.lineno, str(node.module), alias.name) for alias in node.names)
-        elif isinstance(node, ast.Constant) and MODULE.fullmatch(str(node.value)):
-            yield node.lineno, str(node.value), ""
-
-
-def native_uses(source: str) -> Iterator[tuple[int, str, str]]:
-    """Yield the same of C and C++ code, which names modules in strings."""
-    for match in NATIVE_MODULE.finditer(source):
-        yield source.count("\n", 0, match.start()) + 1, match.group(1), match.group(2) or ""
-
-
-def door_findings(
-    path: str, source: str, public: set[str], modules: set[str], own: frozenset[str] = frozenset()
-) -> list[str]:
-    """Return what one file of a backend takes past the door.
-
-    ``own`` are the packages of the backend's own wheel.
-    """
-    found = []
-    for line, module, name in native_uses(source) if path.endswith(NATIVE) else uses(source):
-        package = module.partition(".")[0]
-        if package.startswith("devrt_") and package not in own:
-            found.append(f"{path}:{line}: a backend imports another backend, {package}")
-        elif package == "devrt" and (target := module_in(f"{module}.{name}", modules)):
-            rest = f"{module}.{name}".removeprefix(f"{target}.")
-            if target not in public:
-                found.append(f"{path}:{line}: a backend imports {target}, which is not in {LIST}")
-            elif rest.startswith("_"):
-                found.append(f"{path}:{line}: a backend imports a private name, {target}.{rest}")
-    return found
-
-
-def module_in(dotted: str, modules: set[str]) -> str:
-    """Return the module that a dotted name begins with; empty for a name that is no path."""
-    parts = dotted.rstrip(".").split(".")
-    if len(parts) > 1 and parts[1][:1].isupper():  # the name of a type that C++ tells a plugin
-        return ""
-    ends = range(len(parts), 0, -1)
-    return next(name for end in ends if (name := ".".join(parts[:end])) in modules)
-
-
-def backend_files(root: Path, core: Path) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield path, text and the wheel's own packages of each file that goes into a backend."""
-    for project in (*root.glob("packages/*"), *root.glob("examples/*")):
-        own = frozenset(path.name for path in project.glob("src/*"))
-        for path in sorted(project.rglob("*")):
-            parts = path.relative_to(project).parts
-            is_python = parts[0] == "src" and path.suffix == ".py" and core not in path.parents
-            is_native = path.suffix in NATIVE and "native" in parts and "tests" not in parts
-            if (is_python or is_native) and "build" not in parts:
-                name = path.relative_to(root).as_posix()
-                yield name, path.read_text(encoding="utf-8"), own
+def backends(checkout):
+    """Return the folders of the backends' projects."""
+    found = [*checkout.root.glob("packages/*"), *checkout.root.glob("examples/*")]
+    return [path for path in found if path.name != "devrt-core" and (path / "src").is_dir()]
 
 
 def test_backends_come_in_by_the_door(checkout):
-    public, modules = public_modules(checkout.core), modules_of(checkout.core)
+    assert len(backends(checkout)) > 4
+    found = [finding for project in backends(checkout) for finding in import_findings(project)]
+    assert not found, "\n".join(found)
+
+
+def test_the_sdks_headers_do_too(checkout):
+    public, modules = PUBLIC_MODULES, modules_of(checkout.core)
     found = [
         finding
-        for path, text, own in backend_files(checkout.root, checkout.core)
-        for finding in door_findings(path, text, public, modules, own)
+        for path in sorted((checkout.core / "native").rglob("*.h*"))
+        for finding in file_findings(path.name, path.read_text("utf-8"), public, modules)
     ]
     assert not found, "\n".join(found)
 
 
 def test_every_module_on_the_list_is_used(checkout):
-    uses_of = [
-        f"{module}.{name}"
-        for path, text, _ in backend_files(checkout.root, checkout.core)
-        for _, module, name in (native_uses(text) if path.endswith(NATIVE) else uses(text))
-        if module.partition(".")[0] == "devrt"
-    ]
-    modules = modules_of(checkout.core)
-    assert public_modules(checkout.core) <= {module_in(used, modules) for used in uses_of}
+    used = [used_modules(project) for project in backends(checkout)]
+    sdk = {"devrt.native"}  # of the build, and of the SDK's headers
+    assert set(PUBLIC_MODULES) <= set().union(*used, sdk)
+
+
+def test_a_folder_without_code_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="pass the folder of its"):
+        import_findings(tmp_path)
 
 
 def test_the_list_has_modules_that_are_there_and_say_what_they_are_for(checkout):
-    public = public_modules(checkout.core)
+    public = set(PUBLIC_MODULES)
     assert public <= modules_of(checkout.core)
     assert not [name for name in public if "._" in name]
     for name in sorted(public):
@@ -146,7 +73,7 @@ MODULES = {*PUBLIC, "devrt", "devrt.arrays", "devrt.contract.device", "devrt._su
     ],
 )
 def test_what_goes_past_the_door_is_reported(source):
-    assert len(door_findings("devrt_acme/x.py", source, PUBLIC, MODULES)) == 1
+    assert len(file_findings("devrt_acme/x.py", source, PUBLIC, MODULES)) == 1
 
 
 @pytest.mark.parametrize(
@@ -160,7 +87,7 @@ def test_what_goes_past_the_door_is_reported(source):
     ],
 )
 def test_a_string_in_native_code_that_goes_past_it_is_reported(source):
-    assert len(door_findings("native/x.cpp", source, PUBLIC, MODULES)) == 1
+    assert len(file_findings("native/x.cpp", source, PUBLIC, MODULES)) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,4 +103,4 @@ def test_a_string_in_native_code_that_goes_past_it_is_reported(source):
 )
 def test_what_comes_in_by_the_door_is_not(path, source):
     own = frozenset({"devrt_acme"})
-    assert door_findings(path, source, PUBLIC, MODULES, own) == []
+    assert file_findings(path, source, PUBLIC, MODULES, own) == []

@@ -1,6 +1,7 @@
 """The example backend, through the door that any backend uses."""
 
 import contextlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from devrt.errors import (
     InvalidTypeError,
 )
 from devrt.runtime import Runtime
+from devrt.testing import import_findings
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -168,3 +170,7 @@ def test_places_that_are_not_there(client):
             client.buffer_from_pyval(X, other.devices()[0])
         with pytest.raises(InvalidArgumentError, match="cannot be copied"):
             client.buffer_from_pyval(X).copy_to_memory(other.devices()[0].default_memory())
+
+
+def test_it_imports_what_a_backend_may():
+    assert import_findings(Path(__file__).parents[1]) == []
