@@ -30,7 +30,8 @@ def find_library() -> str:
     except metadata.PackageNotFoundError:
         msg = (
             "compile_and_load needs XLA's compiler for the CPU, which is not installed. Install it "
-            f"with: pip install 'devrt-cpu[xla]' (the wheel {_WHEEL})."
+            "with: pip install './packages/devrt-cpu[xla]' in devrt's checkout (the wheel "
+            f"{_WHEEL})."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu") from None
     for file in files:

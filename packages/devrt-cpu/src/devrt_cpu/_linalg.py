@@ -63,7 +63,8 @@ def _find(wanted: str) -> dict[str, int]:
     if found is None:
         msg = (
             f"the program calls {wanted}, which needs LAPACK. Install it with: "
-            "pip install 'devrt-cpu[linalg]' (SciPy), or install the system's liblapack.so.3."
+            "pip install './packages/devrt-cpu[linalg]' in devrt's checkout (SciPy), or install "
+            "the system's liblapack.so.3."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
     return found
