@@ -51,6 +51,13 @@ def test_text_and_bytecode_are_written_in_the_same_operations(name):
     assert read(f"{name}.mlirbc").operations == text
 
 
+def test_it_is_made_of_text_as_well_as_of_bytes():
+    assert Program("func.func") == Program(b"func.func") == Program.of("func.func")
+    for other in (5, None, ["func.func"]):
+        with pytest.raises(InvalidTypeError, match="a program is StableHLO"):
+            Program(other)
+
+
 def test_custom_calls_are_named():
     text, bytecode = read("linalg.mlir").custom_calls, read("linalg.mlirbc").custom_calls
     assert {"lapack_spotrf_ffi", "lapack_strsm_ffi"} <= bytecode <= text

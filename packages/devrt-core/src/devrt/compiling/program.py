@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Self
 
 from devrt.compiling.program_facts import DONATES, ProgramFacts
 from devrt.errors import InvalidTypeError
@@ -18,6 +19,18 @@ class Program(bytes):
     It is its code, text or portable bytecode, so that every backend that takes bytes takes one.
     `of` makes one, and returns a program as it is: what was read of it is not read again.
     """
+
+    def __new__(cls, source: object, operation: str = "compile_and_load") -> Self:
+        """Make a program, as `of` does."""
+        if isinstance(source, str):
+            source = _encoded(source, operation)
+        if not isinstance(source, bytes | bytearray | memoryview):
+            msg = (
+                "a program is StableHLO, as text (str) or as bytecode (bytes), not of type "
+                f"{type(source).__name__}."
+            )
+            raise InvalidTypeError(msg, operation=operation)
+        return super().__new__(cls, source)
 
     @classmethod
     def of(cls, source: object, operation: str = "compile_and_load") -> Program:
@@ -36,17 +49,7 @@ class Program(bytes):
             If it is of another type, or text with half a character. Whether it is a program, and
             one that can run, `devrt.compiling.refusals` says.
         """
-        if isinstance(source, cls):
-            return source
-        if isinstance(source, str):
-            source = _encoded(source, operation)
-        if not isinstance(source, bytes | bytearray | memoryview):
-            msg = (
-                "a program is StableHLO, as text (str) or as bytecode (bytes), not of type "
-                f"{type(source).__name__}."
-            )
-            raise InvalidTypeError(msg, operation=operation)
-        return cls(source)
+        return source if isinstance(source, cls) else cls(source, operation)
 
     @property
     def is_bytecode(self) -> bool:

@@ -29,7 +29,7 @@ class LibraryVersion(NamedTuple):
 
 @record(frozen=True, slots=True)
 class Quirk:
-    """A defect of some versions of a library. It has a subject or flags.
+    """A defect of some versions of a library. `subject` or `flags` is given: what is done about it.
 
     Attributes
     ----------
@@ -40,7 +40,8 @@ class Quirk:
     effect : str
         What happens where nothing is done, as the end of a sentence about the library.
     case : str
-        The function of ``tests/quirks/cases.py`` that shows it.
+        What shows it: the name of a test of your own (for devrt's backends, of a function of
+        ``tests/quirks/cases.py``). devrt does not read it.
     subject : str
         Programs that have it are refused: a subject of `ProgramFacts.first`.
     flags : mapping
