@@ -51,6 +51,14 @@ def test_it_is_not_the_default_beside_a_backend_of_the_host():
     assert candidates["acme"].priority < 0
 
 
+def test_its_manifest_is_read_without_an_import():
+    with Runtime(environ={}) as runtime:
+        (ref,) = runtime.plugins.refs_for(("acme",))
+        manifest = runtime.plugins.manifest(ref)
+        assert not runtime.plugins.is_loaded(ref)
+    assert (manifest.priority, manifest.experimental, manifest.api_version) == (-10, True, "1.0")
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_its_option_is_read(count):
     with acme(DEVRT_NUM_ACME_DEVICES=str(count)) as (runtime, client):

@@ -32,9 +32,6 @@ def devrt_client_factories() -> list[ClientFactory]:
             platform="acme",
             factory=make_client,
             probe=probe,
-            priority=-10,
-            experimental=True,
-            api_version="1.0",  # of the contract that this was built against: never computed
             options=(
                 OptionSpec(
                     name="num_acme_devices",
