@@ -295,6 +295,34 @@ def test_a_topology_of_a_library_whose_platform_has_a_wheel_names_it(runtime, ad
         registry.make_pjrt_topology("cuda", "h100:1x1x8")
 
 
+@pytest.mark.parametrize("distribution", ["xla-cpu-pjrt", "xla_cpu_pjrt"])
+def test_a_wheel_that_is_there_is_not_to_be_installed(
+    runtime, plugins, add_loader, library, distribution
+):
+    add_loader("PjrtLoader(make_client=make_client)")
+    plugins.add("other", distribution=distribution)
+    registry.register_plugin("xla_cpu_pjrt", library_path=library)
+    with pytest.raises(UnimplementedError, match="makes none") as caught:
+        registry.make_pjrt_topology("xla_cpu_pjrt")
+    assert "pip install" not in str(caught.value)
+
+
+def test_without_a_loader_only_that_is_to_be_installed(runtime, library):
+    registry.register_plugin("cuda", library_path=library)
+    with pytest.raises(UnimplementedError, match="Install the PJRT loader") as caught:
+        registry.make_pjrt_topology("cuda")
+    assert "devrt-cuda" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("tpu", "pip install ./packages/devrt-tpu"), ("gpu", "devrt-cuda .* or .*devrt-rocm")],
+)
+def test_what_describes_a_platform_is_named_where_it_is_known(runtime, name, command):
+    with pytest.raises(UnimplementedError, match=f"Install one that does: .*{command}"):
+        registry.make_pjrt_topology(name)
+
+
 def test_a_topology_needs_a_name(runtime):
     with pytest.raises(DevrtError, match="name is empty"):
         registry.make_pjrt_topology(" ")

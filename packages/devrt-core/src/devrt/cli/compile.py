@@ -109,13 +109,16 @@ def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
     """Return the topology, from the platform that was named or from the first that knows it."""
     if platform is not None:
         return make_pjrt_topology(platform, name, **options)
-    refused = []
+    refused: list[str] = []
+    remedies: dict[str, None] = {}  # one for several platforms is printed once
     for candidate in _platforms():
         try:
             return make_pjrt_topology(candidate, name, **options)
         except DevrtError as error:
-            refused.append(f"{candidate}: {error.message}")
-    reasons = "\n  ".join(refused) or "no installed plugin describes devices"
+            remedy = str(error.data.get("remedy", ""))
+            remedies |= dict.fromkeys([remedy] if remedy else [])
+            refused.append(f"{candidate}: {error.message.removesuffix(remedy).rstrip()}")
+    reasons = "\n  ".join([*refused, *remedies]) or "no installed plugin describes devices"
     msg = f"no platform knows the topology {name!r}:\n  {reasons}"
     raise InvalidArgumentError(msg, topology=name)
 

@@ -10,6 +10,7 @@ from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
 from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
 from devrt.plugins.discovery.known import how_to_install, wheels_for
+from devrt.plugins.discovery.refs import normalized
 from devrt.records import TopologyFactory
 from devrt.runtime.current import default_runtime
 from devrt.runtime.policy import requested_policy
@@ -77,8 +78,8 @@ def _described(
     try:
         return record.factory(topology_name, **options)
     except DevrtError as error:
-        wheels = _missing_wheels(ref)
-        if not wheels:
+        wheels = _missing_wheels(ref.platform) if ref.library else ()
+        if not wheels or "remedy" in error.data:  # which is what to install first
             raise
         msg = (
             f"{error.message.rstrip('.')}. Topologies by name need the platform's own plugin: "
@@ -93,11 +94,10 @@ def _described(
         raise PluginError(msg, phase="topology", **ref.facts()) from error
 
 
-def _missing_wheels(ref: PluginRef) -> tuple[str, ...]:
-    """Return the wheels that know a platform and are not installed beside a library for it."""
-    installed = {other.distribution for other in default_runtime().plugins.refs()}
-    wheels = wheels_for(ref.platform) if ref.library else ()
-    return tuple(wheel for wheel in wheels if wheel not in installed)
+def _missing_wheels(platform: str) -> tuple[str, ...]:
+    """Return the wheels that are known to serve a platform and are not installed."""
+    installed = {normalized(ref.distribution) for ref in default_runtime().plugins.refs()}
+    return tuple(wheel for wheel in wheels_for(platform) if normalized(wheel) not in installed)
 
 
 def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
@@ -153,8 +153,9 @@ def _undescribed(plugins: PluginRegistry, name: str) -> UnimplementedError:
         for ref, _ in plugins.topologies(platform)[:1]
     ]
     others = ", ".join(able) or "none"
+    wheels = " or ".join(map(how_to_install, _missing_wheels(name)))
     msg = (
-        f"no installed plugin describes topologies of platform {name!r}. Install one that does, or "
-        f"name another platform. Platforms with topologies: {others}."
+        f"no installed plugin describes topologies of platform {name!r}. Install one that does"
+        f"{wheels and ': '}{wheels}, or name another platform. Platforms with topologies: {others}."
     )
     return UnimplementedError(msg, operation="make_pjrt_topology", platform=name)

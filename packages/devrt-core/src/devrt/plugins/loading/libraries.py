@@ -129,7 +129,9 @@ class LibraryBackend:
                 f"the PJRT library of platform {self.platform!r} cannot be used: "
                 f"{loader.reason}. {loader.remedy}"
             )
-            raise UnimplementedError(msg, operation="load", platform=self.platform)
+            raise UnimplementedError(
+                msg, operation="load", platform=self.platform, remedy=loader.remedy
+            )
         set_environment(self.registered)
         if self.global_symbols:
             loader.open_global(self.platform, self.library)

@@ -1,0 +1,20 @@
+"""What `devrt compile` says where no platform knows the topology."""
+
+import pytest
+
+from devrt.cli.compile import compile_file
+from devrt.errors import InvalidArgumentError
+from devrt.runtime import register_plugin
+
+
+def test_a_remedy_of_several_platforms_is_said_once(plugins, as_default, tmp_path):
+    as_default(plugins.runtime())
+    for name in ("zip", "zap"):
+        library = tmp_path / f"{name}.so"
+        library.touch()
+        register_plugin(name, library_path=library)
+    program = tmp_path / "a.mlir"
+    program.write_text("func.func")
+    with pytest.raises(InvalidArgumentError, match=r"zip: .*\n.*zap: .*\n.*loader") as caught:
+        compile_file(str(program), "v5e:2x2", str(tmp_path / "out"))
+    assert str(caught.value).count("Install the PJRT loader") == 1
