@@ -20,7 +20,7 @@ class Program(bytes):
     `of` makes one, and returns a program as it is: what was read of it is not read again.
     """
 
-    def __new__(cls, source: object, operation: str = "compile_and_load") -> Self:
+    def __new__(cls, source: object = b"", operation: str = "compile_and_load") -> Self:
         """Make a program, as `of` does."""
         if isinstance(source, str):
             source = _encoded(source, operation)
