@@ -1,4 +1,4 @@
-"""What `devrt compile` says where no platform knows the topology."""
+"""What `devrt compile` reports where no platform knows the topology."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.runtime import register_plugin
 
 
-def test_a_remedy_of_several_platforms_is_said_once(plugins, as_default, tmp_path):
+def test_a_remedy_of_several_platforms_is_given_once(plugins, as_default, tmp_path):
     as_default(plugins.runtime())
     for name in ("zip", "zap"):
         library = tmp_path / f"{name}.so"
