@@ -8,7 +8,7 @@ from devrt.compiling.loading import read_to_load
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import InvalidArgumentError
-from devrt.wire.protobuf import bytes_field
+from devrt.wire.protobuf import bytes_field, int_field
 
 read = functools.partial(Serialized.read, operation="deserialize_executable")
 SHOWN = CompileOptions(num_replicas=2, device_assignment=[[1], [0]])
@@ -49,3 +49,41 @@ def test_what_was_compiled_for_any_device_stays_so():
     assert found.compile_portable_executable
     _, found = read_to_load(data, [object()], CompileOptions(), read)
     assert not found.compile_portable_executable
+
+
+def whole(build):
+    return bytes_field(1, b"code") + bytes_field(2, bytes_field(3, build))
+
+
+COUNTS = int_field(4, 1) + int_field(5, 1)
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (b"", "do not show how many replicas"),
+        (int_field(4, 1), "do not show how many replicas"),
+        (int_field(4, 0) + int_field(5, 1), "do not show how many replicas"),
+        (int_field(4, -1) + int_field(5, 1), "do not show how many replicas"),
+        (COUNTS + int_field(1, -2), "name no device"),
+        (COUNTS + bytes_field(9, b""), "no DeviceAssignmentProto"),
+        (COUNTS + bytes_field(9, int_field(1, 1) + int_field(2, 1)), "no DeviceAssignmentProto"),
+    ],
+)
+def test_unchecked_options_that_end_the_process_are_refused(build, what):
+    with pytest.raises(InvalidArgumentError, match=what):
+        read_to_load(whole(build), None, CompileOptions(), read)
+
+
+def test_unchecked_bytes_that_are_cut_off_are_refused():
+    given = whole(COUNTS)
+    for cut in (2, 4, 6, len(given) - 1):  # 6 is behind the code
+        with pytest.raises(InvalidArgumentError, match="cut off" if cut != 6 else "do not show"):
+            read_to_load(given[:cut], None, CompileOptions(), read)
+
+
+def test_unchecked_options_of_other_makers_are_taken():
+    given = whole(COUNTS + bytes_field(9, SHOWN.assignment().serialize()))
+    before = bytes_field(1, bytes_field(3, COUNTS)) + bytes_field(2, b"code")
+    for data in given, before:
+        assert read_to_load(data, None, CompileOptions(), read) == (Serialized(data), None)

@@ -2,28 +2,21 @@
 
 import random
 
-import numpy as np
 import pytest
 
 from devrt.compiling import serialized
 from devrt.compiling.serialized import Serialized
-from devrt.errors import DevrtError, InvalidArgumentError
+from devrt.errors import InvalidArgumentError
 
 
 def test_a_bit_that_changed_anywhere_is_seen(xla_cpu, add, add_text):
     data, dice = add.serialize(), random.Random(5)
-    one = xla_cpu.buffer_from_pyval(np.ones(8, np.float32))
-    refused = 0
-    for at in [0, len(data) - 1, *(dice.randrange(len(data)) for _ in range(300))]:
+    ends = [0, *range(len(data) - 60, len(data))]  # the last are the checksum's own
+    for at in [*ends, *(dice.randrange(len(data)) for _ in range(300))]:
         damaged = bytearray(data)
         damaged[at] ^= 1 << dice.randrange(8)
-        try:
-            made = xla_cpu.deserialize_executable(bytes(damaged))
-        except DevrtError:
-            refused += 1
-        else:  # what was hit only marks the digest as one
-            assert np.asarray(made.execute([one, one])[0]).tolist() == [2] * 8
-    assert refused > 290
+        with pytest.raises(InvalidArgumentError, match="damaged"):
+            xla_cpu.deserialize_executable(bytes(damaged))
 
 
 def test_bytes_without_a_digest_are_taken(xla_cpu, add, monkeypatch):

@@ -13,6 +13,7 @@ from devrt.wire.protobuf import Message
 __all__ = ["read_to_load"]
 
 _OPERATION = "deserialize_executable"
+_MOST = (1 << 31) - 1
 
 
 def read_to_load(
@@ -65,6 +66,8 @@ def read_to_load(
         )
     found = read(bytes(serialized))
     if devices is None and options == CompileOptions():
+        if not found.is_checked and found.data.startswith(b"\n"):
+            _check_stored(found.data)
         return found, None
     is_placed = devices is not None or options.device_assignment is not None
     stored = _stored(found)
@@ -86,6 +89,40 @@ def _stored(found: Serialized) -> Message | None:
     except InvalidArgumentError:
         return None
     return stored if build.number(4) and build.number(5) else None
+
+
+def _check_stored(data: bytes) -> None:
+    """Refuse options with unchecked bytes that end the process: XLA takes no counts below one.
+
+    Only XLA's own forms are looked at, which begin with a field 1: options are 2, behind the code,
+    or 1, before it. XLA reads bytes that were cut as far as they go, and then lacks the options.
+    """
+    try:
+        whole = Message(data)
+    except InvalidArgumentError as error:
+        raise _refused(f"the bytes are cut off or damaged: {error}") from error
+    build = _build_of(whole, 2) or _build_of(whole, 1)
+    if build is None:
+        raise _refused(
+            "the bytes do not show how many replicas and partitions they are for: they are damaged "
+            "or of another format. Serialise the executable again, or give num_replicas and "
+            "num_partitions."
+        )
+    if any(not -1 <= device <= _MOST for device in build.ints(1)):
+        raise _refused(
+            "the bytes name no device that there can be. Serialise the executable again."
+        )
+    if 9 in build:
+        DeviceAssignment.deserialize(bytes(build.part(9)))
+
+
+def _build_of(whole: Message, number: int) -> Message | None:
+    """Return the ``ExecutableBuildOptionsProto`` in a field; None where it has no counts."""
+    try:
+        build = whole.message(number).message(3)
+    except InvalidArgumentError:
+        return None
+    return build if all(0 < build.number(count) <= _MOST for count in (4, 5)) else None
 
 
 def _check_counts(options: CompileOptions, is_placed: bool) -> None:

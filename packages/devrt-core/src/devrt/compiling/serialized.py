@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from operator import eq
 
 from devrt.errors import InvalidArgumentError
 from devrt.wire.protobuf import bytes_field, fields
@@ -23,6 +24,7 @@ _MAGIC = b"devrt sha256 2 "
 _OPTIONS, _MADE_BY = 1, 2
 _LENGTH_BYTES, _DIGEST_BYTES = 4, 32
 _TAIL_BYTES = len(_MAGIC) + _LENGTH_BYTES + _DIGEST_BYTES
+_TAG = bytes_field(_NUMBER, b"")[:-1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,19 +55,17 @@ class Serialized:
         Raises
         ------
         InvalidArgumentError
-            If they changed since.
+            If they changed since, or were cut.
         """
         tail = data[-_TAIL_BYTES:]
         if not tail.startswith(_MAGIC):
+            if _had_checksum(data):
+                raise _damaged(operation)
             return cls(data)
         size = int.from_bytes(tail[len(_MAGIC) : -_DIGEST_BYTES], "little")
         digest = hashlib.sha256(data[:-_DIGEST_BYTES]).digest()
         if size > len(data) or digest != tail[-_DIGEST_BYTES:]:
-            msg = (
-                f"{operation} failed: these bytes cannot be loaded here: they are damaged or cut "
-                "off since they were written. Make them anew."
-            )
-            raise InvalidArgumentError(msg, operation=operation)
+            raise _damaged(operation)
         whole = len(bytes_field(_NUMBER, bytes(size + _TAIL_BYTES)))
         found = dict(fields(data[-_TAIL_BYTES - size : -_TAIL_BYTES]))
         options, made_by = (bytes(found.get(n, b"")) for n in (_OPTIONS, _MADE_BY))
@@ -86,6 +86,24 @@ class Serialized:
         why = what if is_same_compiler else "another version of the compiler made them"
         msg = f"{operation} failed: these bytes cannot be loaded here: {why}. Compile again."
         raise InvalidArgumentError(msg, operation=operation)
+
+
+def _had_checksum(data: bytes) -> bool:
+    """Return whether there was a checksum in bytes that do not end with one.
+
+    Damage may hit its mark as any other byte. What is left of it is its field's tag, wherever the
+    bytes were cut or grew, or most of the mark at the end.
+    """
+    alike = sum(map(eq, data[-_TAIL_BYTES:], _MAGIC))
+    return (len(data) >= _TAIL_BYTES and 2 * alike > len(_MAGIC)) or _TAG in data
+
+
+def _damaged(operation: str) -> InvalidArgumentError:
+    msg = (
+        f"{operation} failed: these bytes cannot be loaded here: they are damaged or cut "
+        "off since they were written. Make them anew."
+    )
+    return InvalidArgumentError(msg, operation=operation)
 
 
 def origin_of(library: str) -> bytes:
