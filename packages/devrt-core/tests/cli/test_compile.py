@@ -15,6 +15,6 @@ def test_a_remedy_of_several_platforms_is_given_once(plugins, as_default, tmp_pa
         register_plugin(name, library_path=library)
     program = tmp_path / "a.mlir"
     program.write_text("func.func")
-    with pytest.raises(InvalidArgumentError, match=r"zip: .*\n.*zap: .*\n.*loader") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"zap: .*\n.*zip: .*\n.*loader") as caught:
         compile_file(str(program), "v5e:2x2", str(tmp_path / "out"))
     assert str(caught.value).count("Install the PJRT loader") == 1
