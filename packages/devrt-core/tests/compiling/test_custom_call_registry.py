@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from devrt import errors
-from devrt.compiling.custom_call_registry import CustomCallRegistry, dtype_of
+from devrt.compiling.custom_call_registry import CustomCallRegistry, code_of, dtype_of
 from devrt.contract import RawBuffer
 
 
@@ -130,3 +130,35 @@ def test_types_that_numpy_has_no_bytes_for_are_refused():
     for number in (21, 17, 99):
         with pytest.raises(NotImplementedError, match=f"element type {number} of XLA"):
             dtype_of(number)
+
+
+@pytest.mark.parametrize("name", ["", 3, "\ud800"])
+def test_what_is_no_name_is_refused_before_it_is_bound(register, name):
+    with pytest.raises(errors.InvalidTypeError, match="a custom call's name is"):
+        register(name, print)
+    assert register.bound == []
+
+
+class CodeError(Exception):
+    def __init__(self, code):
+        self.given = code
+
+    @property
+    def code(self):
+        return 1 // 0 if self.given is None else self.given
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.ClosedError("shut", code=errors.StatusCode.ABORTED), errors.StatusCode.ABORTED),
+        (CodeError(5), errors.StatusCode.NOT_FOUND),
+        (CodeError(None), errors.StatusCode.INTERNAL),
+        (CodeError(True), errors.StatusCode.INTERNAL),
+        (CodeError(0), errors.StatusCode.INTERNAL),
+        (CodeError(99), errors.StatusCode.INTERNAL),
+        (SystemExit(3), errors.StatusCode.INTERNAL),
+    ],
+)
+def test_only_a_status_is_read_as_one(error, status):
+    assert code_of(error) is status

@@ -160,7 +160,7 @@ def test_a_program_is_its_code_and_is_read_once(monkeypatch):
         (" \n", InvalidArgumentError, "the program is empty"),
         (b"", InvalidArgumentError, "the program is empty"),
         (b"PK\x03\x04", InvalidArgumentError, "neither: it begins with b'PK"),
-        ("func.func\0", InvalidArgumentError, "neither"),
+        ("module\nfunc.func\0", InvalidArgumentError, "^line 2: .*byte 16 of this one is zero"),
         ("add.mlir", InvalidArgumentError, "neither"),
     ],
 )

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 import devrt_pjrt
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt_pjrt.library import names
 
 USE = """
 import sys
@@ -108,3 +110,12 @@ for name in ("_custom_call", "_compile", "_topology", "_dlpack", "_store"):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
+def test_what_is_no_name_is_refused_before_a_library_is_opened(name, monkeypatch):
+    monkeypatch.setattr(names, "open_library", None)
+    errors = InvalidArgumentError, InvalidTypeError
+    for load in devrt_pjrt.load_pjrt_plugin_dynamically, names.add_library:
+        with pytest.raises(errors, match=r"a plugin's name|under a name"):
+            load(name, "/nowhere/library.so")

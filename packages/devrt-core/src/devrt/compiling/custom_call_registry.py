@@ -6,6 +6,7 @@ comes to call them is the client's part: it binds a name to a slot, and asks for
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import threading
@@ -213,6 +214,11 @@ def dtype_of(number: int) -> np.dtype[Any]:
 def _checked(name: object, function: Any, kind: object) -> Handler:
     if not isinstance(name, str) or not name:
         raise InvalidTypeError(f"a custom call's name is a string, not {name!r}.", name=name)
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        msg = f"a custom call's name is text, and {name!r} cannot be written as UTF-8."
+        raise InvalidTypeError(msg, name=name) from error
     if kind not in ("host", "device"):
         msg = f"custom call {name!r}: kind must be 'host' or 'device', not {kind!r}."
         raise InvalidArgumentError(msg, name=name)
@@ -256,8 +262,8 @@ def _place_of(error: BaseException) -> str:
 
 def code_of(error: BaseException) -> StatusCode:
     """Return the status of an error that any library may have raised."""
-    code = getattr(error, "code", None)
-    if isinstance(code, int) and code in StatusCode.__members__.values() and code:
+    code = _own_code(error)
+    if code in _CODES:
         return StatusCode(code)
     for kind, status in _KINDS:
         if isinstance(error, kind):
@@ -266,6 +272,17 @@ def code_of(error: BaseException) -> StatusCode:
     return next(named, StatusCode.INTERNAL)
 
 
+def _own_code(error: BaseException) -> int | None:
+    """Return an error's ``code`` where it can be a status: exits have one that is none."""
+    if isinstance(error, SystemExit):
+        return None
+    code = None
+    with contextlib.suppress(Exception):  # it may be a property of anybody's
+        code = getattr(error, "code", None)
+    return code if isinstance(code, int) and not isinstance(code, bool) else None
+
+
+_CODES = frozenset(StatusCode) - {StatusCode.OK}
 _KINDS: tuple[tuple[type[BaseException], StatusCode], ...] = (
     (TimeoutError, StatusCode.DEADLINE_EXCEEDED),
     (MemoryError, StatusCode.RESOURCE_EXHAUSTED),

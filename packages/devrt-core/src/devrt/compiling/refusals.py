@@ -72,8 +72,16 @@ def _check_form(program: Program, operation: str) -> None:
     if not program or program.isspace():
         msg = "the program is empty. Give StableHLO, as text or bytecode."
         raise InvalidArgumentError(msg, operation=operation)
-    is_text = program.find(b"\0") < 0 and any(program.find(word) >= 0 for word in _WORDS)
-    if not is_text and not program.is_bytecode:
+    if program.is_bytecode:
+        return
+    is_text, zero = any(program.find(word) >= 0 for word in _WORDS), program.find(b"\0")
+    if is_text and zero >= 0:
+        msg = (
+            f"{program.location_of(zero)}: a program's text has no zero byte, and byte {zero} of "
+            "this one is zero. Remove it, or export the program again."
+        )
+        raise InvalidArgumentError(msg, operation=operation)
+    if not is_text:
         msg = (
             "a program is StableHLO, as text or as MLIR bytecode, and this is neither: "
             f"it begins with {bytes(program[:16])!r}. Export it again."

@@ -11,6 +11,7 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError
 from devrt.records import PluginTraits
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.capsule import is_capsule, unwrap
+from devrt_pjrt.library.checks import encoded
 from devrt_pjrt.library.library import Library, open_library
 
 __all__ = [
@@ -53,6 +54,7 @@ def library_for(
         What plugins say of kinds of libraries; counts when the library is opened.
     """
     _check(name)
+    _check_new(name)
     with _lock:
         known = _by_name.get(name)
         if known is None or not _is_same(known, library):
@@ -79,6 +81,12 @@ def _check(name: Any) -> None:
     if not isinstance(name, str):
         msg = f"a plugin's name is text, and this is of type {type(name).__name__}."
         raise InvalidTypeError(msg)
+
+
+def _check_new(name: str) -> None:
+    if b"\0" in encoded(name, "a plugin's name", "library_for"):
+        msg = f"a plugin's name has no zero byte, and {name!r} has. Use another name."
+        raise InvalidArgumentError(msg, plugin=name)
 
 
 def _address_of(library: Library) -> int:
@@ -125,9 +133,14 @@ def add_library(name: str, library: Any, traits: Iterable[PluginTraits] = ()) ->
 
     Raises
     ------
+    InvalidTypeError, InvalidArgumentError
+        If the name is none.
     PluginError
         If another library has the name.
     """
+    _check(name)
+    if not name:
+        raise InvalidArgumentError("a plugin is loaded under a name, and this is empty. Name it.")
     opened = library_for(name, library, traits=traits)
     if _by_name[name] is not opened:
         msg = f"the name {name!r} stands for {_by_name[name]!r} already. Use another name."
