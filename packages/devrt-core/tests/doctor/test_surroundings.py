@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from devrt._config.layers import Config
-from devrt.doctor import CODES, exported_symbols, seen_hardware
+from devrt.doctor import CODES, diagnose, exported_symbols, seen_hardware
 from devrt.doctor.environment import (
     environment_findings,
     read_quietly,
@@ -19,6 +19,7 @@ from devrt.doctor.environment import (
 from devrt.doctor.hardware import hardware_findings
 from devrt.doctor.libraries import surplus_exports
 from devrt.plugins.discovery.accelerators import known_hardware
+from devrt.plugins.discovery.adopted import adopted_table
 
 
 def put(root, name, text=""):
@@ -290,6 +291,17 @@ def test_the_page_has_every_code_with_its_severity(request):
         r"^\| `([a-z-]+)` \| (error|warning|info) \|", page.read_text(encoding="utf-8"), re.M
     )
     assert dict(rows) == CODES
+
+
+def test_the_loader_that_a_requested_platform_lacks_is_what_to_install(plugins, tmp_path):
+    plugins.add("one")
+    remedy = adopted_table().loader_remedy
+    plugins.add("lib", probe=f"return Unavailable('no loader', {remedy!r})")
+    with plugins.runtime() as runtime:
+        report = diagnose(runtime=runtime, root=tmp_path, platforms="lib")
+        assert (report.status, report.next_command) == (2, "pip install ./packages/devrt-tpu")
+        report = diagnose(runtime=runtime, root=tmp_path)
+        assert (report.status, report.next_command) == (0, "devrt devices")
 
 
 def test_a_library_that_is_not_there_is_one_finding(run_python, tmp_path):

@@ -17,6 +17,7 @@ from devrt.doctor.records import PluginEntry, Report
 from devrt.doctor.registrations import registration_findings
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
+from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.known import install_command
 from devrt.probing.isolated import Level, ProbeReport
 from devrt.runtime import Runtime, default_runtime
@@ -163,7 +164,9 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
         yield Finding("platform-excluded", row.name, f"{row.reason.rstrip('.')}.", remedy)
     elif row.state == "unavailable":
         message = f"{row.reason.rstrip('.')}."
-        yield Finding("platform-unavailable", row.name, message, row.remedy)
+        table = adopted_table()
+        command = install_command(table.loader_wheel) if row.remedy == table.loader_remedy else ""
+        yield Finding("platform-unavailable", row.name, message, row.remedy, command)
     elif row.state == "shadowed":
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
         command = f"pip uninstall {row.distribution}"

@@ -152,8 +152,12 @@ class Report:
     @property
     def next_command(self) -> str:
         """The next command to type."""
-        commands = (f.command for f in self.findings if f.command and f.severity != "info")
-        return next(commands, "devrt devices")
+        telling = (f for f in self.findings if f.severity != "info" or self._is_cause(f))
+        return next((f.command for f in telling if f.command), "devrt devices")
+
+    def _is_cause(self, finding: Finding) -> bool:
+        """Return whether a finding is of a platform that was requested and is unavailable."""
+        return self.status == 2 and finding.code == "platform-unavailable"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON takes it; the schema is documented and versioned."""

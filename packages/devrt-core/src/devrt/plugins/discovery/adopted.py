@@ -39,13 +39,14 @@ class AdoptedTable:
     ----------
     patterns : tuple of str
         File names of PJRT libraries, the most telling first.
-    loader_remedy : str
-        What to do where no plugin can load such a library.
+    loader_wheel, loader_remedy : str
+        What to install, and what to do, where no plugin can load such a library.
     rows : Mapping
         By distribution: the keys of its table.
     """
 
     patterns: tuple[str, ...]
+    loader_wheel: str
     loader_remedy: str
     rows: Mapping[str, Mapping[str, Any]]
 
@@ -66,7 +67,8 @@ def adopted_table() -> AdoptedTable:
         assert document is not None  # the file is this package's own
         rows = {name: row for row in document["adopted"] for name in row["distributions"]}
         patterns = tuple(document["patterns"])
-        _parsed.append(AdoptedTable(patterns, document["loader_remedy"], rows))
+        wheel, remedy = document["loader_wheel"], document["loader_remedy"]
+        _parsed.append(AdoptedTable(patterns, wheel, remedy, rows))
     return _parsed[0]
 
 
