@@ -87,3 +87,10 @@ def test_unchecked_options_of_other_makers_are_taken():
     before = bytes_field(1, bytes_field(3, COUNTS)) + bytes_field(2, b"code")
     for data in given, before:
         assert read_to_load(data, None, CompileOptions(), read) == (Serialized(data), None)
+
+
+def test_the_format_of_another_plugin_is_its_own_affair():
+    data = b"\n\x7fnot XLA's"  # field 1, cut
+    with pytest.raises(InvalidArgumentError, match="cut off or damaged"):
+        read_to_load(data, None, CompileOptions(), read)
+    assert read_to_load(data, None, CompileOptions(), read, is_host_code=False)[1] is None

@@ -22,6 +22,8 @@ def read_to_load(
     options: CompileOptions,
     read: Callable[[bytes], Serialized],
     ids: Mapping[int, int] | None = None,
+    *,
+    is_host_code: bool = True,
 ) -> tuple[Serialized, CompileOptions | None]:
     """Read what a user wants loaded, and the options to load it with.
 
@@ -40,6 +42,9 @@ def read_to_load(
         Reads the bytes.
     ids
         The ids of devices by the numbers that the bytes have for them; None where they have ids.
+    is_host_code
+        Whether XLA's host compiler made them: of bytes without a checksum their options are then
+        checked. Other plugins have formats of their own.
 
     Returns
     -------
@@ -66,7 +71,7 @@ def read_to_load(
         )
     found = read(bytes(serialized))
     if devices is None and options == CompileOptions():
-        if not found.is_checked and found.data.startswith(b"\n"):
+        if is_host_code and not found.is_checked and found.data.startswith(b"\n"):
             _check_stored(found.data)
         return found, None
     is_placed = devices is not None or options.device_assignment is not None

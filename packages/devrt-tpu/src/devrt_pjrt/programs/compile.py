@@ -217,7 +217,9 @@ def deserialize(
 ) -> PjrtLoadedExecutable:
     """Load an executable that was serialised; see `PjrtClient.deserialize_executable`."""
     read = functools.partial(_read, connection)
-    found, made = read_to_load(data, devices, CompileOptions.of(options), read)
+    on_host = connection.traits.runs_on_caller
+    given = CompileOptions.of(options)
+    found, made = read_to_load(data, devices, given, read, is_host_code=on_host)
     if made is not None and devices is not None:
         made = _complete(connection, Program(), devices, made, "deserialize_executable")
     over = b"" if made is None else made.serialize()
