@@ -95,9 +95,9 @@ class LoadedPlugins(Catalogue):
 
     def add(self, plugin: Plugin) -> None:
         """Add a plugin that a call registered; it replaces an earlier one of the same name."""
+        bound = plugin.bound(self.pjrt_loader)
+        self._callbacks.on_load(bound)  # its hooks run: plugin code, which needs no table of ours
         with self._lock:
-            bound = plugin.bound(self.pjrt_loader)
-            self._callbacks.on_load(bound)
             for ref in [ref for ref in self._added if ref.name == plugin.ref.name]:
                 del self._added[ref]
                 self._forget(ref)
