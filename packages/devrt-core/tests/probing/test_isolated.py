@@ -49,7 +49,6 @@ def test_a_good_plugin_says_what_it_is(plugins, probe):
     report = probe()
     assert (report.outcome, report.phase, report.detail) == ("ok", "client", "")
     assert report.is_ok
-    assert not report.is_fatal
     facts = {
         "serves": True,
         "priority": 7,

@@ -18,18 +18,8 @@ __all__ = ["Backend"]
 class Backend:
     """A backend that was chosen, with all that making its client needs.
 
-    Attributes
-    ----------
-    ref : PluginRef
-        Where it comes from.
-    factory : ClientFactory
-        Its record, in which the manifest's words count.
-    manifest : BackendManifest
-        What its plugin says in a file; made of the record for a plugin without one.
-    memory_kinds : tuple of MemoryKind
-        Every memory kind that a plugin brings for its platform.
-    added : Plugin or None
-        The plugin that a call registered it with; None for one that was found.
+    Where there is no manifest, one is made of the record. ``memory_kinds`` are those that every
+    plugin brings for its platform; ``added`` is the plugin that a call registered it with.
     """
 
     ref: PluginRef

@@ -28,20 +28,11 @@ __all__ = ["Callbacks", "Catalogue"]
 class Callbacks:
     """What a runtime does for its registry of plugins.
 
-    Attributes
-    ----------
-    forbidden : callable
-        Returns the names of plugins that are not imported, nor run in a child process.
-    run_entries : callable or None
-        Runs modules that were made for JAX in child processes, as
-        `devrt.plugins.adoption.recording` needs it. None: what they register stays unknown.
-    preflight : callable
-        Called with each plugin before it is loaded; raises `PluginError` to prevent that.
-    on_load : callable
-        Called with each plugin after it was loaded; may raise `PluginError`.
-    patience : callable
-        Returns the seconds that one thread waits while another loads or probes the plugin that it
-        needs; None for a minute.
+    ``forbidden`` returns the names of plugins that are not imported, nor run in a child process.
+    ``run_entries`` is as `devrt.plugins.adoption.recording` needs it; without it, what modules made
+    for JAX register stays unknown. ``preflight`` and ``on_load`` are called before and after a
+    plugin is loaded, and may raise `PluginError`. ``patience`` returns the seconds that one thread
+    waits while another loads or probes the plugin that it needs; None for a minute.
     """
 
     forbidden: Callable[[], Sequence[str]] = tuple
@@ -52,14 +43,7 @@ class Callbacks:
 
 
 class Catalogue:
-    """Finds plugins and reads their manifests, each once.
-
-    Parameters
-    ----------
-    discover
-        Returns the plugins there are; called at the first question.
-    callbacks
-        What the runtime does for it.
+    """Finds plugins, by ``discover`` at the first question, and reads their manifests, each once.
     """
 
     def __init__(
@@ -127,10 +111,7 @@ class Catalogue:
     def manifest(self, ref: PluginRef) -> BackendManifest | None:
         """Return what a plugin's distribution says of it in a file; None if it says nothing.
 
-        Raises
-        ------
-        PluginContractError
-            If the manifest is not valid, or of a version of the contract that is not supported.
+        Raises `PluginContractError` if that is not valid, or of a version that is not supported.
         """
         if ref not in self._manifests:
             # Two threads may read it, and read the same.

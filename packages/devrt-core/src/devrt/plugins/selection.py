@@ -34,16 +34,8 @@ __all__ = [
 class Broken:
     """The plugin failed: while loading, while probing, or while making its client.
 
-    Attributes
-    ----------
-    phase : str
-        ``"load"``, ``"contract"``, ``"probe"`` or ``"client"``.
-    reason : str
-        What happened, in one sentence.
-    remedy : str
-        What the user can do about it.
-    cause : BaseException, optional
-        What it raised in this process, with its traceback.
+    ``phase`` is ``"load"``, ``"contract"``, ``"probe"`` or ``"client"``; ``cause`` what it raised
+    in this process, with its traceback.
     """
 
     phase: str
@@ -56,16 +48,7 @@ class Broken:
 class Candidate:
     """What the selection knows of one backend.
 
-    Attributes
-    ----------
-    ref : PluginRef
-        Where it comes from.
-    state : Available or Unavailable or Broken
-        Whether it can be used.
-    priority, aliases, experimental
-        As in its `devrt.records.ClientFactory`.
-    ceiling : int or None
-        The most that its priority counts for, as `select` finds it; None for no bound.
+    ``ceiling`` is the most that its priority counts for, as `select` finds it; None for no bound.
     """
 
     ref: PluginRef

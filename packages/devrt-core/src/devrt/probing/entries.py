@@ -16,18 +16,7 @@ _SECONDS = 30.0
 
 
 def run_entries(guesses: Sequence[PluginRef]) -> list[dict[str, Any]]:
-    """Run entries' modules, several at once; return what each did.
-
-    Parameters
-    ----------
-    guesses
-        References to the entries.
-
-    Returns
-    -------
-    list of dict
-        As `devrt.plugins.adoption.recording.RunEntries` describes them.
-    """
+    """Run entries' modules, several at once; return what `recording.RunEntries` is to return."""
     return side_by_side(_run, guesses, "devrt-record")
 
 

@@ -70,21 +70,13 @@ _WHERE = {
 class ProbeReport:
     """What became of an isolated probe.
 
-    Attributes
-    ----------
-    outcome : str
-        ``"ok"``, ``"unavailable"``, ``"raised"``, ``"signal"``, ``"exited"``, ``"timeout"`` or
-        ``"garbled"``.
-    phase : str
-        Where it ended: ``"start"``, ``"load"``, ``"probe"`` or ``"client"``.
-    detail : str
-        The signal's name, the exit code, the deadline, or the error's type and message.
-    facts : dict
-        What the plugin reported of itself; after an error, its ``kind`` and further fields.
-    output : str
-        The last lines that it printed, or the Python stack that it crashed in.
-    findings : tuple of Mapping, str or None
-        What the plugin reported to the doctor, or what kept it from that; None without a request.
+    ``outcome`` is ``"ok"``, ``"unavailable"``, ``"raised"``, ``"signal"``, ``"exited"``,
+    ``"timeout"`` or ``"garbled"``, and ``phase`` where it ended: ``"start"``, ``"load"``,
+    ``"probe"`` or ``"client"``. ``detail`` is the signal's name, the exit code, the deadline, or
+    the error's type and message; ``facts`` what the plugin reported of itself, or after an error
+    its ``kind`` and further fields; ``output`` the last lines that it printed, or the Python stack
+    that it crashed in. ``findings`` are what the plugin reported to the doctor, or what kept it
+    from that; None without a request.
     """
 
     outcome: str
@@ -98,11 +90,6 @@ class ProbeReport:
     def is_ok(self) -> bool:
         """Whether the plugin did all that was requested and can be used."""
         return self.outcome == "ok"
-
-    @property
-    def is_fatal(self) -> bool:
-        """Whether the plugin would have taken the process with it."""
-        return self.outcome in ("signal", "exited", "timeout", "garbled")
 
     def sentence(self) -> str:
         """Return what happened as a clause, without the plugin's name."""
@@ -121,20 +108,10 @@ class ProbeReport:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """One plugin to examine.
+    """One plugin to examine, how far, and for how many seconds.
 
-    Attributes
-    ----------
-    ref : PluginRef
-        The plugin.
-    level : Level
-        How far.
-    timeout : float
-        For how many seconds.
-    options : Mapping
-        Values for its client's options; others come from the environment.
-    findings : bool
-        Whether to ask it for what it has to say to the doctor.
+    ``options`` are values for its client's options; others come from the environment. ``findings``
+    asks it for what it has to say to the doctor, at the end and whatever came out.
     """
 
     ref: PluginRef
@@ -152,25 +129,9 @@ def probe_isolated(
     options: Mapping[str, Any] | None = None,
     findings: bool = False,
 ) -> ProbeReport:
-    """Examine a plugin in a child process. Safe from several threads at once.
+    """Examine a plugin in a child process, as `ProbeRequest` says; safe from several threads.
 
-    Parameters
-    ----------
-    ref
-        The plugin.
-    level
-        How far to go.
-    timeout
-        Seconds after which the child and its process group are killed.
-    options
-        Values for the client's options, where one is made; others come from the environment.
-    findings
-        Whether to ask it for what it has to say to the doctor, at the end and whatever came out.
-
-    Returns
-    -------
-    ProbeReport
-        Whatever the plugin does; nothing is raised on its account.
+    Nothing is raised on the plugin's account, whatever it does.
     """
     return _do(ProbeRequest(ref, level, timeout, dict(options or {}), findings), Children())
 
@@ -208,16 +169,8 @@ def ask_child(
 ) -> tuple[Replies, int, bool, str]:
     """Put a request to a child process and listen to it until it ends or the time is over.
 
-    Returns
-    -------
-    tuple
-        What it replied, its exit code, whether it had to be stopped, and the end of what it
-        printed.
-
-    Raises
-    ------
-    OSError
-        If it cannot be started.
+    Returns what it replied, its exit code, whether it had to be stopped, and the end of what it
+    printed. Raises `OSError` if it cannot be started.
     """
     _refuse_without_children()
     replies = Replies(secrets.token_hex(8))

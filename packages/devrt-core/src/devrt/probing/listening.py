@@ -26,20 +26,11 @@ _CRASH = "Fatal Python error"  # faulthandler's first words
 
 
 class Replies:
-    """The lines that carry the token, as they come; others are dropped, but remembered.
+    """The lines that carry the token, as they come; others are dropped, but ``saw_garbage`` tells.
 
-    Attributes
-    ----------
-    token : str
-        What the child begins its lines with.
-    phase : str
-        The phase that the child reported last.
-    final : dict or None
-        Its answer: ``facts``, or ``error`` and ``message``.
-    kept : dict or None
-        Its answer, should it end before it gives that: its findings are being collected.
-    saw_garbage : bool
-        Whether something else was written to the pipe.
+    ``phase`` is the one that the child reported last; ``final`` its answer, with ``facts``, or with
+    ``error`` and ``message``; ``kept`` its answer should it end before it gives that, as its
+    findings are being collected.
     """
 
     def __init__(self, token: str) -> None:
@@ -89,10 +80,7 @@ def listen(
 ) -> tuple[bytes, bool]:
     """Read until the child ends or the deadline passes; then kill its group and reap it.
 
-    Returns
-    -------
-    tuple of bytes and bool
-        The end of what it printed, and whether it had to be stopped.
+    Returns the end of what it printed, and whether it had to be stopped.
     """
     assert child.stdout is not None
     deadline = time.monotonic() + timeout

@@ -28,10 +28,7 @@ __all__ = ["Preflight", "state_of"]
 class Preflight:
     """Tries plugins in child processes before this process does.
 
-    Parameters
-    ----------
-    isolation
-        Returns the seconds that a plugin may take; None to try nothing.
+    ``isolation`` returns the seconds that a plugin may take; None to try nothing.
     """
 
     def __init__(self, isolation: Callable[[], float | None]) -> None:
@@ -40,10 +37,7 @@ class Preflight:
     def load(self, ref: PluginRef) -> None:
         """Let a child load and probe a plugin.
 
-        Raises
-        ------
-        PluginLoadError
-            If that failed there: it is not tried here.
+        Raises `PluginLoadError` if that failed there: it is not tried here.
         """
         timeout = self._timeout(ref)
         if timeout is None:

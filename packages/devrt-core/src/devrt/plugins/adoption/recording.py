@@ -43,22 +43,10 @@ _NOTHING = Registered().text()
 def settled(
     guesses: Sequence[PluginRef], run: RunEntries, *, retry: bool = False
 ) -> dict[PluginRef, tuple[PluginRef, ...]]:
-    """Return what stands in the place of references whose platform was guessed.
+    """Return by guess a reference for each platform that its module, which ``run`` runs, registers.
 
-    Parameters
-    ----------
-    guesses
-        References to entries whose modules were not run yet.
-    run
-        Runs them.
-    retry
-        Whether to run those again that failed before.
-
-    Returns
-    -------
-    dict
-        By guess: a reference for each platform that its module registers. Where that cannot be
-        found out, the guess itself, which then says why.
+    Where that cannot be found out, the guess itself, which then says why. ``retry`` runs those
+    again that failed before.
     """
     sources = {ref: _Sources(ref) for ref in guesses}
     found = {ref: _known(source, retry) for ref, source in sources.items()}

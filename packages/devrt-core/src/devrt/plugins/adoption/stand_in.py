@@ -61,13 +61,7 @@ class _Table:
 
 
 class _Recorder:
-    """What was registered so far, in order.
-
-    Parameters
-    ----------
-    on_change
-        Called after each registration: the process may not live to say it at the end.
-    """
+    """What was registered so far, told at each change: the process may not live to the end."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.registered: list[dict[str, Any]] = []
@@ -293,21 +287,11 @@ _read: set[str] = set()
 def record_module(module: str, say: Say) -> dict[str, Any]:
     """Import a module, run its ``initialize()``, and return what it registered.
 
-    Parameters
-    ----------
-    module
-        The module's dotted name.
-    say
-        Tells the parent the phase, and what is known already.
-
-    Returns
-    -------
-    dict
-        ``registered``, ``missing`` (names of JAX that were requested in vain), ``environment``
-        (variables that it set, None for those that it removed), ``read`` (variables that it read,
-        with a digest of their values), ``files`` (those of the modules that it imported),
-        ``initializes`` (whether it has such a function) and ``error`` (what it raised; empty if
-        nothing).
+    Beside ``registered``: ``missing`` (names of JAX that were requested in vain), ``environment``
+    (variables that it set, None for those that it removed), ``read`` (variables that it read, with
+    a digest of their values), ``files`` (those of the modules that it imported), ``initializes``
+    (whether it has such a function) and ``error`` (what it raised). ``say`` tells the parent the
+    phase, and what is known already.
     """
     before = _variables()
     facts: dict[str, Any] = {"initializes": False, "error": ""}

@@ -19,15 +19,7 @@ __all__ = ["Adoption", "replaced_refs"]
 class Adoption:
     """Finds out what entries' modules register, each once in this process.
 
-    Parameters
-    ----------
-    manifest
-        Returns what a plugin's distribution says of it, None if nothing; may raise `PluginError`.
-    is_forbidden
-        Returns whether nothing of a plugin may run.
-    run
-        Runs entries' modules in child processes, as `recording.settled` takes it; None to leave
-        what they register unknown.
+    ``run`` is as `recording.settled` takes it; None leaves what they register unknown.
     """
 
     def __init__(
@@ -54,15 +46,8 @@ class Adoption:
     ) -> dict[PluginRef, tuple[PluginRef, ...]]:
         """Return what stands in the place of the references whose platforms are guesses.
 
-        Parameters
-        ----------
-        refs
-            Every plugin.
-        names
-            The platforms requested; empty if all matter. A name that a plugin serves for sure
-            needs no guess.
-        retry
-            Whether to run those modules again that failed before.
+        A platform in ``names`` (all, if empty) that a plugin serves for sure needs no guess.
+        ``retry`` runs those modules again that failed before.
         """
         due = [ref for ref in self._due(refs, names) if not self._is_forbidden(ref)]
         again = [ref for ref in self._found if retry and self._has_failed(ref, refs)]

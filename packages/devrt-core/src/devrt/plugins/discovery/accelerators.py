@@ -26,22 +26,10 @@ _NONE = ("", "-1")
 
 @record(frozen=True, slots=True)
 class SeenHardware:
-    """A kind of hardware that is on the machine.
+    """A kind of hardware on the machine, the platforms that serve it, and the wheel to install.
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    platforms : tuple of str
-        The platforms that serve it.
-    wheel : str
-        The distribution to install for it.
-    evidence : tuple of str
-        PCI addresses and files that show it.
-    driver : str
-        The first line of its driver's version; empty where it has none.
-    is_open : bool
-        Whether a device node of it is there that the user did not hide.
+    ``evidence`` are PCI addresses and files that show it, ``driver`` the first line of its driver's
+    version; ``is_open`` says whether a device node of it is there that the user did not hide.
     """
 
     name: str
@@ -68,15 +56,7 @@ def known_hardware() -> list[dict[str, Any]]:
 def seen_hardware(
     root: str | os.PathLike[str] = "/", environ: Mapping[str, str] | None = None
 ) -> tuple[SeenHardware, ...]:
-    """Return the accelerators that the machine shows.
-
-    Parameters
-    ----------
-    root
-        The folder that counts as the root of the file system.
-    environ
-        Environment variables; those of the process when omitted.
-    """
+    """Return the accelerators that the machine shows, below ``root`` of its file system."""
     variables = os.environ if environ is None else environ
     vendors = hardware.pci_vendors(root=root)
     listed: dict[str, list[str]] = {}

@@ -35,14 +35,9 @@ _OWN_KEYS = ("distributions", "library")
 class AdoptedTable:
     """What ``data/adopted.toml`` says.
 
-    Attributes
-    ----------
-    patterns : tuple of str
-        File names of PJRT libraries, the most telling first.
-    loader_wheel, loader_remedy : str
-        What to install, and what to do, where no plugin can load such a library.
-    rows : Mapping
-        By distribution: the keys of its table.
+    ``patterns`` are file names of PJRT libraries, the most telling first; ``loader_wheel`` and
+    ``loader_remedy`` say what to install where no plugin can load such a library; ``rows`` are the
+    tables by distribution.
     """
 
     patterns: tuple[str, ...]
@@ -79,14 +74,7 @@ def adopted_plugins(
 ) -> Iterator[PluginRef]:
     """Yield the plugins made for JAX or XLA, each with its library or with why it has none.
 
-    Parameters
-    ----------
-    sites
-        The folders of the path.
-    distributions
-        What is installed in them.
-    points
-        Of each distribution, its entry points: group, name, module.
+    ``points`` are the entry points of each distribution: group, name, module.
     """
     folders = [site.folder for site in sites]
     named: set[str] = set()

@@ -54,27 +54,13 @@ _GROUPS = (ENTRY_POINT_GROUP, *_adopted.GROUPS)
 def discover_plugins(
     path: Sequence[str] | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[PluginRef, ...]:
-    """Return every plugin there is: the installed ones and those that the environment names.
-
-    Parameters
-    ----------
-    path
-        As for `installed_plugins`.
-    environ
-        Environment variables; those of the process when omitted.
-    """
+    """Return every plugin there is: the installed ones and those that the environment names."""
     found = (*installed_plugins(path), *environment_plugins(environ))
     return tuple(sorted(found, key=in_order))
 
 
 def environment_plugins(environ: Mapping[str, str] | None = None) -> tuple[PluginRef, ...]:
-    """Return the plugins that the environment names; the malformed ones with what is wrong.
-
-    Parameters
-    ----------
-    environ
-        Environment variables; those of the process when omitted.
-    """
+    """Return the plugins that the environment names; the malformed ones with what is wrong."""
     text = (os.environ if environ is None else environ).get(ENVIRONMENT_VARIABLE)
     if not text:
         return ()
@@ -84,13 +70,9 @@ def environment_plugins(environ: Mapping[str, str] | None = None) -> tuple[Plugi
 
 
 def installed_plugins(path: Sequence[str] | None = None) -> tuple[PluginRef, ...]:
-    """Return the plugins that distributions on ``path`` bring, sorted by source, then by name.
+    """Return the plugins that distributions on a path bring, ``sys.path`` if omitted, in order.
 
-    Parameters
-    ----------
-    path
-        Folders to look into; ``sys.path`` when omitted. Of two distributions with one name, the
-        earlier folder's counts, as it does for imports.
+    Of two distributions with one name, the earlier folder's counts, as it does for imports.
     """
     folders = list(
         dict.fromkeys(entry or os.curdir for entry in (sys.path if path is None else path))

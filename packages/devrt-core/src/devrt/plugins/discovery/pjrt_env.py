@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from devrt.errors import ConfigError
@@ -23,7 +23,6 @@ __all__ = [
     "LibraryConfig",
     "Problem",
     "check_options",
-    "format_entries",
     "parse_entries",
     "plugins_in",
     "read_config",
@@ -54,18 +53,9 @@ class LibraryConfig(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """An entry that cannot be used.
+    """An entry that cannot be used: its place, from 1, its text, and what is wrong with it.
 
-    Attributes
-    ----------
-    number : int
-        Its place among the entries, from 1.
-    text : str
-        As it was written.
-    what : str
-        What is wrong with it.
-    name : str
-        The platform that it names; empty where that cannot be read.
+    The name is the platform's; empty where that cannot be read.
     """
 
     number: int
@@ -85,19 +75,7 @@ class Problem(NamedTuple):
 def parse_entries(
     text: str, separator: str = SEPARATOR
 ) -> tuple[tuple[Entry, ...], tuple[Problem, ...]]:
-    """Read the variable's value.
-
-    Parameters
-    ----------
-    text
-        The value.
-    separator
-        What stands between a name and a path.
-
-    Returns
-    -------
-    tuple
-        The entries that can be used, and the problems of the others, each in order.
+    """Return the entries of the variable's value that can be used, and the problems of the others.
     """
     entries: dict[str, Entry] = {}
     problems = []
@@ -110,18 +88,6 @@ def parse_entries(
         else:
             problems.append(Problem(number, raw.strip(), *found))
     return tuple(entries.values()), tuple(problems)
-
-
-def format_entries(entries: Iterable[Entry], separator: str = SEPARATOR) -> str:
-    """Return a value that `parse_entries` reads as these entries."""
-    return ",".join(f"{entry.name}{separator}{_quoted(entry.path)}" for entry in entries)
-
-
-def _quoted(path: str) -> str:
-    if "," in path or path != path.strip() or path.startswith('"') or path.endswith("\\"):
-        doubled = path.replace('"', '""')
-        return f'"{doubled}"'
-    return path
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -206,13 +172,7 @@ def _named(platform: str, **known: Any) -> PluginRef:
 
 
 def read_config(path: str) -> LibraryConfig:
-    """Read a configuration file of a PJRT library.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read, is no JSON object, or has a key or a value that is not allowed.
-    """
+    """Read a configuration file of a PJRT library; `ConfigError` if it is not valid."""
     import json
 
     if os.path.exists(path) and not os.path.isfile(path):
@@ -269,12 +229,7 @@ def _check_keys(path: str, document: Mapping[str, Any]) -> None:
 
 
 def check_options(options: Any) -> dict[str, Any]:
-    """Return options for a PJRT client as a new dictionary.
-
-    Raises
-    ------
-    ConfigError
-        If it is no mapping from names to the kinds of values that PJRT takes.
+    """Return options for a PJRT client as a new dictionary; `ConfigError` if PJRT takes none such.
     """
     if not isinstance(options, Mapping):
         msg = f"options are a mapping from names to values, not {type(options).__name__}."

@@ -16,22 +16,11 @@ __all__ = ["Registered", "digest_of", "registered", "set_environment"]
 class Registered:
     """What is known of one registration.
 
-    Attributes
-    ----------
-    priority : int or None
-        As it was given; None where it is not known.
-    options : Mapping
-        The client's options.
-    lost : tuple of str
-        Options that cannot be given to a client here, each with the reason.
-    environment : Mapping
-        Variables that the module set, None for those that it removed.
-    failed : str
-        Why nothing is known; empty if something is.
-    ended : str
-        What happened after it was registered; empty if ``initialize()`` returned.
-    unknown_library : str
-        Why the library is the one found by its name; empty where the module named it.
+    ``lost`` are options that cannot be given to a client here, each with the reason;
+    ``environment`` the variables that the module set, None for those that it removed. ``failed``
+    says why nothing is known, ``ended`` what happened after it was registered, and
+    ``unknown_library`` why the library is the one found by its name; empty where nothing is wrong
+    with that.
     """
 
     priority: int | None = None

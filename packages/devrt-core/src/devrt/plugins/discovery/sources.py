@@ -46,16 +46,9 @@ class Site:
 class Distribution:
     """An installed distribution, of which nothing is read until it is requested.
 
-    Attributes
-    ----------
-    stem : str
-        Name and version as its metadata folder spells them (``"my_dist-1.0"``).
-    folder : str
-        The folder that its files are relative to.
-    text : callable
-        Returns a metadata file's text by the file's name; empty if there is none.
-    other_files : callable
-        Returns the files of one that keeps no ``RECORD``, as older installers leave them.
+    ``stem`` is name and version as its metadata folder spells them (``"my_dist-1.0"``), and
+    ``folder`` what its files are relative to. ``text`` returns a metadata file's text;
+    ``other_files`` the files of one that keeps no ``RECORD``, as older installers leave them.
     """
 
     stem: str

@@ -49,10 +49,7 @@ def is_newer(value: str | int | None) -> bool:
 def check(ref: PluginRef, value: str | int) -> None:
     """Refuse a plugin that was built against a version that this devrt does not support.
 
-    Raises
-    ------
-    PluginContractError
-        With ``api_version``, and ``upgrade``: the distribution that is too old.
+    The `PluginContractError` has ``upgrade``: the distribution that is too old.
     """
     built = _parsed(value)
     if built[0] > CURRENT[0]:
@@ -84,15 +81,7 @@ def too_new(ref: PluginRef, value: str | int, what: str) -> PluginContractError:
 
 
 def remedy(ref: PluginRef, upgrade: str) -> str:
-    """Return what to do where a plugin and devrt are of different times.
-
-    Parameters
-    ----------
-    ref
-        The plugin.
-    upgrade
-        Which of the two distributions is too old.
-    """
+    """Return what to do where a plugin and devrt are of different times; ``upgrade`` is too old."""
     from devrt.plugins.discovery.known import how_to_install  # only where something is wrong
 
     wanted = _required_core(ref.distribution) if upgrade == _CORE else ""

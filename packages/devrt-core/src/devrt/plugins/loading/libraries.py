@@ -48,23 +48,12 @@ _RELATIVE = "A relative path is looked for in the current folder only: it must b
 
 @record(frozen=True, slots=True, kw_only=True)
 class LibraryBackend:
-    """A backend that is a PJRT library.
+    """A backend that is a PJRT library: the path of its file, or a capsule named ``pjrt_c_api``.
 
-    Attributes
-    ----------
-    platform : str
-        The platform served.
-    library : object
-        The library's path, or a capsule named ``pjrt_c_api``.
-    options : Mapping, callable or None
-        The client's options; a callable is called when a client is made.
-    priority, aliases, fail_quietly, experimental
-        As in `devrt.records.ClientFactory`.
-    global_symbols : bool
-        Whether it is opened with its symbols visible to every other library.
-    registered : Registered or None
-        What the module that brings it was seen to register, whose variables are set before the
-        library is used; None where there is no such module.
+    Options may be a callable, which is called when a client is made. With ``global_symbols`` it is
+    opened so that every other library sees its symbols. ``registered`` is what the module that
+    brings it was seen to register, whose variables are set before the library is used. The rest is
+    as in `devrt.records.ClientFactory`.
     """
 
     platform: str
@@ -154,10 +143,7 @@ class LibraryBackend:
 def library_backend(ref: PluginRef) -> LibraryBackend:
     """Return the backend of a plugin that is a library.
 
-    Raises
-    ------
-    PluginLoadError
-        If its configuration file is not valid any more.
+    Raises `PluginLoadError` if its configuration file is not valid any more.
     """
     options: Mapping[str, Any] = {}
     known = registered(ref)

@@ -44,25 +44,11 @@ def load_plugin(
 
     The hooks go through a plugin manager of the plugin's own: no plugin sees another, and one that
     fails leaves no trace. A module without hooks that has a function ``initialize`` has it called
-    instead, once, and what it registers meanwhile are the plugin's records.
+    instead, once, as ``initialized`` remembers, and what it registers meanwhile are its records.
 
-    Parameters
-    ----------
-    ref
-        The plugin.
-    manifest
-        What its distribution says of it; None if it says nothing.
-    initialized
-        Remembers which modules' ``initialize`` was called.
-
-    Raises
-    ------
-    PluginLoadError
-        If the module cannot be imported or a hook fails.
-    ForkedError
-        If a thread that stayed in this process's parent was importing what the plugin imports.
-    PluginContractError
-        If a hook is misspelt or returns what the contract does not allow.
+    Raises `PluginLoadError` if the module cannot be imported or a hook fails, `PluginContractError`
+    if a hook is misspelt or returns what the contract does not allow, and `ForkedError` if a thread
+    that stayed in this process's parent was importing what the plugin imports.
     """
     if ":" in ref.module:
         raise contract_error(ref, f"its entry point must name a module, not {ref.module!r}")

@@ -28,20 +28,9 @@ _REQUIREMENTS = ("path", "library", "pci_vendor")
 def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendManifest | None:
     """Return what a plugin's distribution says of its platform; None if it has no manifest.
 
-    Nothing is imported: the import system's finders find the package's folder. For a
-    library that was not made for devrt, devrt's own table speaks.
-
-    Parameters
-    ----------
-    ref
-        The plugin.
-    refs
-        Every plugin: a backend that is none of theirs would count for nothing.
-
-    Raises
-    ------
-    PluginContractError
-        If there is a manifest and it is not valid; the message names the file and the key.
+    Nothing is imported: the import system's finders find the package's folder. For a library that
+    was not made for devrt, devrt's own table speaks. A backend that is none of ``refs`` would count
+    for nothing, and is refused. Raises `PluginContractError`, which names the file and the key.
     """
     if ref.library:
         row = adopted_table().backend(ref.distribution)
@@ -85,10 +74,8 @@ def parse_manifest(
 ) -> tuple[BackendManifest, ...]:
     """Read and check the text of a manifest.
 
-    Raises
-    ------
-    PluginContractError
-        If it is not valid TOML, not of this schema, or has a key or value that is not allowed.
+    Raises `PluginContractError` if it is not valid TOML, not of this schema, or has a key or value
+    that is not allowed.
     """
     try:
         document = simple_toml.load(text)

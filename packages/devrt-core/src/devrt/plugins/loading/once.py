@@ -40,12 +40,8 @@ _mine: contextvars.ContextVar[tuple[_Attempt, ...]] = contextvars.ContextVar(
 class Once(Generic[K, V]):
     """Lets one thread at a time work on a key; one that comes meanwhile waits for the result.
 
-    Parameters
-    ----------
-    name
-        Returns what is done to a key, as a clause for messages ("plugin x is being loaded").
-    patience
-        Returns the seconds that others wait for a key; None for as long as it takes.
+    ``name`` returns what is done to a key, as a clause for messages ("plugin x is being loaded");
+    ``patience`` the seconds that others wait for a key, None for as long as it takes.
     """
 
     def __init__(
@@ -64,13 +60,8 @@ class Once(Generic[K, V]):
     ) -> V:
         """Return what is known of a key, or else what ``make`` returns, which has to keep it.
 
-        ``patience`` takes the place of what the key is given otherwise.
-
-        Raises
-        ------
-        PluginBusyError
-            If the key's work asks for itself, or takes longer than the patience; never kept, so
-            that a later call may succeed.
+        Raises `PluginBusyError` if the key's work asks for itself, or takes longer than the
+        patience; never kept, so that a later call may succeed.
         """
         while True:
             value = known()

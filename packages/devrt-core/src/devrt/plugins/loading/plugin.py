@@ -28,29 +28,12 @@ __all__ = ["Plugin"]
 
 @record(frozen=True, slots=True)
 class Plugin:
-    """A loaded plugin: the records that its hooks returned.
+    """A loaded plugin: the records that its hooks returned, in the order in which it gave them.
 
-    Attributes
-    ----------
-    ref : PluginRef
-        Where it comes from.
-    clients : tuple of ClientFactory
-        At most one for each platform.
-    topologies : tuple of TopologyFactory
-        In the order the plugin gave them.
-    memory_kinds : tuple of MemoryKind
-        In the order the plugin gave them.
-    libraries : tuple of LibraryBackend
-        PJRT libraries that it serves platforms with; a registry makes clients' records of them.
-    loader : PjrtLoader, optional
-        How it loads such libraries, its own and others'.
-    traits : tuple of PluginTraits
-        What it says of kinds of such libraries.
-    manifest : BackendManifest, optional
-        What its distribution says of it in a file.
-    findings : callable, optional
-        Asks it what it has to say to the doctor; returns checked `DoctorFinding` records. Plugin
-        code runs in it.
+    Of ``clients`` there is at most one for each platform. ``libraries`` are PJRT libraries that it
+    serves platforms with; ``loader`` is how it loads such libraries, its own and others', and
+    ``traits`` what it says of kinds of them. ``findings`` asks it what it has to say to the doctor:
+    plugin code runs in it.
     """
 
     ref: PluginRef

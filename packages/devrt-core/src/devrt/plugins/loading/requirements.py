@@ -14,14 +14,8 @@ __all__ = ["Conflict", "Requirement"]
 class Requirement:
     """Something that must be on the machine; where several are named, one of them.
 
-    Attributes
-    ----------
-    reason, remedy : str
-        As in `devrt.records.Unavailable`.
-    path, library : tuple of str
-        Patterns of files, and names of shared libraries with their version.
-    pci_vendor : int
-        PCI vendor id of a device; -1 where none is named.
+    ``path`` are patterns of files, ``library`` names of shared libraries with their version, and
+    ``pci_vendor`` is a device's vendor, -1 where none is named.
     """
 
     reason: str
