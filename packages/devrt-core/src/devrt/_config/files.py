@@ -26,17 +26,10 @@ _PROJECT_TABLE = b"tool.devrt"
 
 @record(frozen=True, slots=True)
 class ConfigFile:
-    """The options that one file sets.
+    """The options that one file sets, unchecked.
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    values : Mapping
-        Option names and values, unchecked.
-    is_shared : bool
-        Whether the file serves many environments (the user's), so that an option of a plugin that
-        is not installed in this one is no mistake.
+    ``is_shared`` tells whether it serves many environments (the user's), so that an option of a
+    plugin that is not installed in this one is no mistake.
     """
 
     path: str
@@ -49,19 +42,8 @@ def read_config_files(
 ) -> tuple[ConfigFile, ...]:
     """Read the configuration files that are there, the strongest first.
 
-    Parameters
-    ----------
-    environ
-        The environment, which says where the user's file is.
-    folder
-        Where to begin the search for the project's file.
-    problems
-        Where to put what is wrong with a file, which is then left out; None to raise it.
-
-    Raises
-    ------
-    ConfigError
-        If a file is there and cannot be read, or is no valid TOML.
+    The search for the project's file begins in ``folder``. A file that cannot be read or is no
+    valid TOML is left out and reported in ``problems``, and without these raises `ConfigError`.
     """
     found = []
     readers = (partial(_project_file, folder), partial(_user_file, environ))

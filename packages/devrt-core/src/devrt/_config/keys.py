@@ -21,13 +21,8 @@ __all__ = ["FileKeys", "carries", "nearest", "similar", "unknown_option"]
 class FileKeys:
     """Finds the keys that are mistakes, each as soon as that can be known.
 
-    Parameters
-    ----------
-    own
-        The names of the core's options.
-    whose
-        Returns whose option a name is and why that is not there, as a sentence; empty if it is
-        nobody's. It may ask the configuration, which is not checked meanwhile.
+    ``own`` are the names of the core's options. ``whose`` returns whose option a name is and why
+    that is not there, as a sentence; it may ask the configuration, which is not checked meanwhile.
     """
 
     def __init__(self, own: Collection[str], whose: Callable[[str], str]) -> None:
@@ -51,17 +46,8 @@ class FileKeys:
     def check(self, names: Collection[str], platforms: Callable[[], Iterable[str]]) -> None:
         """Refuse the first key that is none of ``names`` and cannot be a plugin's any more.
 
-        Parameters
-        ----------
-        names
-            The options known now.
-        platforms
-            Returns the platforms whose plugins have not declared their options.
-
-        Raises
-        ------
-        ConfigError
-            If there is one; the message gives its file and the nearest option.
+        ``platforms`` returns those whose plugins have not declared their options. The `ConfigError`
+        gives the file and the nearest option.
         """
         if self._left:
             for mistake in self.mistakes(names, platforms):
@@ -123,14 +109,7 @@ class FileKeys:
 def nearest(name: str, names: Collection[str], own: Collection[str] = ()) -> str:
     """Return the option that a name is a misspelling of; empty if it is none's.
 
-    Parameters
-    ----------
-    name
-        The name.
-    names
-        The options that there are.
-    own
-        Those of the core, which need less likeness.
+    The core's ``own`` options need less likeness.
     """
     import difflib  # seldom needed, and startup counts
 
@@ -170,16 +149,8 @@ def carries(platforms: Iterable[str]) -> Callable[[str], bool]:
 def unknown_option(name: str, problem: str, names: Iterable[str], absent: str) -> ConfigError:
     """Return the error for a name that is no option's.
 
-    Parameters
-    ----------
-    name
-        The name.
-    problem
-        The question, without a full stop.
-    names
-        The options that there are.
-    absent
-        Whose option it is and why that is not there; empty if that is not so.
+    ``problem`` is the question, without a full stop; ``absent`` says whose option it is and why
+    that is not there.
     """
     import difflib
 

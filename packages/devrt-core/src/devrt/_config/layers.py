@@ -134,16 +134,10 @@ class Config:
     ) -> None:
         """Say where options come from that are not known yet.
 
-        Parameters
-        ----------
-        find_more
-            Called before an unknown name is refused; it may `define` options.
-        platforms
-            Returns the platforms whose plugins are installed and not loaded. A plugin's option
-            carries its platform's name, so a file may set it before the plugin is loaded.
-        why_absent
-            Returns whose option a name is and why that is not there, as a sentence; empty if it is
-            nobody's.
+        ``find_more`` is called before an unknown name is refused, and may `define` options.
+        ``platforms`` returns those whose plugins are installed and not loaded: a plugin's option
+        carries its platform's name, so a file may set it before. ``why_absent`` returns whose
+        option a name is and why that is not there, as a sentence; empty if it is nobody's.
         """
         self._why_absent = why_absent
         self._find_more = find_more

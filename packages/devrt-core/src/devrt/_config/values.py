@@ -20,10 +20,7 @@ _MAX_FLAGS = 1 << 20
 def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     """Return ``value`` as the option's type.
 
-    Raises
-    ------
-    ConfigError
-        If it does not fit; the message names ``source`` and the form that is accepted.
+    The `ConfigError` for one that does not fit names ``source`` and the form that is accepted.
     """
     if spec.type is object or (value is None and spec.default is None):
         return value
@@ -48,13 +45,8 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
 def flag_value(flag: str, environ: Mapping[str, str]) -> str | None:
     """Return the value of a flag in a variable that holds several; None where it is not there.
 
-    Parameters
-    ----------
-    flag
-        The variable and the flag, with a blank between them.
-    environ
-        The environment. As XLA reads it, a value that begins with no dash names a file of flags,
-        and the last of several equal flags counts.
+    ``flag`` is the variable and the flag, with a blank between them. As XLA reads it, a value that
+    begins with no dash names a file of flags, and the last of several equal flags counts.
     """
     variable, _, name = flag.partition(" ")
     text = environ.get(variable, "").strip()

@@ -22,15 +22,7 @@ _MAX_MEMO = 1 << 16
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder of all caches: ``DEVRT_CACHE_DIR``, else below the user's cache directory.
 
-    Parameters
-    ----------
-    environ
-        Environment variables; those of the process when omitted.
-
-    Raises
-    ------
-    RuntimeError
-        If the user has no home directory.
+    Raises `RuntimeError` if the user has no home directory.
     """
     variables = os.environ if environ is None else environ
     named = variables.get("DEVRT_CACHE_DIR")
@@ -43,12 +35,8 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that readers see all of it or nothing, whatever other processes write.
 
-    Its folder is made, for this user alone, where it is not there.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written; nothing is left behind then.
+    Its folder is made, for this user alone, where it is not there. Where that raises `OSError`
+    nothing is left behind.
     """
     import tempfile  # slow to import, and a start may read a cache
 
@@ -73,24 +61,15 @@ def file_hash(path: Path) -> str:
 class FileHashes:
     """Hashes of files' contents; a large file is read once for as long as it stays what it is.
 
-    Parameters
-    ----------
-    folder
-        Where to remember them; None remembers nothing. What cannot be read or written there is
-        made anew each time.
+    They are remembered in ``folder``, if there is one. What cannot be read or written there is made
+    anew each time.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def of(self, path: Path) -> str:
-        """Return the hash of a file's content.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        """
+        """Return the hash of a file's content."""
         status = path.stat()
         if status.st_size < _LARGE or self._folder is None:
             return file_hash(path)

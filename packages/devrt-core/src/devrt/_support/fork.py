@@ -26,14 +26,7 @@ _NEEDED = {"devrt", "devrt.errors"}  # for a ForkedError
 class LostImport:
     """Replaces an import lock, and of the weak reference through which it is kept.
 
-    Parameters
-    ----------
-    module
-        The module that the lock is for.
-    lost
-        All modules that threads of the parent were importing.
-    parent
-        The parent's process identifier.
+    ``lost`` are all modules that threads of the parent were importing.
     """
 
     def __init__(self, module: str, lost: Sequence[str], parent: int) -> None:

@@ -29,19 +29,9 @@ _DONATED = re.compile(
 
 
 def read_head(code: bytes, at: int, end: int) -> tuple[Function, int, int] | None:
-    """Return a function, where its parameters begin and where its head ends.
+    """Return a function, where its parameters begin and where its head ends; None if it is none.
 
-    Parameters
-    ----------
-    code
-        The text.
-    at, end
-        Where the word for a function stands, and where it ends.
-
-    Returns
-    -------
-    tuple or None
-        None if it is no function.
+    ``at`` and ``end`` are where the word for a function stands, and where it ends.
     """
     end = skip_space(code, end)
     visibility = _VISIBILITY.match(code, end)
@@ -89,14 +79,8 @@ def _tuples(code: bytes) -> set[bytes]:
 def donated(code: bytes, at: int, begin: int, end: int) -> tuple[int, ...]:
     """Return the numbers of the parameters whose attributes let their memory be taken over.
 
-    Parameters
-    ----------
-    code
-        The text.
-    at
-        Where the function begins.
-    begin, end
-        Where its parameters begin, and where its head ends; in generic form its type.
+    The function begins at ``at``, its parameters at ``begin``; its head, or in generic form its
+    type, ends at ``end``.
     """
     if code.startswith(b'"', at):
         parts = _argument_attributes(code, at)

@@ -19,10 +19,7 @@ __all__ = ["incomplete_classes"]
 def incomplete_classes(module: str) -> str:
     """Return which classes of a plugin lack members, all of them; empty if none does.
 
-    Parameters
-    ----------
-    module
-        A module of the plugin; classes of its top-level package count.
+    Those of the top-level package of ``module`` count.
     """
     top = module.partition(".")[0]
     found = [

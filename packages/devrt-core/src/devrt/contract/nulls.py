@@ -11,23 +11,11 @@ __all__ = ["refuse_nulls"]
 
 
 def refuse_nulls(x: object, operation: str = "device_put") -> None:
-    """Raise unless every element of a host value is there.
+    """Raise `InvalidTypeError` unless every element of a host value is there.
 
     Masked arrays of NumPy, and arrays, columns and tables of polars, pyarrow and pandas (nullable
     dtypes) tell which are missing, also within lists and tuples. NaN is a value. No library is
-    imported. A client asks this of what it reads itself.
-
-    Parameters
-    ----------
-    x
-        Any value.
-    operation
-        What is to take it, for the message.
-
-    Raises
-    ------
-    InvalidTypeError
-        If elements are missing; says how many, and of what type the value is.
+    imported. A client asks this of what it reads itself; the message names ``operation``.
     """
     _refuse(x, operation, _DEEPEST)
 

@@ -48,17 +48,8 @@ def wrong_result(client: Client, operation: str, what: str) -> PluginContractErr
 def checked_array(buffer: Buffer, host: Any = None) -> np.ndarray[Any, Any]:
     """Return what a buffer's ``__array__`` gives, if that has the buffer's shape and dtype.
 
-    Parameters
-    ----------
-    buffer
-        The buffer.
-    host
-        What it gave, where it was called already.
-
-    Raises
-    ------
-    PluginContractError
-        If it is no array, or not of that shape and dtype.
+    ``host`` is what it gave, where it was called already. Raises `PluginContractError` if it is no
+    array, or not of that shape and dtype.
     """
     import numpy as np
 
@@ -76,14 +67,7 @@ def not_as_requested(
 ) -> str:
     """Return in what the result for a target is not what was requested; empty if in nothing.
 
-    Parameters
-    ----------
-    made
-        What was returned as a buffer.
-    target
-        The device or memory that it is to be on.
-    spec
-        The shape and dtype that it is to have; None where they are not known.
+    ``spec`` is the shape and dtype that it is to have; None where they are not known.
     """
     from devrt.contract.buffer import Buffer
 

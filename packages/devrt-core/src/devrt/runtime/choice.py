@@ -20,16 +20,8 @@ def decide(
 ) -> Decision:
     """Choose among the candidates that ``find`` returns.
 
-    Parameters
-    ----------
-    config
-        The configuration.
-    requested
-        The platforms that a call names; None asks for the default.
-    find
-        Returns candidates.
-    problems
-        Returns what is wrong with how plugins were named, for an error's message.
+    ``requested`` are the platforms that a call names; None asks for the default. ``problems``
+    returns what is wrong with how plugins were named, for an error's message.
     """
     policy = configured_policy(config)
     if requested is not None:  # what a call names must be had; what else is required need not

@@ -42,12 +42,8 @@ _under_way: contextvars.ContextVar[frozenset[PluginRef]] = contextvars.ContextVa
 class ClientStore:
     """Makes clients, keeps them, and keeps what failed, so that the same use fails alike.
 
-    Parameters
-    ----------
-    config
-        Where the options' values are.
-    preflight
-        Called before a client is made, with what it is made of; returns why it is not to be.
+    ``preflight`` is called before a client is made, with what it is made of; it returns why it is
+    not to be.
     """
 
     def __init__(
@@ -73,14 +69,10 @@ class ClientStore:
     def get(self, backend: Backend) -> Client:
         """Return the client of a backend, made at the first call and again once it was closed.
 
-        Raises
-        ------
-        BackendInitializationError
-            If it could not be made; on every call, as a fresh exception.
-        ForkedError
-            In a process forked from one that had made clients, or was importing what this needs.
-        PluginBusyError
-            If its factory requested what waits for it; never kept, so a later call may succeed.
+        Raises `BackendInitializationError` if it could not be made, on every call, as a fresh
+        exception; `ForkedError` in a process forked from one that had made clients, or was
+        importing what this needs; `PluginBusyError` if its factory requested what waits for it,
+        which a later call need not meet.
         """
         self.check_process()
         ref = backend.ref

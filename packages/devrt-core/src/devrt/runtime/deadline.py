@@ -40,23 +40,10 @@ def call_with_deadline(
 ) -> T:
     """Call a function and give it up after a while.
 
-    Without a timeout it runs in this thread. With one it runs in a thread of its own, which cannot
-    be stopped: given up, it goes on, and what it returns in the end goes to ``on_late``. The
-    interpreter's exit waits a few seconds for such threads, and then goes on without them.
-
-    Parameters
-    ----------
-    function
-        What to call; sees this thread's context variables.
-    timeout
-        Seconds; None for no deadline.
-    on_late
-        Called in the function's thread with a result that nobody waits for any more.
-
-    Raises
-    ------
-    DeadlineExceededError
-        If the function did not return in time.
+    Without a timeout it runs in this thread. With one it runs in a thread of its own, which sees
+    this thread's context variables and cannot be stopped: given up, it goes on, and what it returns
+    in the end goes to ``on_late``, in that thread. The interpreter's exit waits a few seconds for
+    such threads, and then goes on without them. Raises `DeadlineExceededError` if it is given up.
     """
     if timeout is None:
         return function()

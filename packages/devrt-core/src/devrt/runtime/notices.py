@@ -43,15 +43,7 @@ _MAGIC = (
 
 
 class Notices:
-    """Tells of a decision what went into it, and of each fault that it found once.
-
-    Parameters
-    ----------
-    plugins, config
-        Those of the runtime.
-    warn_once
-        Issues a warning the first time that it is called with its words.
-    """
+    """Tells of a decision what went into it, and of each fault that it found once."""
 
     def __init__(
         self,
@@ -68,12 +60,7 @@ class Notices:
     def tell(self, decision: Decision, *, is_default: bool = False) -> None:
         """Log a decision and warn of what was left aside on the way to it; the same one once.
 
-        Parameters
-        ----------
-        decision
-            What the selection found.
-        is_default
-            Whether the default platform was requested, which the hardware may be at odds with.
+        Where the default platform was requested, the hardware may be at odds with it.
         """
         refs = self._plugins.refs()
         if self._reported.get(is_default) != (decision, refs):

@@ -43,14 +43,9 @@ def plugin_failure(
 ) -> PluginError | None:
     """Return the error that names a plugin, if a bare exception is one's; None if it is not.
 
-    Parameters
-    ----------
-    error
-        What was caught. Its traceback tells: the first frame of a plugin's package below the one
-        that caught it is the operation that was called.
-    client, operation
-        Whom to name, and for what, where the frame that caught it called a client itself: native
-        code has no frames.
+    Its traceback tells: the first frame of a plugin's package below the one that caught it is the
+    operation that was called. ``client`` and ``operation`` are named where the frame that caught it
+    called a client itself: native code has no frames.
     """
     if isinstance(error, _NOT_ITS_OWN) or not isinstance(error, Exception):
         return None

@@ -15,10 +15,7 @@ __all__ = ["declare_options", "load_allowed", "why_absent"]
 def declare_options(plugin: Plugin, config: Config) -> None:
     """Make a plugin's options known to the configuration.
 
-    Raises
-    ------
-    PluginContractError
-        If an option is there already, or is not valid.
+    Raises `PluginContractError` if one is there already, or is not valid.
     """
     for factory in plugin.clients:
         for spec in factory.options:

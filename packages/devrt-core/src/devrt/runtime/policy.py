@@ -42,10 +42,7 @@ def configured_policy(config: Config) -> Policy:
 def requested_policy(platform: str) -> Policy:
     """Return the policy of a call that names a platform.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If there is no name in it.
+    Raises `InvalidArgumentError` if there is no name in it.
     """
     requested = parse_platforms(platform, f"the argument {platform!r}")
     if not requested.platforms:

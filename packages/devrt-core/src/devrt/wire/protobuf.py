@@ -70,10 +70,7 @@ def packed(number: int, values: Iterable[int]) -> bytes:
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """Yield each field of a message: its number, and its value, a view for what has a length.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the bytes are no message.
+    Raises `InvalidArgumentError` if the bytes are no message.
     """
     view = memoryview(data)
     at, end = 0, len(view)
@@ -111,15 +108,8 @@ def ints(value: int | bytes | memoryview) -> list[int]:
 class Message:
     """The fields of a message by their numbers; one that is absent has its default.
 
-    Parameters
-    ----------
-    data
-        The message. A message in it is read when it is requested.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the bytes are no message.
+    A message in it is read when it is requested. Raises `InvalidArgumentError` if the bytes are
+    none.
     """
 
     __slots__ = ("_fields",)
