@@ -23,13 +23,7 @@ forget_all = _registry.clear
 
 
 def register_custom_call(name: str, function: Any, *, kind: str = "host") -> None:
-    """Let programs call a function by a name; see `devrt.contract.Client.register_custom_call`.
-
-    Raises
-    ------
-    UnimplementedError
-        If the compiler's wheel is not installed, or 256 names are registered.
-    """
+    """Let programs call a function by a name; see `devrt.contract.Client.register_custom_call`."""
     _registry.register(
         name,
         function,
@@ -55,19 +49,8 @@ def answer(
 ) -> tuple[int, str] | None:
     """Call a function of Python; on whatever thread the program runs.
 
-    Parameters
-    ----------
-    slot
-        Which one.
-    arguments, results
-        Address, shape and element type of each.
-    attributes
-        Texts, mappings, and numbers as their element type, their bytes and whether it is one.
-
-    Returns
-    -------
-    tuple or None
-        The status code and message of what it raised, or None.
+    Attributes are texts, mappings, and numbers as their element type, their bytes and whether it is
+    one. Returns the status code and message of what it raised, or None.
     """
     return _registry.answer(
         slot,

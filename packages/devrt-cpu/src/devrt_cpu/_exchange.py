@@ -55,15 +55,7 @@ _ROUNDS = _Rounds()
 
 
 def timeout_in_ms(name: str, minutes: float | None, default: float) -> int:
-    """Return a timeout given in minutes, or its default, in milliseconds.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not above 0.
-    InvalidTypeError
-        If it is no number.
-    """
+    """Return a timeout given in minutes, or its default, in milliseconds."""
     if minutes is None:
         minutes = default
     try:
@@ -90,25 +82,9 @@ def exchange_device_counts(
 ) -> list[int]:
     """Return the number of devices of every process, by node id.
 
-    Parameters
-    ----------
-    store
-        The connection to the cluster's key-value store.
-    node_id, num_nodes
-        Which of how many processes this is.
-    num_devices
-        How many devices this process has.
-    local_timeout_ms
-        How long process 0 waits for all the others' counts.
-    global_timeout_ms
-        How long the others wait for process 0's list.
-
-    Raises
-    ------
-    DeadlineExceededError
-        If a process did not come; ``missing_nodes`` holds the node ids.
-    DistributedError
-        If the store fails, or a process publishes something else.
+    Process 0 waits for all the others' counts until the local timeout, and the others for its list
+    until the global one. Raises `DeadlineExceededError` if a process did not come, with its
+    ``missing_nodes``, and `DistributedError` if the store fails, or one publishes something else.
     """
     keys = _Keys(f"{_PREFIX}/{_ROUNDS.next_of(store)}")
     _set(store, keys.of(node_id), {"nodes": num_nodes, "devices": num_devices})

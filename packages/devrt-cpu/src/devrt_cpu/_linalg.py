@@ -38,17 +38,7 @@ def known_calls() -> list[str]:
 def provide(library: str, names: Iterable[str]) -> None:
     """Let a program call LAPACK through a plugin, if one of its custom calls is LAPACK's.
 
-    Parameters
-    ----------
-    library
-        The plugin's path.
-    names
-        The targets of the program's custom calls.
-
-    Raises
-    ------
-    UnimplementedError
-        If it does, and there is no LAPACK; the message says what to install.
+    If there is no LAPACK, the `UnimplementedError` says what to install.
     """
     wanted = sorted(name for name in names if _CALL.fullmatch(name.encode()))
     if not wanted:

@@ -20,11 +20,8 @@ def with_checksum(executable: bytes, options: bytes = b"") -> bytes:
 def read(data: bytes) -> Serialized:
     """Return the executable and the options of what `with_checksum` returned.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If it is cut, damaged or something else, or was made by another version of the compiler or
-        on another kind of processor.
+    Raises `InvalidArgumentError` if it is cut, damaged or something else, or was made by another
+    version of the compiler or on another kind of processor.
     """
     found = Serialized.read(data, _OPERATION)
     if not found.made_by:

@@ -26,10 +26,7 @@ _SIGNS = (
 def compiler_flags(search_path: Sequence[str] | None = None) -> dict[str, str]:
     """Return the flag that names the wheels' folder; empty where they are not installed.
 
-    Parameters
-    ----------
-    search_path
-        Where package ``nvidia`` is looked for; ``sys.path`` when omitted.
+    Package ``nvidia`` is looked for in ``search_path``; ``sys.path`` when omitted.
     """
     for folder in _folders(search_path):
         if os.access(os.path.join(folder, "bin", "ptxas"), os.X_OK) and os.path.isdir(

@@ -61,17 +61,8 @@ if TYPE_CHECKING:
 def expand(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the plugin takes in place of a name, checked.
 
-    Parameters
-    ----------
-    name
-        ``h100:1x1x8``, ``h100:8`` or ``h100``; empty where the options say it.
-    options
-        The caller's, which go before what the name stands for.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Saying what is accepted.
+    The name is ``h100:1x1x8``, ``h100:8`` or ``h100``; empty where the options say it. The caller's
+    options go before what the name stands for.
     """
     made = dict(options)
     if name:
@@ -106,13 +97,7 @@ def _parse(name: str) -> tuple[str, str]:
 
 
 def target_config(name: str) -> str:
-    """Return the text of the target configuration of a GPU that has figures.
-
-    Parameters
-    ----------
-    name
-        One of `GPUS`.
-    """
+    """Return the text of the target configuration of one of `GPUS`."""
     by_name, architectures = _tables()
     gpu = by_name[name]
     kind = architectures[gpu["capability"]]

@@ -29,20 +29,9 @@ USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
 
 
 def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Unavailable:
-    """Say what keeps ROCm from being used on this machine.
+    """Say what keeps ROCm from being used: what is missing, else that there is no client yet.
 
-    Parameters
-    ----------
-    root
-        The folder that counts as the root of the file system.
-    environ
-        Environment variables; those of the process when omitted.
-
-    Returns
-    -------
-    Unavailable
-        The driver, permission, GPU or library that is missing, or, where all are there, that this
-        release has no client.
+    ``root`` counts as the root of the file system.
     """
     missing = _missing_device(root)
     if missing is not None:

@@ -35,26 +35,14 @@ def devrt_plugin_traits() -> list[PluginTraits]:
 
 
 def probe() -> Unavailable:
-    """Say what keeps ROCm from being used on this machine.
-
-    Returns
-    -------
-    Unavailable
-        What the machine lacks, or, where it lacks nothing, that this release has no client.
-    """
+    """Say what keeps ROCm from being used on this machine."""
     from devrt_rocm import _machine
 
     return _machine.probe()
 
 
 def make_client(context: ClientContext) -> NoReturn:
-    """Refuse to make a client, in the words of the probe.
-
-    Raises
-    ------
-    UnimplementedError
-        Always: this release has no client.
-    """
+    """Refuse to make a client, in the words of the probe."""
     from devrt.errors import UnimplementedError
     from devrt_rocm._machine import USE_ANOTHER, no_client
 

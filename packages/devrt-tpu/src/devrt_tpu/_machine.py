@@ -42,19 +42,8 @@ def probe(
 ) -> ProbeResult:
     """Say whether TPUs can be used on this machine, or what keeps them from it.
 
-    Parameters
-    ----------
-    root
-        The folder that counts as the root of the file system.
-    environ
-        Environment variables; those of the process when omitted.
-    search_path
-        Where package ``libtpu`` is looked for; ``sys.path`` when omitted.
-
-    Returns
-    -------
-    Available or Unavailable
-        The chips that are there, or the chips, devices or library that are missing.
+    ``root`` counts as the root of the file system; package ``libtpu`` is looked for in
+    ``search_path``, which is ``sys.path`` when omitted.
     """
     chips = _chips(root)
     missing = _missing_device(chips, root)

@@ -25,17 +25,8 @@ _MOST_CHIPS = 1 << 16
 def check(name: str, options: Mapping[str, Any]) -> None:
     """Refuse a topology's name or options that the library does not survive.
 
-    Parameters
-    ----------
-    name
-        ``generation:XxY`` or ``generation:XxYxZ``; empty where the options or the machine say it.
-    options
-        The library's.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Saying what is accepted.
+    The name is ``generation:XxY`` or ``generation:XxYxZ``; empty where the options or the machine
+    say it.
     """
     if name:
         _check_name(name)

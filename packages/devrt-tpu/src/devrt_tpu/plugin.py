@@ -98,38 +98,20 @@ def devrt_doctor_findings() -> list[DoctorFinding]:
 
 
 def probe() -> ProbeResult:
-    """Say whether TPUs can be used on this machine, or what it lacks.
-
-    Returns
-    -------
-    Available or Unavailable
-        From the machine's files; nothing is opened.
-    """
+    """Say whether TPUs can be used on this machine, from its files; nothing is opened."""
     from devrt_tpu import _machine
 
     return _machine.probe()
 
 
 def make_tpu_client(context: ClientContext) -> Client:
-    """Make a client for this machine's TPUs.
-
-    Raises
-    ------
-    BackendUnavailableError
-        If there is no library for TPUs.
-    """
+    """Make a client for this machine's TPUs."""
     own = {name: v for name, v in context.options.items() if name not in _CACHE_NAMES}
     return _loader().make_client(_tpu_library(), _TPU, own, context)
 
 
 def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:
-    """Describe TPUs that need not be there, by a name such as ``v5e:4x4``.
-
-    Raises
-    ------
-    BackendUnavailableError
-        If there is no library for TPUs.
-    """
+    """Describe TPUs that need not be there, by a name such as ``v5e:4x4``."""
     return _loader().make_topology(_tpu_library(), _TPU, topology_name, options)
 
 

@@ -32,23 +32,10 @@ def check_made(
     operation: str,
     spec: Spec | None = None,
 ) -> None:
-    """Check what a client made for targets, and note a class that needs no further check.
+    """Check what a client made for targets, and note in ``known`` a class that needs no more of it.
 
-    Parameters
-    ----------
-    known
-        Where to note it.
-    made, targets
-        The results, and the device or memory that each was requested.
-    client, operation
-        Whose results they are.
-    spec
-        The shape and dtype that were requested; None where they are not known.
-
-    Raises
-    ------
-    PluginContractError
-        If one is no buffer, of another shape or dtype, or elsewhere.
+    ``spec`` is the shape and dtype that were requested; None where they are not known. Raises
+    `PluginContractError` if a result is no buffer, of another shape or dtype, or elsewhere.
     """
     for buffer, target in zip(made, targets, strict=True):
         problem = not_as_requested(buffer, target, spec)

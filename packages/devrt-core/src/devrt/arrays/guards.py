@@ -39,25 +39,9 @@ def check_transfer(
 ) -> None:
     """Let a transfer pass, log it or refuse it, as the guard in force says.
 
-    Call it only where ``Config.guards_are_set``, so that programs without guards pay nothing.
-
-    Parameters
-    ----------
-    direction
-        From where to where.
-    operation
-        The function that is to move the data.
-    x
-        What is to be moved.
-    target
-        Where to.
-    is_explicit
-        Whether the user requested the transfer by name, as with `device_put` and `device_get`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the transfer is refused; names the direction, the operation, the array and the target.
+    Call it only where ``Config.guards_are_set``, so that programs without guards pay nothing. A
+    transfer is explicit if the user requested it by name, as with `device_put` and `device_get`.
+    The `InvalidArgumentError` names the direction, the operation, the array and the target.
     """
     level = _level(direction)
     covers_explicit = _ACTIONS.get(level)

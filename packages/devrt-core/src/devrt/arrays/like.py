@@ -57,12 +57,8 @@ def filled(
 def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
     """Return an array that is placed as ``x`` and holds one value, or several broadcast to it.
 
-    Raises
-    ------
-    DeletedError
-        If ``x`` was deleted: its placement is gone with it.
-    InvalidArgumentError
-        If ``value`` does not broadcast to the shape of ``x``, or a transfer guard refuses.
+    Raises `DeletedError` if ``x`` was deleted, as its placement is gone with it, and
+    `InvalidArgumentError` if ``value`` does not broadcast, or a transfer guard refuses.
     """
     import numpy as np
 
@@ -85,14 +81,7 @@ def filled_like(x: Array, value: Any, dtype: np.dtype[Any]) -> Array:
 def converted(x: Array, dtype: np.dtype[Any]) -> Array:
     """Return ``x`` with elements of another dtype, placed as it is.
 
-    Waits for ``x``. Each distinct part is read once, and put back.
-
-    Raises
-    ------
-    DeletedError
-        If ``x`` was deleted.
-    InvalidArgumentError
-        If a transfer guard refuses.
+    Waits for ``x``. Each distinct part is read once, and put back. Raises as `filled_like`.
     """
     if x.is_deleted():
         raise gone(x, "devrt.numpy.array")

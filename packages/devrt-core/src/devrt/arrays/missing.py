@@ -20,28 +20,9 @@ __all__ = ["NoShards", "gone", "held_elsewhere"]
 class NoShards(tuple[Buffer, ...]):
     """The buffers of an array of which this process holds nothing: none, and what they would tell.
 
-    Parameters
-    ----------
-    dtype
-        What becomes a dtype that devices hold.
-    sharding
-        The array's sharding, over devices of other processes.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        The array's element type.
-    client : Client
-        The client of the devices.
-    was_deleted : bool
-        Whether the array was deleted.
-
-    Raises
-    ------
-    InvalidTypeError
-        If no device can hold the dtype.
-    UnimplementedError
-        If the devices are only described: then no process would hold the data.
+    ``client`` is that of the sharding's devices, which other processes have. Raises
+    `InvalidTypeError` if no device can hold the dtype, and `UnimplementedError` if the devices are
+    only described: then no process would hold the data.
     """
 
     dtype: np.dtype[Any]

@@ -18,15 +18,8 @@ Shape = tuple[int, ...]
 class LocalBlock:
     """The block of an array that a process's data is.
 
-    Attributes
-    ----------
-    global_shape : tuple of int
-        Shape of the whole array.
-    starts : tuple of tuple of int
-        For each dimension where the process's shards begin, in order; the data holds as many
-        stretches of a shard's length one after the other.
-    shard_shape : tuple of int
-        Shape of every shard.
+    ``starts`` tells for each dimension where the process's shards begin, in order; the data holds
+    as many stretches of a shard's length one after the other.
     """
 
     global_shape: Shape
@@ -39,10 +32,7 @@ class LocalBlock:
     ) -> LocalBlock:
         """Return the block of this process.
 
-        Raises
-        ------
-        InvalidArgumentError
-            If no such block has the shape of the data.
+        Raises `InvalidArgumentError` if none has the shape of the data.
         """
         given = (None,) * len(local_shape) if global_shape is None else _checked(global_shape)
         if len(given) != len(local_shape):

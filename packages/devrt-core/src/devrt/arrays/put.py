@@ -45,10 +45,7 @@ devices when their buffers need no further check: what is put on a device in her
 def target_kind(target: Any, operation: str = "device_put") -> str:
     """Return what a target is: ``"default"``, ``"kind"``, ``"device"``, ``"memory"`` ...
 
-    Raises
-    ------
-    InvalidTypeError
-        If nothing can be placed on it.
+    Raises `InvalidTypeError` if nothing can be placed on it.
     """
     known = TARGET_KINDS.get(type(target))
     if known is not None:
@@ -179,10 +176,7 @@ def as_host_array(
 ) -> np.ndarray[Any, Any]:
     """Return what ``numpy.asarray`` makes of a value.
 
-    Raises
-    ------
-    InvalidTypeError
-        If it makes nothing of it, or elements are missing.
+    Raises `InvalidTypeError` if it makes nothing of it, or elements are missing.
     """
     import numpy as np
 

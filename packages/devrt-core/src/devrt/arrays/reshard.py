@@ -52,13 +52,10 @@ _singles: weakref.WeakKeyDictionary[Sharding, _Singles] = weakref.WeakKeyDiction
 def reshard(x: Array, sharding: Sharding, may_alias: bool = True) -> Array:
     """Return ``x`` under another sharding; does not wait for the devices.
 
-    Blocks that a memory holds already are shared where ``may_alias``; others are made once for
-    each memory, of parts of the shards, and never from the whole array unless the target is whole.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the shape does not fit the sharding, or this process lacks parts that it needs.
+    Blocks that a memory holds already are shared where ``may_alias``; others are made once for each
+    memory, of parts of the shards, and never from the whole array unless the target is whole.
+    Raises `InvalidArgumentError` if the shape does not fit the sharding, or this process lacks
+    parts.
     """
     if isinstance(sharding, SingleDeviceSharding) and x.is_fully_replicated:
         (device,) = sharding._device_assignment

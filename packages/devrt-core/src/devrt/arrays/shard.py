@@ -72,10 +72,7 @@ def addressable_shards(array: Array) -> list[Shard]:
 def gather(array: Array) -> np.ndarray[Any, Any]:
     """Return the whole array in host memory, each element copied once, read-only.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If other processes hold parts of it.
+    Raises `InvalidArgumentError` if other processes hold parts of it.
     """
     import numpy as np
 
@@ -93,10 +90,7 @@ def gather(array: Array) -> np.ndarray[Any, Any]:
 def read_into(x: Any, out: Any) -> Any:
     """Write an array, or what ``numpy.asarray`` makes of another value, into ``out``; return it.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If ``out`` is not writable or not of the shape and dtype of the value.
+    Raises `InvalidArgumentError` if ``out`` is not writable or not of its shape and dtype.
     """
     import numpy as np
 

@@ -144,10 +144,7 @@ def map_batch(function: Callable[[list[Any]], list[Any]], x: Any) -> Any:
 def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
     """Return the parts of ``y`` that stand where ``x`` has its leaves.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If ``y``, which messages call ``name``, does not have the structure of ``x``.
+    Raises `InvalidArgumentError` if ``y``, which messages call ``name``, has another structure.
     """
     if is_leaf(x):
         return [y]

@@ -51,14 +51,7 @@ def variables_in_force(
 ) -> tuple[Variable, ...]:
     """Return the variables that are set and known to matter, by name.
 
-    Parameters
-    ----------
-    config
-        Whose options they may set.
-    options
-        More options, of plugins that were loaded elsewhere.
-    environ
-        Environment variables; those of ``config`` when omitted.
+    ``options`` are those of plugins that were loaded elsewhere, beside the configuration's own.
     """
     variables = config.environ if environ is None else environ
     known = {*config.names(), *options}
@@ -98,16 +91,8 @@ def environment_findings(
 ) -> Iterator[Finding]:
     """Yield what is wrong with variables: a value that an option refuses, a name of none.
 
-    Parameters
-    ----------
-    config
-        Whose options they may set.
-    variables
-        The variables that are set.
-    options
-        More options, of plugins that were loaded elsewhere.
-    unasked
-        Platforms whose plugins did not say their options: a name with one in it may be theirs.
+    ``options`` are those of plugins that were loaded elsewhere. ``unasked`` are platforms whose
+    plugins did not say their options: a name with one in it may be theirs.
     """
     for name in config.names():
         try:

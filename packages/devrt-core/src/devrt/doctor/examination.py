@@ -34,24 +34,10 @@ _TIMEOUTS = {Level.METADATA: 0.0, Level.LOAD: 30.0, Level.CLIENT: 60.0}
 class Examined:
     """A plugin and what its examination gave.
 
-    Attributes
-    ----------
-    ref : PluginRef
-        The plugin.
-    level : Level
-        How far it was examined.
-    manifest : BackendManifest or None
-        What it says of itself without being imported.
-    manifest_error : PluginError or None
-        What is wrong with that.
-    report : ProbeReport or None
-        What became of the probe; None if there was none.
-    candidate : Candidate or None
-        What the selection gets; None for a plugin that serves no platform.
-    skipped : str
-        Why it was not examined; empty if it was.
-    refused : str
-        What is wrong with the value of one of its options; it works, but not with that.
+    ``level`` is how far it was examined, ``manifest_error`` what is wrong with its manifest, and
+    ``report`` what became of the probe; None if there was none. ``candidate`` is what the selection
+    gets; None for a plugin that serves no platform. ``skipped`` says why it was not examined, and
+    ``refused`` what is wrong with the value of one of its options: it works, but not with that.
     """
 
     ref: PluginRef
@@ -66,23 +52,11 @@ class Examined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Examination:
-    """Every plugin, and the decision among them.
+    """Every plugin, in the order in which they were found, and the decision among them.
 
-    Attributes
-    ----------
-    examined : tuple of Examined
-        The plugins, in the order in which they were found.
-    policy : Policy
-        What is allowed.
-    decision : Decision or None
-        What the selection made of them; None if it refused the question.
-    problem : str
-        Why no backend was chosen; empty if one was.
-    trouble : tuple of DevrtError
-        What kept plugins from being found or the policy from being read.
-    undecided : str
-        Why it cannot be known at this level which of the usable backends is the default; else
-        empty.
+    There is none where the selection refused the question. ``problem`` says why no backend was
+    chosen, ``trouble`` what kept plugins from being found or the policy from being read, and
+    ``undecided`` why it cannot be known at this level which of the usable backends is the default.
     """
 
     examined: tuple[Examined, ...]

@@ -29,14 +29,9 @@ _LINKERS_OWN = frozenset({"_init", "_fini", "_edata", "_end", "_etext", "__bss_s
 
 
 def surplus_exports(path: Path) -> tuple[str, ...] | None:
-    """Return what a PJRT library exports beside its entry point, sorted.
+    """Return what a PJRT library exports beside its entry point, sorted; None if unknown.
 
     A surplus symbol can shadow another library's of the same name.
-
-    Returns
-    -------
-    tuple of str or None
-        None where the file is no ELF library, or one without a symbol table.
     """
     symbols = exported_symbols(path)
     if symbols is None:

@@ -17,17 +17,10 @@ SCHEMA_VERSION = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule that a plugin went through, and how it came out.
+    """One rule that a plugin went through, and how it came out; None where it was not applied.
 
-    Attributes
-    ----------
-    rule : str
-        ``"found"``, ``"policy"``, ``"manifest"``, ``"load"``, ``"probe"``, ``"client"`` or
-        ``"choice"``.
-    passed : bool or None
-        None where the rule was not applied.
-    detail : str
-        Why, or what was seen.
+    ``rule`` is ``"found"``, ``"policy"``, ``"manifest"``, ``"load"``, ``"probe"``, ``"client"`` or
+    ``"choice"``.
     """
 
     rule: str

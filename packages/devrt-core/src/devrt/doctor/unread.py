@@ -13,15 +13,7 @@ _UNKNOWN = "its priority is not known at this level"
 
 
 def as_far_as_known(decision: Decision, unread: Collection[PluginRef]) -> tuple[Decision, str]:
-    """Return the decision without what rests on a priority that nobody read, and why it does.
-
-    Parameters
-    ----------
-    decision
-        What the selection made of the candidates.
-    unread
-        The plugins whose priority is not known.
-    """
+    """Return the decision without what rests on the priority of ``unread`` plugins, and why."""
     usable = [candidate.ref for candidate in decision.usable]
     unknown = [ref for ref in usable if ref in unread]
     if not unknown:

@@ -43,8 +43,7 @@ class Callbacks:
 
 
 class Catalogue:
-    """Finds plugins, by ``discover`` at the first question, and reads their manifests, each once.
-    """
+    """Finds plugins, at the first question, and reads their manifests, each once."""
 
     def __init__(
         self,

@@ -29,13 +29,6 @@ def check_axis_types(types: Any, names: tuple[str, ...]) -> tuple[AxisType, ...]
     """Return one `AxisType` for each axis; ``Auto`` for all of them for None.
 
     An entry is an `AxisType`, its name in any case, or an enum member of that name.
-
-    Raises
-    ------
-    InvalidTypeError
-        If an entry is none of these.
-    InvalidArgumentError
-        If there is not one entry for each axis.
     """
     if types is None:
         return (AxisType.Auto,) * len(names)

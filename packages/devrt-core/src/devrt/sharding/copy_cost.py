@@ -18,16 +18,10 @@ __all__ = ["CopyCost", "cost_of"]
 class CopyCost:
     """What a copy plan moves.
 
-    Attributes
-    ----------
-    elements_moved : int
-        How many elements are copied: every block once for each address space that it is made in.
-    least_elements : int
-        The fewest that any plan can copy: for each address space, the elements that its targets
-        need in blocks that the space does not hold yet.
-    part_starts : tuple of int
-        For each block of these that is one run of elements of a source block in its own address
-        space, the run's first element there: what need not be copied where parts are shared.
+    ``elements_moved`` counts every block once for each address space that it is made in, and
+    ``least_elements`` what each space lacks of what its targets need. ``part_starts`` tells of each
+    block of these that is one run of elements of a source block in its own address space where the
+    run begins there: what need not be copied where parts are shared.
     """
 
     elements_moved: int

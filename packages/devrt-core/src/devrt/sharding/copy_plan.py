@@ -19,16 +19,10 @@ Key: TypeAlias = tuple[Hashable, Shape]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Blocks:
-    """Equally shaped blocks of an array, each in an address space.
+    """The blocks of an array, and where each lies.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of every block.
-    offsets : tuple of tuple of int
-        For each block the index, in the array, of its first element; blocks may coincide.
-    spaces : tuple of hashable
-        For each block the address space that it lies in. Blocks in one space may share memory.
+    ``offsets`` are the indices, in the array, of the blocks' first elements; blocks may coincide.
+    Blocks in one of ``spaces`` may share memory.
     """
 
     shape: Shape
@@ -43,21 +37,12 @@ class Blocks:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """How the blocks of a target are made from those of a source.
+    """How the blocks of a target are made from those of a source, both by number.
 
-    Attributes
-    ----------
-    whole : tuple of (int, int)
-        Target and source blocks that are the same: a copy of all of it, or nothing but another
-        name where both lie in one address space.
-    shared : tuple of (int, int)
-        Targets whose block is copied whole to another target in the same address space: no copy.
-    assembled : tuple of int
-        The other targets, in the order of the assembly's.
-    used : tuple of int
-        The sources that the assembly takes pieces from.
-    assembly : Assembly or None
-        How those are put together; None if there are none.
+    ``whole`` are target and source blocks that are the same: a copy of all of it, or nothing but
+    another name where both lie in one address space. ``shared`` are targets whose block is copied
+    whole to another target in the same address space: no copy. ``assembled`` are the other targets,
+    in the order of ``assembly``, which takes pieces from the sources in ``used``.
     """
 
     whole: tuple[tuple[int, int], ...]
@@ -71,12 +56,8 @@ def plan_copies(source: Blocks, target: Blocks) -> CopyPlan:
     """Plan how to make the target's blocks from the source's.
 
     A pure function. Every block is made at most once for each address space, from whole blocks
-    where there are equal ones and from disjoint pieces else; equal source blocks alternate.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the source's blocks do not cover a target block, each of its elements once.
+    where there are equal ones and from disjoint pieces else; equal source blocks alternate. Raises
+    `InvalidArgumentError` if the source does not hold each element of a target block once.
     """
     whole, shared, rest = _match(source, target)
     used, assembly = _assemble(source, target, rest)

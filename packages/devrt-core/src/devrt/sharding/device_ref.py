@@ -38,10 +38,7 @@ def refer_to_devices(devices: Iterable[Device]) -> list[Any]:
 def find_devices(references: Iterable[Any]) -> list[Device]:
     """Return the default runtime's devices that references stand for.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If one does not exist here; the message says which, and what there is.
+    The `InvalidArgumentError` says which does not exist here, and what there is.
     """
     return [_find(r) if isinstance(r, DeviceRef) else r for r in references]
 

@@ -20,13 +20,9 @@ __all__ = ["Grid", "grid_of", "wrap"]
 class Grid:
     """The blocks of an array, seen along one or two of its dimensions.
 
-    Attributes
-    ----------
-    rows, columns : tuple of (int, int)
-        First element and end of each block down and across.
-    labels : dict of (int, int) to tuple of str
-        For row and column, what names the devices that hold the block: the first is preceded by
-        what all have in common.
+    ``rows`` and ``columns`` are first element and end of each block down and across. ``labels``
+    name, for row and column, the devices that hold the block: the first preceded by what all have
+    in common.
     """
 
     rows: tuple[tuple[int, int], ...]
@@ -35,22 +31,10 @@ class Grid:
 
 
 def grid_of(shape: Sequence[int], sharding: Sharding, dims: Sequence[int] | None = None) -> Grid:
-    """Return the grid of an array's blocks.
+    """Return the grid of an array's blocks, along all dimensions if ``dims`` names none.
 
-    Parameters
-    ----------
-    shape
-        Shape of the array.
-    sharding
-        How it is sharded.
-    dims
-        The one or two dimensions to look along, down and across; all when omitted. A block then
-        stands for all blocks behind it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If ``dims`` does not name one or two dimensions, or is missing for more than two.
+    A block then stands for all blocks behind it. Raises `InvalidArgumentError` if ``dims`` does not
+    name one or two dimensions, or is missing for more than two.
     """
     shape = tuple(shape)
     shown = _shown_dimensions(shape, dims)

@@ -21,14 +21,8 @@ Shape: TypeAlias = tuple[int, ...]
 class Partition:
     """A spec over the axes of one mesh, whatever its devices.
 
-    Attributes
-    ----------
-    axes : tuple of tuple of str
-        For each entry of the spec the mesh axes that divide the dimension, outermost first.
-    counts : tuple of int
-        For each entry the number of blocks: the product of the sizes of its axes.
-    mesh_shape : tuple of (str, int)
-        Name and size of every mesh axis, in the order of the mesh.
+    ``axes`` are for each entry of the spec the mesh axes that divide the dimension, outermost
+    first, and ``counts`` the products of their sizes: the number of blocks.
     """
 
     axes: tuple[tuple[str, ...], ...]
@@ -39,12 +33,7 @@ class Partition:
     def from_spec(cls, spec: PartitionSpec, mesh_shape: MeshShape | Mapping[str, int]) -> Partition:
         """Resolve a spec.
 
-        Raises
-        ------
-        InvalidTypeError
-            If ``spec`` is no `PartitionSpec`.
-        InvalidArgumentError
-            If the spec names an axis that the mesh lacks, or one axis twice.
+        Raises `InvalidArgumentError` if it names an axis that the mesh lacks, or one axis twice.
         """
         _check_is_spec(spec)
         if isinstance(mesh_shape, Mapping):
@@ -89,10 +78,8 @@ class Partition:
     def shard_shape(self, shape: Shape) -> Shape:
         """Return the shape of one block of an array of shape ``shape``.
 
-        Raises
-        ------
-        InvalidArgumentError
-            If the spec is too long for the shape, or a dimension does not divide evenly.
+        Raises `InvalidArgumentError` if the spec is too long for it, or a dimension does not divide
+        evenly.
         """
         self.check_rank(shape)
         if any(size % count for size, count in zip(shape, self.counts, strict=False)):

@@ -12,21 +12,9 @@ __all__ = ["as_shape"]
 
 
 def as_shape(given: Any, user: str) -> tuple[int, ...]:
-    """Return a global shape as a tuple of Python's own integers.
+    """Return a global shape as a tuple of Python's own integers, each at least 0.
 
-    Parameters
-    ----------
-    given
-        What shall be a shape.
-    user
-        Who was given it; for the message.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is no sequence of integers.
-    InvalidArgumentError
-        If a dimension is negative.
+    ``user`` is who was given it, for the message.
     """
     if isinstance(given, str | bytes):  # sequences too, and of integers the latter
         _raise_no_shape(given, user)

@@ -75,8 +75,7 @@ class Problem(NamedTuple):
 def parse_entries(
     text: str, separator: str = SEPARATOR
 ) -> tuple[tuple[Entry, ...], tuple[Problem, ...]]:
-    """Return the entries of the variable's value that can be used, and the problems of the others.
-    """
+    """Return the entries of the value that can be used, and the problems of the others."""
     entries: dict[str, Entry] = {}
     problems = []
     for number, raw in enumerate(_split(text, separator) if text.strip() else (), 1):
@@ -229,8 +228,7 @@ def _check_keys(path: str, document: Mapping[str, Any]) -> None:
 
 
 def check_options(options: Any) -> dict[str, Any]:
-    """Return options for a PJRT client as a new dictionary; `ConfigError` if PJRT takes none such.
-    """
+    """Return options as a new dictionary; `ConfigError` where PJRT takes none such."""
     if not isinstance(options, Mapping):
         msg = f"options are a mapping from names to values, not {type(options).__name__}."
         raise ConfigError(msg, value=options)

@@ -22,27 +22,10 @@ _LETTER = 8
 def sharding_svg(
     shape: Sequence[int], sharding: Sharding, *, dims: Sequence[int] | None = None
 ) -> str:
-    """Draw how an array is sharded, as an SVG document.
+    """Draw how an array is sharded, as an SVG document; arguments as for `visualize_sharding`.
 
-    Parameters
-    ----------
-    shape
-        Shape of the array.
-    sharding
-        How it is sharded.
-    dims
-        The dimensions to draw, down and across; needed for arrays of more than two.
-
-    Returns
-    -------
-    str
-        An SVG element. Each rectangle is a block; it shows the devices that hold it, and its
-        tooltip says which elements it has.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the array cannot be sharded so, or ``dims`` is wrong or missing.
+    Each rectangle is a block; it shows the devices that hold it, and its tooltip says which
+    elements it has.
     """
     grid = grid_of(shape, sharding, dims)
     width, height = _block_size(grid)

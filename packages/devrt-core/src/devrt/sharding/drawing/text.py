@@ -30,29 +30,10 @@ def render_sharding(
     max_width: int = 80,
     dims: Sequence[int] | None = None,
 ) -> str:
-    """Draw how an array is sharded, in plain text.
+    """Draw how an array is sharded, in plain text; arguments as for `visualize_sharding`.
 
-    Parameters
-    ----------
-    shape
-        Shape of the array.
-    sharding
-        How it is sharded.
-    max_width
-        Width of the drawing in characters; exceeded only where one device's name needs more.
-    dims
-        The dimensions to draw, down and across; needed for arrays of more than two.
-
-    Returns
-    -------
-    str
-        Lines without a newline at the end. Each box is a block, and names the devices that
-        hold it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the array cannot be sharded so, or ``dims`` is wrong or missing.
+    Each box is a block, and names the devices that hold it. The width is exceeded only where one
+    device's name needs more.
     """
     grid = grid_of(shape, sharding, dims)
     width, height, cells = _fit(grid, max_width)
@@ -81,15 +62,7 @@ def sharding_table(
     max_width: int = 80,
     dims: Sequence[int] | None = None,
 ) -> Table:
-    """Draw how an array is sharded, as a table that rich can print.
-
-    Takes what `render_sharding` takes, and ``use_color``: whether each block has its own colour.
-
-    Returns
-    -------
-    rich.table.Table
-        The drawing.
-    """
+    """Draw how an array is sharded, as a table that rich can print, as `render_sharding` does."""
     from rich.box import SQUARE
     from rich.table import Table
     from rich.text import Text
