@@ -23,7 +23,6 @@ class Loader(PjrtLoader):
         self._traits: Callable[[], Iterable[PluginTraits]] = tuple
 
     def use_traits(self, find: Callable[[], Iterable[PluginTraits]]) -> None:
-        """Open libraries from now on with the traits that ``find`` returns."""
         self._traits = find
 
     def _open(self, platform: str, library: Any, **options: bool) -> Library:
@@ -60,7 +59,6 @@ class Loader(PjrtLoader):
     def make_topology(
         self, library: Any, platform: str, topology_name: str, options: Mapping[str, Any]
     ) -> Topology:
-        """Describe devices of a library's platform."""
         import devrt_pjrt
 
         return devrt_pjrt.make_topology(
@@ -68,30 +66,25 @@ class Loader(PjrtLoader):
         )
 
     def load(self, name: str, library: Any) -> object:
-        """Open a library under a name; return its function table as a capsule."""
         import devrt_pjrt
 
         return devrt_pjrt.add_library(name, library, self._traits()).capsule()
 
     def loaded(self, name: str) -> object | None:
-        """Return the function table of the library that is open under a name, if one is."""
         import devrt_pjrt
 
         is_open = devrt_pjrt.pjrt_plugin_loaded(name)
         return devrt_pjrt.loaded_library(name).capsule() if is_open else None
 
     def initialize(self, name: str) -> None:
-        """Initialise the library that is open under a name."""
         import devrt_pjrt
 
         devrt_pjrt.initialize_pjrt_plugin(name)
 
     def is_initialized(self, name: str) -> bool:
-        """Return whether a library is open under a name and initialised."""
         import devrt_pjrt
 
         return devrt_pjrt.pjrt_plugin_initialized(name)
 
     def open_global(self, platform: str, library: Any) -> None:
-        """Open a library with its symbols visible to every other one."""
         self._open(platform, library, global_symbols=True)

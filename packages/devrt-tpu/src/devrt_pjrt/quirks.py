@@ -30,15 +30,7 @@ LIBRARIES: Mapping[Identity, LibraryVersion] = {
 
 
 def identity_of(library: Library, platform: str) -> Identity:
-    """Return what tells a library from others.
-
-    Parameters
-    ----------
-    library
-        The library, initialised.
-    platform
-        What is compiled for, in the plugin's own word.
-    """
+    """Return what tells an initialised library from others; the platform in its own word."""
     reported = library.attributes().get("stablehlo_current_version", ())
     return Identity(platform, library.version, tuple(reported))
 

@@ -21,21 +21,10 @@ _HOST = PluginTraits(
 
 
 class Traits:
-    """The traits that are known, and which of them count for a library.
+    """The traits that are known, with those that plugins bring, and which count for a library.
 
-    Parameters
-    ----------
-    known
-        What plugins bring.
-    name, path
-        The name under which the library is loaded, and its file.
-    extensions
-        The numbers of its extensions.
-
-    Attributes
-    ----------
-    of_library : PluginTraits
-        What counts before the library has a client.
+    ``name`` is the one under which the library is loaded; ``extensions`` are the numbers of those
+    that it has. ``of_library`` is what counts before it has a client.
     """
 
     def __init__(

@@ -85,37 +85,30 @@ class PjrtBuffer(Handle, Buffer):
 
     @property
     def device(self) -> PjrtDevice:
-        """The device that it belongs to."""
         return self._device
 
     @property
     def memory(self) -> PjrtMemory:
-        """The memory that it lies on."""
         return self._memory
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Dimensions."""
         return self._spec.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype."""
         return self._spec.dtype
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
         return len(self._spec.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return self._spec.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements take in host memory."""
         return self._spec.nbytes
 
     @property
@@ -218,7 +211,6 @@ class PjrtBuffer(Handle, Buffer):
             lib.devrt_core_leave(connection.core)
 
     def delete(self) -> None:
-        """Give the memory back as soon as no view or work in flight uses it. Idempotent."""
         connection = self.connection
         if lib.devrt_core_enter(connection.core) == lib.DEVRT_OK:
             try:
@@ -230,7 +222,6 @@ class PjrtBuffer(Handle, Buffer):
                 connection.drain()
 
     def clone(self) -> PjrtBuffer:
-        """Return another buffer on the same allocation, deleted independently of this one."""
         with self.pinned("clone"):
             handle = lib.devrt_clone(self._handle)
         return self.like(handle, self._memory, self._device)
@@ -240,14 +231,12 @@ class PjrtBuffer(Handle, Buffer):
         return PjrtBuffer(self.connection, handle, self._spec, memory, device)
 
     def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
-        """Start a copy to another memory of the same client; share the allocation if allowed."""
         target = self.connection.inventory.target(memory, "copy_to_memory")
         if may_alias and target.memory is self._memory and target.device is self._device:
             return self.clone()
         return fetch.copy(self, target)
 
     def on_device_size_in_bytes(self) -> int:
-        """Return the size of the allocation, padding included, in bytes."""
         with self.pinned("on_device_size_in_bytes") as buffer:
             args = self.connection.api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
             return int(args.on_device_size_in_bytes)
@@ -261,7 +250,6 @@ class PjrtBuffer(Handle, Buffer):
 
     @property
     def layout(self) -> Layout:
-        """How the elements lie in the device's memory."""
         from devrt_pjrt.buffers.layout import reported_layout
 
         return reported_layout(self)
@@ -269,7 +257,6 @@ class PjrtBuffer(Handle, Buffer):
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        """Return the data as a NumPy array: read-only unless a copy is requested."""
         array = fetch.to_numpy(self, self._handle, self._spec, self._memory)
         if dtype is None and copy is None:
             return array
@@ -378,10 +365,8 @@ class LaidOutBuffer(PjrtBuffer):
 
     @property
     def layout(self) -> Layout:
-        """How the elements lie in the device's memory."""
         with self.pinned("layout"):  # plugins forget it in copies
             return self.given_layout
 
     def like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
-        """Return a buffer of the same dtype, shape and layout on another handle."""
         return LaidOutBuffer(self.connection, handle, self._spec, memory, device, self.given_layout)

@@ -75,25 +75,11 @@ def pointer_to(api: Api, layout: Layout) -> Any:
 
 
 def checked(layout: object, spec: Spec, operation: str, *, is_host: bool) -> Layout:
-    """Return what somebody gave as a layout for an array.
+    """Return what somebody gave as a layout for an array: a `Layout`, a `PjRtLayout`, or text.
 
-    Parameters
-    ----------
-    layout
-        A `Layout`, a `PjRtLayout`, or the text of one.
-    spec
-        The array's dtype and shape.
-    operation
-        What errors name.
-    is_host
-        Whether it shall lie in host memory, which has neither tiles nor packed elements.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is no layout.
-    InvalidArgumentError
-        If it is for another number of dimensions, or none that a memory can have.
+    In host memory it has neither tiles nor packed elements. Raises `InvalidTypeError` if it is no
+    layout, and `InvalidArgumentError` if it is for another number of dimensions, or none that a
+    memory can have.
     """
     given: Any = layout._xla_layout() if isinstance(layout, PjRtLayout) else layout
     if isinstance(given, str):
@@ -175,14 +161,8 @@ def executable_layouts(
 ) -> list[Layout] | None:
     """Return the layouts of a program's parameters or outputs; None where the plugin has no word.
 
-    Parameters
-    ----------
-    api
-        The plugin.
-    using
-        Returns a context that yields the plugin's executable.
-    what
-        ``"Parameter"`` or ``"Output"``.
+    ``using`` returns a context that yields the plugin's executable; ``what`` is ``"Parameter"`` or
+    ``"Output"``.
     """
     function = _FUNCTION.format(what)
     call = api.extension(_EXTENSION, _STRUCTURE, function)

@@ -31,13 +31,7 @@ _ALIGNMENT = 64
 
 
 class Putter:
-    """Puts host values on the devices of one client.
-
-    Parameters
-    ----------
-    connection
-        Of the client.
-    """
+    """Puts host values on the devices of one client."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

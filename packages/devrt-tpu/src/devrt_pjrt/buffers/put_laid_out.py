@@ -36,12 +36,8 @@ _PROBE_LAYOUT = Layout((0, 1))
 def put(putter: Putter, value: Any, layout: object, target: Target, semantics: int) -> PjrtBuffer:
     """Start the transfer of a value that shall lie in a layout; see `PjrtClient`.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the layout is not for the value's dimensions, or none that host memory can have.
-    UnimplementedError
-        If the plugin puts arrays in no layout but its own.
+    Raises `InvalidArgumentError` if the layout is not for the value's dimensions, or none that host
+    memory can have, and `UnimplementedError` if the plugin puts arrays in no layout but its own.
     """
     semantics = check_semantics(semantics)
     connection = putter.connection

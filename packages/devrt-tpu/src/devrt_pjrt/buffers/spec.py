@@ -23,20 +23,8 @@ _TOKEN = 23
 class Spec:
     """The dtype and shape of a buffer, an argument or a result.
 
-    Attributes
-    ----------
-    code : int
-        ``PJRT_Buffer_Type`` value.
-    shape : tuple of int
-        Dimensions.
-    dtype : numpy.dtype
-        The NumPy dtype.
-    size, nbytes : int
-        Elements, and bytes in host memory.
-    bits : int
-        Bits of an element on a device.
-    is_packed : bool
-        Whether an element takes less than a byte on a device.
+    ``code`` is a ``PJRT_Buffer_Type`` value; ``nbytes`` are those in host memory, ``bits`` those of
+    an element on a device, where one that takes less than a byte is packed.
     """
 
     __slots__ = ("bits", "code", "dtype", "is_packed", "nbytes", "shape", "size")
@@ -76,13 +64,7 @@ def spec_of(code: int, shape: tuple[int, ...]) -> Spec:
 
 
 def check_type(api: Api, code: int) -> None:
-    """Refuse an element type that is younger than the plugin: it would end the process.
-
-    Raises
-    ------
-    InvalidTypeError
-        If the plugin's version does not have the type.
-    """
+    """Refuse an element type that is younger than the plugin: it would end the process."""
     since = TYPES.get(code, 0)
     if api.minor < since or code == _TOKEN or code not in _BITS:
         name = dtypes.to_numpy(code).name if code in _BITS else f"type {code}"

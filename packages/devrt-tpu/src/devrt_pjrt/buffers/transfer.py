@@ -238,13 +238,7 @@ class TransferManager(Handle):
 
 
 class _Pieces:
-    """Which bytes of a buffer were sent: memory that nobody wrote must not count as data.
-
-    Parameters
-    ----------
-    size
-        Bytes of the buffer.
-    """
+    """Which bytes of a buffer were sent: memory that nobody wrote must not count as data."""
 
     def __init__(self, size: int) -> None:
         self.is_done = False

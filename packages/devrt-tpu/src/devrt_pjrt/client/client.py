@@ -62,7 +62,6 @@ class PjrtClient(Handle, Client):
 
     @property
     def platform(self) -> str:
-        """The platform, as users name it."""
         return self.connection.platform
 
     @property
@@ -78,12 +77,10 @@ class PjrtClient(Handle, Client):
 
     @property
     def runtime_type(self) -> str:
-        """Always ``"pjrt"``."""
         return "pjrt"
 
     @property
     def program_formats(self) -> tuple[str, ...]:
-        """StableHLO, as text or bytecode."""
         return ("stablehlo",)
 
     @property
@@ -106,15 +103,12 @@ class PjrtClient(Handle, Client):
         return self.connection.library.attributes()
 
     def process_index(self) -> int:
-        """Return the index of this process among those of the platform."""
         return self._inventory.process_index
 
     def devices(self) -> list[Device]:
-        """Return every device of every process, ordered by ``id``."""
         return list(self._inventory.devices)
 
     def local_devices(self) -> list[Device]:
-        """Return the devices that this process addresses, ordered by ``id``."""
         return list(self._inventory.local)
 
     def memories(self) -> list[PjrtMemory]:
@@ -122,7 +116,6 @@ class PjrtClient(Handle, Client):
         return sorted(self._inventory.memories, key=lambda memory: memory.id)
 
     def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
-        """Return the device that the plugin knows by a hardware number."""
         local = self._inventory.local
         for device in local if isinstance(local_hardware_id, int) else ():
             if device.local_hardware_id == local_hardware_id:
@@ -213,7 +206,6 @@ class PjrtClient(Handle, Client):
         return PjRtLayout(default_layout(self.connection, dtype, shape))
 
     def live_buffers(self) -> list[Buffer]:
-        """Return the buffers that are neither deleted nor collected, oldest first."""
         return list(live_buffers(self.connection))
 
     def heap_profile(self) -> bytes:
@@ -252,11 +244,9 @@ class PjrtClient(Handle, Client):
         return _compile.compile_and_load(self.connection, program, devices, given)
 
     def compile(self, program: str | bytes, **options: Any) -> PjrtLoadedExecutable:
-        """Compile a program for the client's first devices; see `compile_and_load`."""
         return self.compile_and_load(program, None, **options)
 
     def serialize_executable(self, executable: LoadedExecutable) -> bytes:
-        """Return an executable as bytes, which `deserialize_executable` loads again."""
         return executable.serialize()
 
     def deserialize_executable(
@@ -286,34 +276,10 @@ class PjrtClient(Handle, Client):
         return _compile.deserialize(self.connection, serialized, devices, given)
 
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
-        """Let programs of this plugin call a function by a name, in every client of the process.
+        """Let programs of this plugin call a function; see `devrt.contract.Client`.
 
-        Parameters
-        ----------
-        name
-            The target that ``stablehlo.custom_call`` names; with ``api_version = 4 : i32``.
-        function
-            A callable; or native code, an XLA FFI handler (``devrt/pjrt/c_api/ffi.h`` of the native
-            SDK), as an address, a capsule, or a function pointer of ctypes or cffi, which must
-            stay valid until the process ends.
-        kind
-            ``"host"``: the callable gets a NumPy array of its own for each argument, and the
-            call's attributes by keyword; it returns an array for each result, of its shape and
-            dtype. ``"device"``: it gets a `DeviceCall` with the addresses, and the stream on a
-            GPU. For native code the same.
-
-        Raises
-        ------
-        UnimplementedError
-            If the plugin takes no custom calls, or 256 callables are registered.
-        PluginError
-            If the name is taken; one callable may replace another.
-
-        Notes
-        -----
-        It is called on the plugin's threads, takes the GIL, and must not wait for work of the same
-        client. What it raises becomes the error of the program's results. At the end of the
-        interpreter calls are waited for, and then refused.
+        The pointer may be of cffi too. Raises `UnimplementedError` if the plugin takes no custom
+        calls, or 256 callables are registered.
         """
         from devrt_pjrt.programs.custom_call import register_custom_call
 
@@ -321,12 +287,10 @@ class PjrtClient(Handle, Client):
             register_custom_call(self.connection.api, self.plugin_platform, name, function, kind)
 
     def live_executables(self) -> list[Any]:
-        """Return the executables that are neither deleted nor collected, oldest first."""
         found = sorted(self.connection.executables.items())
         return [executable for _, executable in found if not executable.is_deleted()]
 
     def topology(self) -> PjrtTopology:
-        """Return a description of the client's devices, to compile against."""
         from devrt_pjrt.client.topology import PjrtTopology
 
         with self.connection.using("topology"):
@@ -340,7 +304,6 @@ class PjrtClient(Handle, Client):
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
         return self.connection.is_closed
 
     def close(self) -> None:

@@ -17,12 +17,9 @@ _WITHOUT_WAITING_MS = 1
 class Store:
     """One connection to the cluster, behind the callbacks of one client.
 
-    Parameters
-    ----------
-    client
-        An object with the methods of `devrt.contract.DistributedRuntimeClient`. Where it has
-        ``key_value_set_bytes``, ``blocking_key_value_get_bytes`` or ``key_value_try_get``, these
-        are used: a plugin's values are bytes, which are written as Latin-1 in text otherwise.
+    It has the methods of `devrt.contract.DistributedRuntimeClient`. Where it has
+    ``key_value_set_bytes``, ``blocking_key_value_get_bytes`` or ``key_value_try_get``, these are
+    used: a plugin's values are bytes, which are written as Latin-1 in text otherwise.
     """
 
     def __init__(self, client: Any) -> None:

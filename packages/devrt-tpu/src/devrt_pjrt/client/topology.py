@@ -131,22 +131,18 @@ class PjrtTopology(Handle, Topology):
 
     @property
     def platform(self) -> str:
-        """The platform, as users name it."""
         return self._platform
 
     @property
     def platform_version(self) -> str:
-        """The runtime that would drive the devices."""
         with self._using("PlatformVersion") as args:
             return text_of(args.platform_version, args.platform_version_size).strip()
 
     def get_attributes(self) -> Mapping[str, Any]:
-        """Return what the plugin says of the topology beyond its devices."""
         with self._using("Attributes") as args:
             return read_values(args.attributes, args.num_attributes)
 
     def fingerprint(self) -> int:
-        """Return a number that is equal for equal topologies."""
         with self._using("Fingerprint") as args:
             return int(args.fingerprint)
 

@@ -56,49 +56,14 @@ class Closable(Protocol):
 class Connection:
     """What a client and all that is of it share; each of them holds it, and it holds the client.
 
-    Parameters
-    ----------
-    library
-        The plugin.
-    platform
-        What users call the platform.
-    pointer
-        A ``PJRT_Client*``, owned from now on.
-    options
-        What the client was made with.
-    store
-        The cluster's key-value store that the plugin asks.
-    cache
-        Opens the cache of compiled programs; None for none.
-
-    Attributes
-    ----------
-    api : Api
-        The plugin's function table, which translates its errors too.
-    core
-        The native half: counts the calls in flight, and ends the plugin's client.
-    client : Client
-        Whose connection it is.
-    inventory : Inventory
-        Its devices and memories.
-    traits : PluginTraits
-        What is known of the plugin beyond the C API.
-    live : dict
-        The handles of buffers, oldest first, and where the large ones were made.
-    kept : dict
-        What the plugin still reads, by token; see `keep`.
-    results, staging : list
-        Native structures, and memory that buffers are read into, to use again.
-    last_run : str
-        The program that was started last, to name what is waited for.
-    calls : set
-        Of programs that run on the thread that calls them.
-    executables : weakref.WeakValueDictionary
-        The loaded ones by number, in the order in which they came.
-    runners, managers : weakref.WeakSet
-        What is destroyed before the plugin's client.
-    explain : callable
-        Adds to an error what the client knows of its cause.
+    Parts of it are: ``core``, the native half, which counts the calls in flight and ends the
+    plugin's client; ``live``, the handles of buffers, oldest first, and where the large ones were
+    made; ``kept``, what the plugin still reads, by token; ``results`` and ``staging``, native
+    structures and memory that buffers are read into, to use again; ``last_run``, the program that
+    was started last, to name what is waited for; ``calls``, of programs that run on the thread that
+    calls them; ``executables``, the loaded ones in the order in which they came; ``runners`` and
+    ``managers``, what is destroyed before the plugin's client; ``explain``, which adds to an error
+    what the client knows of its cause. ``store`` is the cluster's, which the plugin asks.
     """
 
     client: Client

@@ -79,7 +79,6 @@ class PjrtMemory(Handle, Memory):
 
     @functools.cached_property
     def kind(self) -> str:
-        """The kind, as the plugin names it."""
         about = self._row.about
         return text_of(about.kind, about.kind_size)
 
@@ -95,12 +94,10 @@ class PjrtMemory(Handle, Memory):
 
     @property
     def platform(self) -> str:
-        """The platform of the memory's devices."""
         return self._connection.platform
 
     @property
     def process_index(self) -> int:
-        """The process that the memory belongs to."""
         return self._connection.inventory.process_index
 
     @property
@@ -109,7 +106,6 @@ class PjrtMemory(Handle, Memory):
         return self._connection.client
 
     def addressable_by_devices(self) -> list[Device]:
-        """Return the devices of this process that can address the memory."""
         return list(self.devices)
 
     def memory_stats(self) -> dict[str, int]:
@@ -135,12 +131,10 @@ class PjrtDevice(Handle, Device):
 
     @property
     def id(self) -> int:
-        """Number of the device, unique among all processes."""
         return self._id
 
     @functools.cached_property
     def process_index(self) -> int:
-        """The process that the device is attached to."""
         return int(self._row.about.process_index)
 
     @property
@@ -151,12 +145,10 @@ class PjrtDevice(Handle, Device):
 
     @property
     def platform(self) -> str:
-        """The platform, as users name it."""
         return self._connection.platform
 
     @functools.cached_property
     def device_kind(self) -> str:
-        """The hardware's model."""
         about = self._row.about
         return text_of(about.kind, about.kind_size)
 
@@ -167,11 +159,9 @@ class PjrtDevice(Handle, Device):
 
     @property
     def client(self) -> Client:
-        """The client that owns the device."""
         return self._connection.client
 
     def memory(self, kind: str) -> Memory:
-        """Return the memory of a kind; the error lists those that there are."""
         for memory in self.memories if isinstance(kind, str) else ():
             if memory.kind == kind:
                 return memory
@@ -180,7 +170,6 @@ class PjrtDevice(Handle, Device):
         raise InvalidArgumentError(msg, kind=kind, device=str(self))
 
     def default_memory(self) -> PjrtMemory:
-        """Return the memory that buffers go to when none is named."""
         if self._default is None:
             msg = (
                 f"{self} belongs to process {self.process_index}: its memory is not in reach here."
@@ -189,11 +178,9 @@ class PjrtDevice(Handle, Device):
         return self._default
 
     def addressable_memories(self) -> list[Memory]:
-        """Return every memory of the device, the default one first."""
         return list(self.memories)
 
     def live_buffers(self) -> list[Buffer]:
-        """Return the buffers on this device that are neither deleted nor collected."""
         return [buffer for buffer in self.client.live_buffers() if buffer.device is self]
 
     def memory_stats(self) -> dict[str, int]:

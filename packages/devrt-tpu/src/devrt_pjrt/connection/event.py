@@ -52,21 +52,9 @@ class Event(Handle):
         return bool(lib.devrt_watch_wait(self._watch, 0, error) != lib.DEVRT_WAITING)
 
     def wait(self, operation: str, timeout: float | None = None) -> None:
-        """Wait with the GIL released.
+        """Wait with the GIL released, for at most ``timeout`` seconds; errors name the operation.
 
-        Parameters
-        ----------
-        operation
-            What is waited for, for errors.
-        timeout
-            Seconds; None waits for as long as it takes.
-
-        Raises
-        ------
-        DeadlineExceededError
-            If the event is not ready in time.
-        DevrtError
-            The event's own error.
+        Raises `DeadlineExceededError` if the event is not ready in time, and the event's own error.
         """
         timeout = seconds_of(timeout, operation)
         try:

@@ -21,23 +21,9 @@ _TARGETS = (PjrtDevice, PjrtMemory, type(None))
 class Inventory:
     """What the plugin says of a client: its devices, its memories, and where buffers can go.
 
-    Parameters
-    ----------
-    connection
-        The client's.
-
-    Attributes
-    ----------
-    platform, version : str
-        As the plugin puts it.
-    process_index : int
-        The number of this process.
-    memories : list of PjrtMemory
-        As the plugin counts them.
-    devices, local : list of PjrtDevice
-        All, and those of this process, by id.
-    targets : dict
-        Where buffers go, by the target that was named.
+    ``platform`` and ``version`` are in the plugin's own words; ``memories`` are as it counts them,
+    ``devices`` and ``local``, those of this process, by id. ``targets`` has where buffers go, by
+    the target that was named.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -66,19 +52,9 @@ class Inventory:
         return self._by_address[_address(pointer)]
 
     def target(self, given: Any, operation: str) -> Target:
-        """Return where a buffer goes that is put on a device or a memory.
+        """Return where a buffer goes that is put on a device or a memory; None is the first device.
 
-        Parameters
-        ----------
-        given
-            A device or a memory of this client; None for its first device.
-        operation
-            What errors name.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If it is neither, or another process's.
+        Raises `InvalidArgumentError` if it is neither, or another process's.
         """
         target = self.targets.get(given) if isinstance(given, _TARGETS) else None
         if target is None:

@@ -13,13 +13,8 @@ __all__ = ["Target"]
 class Target(NamedTuple):
     """A device and a memory of it, with the pointers that the plugin takes for them.
 
-    Attributes
-    ----------
-    device, memory
-        The two.
-    device_pointer, memory_pointer
-        What is passed: the memory only where it is not the device's default one, as some plugins
-        know no memories.
+    The memory's is passed only where it is not the device's default one, as some plugins know no
+    memories.
     """
 
     device: PjrtDevice

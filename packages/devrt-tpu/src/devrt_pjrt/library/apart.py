@@ -72,15 +72,8 @@ def is_end_demanded() -> bool:
 class Speaker:
     """Says what the end of other work waits for, where that is more than a moment.
 
-    Parameters
-    ----------
-    describe
-        Returns what is waited for; "" for nothing.
-
-    Attributes
-    ----------
-    has_reported : bool
-        Whether it is known.
+    ``describe`` returns what is waited for, "" for nothing; ``has_reported`` tells whether it is
+    known.
     """
 
     def __init__(self, describe: Callable[[], str]) -> None:
@@ -109,12 +102,8 @@ class Speaker:
 def note_interrupt(goes_on: Callable[[], bool], speaker: Speaker | None = None) -> None:
     """Note that a handler of a signal ended a wait: from then on waits say what they are for.
 
-    Parameters
-    ----------
-    goes_on
-        Returns whether what was waited for goes on. Must not own it.
-    speaker
-        Of that wait. Who knew what it was for wants no other wait for it.
+    ``goes_on`` returns whether what was waited for goes on; it must not own that. Who knew what it
+    was for, by ``speaker``, wants no other wait for it.
     """
     _Process.was_interrupted = True
     if not _is_given_up_running():
@@ -265,18 +254,9 @@ def call_apart(
     """Call a function that is inside a plugin for long.
 
     On the main thread, where handlers of signals run, another thread calls it: what a handler
-    raises is raised at once. The call then goes on.
-
-    Parameters
-    ----------
-    function
-        What to call; must own what it uses.
-    core
-        The native half of the client whose plugin it calls: kept until it has returned.
-    on_late
-        Called with what it returns where nobody waits for that any more.
-    speaker
-        Says what is waited for, where the caller would not know.
+    raises is raised at once. The call then goes on, so that ``function`` must own what it uses, and
+    the native half of the client, ``core``, is kept until it has returned. ``on_late`` is called
+    with what it returns where nobody waits for that any more; ``speaker`` says what is waited for.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or lib.devrt_is_inside():

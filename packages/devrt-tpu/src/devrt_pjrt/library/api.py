@@ -37,19 +37,9 @@ def text_of(data: Any, size: int) -> str:
 
 
 class Api:
-    """The function table of one plugin.
+    """The function table of a plugin, a ``PJRT_Api*`` that is never freed; errors say ``name``.
 
-    Parameters
-    ----------
-    table
-        A ``PJRT_Api*``, which is never freed.
-    name
-        What errors call the plugin.
-
-    Attributes
-    ----------
-    pid : int or None
-        The process that has initialised the plugin.
+    ``pid`` is the process that has initialised the plugin.
     """
 
     def __init__(self, table: Any, name: str) -> None:
@@ -68,13 +58,7 @@ class Api:
         return self.pid is not None and self.pid != os.getpid()
 
     def check_process(self, operation: str) -> None:
-        """Refuse the child of a fork: the plugin's threads, and who held its locks, stayed behind.
-
-        Raises
-        ------
-        ForkedError
-            If `is_lost`.
-        """
+        """Refuse the child of a fork: the plugin's threads and held locks stayed behind."""
         if self.is_lost():
             msg = (
                 f"{operation} failed: the PJRT plugin {self.name} was initialised by process "
@@ -99,16 +83,9 @@ class Api:
     def call(self, function: str, **fields: Any) -> Any:
         """Call a function and return its arguments, in which its results are.
 
-        What pointers among ``fields`` point to must be kept alive by the caller.
-
-        Raises
-        ------
-        UnimplementedError
-            If the plugin does not have the function.
-        ForkedError
-            If the process was forked since the plugin was initialised.
-        DevrtError
-            Whatever error the plugin returned.
+        What pointers among ``fields`` point to must be kept alive by the caller. Raises
+        `UnimplementedError` if the plugin does not have the function, and whatever error it
+        returns.
         """
         if self.pid != _getpid():
             self.check_process(function)

@@ -64,13 +64,7 @@ def wrap(address: int) -> object:
 
 
 def unwrap(capsule: object) -> int:
-    """Return the function table's address in a capsule.
-
-    Raises
-    ------
-    PluginLoadError
-        If the capsule has another name.
-    """
+    """Return the function table's address in a capsule, which must have the right name."""
     from devrt.errors import PluginLoadError
 
     if name_of(capsule, NAME) is None:

@@ -16,12 +16,8 @@ __all__ = ["Changes", "Snapshot"]
 class Changes:
     """What is different since a plugin was initialised.
 
-    Attributes
-    ----------
-    environment : Mapping[str, str]
-        Variables that it has set, which `os.environ` does not show.
-    handlers : tuple of str
-        Signals whose handlers it has replaced, or that it has set to be ignored.
+    ``environment`` has the variables that it has set, which `os.environ` does not show;
+    ``handlers`` the signals whose handlers it has replaced, or that it has set to be ignored.
     """
 
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)

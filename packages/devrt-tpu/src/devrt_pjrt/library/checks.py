@@ -15,13 +15,7 @@ _MOST_BYTES = 1 << 62
 
 
 def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...]:
-    """Return what somebody gave as a list of buffers, or of layouts.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is none.
-    """
+    """Return what somebody gave as a list of buffers, or of layouts."""
     if isinstance(values, (list, tuple)):
         return values
     if isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
@@ -31,13 +25,7 @@ def listed(values: Any, operation: str, what: str) -> list[Any] | tuple[Any, ...
 
 
 def number_of(value: Any, what: str, operation: str) -> int:
-    """Return an index or an offset as an int.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is none.
-    """
+    """Return an index or an offset as an int."""
     try:
         return operator.index(value)
     except TypeError as error:
@@ -46,15 +34,7 @@ def number_of(value: Any, what: str, operation: str) -> int:
 
 
 def dims_of(shape: Any, operation: str) -> tuple[int, ...]:
-    """Return the dimensions of an array that can be requested of a device.
-
-    Raises
-    ------
-    InvalidTypeError
-        If they are no ints.
-    InvalidArgumentError
-        If one is negative, or all together are more than any device has.
-    """
+    """Return the dimensions of an array that can be requested of a device."""
     try:
         dims = tuple(operator.index(size) for size in shape)
     except TypeError as error:
@@ -68,13 +48,7 @@ def dims_of(shape: Any, operation: str) -> tuple[int, ...]:
 
 
 def encoded(text: Any, what: str, operation: str) -> bytes:
-    """Return a text as a plugin takes it.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is no text, or has half a character.
-    """
+    """Return a text as a plugin takes it."""
     try:
         if isinstance(text, str):
             return text.encode()
@@ -85,13 +59,7 @@ def encoded(text: Any, what: str, operation: str) -> bytes:
 
 
 def options_of(options: Any) -> dict[str, Any]:
-    """Return options as a dictionary of their own.
-
-    Raises
-    ------
-    InvalidTypeError
-        If they are none.
-    """
+    """Return options as a dictionary of their own."""
     try:
         return dict(options or {})
     except (TypeError, ValueError) as error:
@@ -100,15 +68,7 @@ def options_of(options: Any) -> dict[str, Any]:
 
 
 def seconds_of(timeout: Any, operation: str) -> float | None:
-    """Return a time limit; None where there is none, which infinity stands for too.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is no number.
-    InvalidArgumentError
-        If it is not a number of seconds.
-    """
+    """Return a time limit; None where there is none, which infinity stands for too."""
     if timeout is None:
         return None
     try:

@@ -18,13 +18,7 @@ _HEADER, _ROW = 64, 56
 
 
 def problem_with(path: str) -> str:
-    """Return why a file cannot be a library of this machine, in a clause; empty if it may be one.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """Return why a file cannot be a library of this machine; empty if it may be one."""
     try:
         found = os.stat(path)
         if stat.S_ISREG(found.st_mode):  # a pipe would be waited for

@@ -48,11 +48,6 @@ def check_client(options: Mapping[str, Any], library: Library) -> None:
     """Refuse options that XLA's plugin for the host ignores or does not come back from.
 
     Later versions of it check their options themselves.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Saying which options there are, or how many devices.
     """
     if library.version > _HOST_VERSION:
         return

@@ -42,15 +42,8 @@ def _value_of(value: Any) -> Any:
 class NamedValues:
     """Options in the form that plugins take, with the memory that they point to.
 
-    Parameters
-    ----------
-    options
-        By name: strings, ints of 64 bits, lists of such ints, floats or bools.
-
-    Raises
-    ------
-    InvalidTypeError
-        If a value is of another type.
+    By name: strings, ints of 64 bits, lists of such ints, floats or bools; `InvalidTypeError` for
+    any other.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -105,19 +98,7 @@ def check_types(
 ) -> None:
     """Refuse options of a known name and another type: a plugin would end the process.
 
-    Parameters
-    ----------
-    options
-        What the caller gave.
-    known
-        The types by name; a ``list`` is one of ints.
-    what
-        What the options are for, for the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a value is not of its name's type.
+    In ``known`` a ``list`` is one of ints.
     """
     for name, value in options.items():
         wanted = known.get(name)

@@ -24,23 +24,9 @@ __all__ = ["Arguments"]
 class Arguments:
     """What a program takes, and the refusing of what it would take for something else.
 
-    Parameters
-    ----------
-    connection
-        Of the client whose program it is.
-    label
-        The program, as errors name it.
-    specs
-        Dtype and shape of each argument on each device; None where nobody knows.
-    takes
-        The same as its optimised form says it, with layouts.
-
-    Attributes
-    ----------
-    specs : list of Spec or None
-        The same.
-    are_dense : bool
-        Whether buffers that were put without a layout are what it takes.
+    ``specs`` are dtype and shape of each argument on each device, None where nobody knows;
+    ``takes`` is the same as the optimised form says it, with layouts. ``are_dense`` tells whether
+    buffers that were put without a layout are what it takes.
     """
 
     def __init__(
@@ -69,12 +55,7 @@ class Arguments:
     def check(self, arguments: Sequence[Sequence[Any]], devices: Sequence[PjrtDevice]) -> None:
         """Refuse what the plugin would take for something else, or hang on for good.
 
-        Parameters
-        ----------
-        arguments
-            For each parameter a buffer on each device.
-        devices
-            The devices, in the same order.
+        There is for each parameter a buffer on each device, in the order of the devices.
         """
         self.check_count(len(arguments))
         if self.specs is not None and self.are_dense:

@@ -108,22 +108,10 @@ def compile_ahead(
     options: Mapping[str, Any],
     owner: Any,
 ) -> Executable:
-    """Compile a program for devices that need not be there.
+    """Compile a program for devices that need not be there, of which there are ``num_devices``.
 
-    Parameters
-    ----------
-    library
-        The plugin.
-    topology
-        A ``PJRT_TopologyDescription*`` of it.
-    num_devices
-        How many devices it has: some plugins compile for more, and say nothing.
-    source
-        StableHLO as text or bytecode.
-    options
-        Fields of `CompileOptions`.
-    owner
-        The topology, which keeps the description.
+    Some plugins compile for more, and say nothing. ``topology`` is a ``PJRT_TopologyDescription*``,
+    which ``owner`` keeps.
     """
     program = Program.of(source, "compile")
     platform = owner.plugin_platform()

@@ -126,18 +126,15 @@ class Executable(Handle, contract.Executable):
 
     @functools.cached_property
     def name(self) -> str:
-        """The program's name."""
         args = self._ask("Name")
         return text_of(args.executable_name, args.executable_name_size)
 
     @functools.cached_property
     def num_replicas(self) -> int:
-        """Number of replicas."""
         return int(self._ask("NumReplicas").num_replicas)
 
     @functools.cached_property
     def num_partitions(self) -> int:
-        """Number of partitions of each replica."""
         return int(self._ask("NumPartitions").num_partitions)
 
     @functools.cached_property
@@ -159,7 +156,6 @@ class Executable(Handle, contract.Executable):
         return found
 
     def get_output_memory_kinds(self) -> list[str]:
-        """Return the memory kind of each result."""
         args = self._ask("OutputMemoryKinds")
         return [
             text_of(args.memory_kinds[i], args.memory_kind_sizes[i])
@@ -167,7 +163,6 @@ class Executable(Handle, contract.Executable):
         ]
 
     def get_parameter_memory_kinds(self) -> list[str]:
-        """Return the memory kind of each argument."""
         args = self._ask("ParameterMemoryKinds")
         return [
             text_of(args.memory_kinds[i], args.memory_kind_sizes[i])
@@ -185,7 +180,6 @@ class Executable(Handle, contract.Executable):
         return self._layouts("Parameter")
 
     def get_output_layouts(self) -> list[PjRtLayout]:
-        """Return how each result lies in memory, as each device sees it; see the parameters'."""
         return self._layouts("Output")
 
     def _layouts(self, what: str) -> list[PjRtLayout]:
@@ -206,21 +200,17 @@ class Executable(Handle, contract.Executable):
 
     @property
     def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each output, of one device's shard."""
         return [(spec.shape, spec.dtype) for spec in self.output_specs()]
 
     def size_of_generated_code_in_bytes(self) -> int:
-        """Return the size of the code; below 0 where the plugin does not know."""
         return int(self._ask("SizeOfGeneratedCodeInBytes").size_in_bytes)
 
     @property
     def fingerprint(self) -> bytes:
-        """Bytes that are equal for equal programs and equal options."""
         args = self._ask("Fingerprint")
         return bytes(ffi.buffer(args.executable_fingerprint, args.executable_fingerprint_size))
 
     def cost_analysis(self) -> Mapping[str, Any]:
-        """Return what running the program costs, such as ``flops`` and ``bytes accessed``."""
         args = self._ask("GetCostAnalysis")
         return read_values(args.properties, args.num_properties)
 
@@ -295,13 +285,11 @@ class Executable(Handle, contract.Executable):
 
     @property
     def donated_parameters(self) -> list[int]:
-        """Indices of the parameters whose buffers a call deletes."""
         found = self.donated
         return list(self.known("donated_parameters").donated if found is None else found)
 
     @property
     def custom_calls(self) -> list[str]:
-        """The targets of the custom calls that the optimised program makes."""
         return list(self.known("custom_calls").custom_calls)
 
     def parameter_specs(self) -> list[Spec] | None:
@@ -312,7 +300,6 @@ class Executable(Handle, contract.Executable):
 
     @property
     def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each parameter, of one device's shard."""
         self.known("parameters")
         specs = self.parameter_specs()
         if specs is None:
@@ -321,15 +308,12 @@ class Executable(Handle, contract.Executable):
         return [(spec.shape, spec.dtype) for spec in specs]
 
     def get_parameter_shardings(self) -> list[contract.OpSharding]:
-        """Return how the compiler divided each parameter; empty with one partition."""
         return list(self.known("get_parameter_shardings").parameter_shardings)
 
     def get_output_shardings(self) -> list[contract.OpSharding]:
-        """Return how the compiler divided each output; empty with one partition."""
         return list(self.known("get_output_shardings").result_shardings)
 
     def get_hlo_text(self) -> str:
-        """Return the compiler's own program as text in HLO's notation, for people to read."""
         self.known("get_hlo_text")
         form, data = self.optimized_program()
         if form != "hlo_with_config":

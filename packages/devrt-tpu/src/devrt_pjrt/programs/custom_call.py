@@ -36,17 +36,7 @@ after_the_last(_registry.clear)  # what they hold, such as a module's globals, m
 def register_custom_call(
     api: Api, platform: str, name: str, function: Any, kind: str = "host"
 ) -> None:
-    """Register a handler; see `PjrtClient.register_custom_call`.
-
-    Parameters
-    ----------
-    api
-        The plugin.
-    platform
-        What the plugin calls its platform.
-    name, function, kind
-        As there.
-    """
+    """Register a handler, for the platform in the plugin's word; see `PjrtClient`."""
     register = api.extension(_FFI_EXTENSION, "PJRT_FFI_Extension", "register_handler")
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."

@@ -28,17 +28,6 @@ def compiled(
 
     A program with custom calls, or one that devrt cannot read to its end, is compiled: only the
     compiler looks whether the handlers are there.
-
-    Parameters
-    ----------
-    connection
-        Of the client whose program it is.
-    program, options
-        What the compiler is given.
-    load
-        Loads what was kept.
-    compile
-        Compiles it.
     """
     facts = program.facts
     return load_or_compile(

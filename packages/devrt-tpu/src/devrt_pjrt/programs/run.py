@@ -69,20 +69,10 @@ class _Stall:
 
 
 class Runner:
-    """Owns a loaded executable and runs it.
+    """Owns a loaded executable, a ``PJRT_LoadedExecutable*``, and runs it.
 
-    Parameters
-    ----------
-    connection
-        Of the client whose executable it is.
-    pointer
-        A ``PJRT_LoadedExecutable*``, owned from now on.
-    executable
-        What it is of.
-    devices
-        The devices of this process that it runs on, in argument order.
-    is_portable
-        Whether it runs on any one device.
+    ``devices`` are those of this process that it runs on, in argument order; a portable executable
+    runs on any one of them.
     """
 
     def __init__(
