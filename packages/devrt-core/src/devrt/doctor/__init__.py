@@ -8,7 +8,6 @@ from devrt.doctor.examination import examine
 from devrt.doctor.explanation import Explanation, explain
 from devrt.doctor.findings import CODES, Finding
 from devrt.doctor.hardware import SeenHardware, seen_hardware
-from devrt.doctor.libraries import exported_symbols
 from devrt.doctor.plugin_entries import entries
 from devrt.doctor.records import SCHEMA_VERSION, PluginEntry, Report, Rule, Variable
 
@@ -26,6 +25,5 @@ __all__ = [
     "entries",
     "examine",
     "explain",
-    "exported_symbols",
     "seen_hardware",
 ]

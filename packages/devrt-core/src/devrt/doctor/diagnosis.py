@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from devrt.doctor import environment
 from devrt.doctor.examination import Examination, Examined, examine
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import hardware_findings, seen_hardware
-from devrt.doctor.libraries import surplus_exports
 from devrt.doctor.plugin_entries import entries
 from devrt.doctor.plugin_findings import plugin_findings
 from devrt.doctor.records import PluginEntry, Report
@@ -96,7 +94,6 @@ def diagnose(
         *(finding for e in found.examined for finding in registration_findings(e.ref)),
         *_of_this_process(runtime),
         *_of_default(found),
-        *_of_libraries(rows),
         *_of_global_symbols(rows),
         *hardware_findings(hardware, {row.platform for row in rows}),
         *environment.environment_findings(runtime.config, variables, options, _unasked(rows)),
@@ -247,24 +244,6 @@ def _of_default(found: Examination) -> Iterator[Finding]:
     remedy = "Fix one of the causes below"
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
-
-
-def _of_libraries(rows: Sequence[PluginEntry]) -> Iterator[Finding]:
-    for row in rows:
-        if not os.path.isfile(row.library):
-            continue  # the row itself says so
-        surplus = surplus_exports(Path(row.library))
-        if surplus is None:
-            message = f"what {row.library} exports cannot be read: it is no ELF library."
-            yield Finding("library-format-unknown", row.name, message)
-        elif surplus:
-            some = ", ".join(surplus[:5]) + (", ..." if len(surplus) > 5 else "")
-            message = (
-                f"{row.library} exports {len(surplus)} symbols beside its entry point ({some}); "
-                "they can shadow another library's."
-            )
-            remedy = "Ask its author to link it with a version script that exports one symbol."
-            yield Finding("library-exports-more", row.name, message, remedy)
 
 
 def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:

@@ -31,13 +31,11 @@ CODES: Mapping[str, str] = {
     "platform-duplicate": "warning",
     "plugin-not-recorded": "warning",
     "plugin-options-lost": "warning",
-    "library-exports-more": "warning",
     "libraries-share-symbols": "warning",
     "hardware-without-backend": "warning",
     "env-unknown": "warning",
     "platform-unavailable": "info",
     "platform-excluded": "info",
-    "library-format-unknown": "info",
     "library-opened-globally": "info",
 }
 """Every code and its severity. Codes are part of the interface: they are added, never renamed."""
