@@ -1,9 +1,8 @@
 """Finding out what modules made for JAX register: run once in a child, then in the disk cache.
 
-A verdict is kept under a hash of the module's own files and holds for as long as the library, the
-files that it imported and the variables that it read are what they were. It depends on
-the version of JAX that is installed, and where it failed or registered nothing, on every
-distribution.
+Without the disk cache every start beside such a wheel would run a child for it. A verdict is kept
+under a hash of the module's own files and holds for as long as the library, the files that it
+imported, the variables that it read and the installed distributions are what they were.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ stand-in for JAX tells them; ``ended``, why it did not return, else empty; ``is_
 that may go into the disk cache.
 """
 
-_SCHEMA = 2
+_SCHEMA = 3
 _MAX_FILES = 1000
 _MAX_BYTES = 1 << 20
-_MAX_KEPT = 256
 _NOTHING = Registered().text()
 
 
@@ -154,7 +152,8 @@ def _known(source: _Sources, retry: bool) -> dict[str, Any] | None:
         with path.open("rb") as file:
             data = json.loads(file.read(_MAX_BYTES))
         facts: dict[str, Any] = data["facts"]
-        is_same = data["depends"] == _depends(data["depends"])
+        depends = data["depends"]
+        is_same = depends == _depends(depends["read"], depends["files"])
         return facts if is_same and not (retry and facts["ended"]) else None
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None
@@ -165,29 +164,19 @@ def _keep(source: _Sources, facts: dict[str, Any]) -> None:
     if path is None or not facts.pop("is_kept"):
         return
     read, files = facts.pop("read"), facts.pop("files", ())
-    is_lacking = bool(facts["ended"] or not facts["registered"])
-    depends = {"read": read, "files": dict.fromkeys(files), "on_all": is_lacking}
-    depends = _depends(depends) | {"read": read}
+    depends = _depends(read, files) | {"read": read}
     with contextlib.suppress(OSError, TypeError, ValueError):
         write_atomically(path, json.dumps({"depends": depends, "facts": facts}).encode())
-        _prune(path.parent)
 
 
-def _depends(on: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a verdict depends on as it is now: the same names, with today's values."""
-    return {
-        "read": {name: digest_of(os.environ.get(name)) for name in on["read"]},
-        "files": {name: _identity(name) for name in on["files"]},
-        "on_all": on["on_all"],
-        "installed": _installed("" if on["on_all"] else ("jax-", "jaxlib-")),
-    }
-
-
-def _installed(starts: str | tuple[str, ...]) -> str:
-    """Return what stands for the installed distributions whose names and versions begin so."""
+def _depends(read: Iterable[str], files: Iterable[str]) -> dict[str, Any]:
+    """Return what a verdict depends on as it is now."""
     infos = (info for folder in sys.path for info in list_folder(folder or os.curdir, ()).infos)
-    names = (os.path.basename(info) for info in infos)
-    return digest_of("\n".join(dict.fromkeys(name for name in names if name.startswith(starts))))
+    return {
+        "read": {name: digest_of(os.environ.get(name)) for name in read},
+        "files": {name: _identity(name) for name in files},
+        "installed": digest_of("\n".join(dict.fromkeys(map(os.path.basename, infos)))),
+    }
 
 
 def _identity(path: str) -> list[int] | None:
@@ -196,18 +185,3 @@ def _identity(path: str) -> list[int] | None:
     except (OSError, ValueError):
         return None
     return [status.st_size, status.st_mtime_ns]
-
-
-def _prune(folder: Path) -> None:
-    """Remove the oldest files beyond the limit."""
-    found = sorted(_entries(folder))
-    for _, path in found[: max(0, len(found) - _MAX_KEPT)]:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-
-
-def _entries(folder: Path) -> Iterable[tuple[float, str]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                yield entry.stat().st_mtime, entry.path
