@@ -8,10 +8,9 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import zlib
-from collections.abc import Iterator
 
 from devrt.errors import InvalidArgumentError
-from devrt.wire.protobuf import bytes_field, fields, int_field, ints, packed
+from devrt.wire.protobuf import Message, bytes_field, int_field, packed
 
 __all__ = ["Profile", "Sample", "read_profile", "write_profile"]
 
@@ -79,65 +78,29 @@ def read_profile(data: bytes, name: str = "the profile") -> Profile:
         raise InvalidArgumentError(msg, operation="read_profile") from None
 
 
-Fields = dict[int, list[int | bytes]]
-
-
 def _decode(data: bytes) -> Profile:
-    profile = _fields(data)
-    strings = [_bytes(s).decode("utf-8", "replace") for s in profile.get(6, [])]
+    profile = Message(data)
+    strings = [bytes(text).decode("utf-8", "replace") for text in profile.parts(6)]
     if not strings or strings[0]:
         msg = "it has no string table"
         raise ValueError(msg)
-    types = [_fields(_bytes(t)) for t in profile.get(1, [])]
-    units = {strings[_int(t, 1)]: strings[_int(t, 2)] for t in types}
-    functions = {_int(f, 1): f for f in map(_fields, map(_bytes, profile.get(5, [])))}
+    units = {strings[kind.number(1)]: strings[kind.number(2)] for kind in profile.messages(1)}
+    functions = {function.number(1): function for function in profile.messages(5)}
     locations = {}
-    for location in map(_fields, map(_bytes, profile.get(4, []))):
-        line = _fields(_bytes(location[4][0]))
-        function = functions[_int(line, 1)]
-        name = strings[_int(function, 3) or _int(function, 2)]
-        locations[_int(location, 1)] = name, strings[_int(function, 4)], _int(line, 2)
-    samples = []
-    for sample in map(_fields, map(_bytes, profile.get(2, []))):
-        values = dict(zip(units, _packed(sample.get(2, [])), strict=True))
-        labels = [_fields(_bytes(label)) for label in sample.get(3, [])]
-        samples.append(
-            Sample(
-                values,
-                {strings[_int(label, 1)]: strings[_int(label, 2)] for label in labels},
-                tuple(locations[i] for i in _packed(sample.get(1, []))),
-            )
+    for location in profile.messages(4):
+        line = location.messages(4)[0]
+        function = functions[line.number(1)]
+        name = strings[function.number(3) or function.number(2)]
+        locations[location.number(1)] = name, strings[function.number(4)], line.number(2)
+    samples = tuple(
+        Sample(
+            dict(zip(units, sample.ints(2), strict=True)),
+            {strings[label.number(1)]: strings[label.number(2)] for label in sample.messages(3)},
+            tuple(locations[number] for number in sample.ints(1)),
         )
-    return Profile(_int(profile, 9), units, tuple(samples))
-
-
-def _fields(data: bytes) -> Fields:
-    """Return the values of a message by field number, in order."""
-    found: Fields = {}
-    for number, value in fields(data):
-        found.setdefault(number, []).append(value if isinstance(value, int) else bytes(value))
-    return found
-
-
-def _packed(values: list[int | bytes]) -> Iterator[int]:
-    """Yield the integers of a repeated field, packed or not."""
-    for value in values:
-        yield from ints(value)
-
-
-def _int(message: Fields, number: int) -> int:
-    value = message.get(number, [0])[-1]
-    if not isinstance(value, int):
-        msg = f"field {number} is no number"
-        raise TypeError(msg)
-    return value
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if not isinstance(value, bytes):
-        msg = "a number is where a message should be"
-        raise TypeError(msg)
-    return value
+        for sample in profile.messages(2)
+    )
+    return Profile(profile.number(9), units, samples)
 
 
 def write_profile(profile: Profile) -> bytes:
