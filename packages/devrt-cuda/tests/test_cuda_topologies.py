@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt_cuda import _tools
 from devrt_cuda._topology import GPUS, expand, target_config
-from devrt_cuda.traits import adapt_options
+from devrt_cuda.traits import CUDA
 
 
 def field(text, name):
@@ -107,9 +107,9 @@ def test_what_is_missing_is_named():
 
 
 def test_options_of_a_gpu_client_have_the_plugins_names():
-    assert adapt_options({"allowed_devices": {2, 0}, "mock": True, "node_id": 1}) == {
+    assert CUDA.adapt_options({"allowed_devices": {2, 0}, "mock": True, "node_id": 1}) == {
         "visible_devices": [0, 2],
         "enable_mock_nccl": True,
         "node_id": 1,
     }
-    assert adapt_options({"allowed_devices": [3]}) == {"visible_devices": [3]}
+    assert CUDA.adapt_options({"allowed_devices": [3]}) == {"visible_devices": [3]}

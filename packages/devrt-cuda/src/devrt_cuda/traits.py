@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.gpu_target import renamed_gpu_options
 from devrt.records import PluginTraits
 
 if TYPE_CHECKING:
     from devrt.errors import DevrtError
 
-__all__ = ["CUDA", "adapt_options"]
-
-_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
-
-
-def adapt_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options of `devrt.xla_client.make_gpu_client` under the names that the library has."""
-    renamed = {_NAMES.get(name, name): value for name, value in options.items()}
-    chosen = renamed.get("visible_devices")
-    if isinstance(chosen, set | frozenset):
-        renamed["visible_devices"] = sorted(chosen, key=lambda number: (str(type(number)), number))
-    return renamed
+__all__ = ["CUDA"]
 
 
 def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -49,7 +39,7 @@ CUDA = PluginTraits(
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
     topology_options={"topology": str, "target_config": str},
-    adapt_options=adapt_options,
+    adapt_options=renamed_gpu_options,
     adapt_topology=_topology,
     compiler_flags=_flags,
     explain=_explain,

@@ -1,4 +1,4 @@
-"""What XLA's compiler for GPUs does not survive in the description of its target."""
+"""What the PJRT libraries of XLA for GPUs take, of any vendor, and what they do not survive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["GPU_TARGET_OPTIONS", "check_gpu_target"]
+__all__ = ["GPU_TARGET_OPTIONS", "check_gpu_target", "renamed_gpu_options"]
 
 GPU_TARGET_OPTIONS: Mapping[str, type] = {"topology": str, "target_config": str}
 """The options of a topology of GPUs, and their types; XLA's plugins take any other in silence."""
@@ -70,3 +70,15 @@ def _check_config(text: str) -> None:
                 "process without it. Give the whole text of a GpuTargetConfigProto."
             )
             raise InvalidArgumentError(msg, option="target_config", field=field)
+
+
+_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
+
+
+def renamed_gpu_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return options of `devrt.xla_client.make_gpu_client` under the names that a library has."""
+    renamed = {_NAMES.get(name, name): value for name, value in options.items()}
+    chosen = renamed.get("visible_devices")
+    if isinstance(chosen, set | frozenset):
+        renamed["visible_devices"] = sorted(chosen, key=lambda number: (str(type(number)), number))
+    return renamed
