@@ -20,7 +20,6 @@ from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, installed_plugins
 from devrt.plugins.discovery import installed
 from devrt.plugins.discovery.adopted import is_like
 from devrt.plugins.discovery.refs import normalized
-from devrt.plugins.discovery.sources import metadata_library
 
 PLATFORM = st.from_regex(r"[a-z][a-z0-9_.\-]{0,8}", fullmatch=True)
 DISTRIBUTION = st.from_regex(r"[A-Za-z][A-Za-z0-9]{0,4}([._\-][A-Za-z0-9]{1,3})?", fullmatch=True)
@@ -205,18 +204,7 @@ def test_a_zip_archive_is_left_to_the_standard_library(tmp_path, write_distribut
     )
 
 
-@pytest.fixture(params=["importlib_metadata", "importlib.metadata"])
-def library(request, monkeypatch):
-    """Let one of the two libraries be what reads metadata."""
-    if request.param == "importlib_metadata":
-        pytest.importorskip("importlib_metadata")
-    else:
-        monkeypatch.setitem(sys.modules, "importlib_metadata", None)
-    assert metadata_library().__name__ == request.param
-    return request.param
-
-
-def test_both_libraries_see_into_an_archive(tmp_path, write_distribution, library):
+def test_the_standard_library_sees_into_an_archive(tmp_path, write_distribution):
     source = tmp_path / "source"
     for name, platform in (("one", "acme"), ("Two.Dist", "zap")):
         write_distribution(source, name, f"[devrt_plugins]\n{platform} = m\n")
@@ -235,28 +223,12 @@ def test_the_library_that_puts_a_finder_in_place_changes_nothing(tmp_path, write
     assert [ref.platform for ref in found(tmp_path)] == ["one"]
 
 
-def test_a_distribution_without_metadata_in_an_archive(tmp_path, library):
+def test_a_distribution_without_metadata_in_an_archive(tmp_path):
     info = tmp_path / "source" / "unusual-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "entry_points.txt").write_text("[devrt_plugins]\nunusual = m\n")
     archive = shutil.make_archive(str(tmp_path / "site"), "zip", tmp_path / "source")
     assert [ref.platform for ref in found(archive)] == ["unusual"]
-
-
-def test_the_files_of_a_distribution_without_a_record(tmp_path, write_distribution, library):
-    """As pip left them for ``setup.py install``."""
-    info = write_distribution(
-        tmp_path, "acme-pjrt", "[xla_plugins]\nacme = acme_pjrt\n", kind="egg-info"
-    )
-    (info / "installed-files.txt").write_text("../lib/pjrt_acme_plugin.so\n")
-    (info / "SOURCES.txt").write_text("setup.py\n")
-    library_file = tmp_path / "lib" / "pjrt_acme_plugin.so"
-    library_file.parent.mkdir()
-    library_file.touch()
-    (ref,) = found(tmp_path)
-    knows = library == "importlib_metadata" or sys.version_info >= (3, 12)  # what 3.11 cannot read
-    assert (os.path.realpath(ref.library) == str(library_file)) is knows
-    assert bool(ref.problem) is not knows
 
 
 def test_an_egg_is_left_to_the_standard_library(tmp_path):

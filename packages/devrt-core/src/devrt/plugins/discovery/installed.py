@@ -4,8 +4,7 @@ The standard library answers the same question through ``importlib.metadata``, w
 costs more than all of this module's work: it reads every distribution's metadata through the
 email parser. Here only ``entry_points.txt`` files are opened. Where distributions can hide from a
 plain look at the folders of ``sys.path`` (a zip archive on the path, a foreign metadata finder),
-``importlib_metadata`` answers instead, or the standard library where that is not installed; a test
-holds the answers equal.
+the standard library answers; a test holds the answers equal.
 
 The sources, in the order in which their plugins are reported: entry points and the namespace
 package of devrt's own group, the environment, and then plugins that were made for JAX or XLA.

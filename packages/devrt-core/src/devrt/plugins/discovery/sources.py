@@ -26,11 +26,8 @@ __all__ = [
     "distributions_in",
     "find_module",
     "list_folder",
-    "metadata_library",
     "namespace_modules",
 ]
-
-_OTHER_RECORDS = ("installed-files.txt", "SOURCES.txt")
 
 
 @record(frozen=True, slots=True)
@@ -47,14 +44,12 @@ class Distribution:
     """An installed distribution, of which nothing is read until it is requested.
 
     ``stem`` is name and version as its metadata folder spells them (``"my_dist-1.0"``), and
-    ``folder`` what its files are relative to. ``text`` returns a metadata file's text;
-    ``other_files`` the files of one that keeps no ``RECORD``, as older installers leave them.
+    ``folder`` what its files are relative to. ``text`` returns a metadata file's text.
     """
 
     stem: str
     folder: str
     text: Callable[[str], str]
-    other_files: Callable[[], Iterable[object] | None] = tuple
 
     @property
     def key(self) -> str:
@@ -89,10 +84,7 @@ class Distribution:
 
     def files(self) -> Iterator[str]:
         """Yield the files that the distribution says it installed, relative to its folder."""
-        record = self.text("RECORD")
-        if not record and any(map(self.text, _OTHER_RECORDS)):
-            yield from map(str, self.other_files() or ())
-        for line in record.splitlines():
+        for line in self.text("RECORD").splitlines():
             if line.startswith('"'):
                 yield line[1:].partition('",')[0].replace('""', '"')
             else:
@@ -119,12 +111,8 @@ def distributions_in(sites: Iterable[Site]) -> Iterator[Distribution]:
     seen: set[str] = set()
     for site in sites:
         for info in site.infos:
-            found = Distribution(
-                os.path.basename(info).rpartition(".")[0],
-                site.folder,
-                _reader(info),
-                _unrecorded(info),
-            )
+            stem = os.path.basename(info).rpartition(".")[0]
+            found = Distribution(stem, site.folder, _reader(info))
             if found.key not in seen:
                 seen.add(found.key)
                 yield found
@@ -144,22 +132,6 @@ def find_module(name: str) -> ModuleSpec | None:
         return None
 
 
-def metadata_library() -> Any:
-    """Return what reads distributions where a plain look does not do.
-
-    That is ``importlib_metadata`` where it is installed: the standard library's module as later
-    Pythons have it. It reads, for one, the files of a distribution without a ``RECORD``, which that
-    of Python 3.11 does not.
-    """
-    try:
-        import importlib_metadata
-    except ImportError:
-        import importlib.metadata
-
-        return importlib.metadata
-    return importlib_metadata
-
-
 def _metadata_of(dist: Any) -> Any:
     try:
         return dist.metadata or {}  # None where there is none to read
@@ -171,22 +143,12 @@ def _metadata_of(dist: Any) -> Any:
         return {}
 
 
-def _unrecorded(info: str) -> Callable[[], Iterable[object] | None]:
-    def files() -> Iterable[object] | None:
-        from pathlib import Path
-
-        if not os.path.isdir(info):
-            return None
-        found: Iterable[object] | None = metadata_library().PathDistribution(Path(info)).files
-        return found
-
-    return files
-
-
 def distributions_by_library(folders: Sequence[str]) -> Iterator[Distribution]:
-    """Yield the same by `metadata_library`, which sees into archives and foreign finders."""
+    """Yield the same by the standard library, which sees into archives and foreign finders."""
+    from importlib import metadata as library
+
     seen: set[str] = set()
-    for dist in metadata_library().distributions(path=list(folders)):
+    for dist in library.distributions(path=list(folders)):
         metadata = _metadata_of(dist)
         name = metadata.get("Name") or "(unknown)"
         if normalized(name) not in seen:
@@ -198,12 +160,8 @@ def distributions_by_library(folders: Sequence[str]) -> Iterator[Distribution]:
                 except UnicodeDecodeError:  # one damaged file must not hide the others
                     return ""
 
-            def files(dist: Any = dist) -> Iterable[object] | None:
-                found: Iterable[object] | None = dist.files
-                return found
-
             stem = f"{name.replace('-', '_')}-{metadata.get('Version') or ''}"
-            yield Distribution(stem, str(dist.locate_file("")), text, files)
+            yield Distribution(stem, str(dist.locate_file("")), text)
 
 
 def _reader(info: str) -> Callable[[str], str]:
