@@ -1,4 +1,4 @@
-from devrt.plugins.backend import Backend as Backend
+from devrt.plugins.loading.plugin import Backend as Backend
 from devrt.plugins.catalogue import Callbacks as Callbacks
 from devrt.plugins.discovery.installed import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
 from devrt.plugins.discovery.installed import PluginRef as PluginRef

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from devrt.errors import PluginBusyError, PluginContractError, PluginError, PluginLoadError
-from devrt.plugins.backend import Backend
 from devrt.plugins.catalogue import Callbacks, Catalogue
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.installed import discover_plugins
@@ -15,7 +14,7 @@ from devrt.plugins.loading.libraries import library_backend
 from devrt.plugins.loading.load import Initialized, load_plugin
 from devrt.plugins.loading.manifest import BackendManifest
 from devrt.plugins.loading.once import Once
-from devrt.plugins.loading.plugin import Plugin
+from devrt.plugins.loading.plugin import Backend, Plugin
 from devrt.plugins.selection import Broken, Candidate
 from devrt.records import (
     Available,

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from devrt.plugins.backend import Backend
+    from devrt.plugins.loading.plugin import Backend
     from devrt.probing.isolated import ProbeReport
 
 __all__ = ["Preflight", "state_of"]

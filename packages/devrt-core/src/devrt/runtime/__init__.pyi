@@ -1,6 +1,5 @@
 from devrt.runtime.current import default_runtime as default_runtime
 from devrt.runtime.current import set_default_runtime as set_default_runtime
-from devrt.runtime.heap import heap_profile as heap_profile
 from devrt.runtime.pjrt_plugins import initialize_pjrt_plugin as initialize_pjrt_plugin
 from devrt.runtime.pjrt_plugins import load_pjrt_plugin_dynamically as load_pjrt_plugin_dynamically
 from devrt.runtime.pjrt_plugins import load_pjrt_plugin_with_c_api as load_pjrt_plugin_with_c_api
@@ -22,6 +21,7 @@ from devrt.runtime.queries import devices as devices
 from devrt.runtime.queries import expand_platform_alias as expand_platform_alias
 from devrt.runtime.queries import get_backend as get_backend
 from devrt.runtime.queries import get_device_backend as get_device_backend
+from devrt.runtime.queries import heap_profile as heap_profile
 from devrt.runtime.queries import host_count as host_count
 from devrt.runtime.queries import host_id as host_id
 from devrt.runtime.queries import host_ids as host_ids

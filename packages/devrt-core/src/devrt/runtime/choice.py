@@ -1,4 +1,4 @@
-"""Which backend the configuration and a call ask for, decided among candidates."""
+"""What the configuration and a call ask for as a policy, and the choice among candidates by it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,56 @@ from collections.abc import Callable, Sequence
 
 from devrt._config.layers import Config
 from devrt._support.record import replaced
-from devrt.plugins import Candidate, Decision, Policy, select
-from devrt.runtime.policy import configured_names, configured_policy
+from devrt.plugins import Candidate, Decision, Policy, parse_platforms, select
 
-__all__ = ["Find", "decide"]
+__all__ = ["Find", "configured_names", "configured_policy", "decide", "requested_policy"]
 
 Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
 """Returns the candidates that can serve one of the names; all, if there are none."""
+
+
+def configured_names(config: Config, option: str) -> Policy:
+    """Return the platforms that one option lists, with where it is set."""
+    setting = config.setting(option)
+    return parse_platforms(str(setting.value or ""), setting.detail or f"config.{option}")
+
+
+def configured_policy(config: Config) -> Policy:
+    """Return what is allowed, required, preferred and forbidden, and which setting says so."""
+    allowed = configured_names(config, "platforms")
+    require = configured_names(config, "require_platforms")
+    prefer = configured_names(config, "prefer_platforms")
+    forbid = configured_names(config, "forbid_platforms")
+    experimental = config.setting("allow_experimental")
+    origins = {
+        "require": require.platforms and require.source,
+        "prefer": prefer.platforms and prefer.source,
+        "forbid": forbid.platforms and forbid.source,
+        "allow_experimental": not experimental.value
+        and (experimental.detail or "config.allow_experimental"),
+    }
+    return Policy(
+        allowed.platforms,
+        allowed.source if allowed.platforms else "",
+        require=require.platforms,
+        prefer=prefer.platforms,
+        forbid=forbid.platforms,
+        allow_experimental=experimental.value,
+        origins=tuple((field, where) for field, where in origins.items() if where),
+    )
+
+
+def requested_policy(platform: str) -> Policy:
+    """Return the policy of a call that names a platform.
+
+    Raises `InvalidArgumentError` if there is no name in it.
+    """
+    requested = parse_platforms(platform, f"the argument {platform!r}")
+    if not requested.platforms:
+        from devrt.runtime import failures  # only where something failed
+
+        raise failures.nameless()
+    return requested
 
 
 def decide(

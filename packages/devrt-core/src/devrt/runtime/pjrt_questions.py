@@ -12,8 +12,8 @@ from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
 from devrt.plugins.discovery.known import how_to_install, wheels_for
 from devrt.plugins.discovery.refs import normalized
 from devrt.records import TopologyFactory
+from devrt.runtime.choice import requested_policy
 from devrt.runtime.current import default_runtime
-from devrt.runtime.policy import requested_policy
 
 __all__ = [
     "backend_pjrt_c_api_version",

@@ -1,6 +1,8 @@
-"""Questions about platforms, devices and processes, answered by the default runtime."""
+"""Questions about platforms, devices, processes and memory, answered by the default runtime."""
 
 from __future__ import annotations
+
+import os
 
 from devrt._support.warn import warn
 from devrt.contract import Client, Device
@@ -18,6 +20,7 @@ __all__ = [
     "expand_platform_alias",
     "get_backend",
     "get_device_backend",
+    "heap_profile",
     "host_count",
     "host_id",
     "host_ids",
@@ -177,6 +180,34 @@ def canonicalize_platform(platform: str) -> str:
     """
     expanded = expand_platform_alias(platform)
     return platform if expanded == [platform] else get_backend(platform).platform
+
+
+def heap_profile(path: str | os.PathLike[str] | None = None, platform: Backend = None) -> bytes:
+    """Return what lives in the memory of a platform, by the call site where it was made.
+
+    Parameters
+    ----------
+    path
+        A file to write the profile to as well; ``devrt heap FILE`` and pprof read it.
+    platform
+        The platform or client; None for the default one.
+
+    Returns
+    -------
+    bytes
+        A gzipped pprof profile: the values ``objects`` (count) and ``space`` (bytes), with labels
+        for the device, the memory kind, and the shape and dtype.
+
+    Raises
+    ------
+    UnimplementedError
+        If the platform's client makes no profiles.
+    """
+    profile = get_backend(platform).heap_profile()
+    if path is not None:
+        with open(path, "wb") as file:
+            file.write(profile)
+    return profile
 
 
 def _renamed(old: str, new: str) -> None:

@@ -27,12 +27,17 @@ from devrt.plugins import (
     discover_plugins,
     select,
 )
+from devrt.plugins.loading.faults import contract_error
 from devrt.probing.preflight import Preflight
-from devrt.runtime.choice import Find, decide
+from devrt.runtime.choice import (
+    Find,
+    configured_names,
+    configured_policy,
+    decide,
+    requested_policy,
+)
 from devrt.runtime.clients import ClientStore, without_callers
 from devrt.runtime.notices import Notices
-from devrt.runtime.plugin_options import declare_options, load_allowed, why_absent
-from devrt.runtime.policy import configured_names, configured_policy, requested_policy
 
 __all__ = ["Runtime"]
 
@@ -70,7 +75,7 @@ class Runtime:
             forbidden=lambda: configured_names(self.config, "forbid_platforms").platforms,
             run_entries=preflight.entries,
             preflight=preflight.load,
-            on_load=lambda plugin: declare_options(plugin, self.config),
+            on_load=self._declare_options,
             patience=self._patience,
         )
         self.plugins = PluginRegistry(discover, callbacks)
@@ -81,7 +86,7 @@ class Runtime:
         self.config.when_unknown(
             self.load_options,
             lambda: [r.platform for r in self.plugins.refs() if not self.plugins.is_loaded(r)],
-            lambda option: why_absent(option, self.plugins, self.config),
+            self._why_absent,
         )
 
     def __enter__(self) -> Runtime:
@@ -196,7 +201,9 @@ class Runtime:
             if decision.chosen is None:
                 from devrt.runtime import failures as _failures  # only where something failed
 
-                error = _failures.no_default(decision, self._known(), self.plugins.load_errors())
+                error = _failures.no_default(
+                    decision, self.plugins.refs(), self.plugins.load_errors()
+                )
                 raise _failures.noted(error, _failures.notes(self.plugins, decision))
             ref = decision.chosen.ref
             try:
@@ -324,12 +331,9 @@ class Runtime:
             unloaded = self.plugins.load_errors()
             from devrt.runtime import failures as _failures  # only where something failed
 
-            error = _failures.not_served(platform, decision, self._known(), unloaded)
+            error = _failures.not_served(platform, decision, self.plugins.refs(), unloaded)
             raise _failures.noted(error, _failures.notes(self.plugins, decision))
         return decision.chosen.ref
-
-    def _known(self) -> tuple[PluginRef, ...]:
-        return self.plugins.refs()
 
     def _isolation(self) -> float | None:
         if self.config.read("probe") != "isolated":
@@ -342,5 +346,30 @@ class Runtime:
         return None if timeout is None else float(timeout)
 
     def load_options(self) -> None:
-        """Load every plugin that may be used, so that its options are known to ``config``."""
-        load_allowed(self.plugins, self.config)
+        """Load every plugin that may be used, so that its options are known to ``config``.
+
+        One that is broken declares no option.
+        """
+        for ref in self.plugins.refs_for(self.policy().platforms):
+            if not self.plugins.is_forbidden(ref):
+                with contextlib.suppress(DevrtError):
+                    self.plugins.load(ref)
+
+    def _declare_options(self, plugin: Plugin) -> None:
+        """Make a plugin's options known; `PluginContractError` if one is there or not valid."""
+        for factory in plugin.clients:
+            for spec in factory.options:
+                try:
+                    self.config.define(spec)
+                except ConfigError as error:
+                    raise contract_error(plugin.ref, error.message.rstrip(".")) from error
+
+    def _why_absent(self, option: str) -> str:
+        """Return whose option a name is and why that is not loaded; empty if it is nobody's."""
+        from devrt.runtime import failures  # only where something failed
+
+        try:
+            policy = self.policy()
+        except ConfigError:
+            policy = Policy()  # another mistake, which is an error of its own
+        return failures.absent_option(option, self.plugins.refs(), policy, self.plugins)

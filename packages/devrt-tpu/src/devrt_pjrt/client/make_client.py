@@ -11,14 +11,14 @@ from devrt_pjrt._native import lib
 from devrt_pjrt.client.client import PjrtClient
 from devrt_pjrt.connection.connection import Connection
 from devrt_pjrt.library.checks import options_of
-from devrt_pjrt.library.library import Library
+from devrt_pjrt.library.library import Library, open_library
 from devrt_pjrt.library.options import CLIENT_OPTIONS, check_client
 from devrt_pjrt.library.values import NamedValues, check_types
 
 if TYPE_CHECKING:
     from devrt.compiling.load_or_compile import CacheSource
 
-__all__ = ["make_client"]
+__all__ = ["make_client", "try_library"]
 
 lib.devrt_lend_buffer_protocol()  # before there is an array to show
 
@@ -77,3 +77,8 @@ def make_client(
         if store is not None:
             store.close()
         raise
+
+
+def try_library(path: str, **options: Any) -> None:
+    """Make a client in a child process: the library reads its environment, and may end it."""
+    make_client(open_library("trial", path), "trial", options)

@@ -27,7 +27,7 @@ __all__ = ["Library", "open_library"]
 
 _NO_INFORMATION = "TF_CPP_MIN_LOG_LEVEL", "1"  # of XLA's log, on standard error; as jax has it
 _MISSING = re.compile(r"^(\S+): cannot open shared object file")
-_TRIAL = ("devrt_pjrt.client.trial", "use")  # in a child process
+_TRIAL = ("devrt_pjrt.client.make_client", "try_library")  # in a child process
 _log = logging.getLogger("devrt_pjrt")
 _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 bytes
 

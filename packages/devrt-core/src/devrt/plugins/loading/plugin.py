@@ -1,4 +1,4 @@
-"""A loaded plugin: the records that its hooks returned."""
+"""A loaded plugin: the records that its hooks returned; and a backend that was chosen."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from devrt.records import (
     ClientFactory,
     DoctorFinding,
     MemoryKind,
+    OptionSpec,
     PluginTraits,
     TopologyFactory,
     Unavailable,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from devrt.contract import PjrtLoader
     from devrt.plugins.loading.manifest import BackendManifest
 
-__all__ = ["Plugin"]
+__all__ = ["Backend", "Plugin"]
 
 
 @record(frozen=True, slots=True)
@@ -83,3 +84,23 @@ class Plugin:
         """Return whether its library is opened with global symbols; None where it has none."""
         own = [lib for lib in self.libraries if lib.platform == self.ref.platform]
         return any(library.global_symbols for library in own) if own else None
+
+
+@record(frozen=True, slots=True)
+class Backend:
+    """A backend that was chosen, with all that making its client needs.
+
+    Where there is no manifest, one is made of the record. ``memory_kinds`` are those that every
+    plugin brings for its platform; ``added`` is the plugin that a call registered it with.
+    """
+
+    ref: PluginRef
+    factory: ClientFactory
+    manifest: BackendManifest
+    memory_kinds: tuple[MemoryKind, ...] = ()
+    added: Plugin | None = None
+
+    @property
+    def options(self) -> tuple[OptionSpec, ...]:
+        """The configuration options that its client takes."""
+        return self.factory.options
