@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CUDA"]
 
+_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
+
 
 def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     from devrt_cuda._topology import expand
@@ -39,7 +41,7 @@ CUDA = PluginTraits(
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
     topology_options={"topology": str, "target_config": str},
-    adapt_options=renamed_gpu_options,
+    adapt_options=lambda options: renamed_gpu_options(options, _NAMES),
     adapt_topology=_topology,
     compiler_flags=_flags,
     explain=_explain,

@@ -10,6 +10,8 @@ from devrt.records import PluginTraits
 
 __all__ = ["ROCM"]
 
+_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
+
 
 def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     check_gpu_target(options)
@@ -22,7 +24,7 @@ ROCM = PluginTraits(
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
     topology_options={"topology": str, "target_config": str},
-    adapt_options=renamed_gpu_options,
+    adapt_options=lambda options: renamed_gpu_options(options, _NAMES),
     adapt_topology=_topology,
     dlpack_device=10,
 )

@@ -72,12 +72,9 @@ def _check_config(text: str) -> None:
             raise InvalidArgumentError(msg, option="target_config", field=field)
 
 
-_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
-
-
-def renamed_gpu_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def renamed_gpu_options(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return options of `devrt.xla_client.make_gpu_client` under the names that a library has."""
-    renamed = {_NAMES.get(name, name): value for name, value in options.items()}
+    renamed = {names.get(name, name): value for name, value in options.items()}
     chosen = renamed.get("visible_devices")
     if isinstance(chosen, set | frozenset):
         renamed["visible_devices"] = sorted(chosen, key=lambda number: (str(type(number)), number))

@@ -21,7 +21,7 @@ _TARGETS = (PjrtDevice, PjrtMemory, type(None))
 class Inventory:
     """What the plugin says of a client: its devices, its memories, and where buffers can go.
 
-    ``platform`` and ``version`` are in the plugin's own words; ``memories`` are as it counts them,
+    ``platform`` and ``version`` are as the plugin says them; ``memories`` are as it counts them,
     ``devices`` and ``local``, those of this process, by id. ``targets`` has where buffers go, by
     the target that was named.
     """
