@@ -61,7 +61,7 @@ class _Table:
 
 
 class _Recorder:
-    """What was registered so far, said at each change: the process may not live to the end."""
+    """What was registered so far, reported at each change: the process may not live to the end."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self.registered: list[dict[str, Any]] = []
