@@ -22,7 +22,14 @@ suppress_warnings = ["ref.python"]  # one class under two public names
 MODULES = [
     "devrt",
     *("devrt.programs", "devrt.topology", "devrt.layout"),
-    *("devrt.sharding", "devrt.arrays", "devrt.numpy", "devrt.dlpack", "devrt.tree_util"),
+    *(
+        "devrt.sharding",
+        "devrt.arrays",
+        "devrt.numpy",
+        "devrt.dlpack",
+        "devrt.tree_util",
+        "devrt.tree",
+    ),
     *("devrt.runtime", "devrt.doctor", "devrt.compiling", "devrt.compiling.cache", "devrt.errors"),
     *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.xla_client"),
 ]

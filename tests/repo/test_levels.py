@@ -15,6 +15,7 @@ FACADE = "__init__"
 LEVELS = {
     0: {
         "_config",
+        "_pytree",
         "_support",
         "compiling",
         "contract",
@@ -30,7 +31,7 @@ LEVELS = {
     },
     1: {"doctor", "plugins", "probing", "runtime"},
     2: {"sharding", "distributed"},
-    3: {"arrays", "dlpack", "numpy", "tree_util"},
+    3: {"arrays", "dlpack", "experimental", "numpy", "tree", "tree_util"},
     4: {"programs"},
     5: {FACADE},
     6: {"cli", "xla_client", "testing", "examples", "__main__"},

@@ -8,7 +8,7 @@ import pytest
 
 # NumPy and the backends are the expensive ones; importlib.metadata reads every distribution.
 SLOW = [
-    *("numpy", "ml_dtypes", "optree", "rich", "click", "pluggy", "sklearn", "PIL", "ctypes"),
+    *("numpy", "ml_dtypes", "rich", "click", "pluggy", "sklearn", "PIL", "ctypes"),
     *("importlib.metadata", "email", "asyncio"),
     *("devrt_acme", "devrt_cpu", "devrt_cuda", "devrt_rocm", "devrt_tpu"),
 ]
@@ -97,7 +97,7 @@ def test_the_facade_needs_the_standard_library_only():
 
 # What a first devrt.devices() can do without; each takes milliseconds to import.
 NOT_FOR_A_START = [
-    *("numpy", "ml_dtypes", "optree", "rich", "click", "json", "subprocess", "asyncio", "email"),
+    *("numpy", "ml_dtypes", "rich", "click", "json", "subprocess", "asyncio", "email"),
     *("importlib.metadata", "importlib_metadata", "importlib.resources", "concurrent.futures"),
     *("dataclasses", "difflib", "glob", "logging", "pathlib", "tempfile", "tomllib", "urllib"),
     *("devrt.arrays", "devrt.cli", "devrt.doctor", "devrt.dtypes", "devrt.sharding"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _NOT_YET = {
     *("debug", "distributed", "eval_shape", "grad", "jit", "lax", "pmap", "random", "shard_map"),
-    *("ShapeDtypeStruct", "smap", "tree", "vmap", "with_sharding_constraint"),
+    *("smap", "vmap", "with_sharding_constraint"),
 }
 
 _exported, _, __all__ = attach(__name__)

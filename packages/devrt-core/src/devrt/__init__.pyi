@@ -3,6 +3,7 @@ from devrt import dlpack as dlpack
 from devrt import errors as errors
 from devrt import numpy as numpy
 from devrt import sharding as sharding
+from devrt import tree as tree
 from devrt import tree_util as tree_util
 from devrt.arrays import Array as Array
 from devrt.arrays import MemoryUse as MemoryUse
@@ -27,6 +28,7 @@ from devrt.arrays import transfer_guard_device_to_device as transfer_guard_devic
 from devrt.arrays import transfer_guard_device_to_host as transfer_guard_device_to_host
 from devrt.arrays import transfer_guard_host_to_device as transfer_guard_host_to_device
 from devrt.arrays import visualize_array_sharding as visualize_array_sharding
+from devrt.arrays.aval import ShapeDtypeStruct as ShapeDtypeStruct
 from devrt.contract import Client as Client
 from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory

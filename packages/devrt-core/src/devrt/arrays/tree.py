@@ -1,4 +1,4 @@
-"""Trees of values: dicts, lists, tuples and what users register with optree."""
+"""Trees of values: what `device_put` and its like go through, and errors with a leaf's path."""
 
 from __future__ import annotations
 
@@ -6,29 +6,24 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from devrt._pytree.registry import default_registry, too_deep
 from devrt.arrays.array import Array
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 
 __all__ = [
     "HOST_LEAVES",
     "NAMED_BY_PATH",
-    "NAMESPACE",
     "arrays_and_others",
     "is_leaf",
     "leaves",
     "leaves_like",
     "map_batch",
     "map_leaves",
-    "too_deep",
 ]
-
-NAMESPACE = "devrt"
-"""Where classes are registered that are trees to devrt, and perhaps to nobody else."""
 
 NAMED_BY_PATH = (InvalidArgumentError, DeletedError, ClosedError)
 """Errors that are about one leaf, and are raised again with its path."""
 
-_NONE = object()
 _LONGEST = 400  # characters of an outline in a message
 
 HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
@@ -36,10 +31,7 @@ HOST_LEAVES: set[type] = {bool, int, float, complex, str, bytes}
 
 
 def is_leaf(x: Any) -> bool:
-    """Return whether ``x`` is a single value rather than a tree of them.
-
-    The common kinds are recognised by their type alone; optree is imported for the others.
-    """
+    """Return whether ``x`` is a single value rather than a tree of them."""
     if type(x) in HOST_LEAVES or type(x) is Array:
         return True
     numpy = sys.modules.get("numpy")
@@ -47,37 +39,12 @@ def is_leaf(x: Any) -> bool:
         if type(x).__module__ == "numpy":
             HOST_LEAVES.add(type(x))
         return True
-    if x is None or isinstance(x, dict | list | tuple):
-        return False
-    import optree
-
-    return bool(optree.tree_is_leaf(x, namespace=NAMESPACE))
+    return not default_registry.is_node(type(x))
 
 
 def leaves(x: Any) -> list[Any]:
     """Return the leaves of a tree in a fixed order: dict keys sorted, the rest as it stands."""
-    if is_leaf(x):
-        return [x]
-    return _flatten(x)[0]
-
-
-def _flatten(x: Any) -> tuple[list[Any], Any]:
-    """Return the leaves of a tree and its structure."""
-    import optree
-
-    try:
-        return optree.tree_flatten(x, namespace=NAMESPACE)
-    except RecursionError as error:
-        raise too_deep() from error
-
-
-def too_deep() -> InvalidArgumentError:
-    """Return the error for a tree that cannot be gone through."""
-    msg = (
-        "the tree of values contains itself, or is nested more deeply than Python goes. Pass a "
-        "flatter tree, for example one list of its values."
-    )
-    return InvalidArgumentError(msg)
+    return [x] if is_leaf(x) else default_registry.flatten(x)[0]
 
 
 def arrays_and_others(x: Any) -> tuple[list[Array], list[Any]]:
@@ -118,27 +85,29 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
 
     An error of `NAMED_BY_PATH` is raised again with the leaf's path in front.
     """
-    import optree
-
-    values, structure = _flatten(x)
+    values, structure = default_registry.flatten(x)
     seconds = [_broadcast(tree, x, len(values)) for tree in prefix]
     results = []
     for position, value in enumerate(values):
         try:
             results.append(function(value, *(second[position] for second in seconds)))
         except NAMED_BY_PATH as error:
-            path = optree.treespec_accessors(structure)[position].codify("x")
+            path = _path(x, position)
             msg = f"leaf {path}: {error.message}"
             raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
-    return optree.tree_unflatten(structure, results)
+    return structure.unflatten(results)
+
+
+def _path(x: Any, position: int) -> str:
+    from devrt._pytree.keys import keystr
+
+    return f"x{keystr(default_registry.flatten_with_path(x)[0][position][0])}"
 
 
 def map_batch(function: Callable[[list[Any]], list[Any]], x: Any) -> Any:
     """Apply ``function`` to the list of all leaves, and return a tree of the same structure."""
-    import optree
-
-    values, structure = _flatten(x)
-    return optree.tree_unflatten(structure, function(values))
+    values, structure = default_registry.flatten(x)
+    return structure.unflatten(function(values))
 
 
 def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
@@ -148,49 +117,38 @@ def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
     """
     if is_leaf(x):
         return [y]
-
-    structure = _flatten(x)[1]
+    structure = default_registry.flatten(x)[1]
     try:
-        parts: list[Any] = structure.flatten_up_to(y)
-    except (ValueError, RecursionError) as error:
+        return structure.flatten_up_to(y)
+    except (InvalidArgumentError, RecursionError) as error:
         msg = (
             f"{name} is {_outline(y)}, which does not have the structure of the values, "
             f"{_outline(x)}. Pass a tree of writable arrays of the same structure."
         )
         raise InvalidArgumentError(msg) from error
-    return parts
 
 
 def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
-    if not isinstance(prefix, dict | list | tuple):
+    if not default_registry.is_node(type(prefix)) or prefix is None:
         return [prefix] * count
-    import optree
+    from devrt._pytree.functions import broadcast_prefix
 
-    # None is a tree without leaves to optree, and a target here.
-    given: Any = prefix
     try:
-        named = optree.tree_map(_named, given, none_is_leaf=True, namespace=NAMESPACE)
-        trees: tuple[Any, Any] = (named, x)
-        found = optree.broadcast_prefix(*trees, namespace=NAMESPACE)
+        # None is a tree without leaves elsewhere, and a target here.
+        return broadcast_prefix(prefix, x, is_leaf=lambda target: target is None)
     except RecursionError as error:
         raise too_deep() from error
-    except ValueError as error:
+    except InvalidArgumentError as error:
         msg = f"the tree of targets does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error
-    return [None if target is _NONE else target for target in found]
-
-
-def _named(target: Any) -> Any:
-    return _NONE if target is None else target
 
 
 def _outline(x: Any) -> str:
     """Return the structure of a tree with the shapes of its leaves, and no values."""
-    import optree
-
     try:
-        text = repr(optree.tree_map(_Outline, x, namespace=NAMESPACE))
-    except RecursionError:
+        values, structure = default_registry.flatten(x)
+        text = repr(structure.unflatten(list(map(_Outline, values))))
+    except (InvalidArgumentError, RecursionError):
         return f"a {type(x).__name__} without an end"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 

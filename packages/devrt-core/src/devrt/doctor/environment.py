@@ -43,7 +43,7 @@ _SHOWN_NAMES = frozenset(
     }
 )
 _SHOWN = 400
-_DISTRIBUTIONS = ("devrt-core", "numpy", "ml_dtypes", "optree", "pluggy")
+_DISTRIBUTIONS = ("devrt-core", "numpy", "ml_dtypes", "pluggy")
 
 
 def variables_in_force(
