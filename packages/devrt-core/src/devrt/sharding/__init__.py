@@ -15,8 +15,10 @@ from devrt.sharding.device_list import (
 from devrt.sharding.device_mesh import make_mesh, make_mesh_from_devices
 from devrt.sharding.drawing.svg import sharding_svg
 from devrt.sharding.drawing.text import render_sharding, sharding_table, visualize_sharding
+from devrt.sharding.gspmd import GSPMDSharding
 from devrt.sharding.index_maps import IndexMap, Placement, index_map
 from devrt.sharding.mesh import Mesh, current_mesh
+from devrt.sharding.mesh_utils import create_device_mesh, create_hybrid_device_mesh
 from devrt.sharding.named import NamedSharding
 from devrt.sharding.shape import as_shape
 from devrt.sharding.sharding import Sharding
@@ -31,6 +33,7 @@ __all__ = [
     "CopyCost",
     "CopyPlan",
     "DeviceList",
+    "GSPMDSharding",
     "IndexMap",
     "Mesh",
     "NamedSharding",
@@ -42,6 +45,8 @@ __all__ = [
     "as_shape",
     "check_and_canonicalize_memory_kind",
     "cost_of",
+    "create_device_mesh",
+    "create_hybrid_device_mesh",
     "current_mesh",
     "index_map",
     "is_addressable",

@@ -158,6 +158,16 @@ class AbstractMesh(MeshAxes):
         sizes = check_axis_sizes(axis_sizes)
         self._set_axes(sizes, check_axis_names(axis_names, sizes), axis_types)
 
+    def update(
+        self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None
+    ) -> AbstractMesh:
+        """Return the mesh with other sizes, names or types of axes; None keeps what it has."""
+        return AbstractMesh(
+            self._axis_sizes if axis_sizes is None else axis_sizes,
+            self._axis_names if axis_names is None else axis_names,
+            self._axis_types if axis_types is None else axis_types,
+        )
+
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True

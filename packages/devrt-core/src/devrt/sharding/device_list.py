@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from devrt.contract import Device
+from devrt.contract import Device, memory_kind_named
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding.device_ref import find_devices, refer_to_devices
 
@@ -175,7 +175,7 @@ def check_and_canonicalize_memory_kind(
     Parameters
     ----------
     memory_kind
-        A kind, or None for the devices' default.
+        A kind, or None for the devices' default; ``"default"`` and ``"pinned"`` are names too.
     device_list
         The devices. Where none of them is addressable nothing is known of their memories, and
         the kind is taken on trust.
@@ -195,6 +195,7 @@ def check_and_canonicalize_memory_kind(
     if memory_kind is None:
         return device_list.default_memory_kind
     kinds = device_list.memory_kinds
+    memory_kind = memory_kind_named(memory_kind, kinds)
     if memory_kind in kinds or not device_list.addressable_device_list:
         return memory_kind
     device = device_list.addressable_device_list[0]

@@ -145,6 +145,14 @@ class Mesh(MeshAxes):
         """The axes alone."""
         return AbstractMesh(self._axis_sizes, self._axis_names, self._axis_types)
 
+    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
+        """Return the mesh with other devices, names or types of axes; None keeps what it has."""
+        return Mesh(
+            self._devices if devices is None else devices,
+            self._axis_names if axis_names is None else axis_names,
+            self._axis_types if axis_types is None else axis_types,
+        )
+
     def __enter__(self) -> Mesh:
         _entered.set((*_entered.get(), self))
         return self

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.contract import OpSharding
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding.abstract_mesh import AbstractMesh, Layout
 from devrt.sharding.device_list import DeviceList, check_and_canonicalize_memory_kind
 from devrt.sharding.index_maps import Index, Placement, index_map
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from devrt.contract import Device
 
 __all__ = ["NamedSharding"]
+
+_TILED = 3  # of XLA's OpSharding.Type
 
 
 class NamedSharding(Sharding):
@@ -113,7 +117,23 @@ class NamedSharding(Sharding):
     @property
     def is_fully_replicated(self) -> bool:
         """Whether every device holds the whole array."""
-        return self._layout.is_fully_replicated
+        return self._layout.is_fully_replicated and not self._spec.unreduced
+
+    def update(self, **changes: Any) -> Self:
+        """Return the sharding with another ``mesh``, ``spec`` or ``memory_kind``.
+
+        A ``spec`` that is a plain tuple is taken as the entries of one.
+        """
+        spec = changes.pop("spec", self._spec)
+        mesh, kind = changes.pop("mesh", self._mesh), changes.pop("memory_kind", self._memory_kind)
+        if changes:
+            msg = (
+                f"NamedSharding.update takes mesh, spec and memory_kind, not {', '.join(changes)}."
+            )
+            raise InvalidTypeError(msg, operation="update")
+        if not isinstance(spec, PartitionSpec):
+            spec = PartitionSpec(*(() if spec is None else spec))
+        return type(self)(mesh, spec, memory_kind=kind)
 
     def with_memory_kind(self, kind: str | None) -> Self:
         """Return the same sharding onto another kind of memory; None for the default kind."""
@@ -124,9 +144,22 @@ class NamedSharding(Sharding):
 
         Entries in a plain tuple are taken as those of a spec, None as the empty spec.
         """
-        if not isinstance(spec, PartitionSpec):
-            spec = PartitionSpec(*(() if spec is None else spec))
-        return type(self)(self._mesh, spec, memory_kind=self._memory_kind)
+        return self.update(spec=spec)
+
+    def op_sharding(self, ndim: int) -> OpSharding:
+        """Return, in XLA's terms, how arrays of ``ndim`` dimensions are divided over the mesh.
+
+        Partitions are numbered as the devices of the mesh, row by row.
+        """
+        partition = self._layout.partition
+        counts = (*partition.counts, *(1,) * (ndim - len(partition.counts)))
+        if all(count == 1 for count in counts):
+            return OpSharding()
+        blocks = index_map(counts, partition).offsets
+        copies = self._mesh.size // math.prod(counts)
+        tile_dims = counts if copies == 1 else (*counts, copies)
+        order = sorted(range(len(blocks)), key=blocks.__getitem__)  # stable: copies in mesh order
+        return OpSharding(_TILED, tile_dims, tuple(order), copies > 1)
 
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Return which part of an array each device of the mesh holds, in mesh order."""
@@ -149,6 +182,7 @@ class NamedSharding(Sharding):
             return (
                 self._memory_kind == other._memory_kind
                 and self._layout.effective_axes == other._layout.effective_axes
+                and self._spec.unreduced == other._spec.unreduced
             )
         return super().is_equivalent_to(other, ndim)
 
@@ -160,6 +194,12 @@ class NamedSharding(Sharding):
         ]
 
     def _make_placement(self, shape: Shape) -> Placement:
+        if self._spec.unreduced:
+            msg = (
+                f"no array is placed as {self}: each device would hold a summand of it, which only "
+                "a program makes. Place it by a spec without unreduced axes."
+            )
+            raise UnimplementedError(msg, operation="placement", spec=self._spec)
         made = self._layout.index_map(shape)
         return select(
             self.device_list, made.offsets, made.shard_shape, made.indices, made.replica_ids

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.sharding.spec import PartitionSpec
+from devrt.sharding.spec import PartitionSpec, axes_of
 
 __all__ = ["MeshShape", "Partition", "Shape"]
 
@@ -39,7 +39,7 @@ class Partition:
         if isinstance(mesh_shape, Mapping):
             mesh_shape = tuple(mesh_shape.items())
         sizes = dict(mesh_shape)
-        axes = tuple(map(_axes_of, spec))
+        axes = tuple(map(axes_of, spec.partitions))
         _check_axes(spec, axes, sizes)
         counts = tuple(math.prod(map(sizes.__getitem__, names)) for names in axes)
         return cls(axes, counts, mesh_shape)
@@ -120,12 +120,6 @@ def _check_is_spec(spec: object) -> None:
         raise InvalidTypeError(msg, spec=spec)
 
 
-def _axes_of(entry: object) -> tuple[str, ...]:
-    if isinstance(entry, str):
-        return (entry,)
-    return entry if isinstance(entry, tuple) else ()
-
-
 def _plural(word: str, items: tuple[str, ...]) -> str:
     return word if len(items) == 1 else "axes"
 
@@ -144,6 +138,13 @@ def _check_axes(
             )
             raise InvalidArgumentError(msg, axis=name, spec=spec)
         seen.add(name)
+    for kind in ("unreduced", "reduced"):
+        if unknown := sorted(getattr(spec, kind) - sizes.keys()):
+            msg = (
+                f"{kind.capitalize()} axes {unknown} of {spec} are not found in mesh axes "
+                f"{tuple(sizes)}. Name axes of the mesh."
+            )
+            raise InvalidArgumentError(msg, spec=spec, axis_names=tuple(sizes))
 
 
 def _raise_unknown(spec: PartitionSpec, name: str, names: tuple[str, ...]) -> None:

@@ -6,9 +6,9 @@ import enum
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
-from devrt.errors import InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["P", "PartitionSpec"]
+__all__ = ["P", "PartitionSpec", "axes_of"]
 
 
 class _Unconstrained(enum.Enum):
@@ -19,6 +19,8 @@ class _Unconstrained(enum.Enum):
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
 
+
+_NO_AXES: frozenset[str] = frozenset()
 
 SpecEntry: TypeAlias = str | tuple[str, ...] | Literal[_Unconstrained.UNCONSTRAINED] | None
 
@@ -32,6 +34,11 @@ class PartitionSpec:
         One entry per dimension: None (not divided), a mesh axis, a tuple of mesh axes (divided
         by all of them, the first one outermost), or `UNCONSTRAINED` (left to the compiler).
         Dimensions past the last entry are not divided.
+    unreduced
+        Mesh axes along which each device holds a summand: the array is their sum. Only programs
+        make such arrays.
+    reduced
+        Mesh axes along which the summands of the array's cotangent are; they place nothing.
 
     Attributes
     ----------
@@ -41,7 +48,9 @@ class PartitionSpec:
     Raises
     ------
     InvalidTypeError
-        If an entry is none of these.
+        If an entry is none of these, or ``unreduced`` or ``reduced`` no set of names.
+    InvalidArgumentError
+        If an axis is in two of the three.
 
     Notes
     -----
@@ -50,25 +59,57 @@ class PartitionSpec:
     never equal to a plain tuple.
     """
 
-    __slots__ = ("_hash", "_partitions")
+    __slots__ = ("_hash", "_partitions", "_reduced", "_unreduced")
 
     UNCONSTRAINED: ClassVar[Literal[_Unconstrained.UNCONSTRAINED]] = _Unconstrained.UNCONSTRAINED
 
     _partitions: tuple[SpecEntry, ...]
+    _unreduced: frozenset[str]
+    _reduced: frozenset[str]
     _hash: int
 
-    def __init__(self, *partitions: Any) -> None:
+    def __init__(
+        self, *partitions: Any, unreduced: Any = _NO_AXES, reduced: Any = _NO_AXES
+    ) -> None:
         for entry in partitions:
             if entry is not None and entry.__class__ is not str:
                 partitions = tuple(map(_canonical_entry, partitions))
                 break
         self._partitions = partitions
-        self._hash = hash(partitions)
+        self._unreduced, self._reduced = unreduced, reduced
+        if unreduced is _NO_AXES is reduced:  # the common case, first
+            self._hash = hash(partitions)
+            return
+        self._unreduced = _axes("unreduced", unreduced)
+        self._reduced = _axes("reduced", reduced)
+        _check_apart(self)
+        is_plain = not (self._unreduced or self._reduced)
+        self._hash = hash(partitions if is_plain else (partitions, self._unreduced, self._reduced))
 
     @property
     def partitions(self) -> tuple[SpecEntry, ...]:
         """The entries as a plain tuple."""
         return self._partitions
+
+    @property
+    def unreduced(self) -> frozenset[str]:
+        """The mesh axes along which each device holds a summand."""
+        return self._unreduced
+
+    @property
+    def reduced(self) -> frozenset[str]:
+        """The mesh axes along which the cotangent is unreduced."""
+        return self._reduced
+
+    def update(
+        self, partitions: Iterable[Any] | None = None, unreduced: Any = None, reduced: Any = None
+    ) -> PartitionSpec:
+        """Return the spec with other entries or sets of axes; None keeps what it has."""
+        return PartitionSpec(
+            *(self._partitions if partitions is None else partitions),
+            unreduced=self._unreduced if unreduced is None else unreduced,
+            reduced=self._reduced if reduced is None else reduced,
+        )
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -95,26 +136,50 @@ class PartitionSpec:
         return self._partitions.count(entry)
 
     def __add__(self, other: object) -> PartitionSpec:
-        if isinstance(other, PartitionSpec | tuple):
+        if isinstance(other, PartitionSpec):
+            return PartitionSpec(
+                *self._partitions,
+                *other._partitions,
+                unreduced=self._unreduced | other._unreduced,
+                reduced=self._reduced | other._reduced,
+            )
+        if isinstance(other, tuple):
+            self._refuse_tuple(other, "__add__")
             return PartitionSpec(*self._partitions, *other)
         return NotImplemented
 
     def __radd__(self, other: object) -> PartitionSpec:
         if isinstance(other, tuple):
+            self._refuse_tuple(other, "__radd__")
             return PartitionSpec(*other, *self._partitions)
         return NotImplemented
+
+    def _refuse_tuple(self, other: tuple[Any, ...], method: str) -> None:
+        for name in ("unreduced", "reduced"):
+            if getattr(self, name):
+                msg = (
+                    f"{self} has {name} in `{method}` of PartitionSpec, which the tuple {other} "
+                    "cannot have. Add a PartitionSpec."
+                )
+                raise InvalidTypeError(msg, spec=self)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if isinstance(other, PartitionSpec):
-            return self._partitions == other._partitions
+            return (
+                self._partitions == other._partitions
+                and self._unreduced == other._unreduced
+                and self._reduced == other._reduced
+            )
         return NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._unreduced or self._reduced:
+            return _rebuild, (self._partitions, self._unreduced, self._reduced)
         return PartitionSpec, self._partitions
 
     def __copy__(self) -> PartitionSpec:
@@ -124,10 +189,60 @@ class PartitionSpec:
         return self
 
     def __repr__(self) -> str:
-        return f"PartitionSpec{self._partitions!r}"
+        if not (self._unreduced or self._reduced):
+            return f"PartitionSpec{self._partitions!r}"
+        parts = list(map(repr, self._partitions))
+        for name in ("unreduced", "reduced"):
+            if axes := sorted(getattr(self, name)):
+                parts.append(f"{name}={{{', '.join(map(repr, axes))}}}")
+        return f"PartitionSpec({', '.join(parts)})"
 
 
 P = PartitionSpec
+
+
+def axes_of(entry: object) -> tuple[str, ...]:
+    """Return the mesh axes that an entry of a spec names."""
+    if isinstance(entry, str):
+        return (entry,)
+    return entry if isinstance(entry, tuple) else ()
+
+
+def _rebuild(
+    partitions: tuple[Any, ...], unreduced: frozenset[str], reduced: frozenset[str]
+) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+
+
+def _axes(name: str, given: Any) -> frozenset[str]:
+    if not isinstance(given, set | frozenset):
+        msg = (
+            f"{name} argument of PartitionSpec is a set of names of mesh axes, not {given!r} of "
+            f"type {type(given).__name__}."
+        )
+        raise InvalidTypeError(msg, axes=given)
+    for axis in given:
+        if not isinstance(axis, str):
+            msg = f"{name} cannot contain {axis!r}: its elements are names of mesh axes."
+            raise InvalidArgumentError(msg, axes=given)
+    return frozenset(given)
+
+
+def _check_apart(spec: PartitionSpec) -> None:
+    used = {axis for entry in spec.partitions for axis in axes_of(entry)}
+    for name in ("unreduced", "reduced"):
+        if both := used & getattr(spec, name):
+            msg = (
+                f"partitions cannot overlap with {name} axes: {sorted(both)} are in both of "
+                f"{spec}. Name each axis once."
+            )
+            raise InvalidArgumentError(msg, spec=spec)
+    if both := spec.unreduced & spec.reduced:
+        msg = (
+            f"`unreduced` and `reduced` of a PartitionSpec cannot overlap: {sorted(both)} are in "
+            f"both of {spec}. Name each axis once."
+        )
+        raise InvalidArgumentError(msg, spec=spec)
 
 
 def _canonical_entry(entry: Any) -> SpecEntry:
