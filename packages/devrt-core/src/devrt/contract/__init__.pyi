@@ -15,6 +15,7 @@ from devrt.contract.executable import ExecutionToken as ExecutionToken
 from devrt.contract.executable import LoadedExecutable as LoadedExecutable
 from devrt.contract.exporter import BufferExporter as BufferExporter
 from devrt.contract.host_values import read_only as read_only
+from devrt.contract.memory_kinds import memory_kind_named as memory_kind_named
 from devrt.contract.nulls import refuse_nulls as refuse_nulls
 from devrt.contract.op_sharding import OpSharding as OpSharding
 from devrt.contract.pjrt_loader import PjrtLoader as PjrtLoader

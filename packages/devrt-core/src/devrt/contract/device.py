@@ -79,6 +79,9 @@ class Device(metaclass=Contract):
     def memory(self, kind: str) -> Memory:
         """Return the memory of kind ``kind``.
 
+        ``"default"`` and ``"pinned"`` are names too, as `devrt.contract.memory_kind_named` reads
+        them.
+
         Raises
         ------
         InvalidArgumentError

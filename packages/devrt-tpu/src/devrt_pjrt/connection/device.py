@@ -6,7 +6,7 @@ import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from devrt.contract import Buffer, Client, Device, Memory
+from devrt.contract import Buffer, Client, Device, Memory, memory_kind_named
 from devrt.errors import InternalError, InvalidArgumentError, UnimplementedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.api import Api, text_of
@@ -162,9 +162,11 @@ class PjrtDevice(Handle, Device):
         return self._connection.client
 
     def memory(self, kind: str) -> Memory:
-        for memory in self.memories if isinstance(kind, str) else ():
-            if memory.kind == kind:
-                return memory
+        if isinstance(kind, str):
+            name = memory_kind_named(kind, [memory.kind for memory in self.memories])
+            for memory in self.memories:
+                if memory.kind == name:
+                    return memory
         known = ", ".join(repr(memory.kind) for memory in self.memories) or "none"
         msg = f"{self} has no memory of kind {kind!r}; it has {known}."
         raise InvalidArgumentError(msg, kind=kind, device=str(self))
