@@ -21,6 +21,7 @@ DESCRIBED = re.findall(
 ELSEWHERE = {
     "devrt.cli": "docs/reference/cli.md",
     "devrt.examples": "docs/users/cli.md, as the command that runs it",
+    "devrt.experimental": "other names of what is described",
     "devrt.hookspecs": "docs/backend-authors/hooks.md",
     "devrt.native": "the SDK's DESIGN.md",
     "devrt.hardware": "found by the doctor",

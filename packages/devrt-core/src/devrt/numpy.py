@@ -26,6 +26,7 @@ from devrt.arrays.put import (
     resolve_target,
     target_kind,
 )
+from devrt.dlpack import from_dlpack
 from devrt.errors import InvalidTypeError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "concatenate",
     "empty",
     "eye",
+    "from_dlpack",
     "full",
     "full_like",
     "linspace",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._config.layers import Config
+from devrt.arrays.described import Described
 from devrt.arrays.exported import BROKEN_OFF, exported, raise_broken_off
 from devrt.arrays.missing import NoShards, gone, held_elsewhere
 from devrt.arrays.operators import Unsupported, namespace
@@ -28,7 +28,7 @@ __all__ = ["Array"]
 _READ_ALL = 0x11C  # inspect.BufferFlags.FULL_RO, which Python 3.11 does not have
 
 
-class Array(Unsupported, BufferExporter):
+class Array(Described, Unsupported, BufferExporter):
     """An immutable array on the devices of a sharding.
 
     Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
@@ -75,26 +75,6 @@ class Array(Unsupported, BufferExporter):
         """The NumPy dtype of the elements."""
         buffers = self._buffers
         return buffers[0].dtype if buffers else buffers.dtype  # type: ignore[attr-defined]
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the global shape."""
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes per element in host memory."""
-        return int(self.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the global array, each element counted once."""
-        return self.size * self.itemsize
 
     @property
     def sharding(self) -> Sharding:

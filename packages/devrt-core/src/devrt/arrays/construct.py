@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.arrays import tree
 from devrt.arrays.array import Array
 from devrt.arrays.construct_checks import (
+    as_format,
     check_are_devices,
     check_is_callback,
     check_is_sharding,
@@ -31,6 +32,8 @@ from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Placement, Shardi
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from devrt.layout import Format
 
 __all__ = [
     "device_put_replicated",
@@ -93,7 +96,7 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
 @names_plugins
 def make_array_from_callback(
     shape: Shape,
-    sharding: Sharding,
+    sharding: Sharding | Format,
     data_callback: Callable[[tuple[slice, ...]], Any],
     dtype: Any = None,
 ) -> Array:
@@ -104,7 +107,7 @@ def make_array_from_callback(
     shape
         The global shape.
     sharding
-        Which part goes where.
+        Which part goes where; or a `devrt.layout.Format`, which says its layout too.
     data_callback
         Called with the index of a part, a tuple of slices into the global array; returns it. Only
         parts that this process addresses are requested, equal ones once.
@@ -118,24 +121,29 @@ def make_array_from_callback(
         If a part's shape or dtype is not the expected one.
     """
     name = "make_array_from_callback"
-    check_is_sharding(sharding, name)
+    if not isinstance(sharding, Sharding):
+        from devrt.arrays.formats import move_to_format  # few programs need it
+
+        form = as_format(sharding, name)
+        made = make_array_from_callback(shape, form.sharding, data_callback, dtype)
+        return move_to_format(made, form)
     shape = as_shape(shape, name)
     plan = sharding.placement(shape)
     check_is_callback(data_callback, name)
     if not plan.devices:
         return _without_parts(shape, sharding, dtype, name)
     expected = None if dtype is None else dtype_of(dtype)
-    made: dict[Shape, np.ndarray[Any, Any]] = {}
+    parts: dict[Shape, np.ndarray[Any, Any]] = {}
     for offset, index in zip(plan.offsets, plan.indices, strict=True):
-        if offset not in made:
+        if offset not in parts:
             part = made_part(data_callback(index), index)
             expected = part.dtype if expected is None else expected
             check_part(part, plan.shard_shape, expected, f"the callback's part {index}")
-            made[offset] = part
+            parts[offset] = part
     if Config.guards_are_set:
-        first = next(iter(made.values()))
+        first = next(iter(parts.values()))
         check_transfer("host_to_device", name, first, sharding, is_explicit=False)
-    return Array(put_parts(made, plan, sharding), sharding, shape)
+    return Array(put_parts(parts, plan, sharding), sharding, shape)
 
 
 def put_parts(

@@ -17,7 +17,10 @@ from devrt.sharding import DeviceList, Sharding
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.layout import Format
+
 __all__ = [
+    "as_format",
     "check_are_devices",
     "check_is_callback",
     "check_is_sharding",
@@ -67,6 +70,27 @@ def check_is_sharding(sharding: object, operation: str) -> None:
             "For one device write SingleDeviceSharding(device)."
         )
         raise InvalidTypeError(msg, sharding=sharding, operation=operation)
+
+
+def as_format(given: Any, operation: str) -> Format:
+    """Return what was given, if it is a format of an array.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none, has no sharding, or leaves the layout to a compiler.
+    """
+    from devrt.layout import AutoLayout, Format  # not at the top: few programs need it
+
+    check_is_sharding(given.sharding if isinstance(given, Format) else given, operation)
+    if isinstance(given.layout, AutoLayout):
+        msg = (
+            f"`Layout.AUTO` cannot be used in place of a device-local layout in {operation}: no "
+            "compiler is there to choose one. Pass a Layout, or none."
+        )
+        raise InvalidTypeError(msg, operation=operation)
+    form: Format = given
+    return form
 
 
 def check_is_callback(callback: object, operation: str) -> None:

@@ -61,9 +61,9 @@ def device_put(
         An array, a scalar, or any tree of them (dict, list, tuple, named tuple ...). NumPy arrays
         keep their dtype; Python scalars become 32-bit types, as in JAX.
     device
-        A device, a sharding, a memory, or the name of a memory kind; or a tree of them whose
-        structure is a beginning of that of ``x``. None takes the default device, and leaves an
-        array that is on a device already where it is.
+        A device, a sharding, a `devrt.layout.Format`, a memory, or the name of a memory kind; or
+        a tree of them whose structure is a beginning of that of ``x``. None takes the default
+        device, and leaves an array that is on a device already where it is.
     src
         Where ``x`` comes from, as a device or sharding; checked, and otherwise not needed.
     donate

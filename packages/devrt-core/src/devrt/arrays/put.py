@@ -10,7 +10,15 @@ from devrt.arrays.guards import Config, check_transfer
 from devrt.arrays.missing import NoShards, gone
 from devrt.arrays.reshard import move_to_memory, reshard, targets_of
 from devrt.arrays.tree import HOST_LEAVES
-from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory, refuse_nulls
+from devrt.contract import (
+    Buffer,
+    Client,
+    Device,
+    HostBufferSemantics,
+    Memory,
+    memory_kind_named,
+    refuse_nulls,
+)
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.runtime.plugin_errors import check_count, raise_named
@@ -55,9 +63,14 @@ def target_kind(target: Any, operation: str = "device_put") -> str:
             if kind != "device":
                 TARGET_KINDS[type(target)] = kind
             return kind
+    from devrt.layout import Format  # not at the top: few programs need it
+
+    if isinstance(target, Format):
+        TARGET_KINDS[type(target)] = "format"
+        return "format"
     msg = (
         f"{operation} cannot place on {target!r} of type {type(target).__name__}. "
-        "Give a device, a sharding, a memory, a memory kind's name, or None."
+        "Give a device, a sharding, a format, a memory, a memory kind's name, or None."
     )
     raise InvalidTypeError(msg, target=target)
 
@@ -86,6 +99,12 @@ def put_host(
         return Array((buffer,))
     if kind == "sharding":
         return _put_sharded(x, target, semantics)
+    if kind == "format":
+        from devrt.arrays.formats import put_in_format, sharding_of
+
+        if target.layout is None:
+            return _put_sharded(x, sharding_of(target, operation), semantics)
+        return put_in_format(as_host(x), target, semantics)
     if kind == "memory":
         (device, *_) = target.addressable_by_devices()
     assert device is not None
@@ -102,6 +121,7 @@ def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
     if not isinstance(target, str):
         return target
     kinds = [memory.kind for memory in device.addressable_memories()]
+    target = memory_kind_named(target, kinds)
     if target not in kinds:
         msg = (
             f"{operation} takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
@@ -213,6 +233,8 @@ def not_addressable(
         devices = tuple(target.addressable_by_devices())
     elif kind == "sharding":
         devices = target._device_assignment
+    elif kind == "format":
+        devices = target.sharding._device_assignment
     if not devices or any(map(is_addressable, devices)):
         return None
     msg = (
@@ -273,6 +295,10 @@ def _moved(x: Array, target: Any, kind: str, may_alias: bool) -> Array:
         return x if may_alias else x.copy()
     if kind == "sharding":
         return reshard(x, target, may_alias)
+    if kind == "format":
+        from devrt.arrays.formats import move_to_format
+
+        return move_to_format(x, target, may_alias)
     if kind == "device":
         return move_to_memory(x, target, target.default_memory(), may_alias)
     return move_to_memory(x, target.addressable_by_devices()[0], target, may_alias)
@@ -284,6 +310,10 @@ def is_there(x: Array, target: Any, kind: str) -> bool:
         return True
     if kind == "sharding":
         return bool(x.sharding.is_equivalent_to(target, x.ndim))
+    if kind == "format":
+        from devrt.arrays.formats import is_in_format
+
+        return is_in_format(x, target)
     memory = target.default_memory() if kind == "device" else target
     return len(x._buffers) == 1 and x._buffers[0].memory is memory
 

@@ -1,0 +1,100 @@
+"""What an array says of itself, beyond its shape and dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import UnimplementedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from devrt.arrays.array import Array
+    from devrt.arrays.aval import ShapedArray
+    from devrt.contract import Buffer
+    from devrt.layout import Format
+    from devrt.sharding import Sharding
+
+__all__ = ["Described"]
+
+
+class Described:
+    """Members of an array that follow from its shape, dtype, buffers and sharding."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _buffers: Sequence[Buffer]
+
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """The array's own."""
+
+        @property
+        def dtype(self) -> np.dtype[Any]:
+            """The array's own."""
+
+        @property
+        def sharding(self) -> Sharding:
+            """The array's own."""
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the global shape."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element in host memory."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the global array, each element counted once."""
+        return self.size * self.itemsize
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The shape and dtype alone, by JAX's name."""
+        from devrt.arrays.aval import ShapedArray
+
+        return ShapedArray(self.shape, self.dtype)
+
+    @property
+    def weak_type(self) -> bool:
+        """False: no array of devrt gives way to another one's dtype."""
+        return False
+
+    @property
+    def format(self) -> Format:
+        """The layout of each shard's elements, and the sharding; what `device_put` takes too."""
+        from devrt.layout import Format
+
+        return Format(self._buffers[0].layout if self._buffers else None, self.sharding)
+
+    def to_device(self, device: Any, *, stream: Any = None) -> Array:
+        """Return the array on a device or sharding: `devrt.device_put`, as a method.
+
+        Raises
+        ------
+        UnimplementedError
+            If a ``stream`` is given: transfers order themselves.
+        """
+        if stream is not None:
+            msg = (
+                "to_device takes no stream: transfers are ordered after the work that they need. "
+                "Leave it out."
+            )
+            raise UnimplementedError(msg, operation="to_device")
+        from devrt.arrays.placement import device_put
+
+        moved: Array = device_put(self, device)
+        return moved
