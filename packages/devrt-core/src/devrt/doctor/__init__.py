@@ -3,27 +3,6 @@
 Plugins are probed in child processes; a backend that is used runs in the user's own.
 """
 
-from devrt.doctor.diagnosis import diagnose
-from devrt.doctor.examination import examine
-from devrt.doctor.explanation import Explanation, explain
-from devrt.doctor.findings import CODES, Finding
-from devrt.doctor.hardware import SeenHardware, seen_hardware
-from devrt.doctor.plugin_entries import entries
-from devrt.doctor.records import SCHEMA_VERSION, PluginEntry, Report, Rule, Variable
+from devrt._support.lazy import attach
 
-__all__ = [
-    "CODES",
-    "SCHEMA_VERSION",
-    "Explanation",
-    "Finding",
-    "PluginEntry",
-    "Report",
-    "Rule",
-    "SeenHardware",
-    "Variable",
-    "diagnose",
-    "entries",
-    "examine",
-    "explain",
-    "seen_hardware",
-]
+__getattr__, __dir__, __all__ = attach(__name__)

@@ -1,0 +1,14 @@
+from devrt.doctor.diagnosis import diagnose as diagnose
+from devrt.doctor.examination import examine as examine
+from devrt.doctor.explanation import explain as explain
+from devrt.doctor.explanation import Explanation as Explanation
+from devrt.doctor.findings import CODES as CODES
+from devrt.doctor.findings import Finding as Finding
+from devrt.doctor.hardware import seen_hardware as seen_hardware
+from devrt.doctor.hardware import SeenHardware as SeenHardware
+from devrt.doctor.plugin_entries import entries as entries
+from devrt.doctor.records import PluginEntry as PluginEntry
+from devrt.doctor.records import Report as Report
+from devrt.doctor.records import Rule as Rule
+from devrt.doctor.records import SCHEMA_VERSION as SCHEMA_VERSION
+from devrt.doctor.records import Variable as Variable
