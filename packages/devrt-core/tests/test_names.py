@@ -49,7 +49,7 @@ def message(runtime, name):
         ("cpu", "backend with: pip install ./packages/devrt-cpu (in devrt's checkout). Installed"),
         (
             "gpu",
-            "packages/devrt-cuda (in devrt's checkout) or pip install ./packages/devrt-rocm (in",
+            '"./packages/devrt-cuda[xla]" (in devrt\'s checkout) or pip install ./pack',
         ),
         ("one@nobody", "another distribution; ask for 'one@fake-one'. Installed: one."),
         ("xla_cpu_pjrt", "pip install xla-cpu-pjrt. Installed: one."),

@@ -13,7 +13,8 @@ from devrt.records import ClientContext, ClientFactory, Unavailable
 from devrt_cuda import _machine, plugin
 
 VERSION = importlib.metadata.version("devrt-cuda")
-NO_CLIENT = f"devrt-cuda {VERSION} has no client yet"
+NO_CLIENT = f"devrt-cuda {VERSION} has no client of its own yet"
+INSTALL = 'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
 
 
 def write(root, path, content=""):
@@ -62,7 +63,7 @@ def test_one_platform_is_registered_as_jax_registers_it():
 def test_no_gpu(tmp_path):
     answer = probe(tmp_path)
     assert answer.reason.startswith("no NVIDIA GPU was found")
-    assert answer.remedy.endswith("has no client.")
+    assert answer.remedy.endswith("compiled for GPUs here all the same.")
 
 
 @pytest.mark.parametrize("class_code", ["0x030000", "0x030200"])
@@ -101,13 +102,40 @@ def test_a_driver_without_its_library(tmp_path):
         ("none", "unknown"),
     ],
 )
-def test_all_is_here_but_the_client(tmp_path, version, shown):
+def test_all_is_here_but_the_client(tmp_path, monkeypatch, version, shown):
+    monkeypatch.setattr(_machine, "_PLUGINS", ())
     add_driver(tmp_path, version)
     write(tmp_path, "dev/nvidia3")
     add_library(tmp_path)
     answer = probe(tmp_path)
     assert answer.reason == f"the driver is here (version {shown}), but {NO_CLIENT}"
-    assert "DEVRT_PLATFORMS=cpu" in answer.remedy
+    assert INSTALL in answer.remedy
+
+
+def test_where_xla_s_plugin_is_installed_it_serves_the_platform(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    write(
+        tmp_path,
+        "jax_cuda13_pjrt-9.9.dist-info/METADATA",
+        "Metadata-Version: 2.1\nName: jax-cuda13-pjrt\nVersion: 9.9\n",
+    )
+    assert _machine.what_to_install() == (
+        "jax-cuda13-pjrt 9.9, which the PJRT loader runs, serves the platform."
+    )
+
+
+def test_without_xla_s_plugin_it_is_what_to_install(monkeypatch):
+    monkeypatch.setattr(_machine, "_PLUGINS", ("no-such-plugin",))
+    assert _machine.what_to_install().endswith(f"{INSTALL} (in devrt's checkout)")
+
+
+def test_every_gpu_that_is_known_leads_to_this_distribution():
+    from devrt.plugins.discovery.known import wheels_for_topology
+    from devrt_cuda._topology import GPUS
+
+    assert {name: wheels_for_topology(f"{name}:1x1x8") for name in GPUS} == {
+        name: {"cuda": "devrt-cuda"} for name in GPUS
+    }
 
 
 def test_the_open_kernel_module_names_its_version_too(tmp_path):
@@ -133,13 +161,14 @@ def test_the_library_is_found_through_the_environment(tmp_path):
     assert NO_CLIENT in answer.reason
 
 
-def test_the_factory_refuses_in_the_words_of_the_probe():
+def test_the_factory_refuses_in_the_words_of_the_probe(monkeypatch):
+    monkeypatch.setattr(_machine, "_PLUGINS", ())
     with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
         plugin.make_client(ClientContext())
     assert caught.value.code is StatusCode.UNIMPLEMENTED
     assert caught.value.platform == "cuda"
     assert caught.value.plugin == "devrt-cuda"
-    assert "DEVRT_PLATFORMS=cpu" in str(caught.value)
+    assert "pip install" in str(caught.value)
 
 
 def test_the_probe_of_this_machine_never_claims_the_platform():

@@ -58,7 +58,8 @@ def test_hardware_that_is_seen_without_a_plugin(tmp_path, platform, build, evide
     assert evidence in seen.evidence[0]
     (finding,) = hardware_findings([seen], ["cpu"])
     assert finding.code == "hardware-without-backend"
-    assert finding.command == f"pip install ./packages/{seen.wheel}"
+    assert finding.command.startswith("pip install ")
+    assert f"./packages/{seen.wheel}" in finding.command
     assert list(hardware_findings([seen], ["cpu", seen.platforms[-1]])) == []
 
 

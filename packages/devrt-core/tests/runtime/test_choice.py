@@ -198,7 +198,7 @@ def test_a_platform_in_the_environment_without_a_backend_fails_in_the_words_of_j
             with pytest.raises(UnknownPlatformError, match=pattern.format(variable)) as caught:
                 runtime.get_backend()
         assert caught.value.platform == "cuda"
-        assert "pip install ./packages/devrt-cuda" in str(caught.value)
+        assert '"./packages/devrt-cuda[xla]"' in str(caught.value)
         runtime.config.update(variable.partition("_")[2].lower(), "")
         assert runtime.get_backend().platform == "cpu"
 

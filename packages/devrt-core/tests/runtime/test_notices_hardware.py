@@ -1,5 +1,6 @@
 """Hardware that nothing uses while the host's processor does the work."""
 
+import re
 import warnings
 
 import pytest
@@ -27,7 +28,7 @@ def test_hardware_that_no_backend_serves(plugins, reported, machine, what):
     with plugins.runtime() as runtime:
         (message,) = reported(runtime)
     assert message.startswith(f"{words}, and only the host's processor is used: ")
-    assert f"pip install ./packages/devrt-{platform} (in devrt's checkout)" in message
+    assert re.search(rf"pip install .*/devrt-{platform}\S* \(in devrt's checkout\)", message)
     assert "DEVRT_PLATFORMS=cpu" in message
 
 

@@ -159,7 +159,9 @@ def test_registering_a_library_after_initialisation(runtime, add_loader, library
     add_loader()
     registry.register_plugin("zap", library_path=library)
     devrt.get_backend("zap")
-    with pytest.raises(InvalidArgumentError, match=r"in use, initialised by \(code\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"in use, initialised by /.* \(registered by a call\)"
+    ):
         registry.register_plugin("zap", library_path=library)
     with pytest.raises(InvalidArgumentError, match="'zap' cannot be registered"):
         registry.register_backend_factory("ZAP", print)
@@ -202,7 +204,7 @@ def test_the_environment_can_be_read_again(runtime, add_loader, library, monkeyp
         assert devrt.get_backend("zap").platform == "zap"
     registry.register_pjrt_plugin_factories_from_env()
     monkeypatch.setenv("PJRT_NAMES_AND_LIBRARY_PATHS", f"zap:{library}x")
-    with pytest.raises(InvalidArgumentError, match=r"'zap' cannot be registered.*\(environment\)"):
+    with pytest.raises(InvalidArgumentError, match=r"'zap' cannot be registered.*\(env"):
         registry.register_pjrt_plugin_factories_from_env()
     assert set(environment_plugins()) - set(runtime.plugins.refs())
 
@@ -291,7 +293,7 @@ def test_a_topology_of_a_library_that_nobody_describes(runtime, add_loader, libr
 def test_a_topology_of_a_library_whose_platform_has_a_wheel_names_it(runtime, add_loader, library):
     add_loader("PjrtLoader(make_client=make_client)")
     registry.register_plugin("cuda", library_path=library)
-    with pytest.raises(UnimplementedError, match=r"makes none.*pip install \./packages/devrt-cuda"):
+    with pytest.raises(UnimplementedError, match=r"makes none.*pip install .*/devrt-cuda\[xla"):
         registry.make_pjrt_topology("cuda", "h100:1x1x8")
 
 
@@ -316,7 +318,7 @@ def test_without_a_loader_only_that_is_to_be_installed(runtime, library):
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("tpu", "pip install ./packages/devrt-tpu"), ("gpu", "devrt-cuda .* or .*devrt-rocm")],
+    [("tpu", '"./packages/devrt-tpu.libtpu.'), ("gpu", "devrt-cuda.* or .*devrt-rocm")],
 )
 def test_what_describes_a_platform_is_named_where_it_is_known(runtime, name, command):
     with pytest.raises(UnimplementedError, match=f"Install one that does: .*{command}"):
@@ -337,10 +339,11 @@ def no_library(monkeypatch):
 def test_the_topology_function_of_one_platform_without_a_plugin(plugins, as_default, no_library):
     as_default(plugins.runtime())
     with pytest.raises(
-        UnimplementedError, match=r"'v5e:2x2' .*: pip install ./packages/devrt-tpu"
+        UnimplementedError, match=r"'v5e:2x2' .*: pip install \"./packages/devrt-tpu\[libtpu\]\""
     ) as caught:
         registry.make_pjrt_tpu_topology("v5e:2x2")
     assert caught.value.platform == "tpu"
+    assert str(caught.value).count("devrt-tpu") == 1
 
 
 def test_it_asks_the_plugin_that_describes_the_platform(plugins, as_default, no_library):
@@ -357,7 +360,7 @@ def test_it_takes_the_library_that_the_environment_names(
     as_default(plugins.runtime())
     library = tmp_path / "libtpu.so"
     no_library.setenv("TPU_LIBRARY_PATH", str(library))
-    with pytest.raises(UnimplementedError, match=r"is not there.*pip install ./packages/devrt-tpu"):
+    with pytest.raises(UnimplementedError, match=r"is not there.*pip install .*/devrt-tpu\[libtpu"):
         registry.make_pjrt_tpu_topology()
     library.touch()
     with pytest.raises(UnimplementedError, match="no installed plugin can load PJRT libraries"):

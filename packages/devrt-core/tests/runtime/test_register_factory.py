@@ -36,7 +36,9 @@ def test_a_factory_that_asks_for_itself_is_reported_at_once(plugins, as_default)
     as_default(plugins.runtime())
     register_backend_factory("mine", lambda: ask("mine"))
     for _ in range(2):
-        with pytest.raises(PluginBusyError, match=r"plugin \(code\) requested") as caught:
+        with pytest.raises(
+            PluginBusyError, match=r"plugin mine \(registered by a call\) req"
+        ) as caught:
             devrt.devices("mine")
         assert caught.value.platform == "mine"
     assert devrt.get_backend("good").platform == "good"

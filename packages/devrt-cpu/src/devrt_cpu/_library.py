@@ -7,6 +7,7 @@ import os
 from importlib import metadata
 
 from devrt.compiling.xla_flags import check_flags
+from devrt.contract.installation import how_to_install
 from devrt.errors import UnimplementedError
 from devrt_cpu import quirks
 
@@ -30,8 +31,7 @@ def find_library() -> str:
     except metadata.PackageNotFoundError:
         msg = (
             "compile_and_load needs XLA's compiler for the CPU, which is not installed. Install it "
-            "with: pip install './packages/devrt-cpu[xla]' in devrt's checkout (the wheel "
-            f"{_WHEEL})."
+            f"with: {how_to_install('devrt-cpu[xla]')}; it is the wheel {_WHEEL}."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu") from None
     for file in files:
@@ -40,7 +40,7 @@ def find_library() -> str:
             return path
     msg = (
         f"the wheel {_WHEEL} is installed and its library {_LIBRARY} is not there. Install it "
-        f"again with: pip install --force-reinstall {_WHEEL}."
+        f"again with: {how_to_install(_WHEEL, options='--force-reinstall')}."
     )
     raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
 

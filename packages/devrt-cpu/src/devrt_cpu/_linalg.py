@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterable
 
+from devrt.contract.installation import how_to_install
 from devrt.errors import UnimplementedError
 
 __all__ = ["known_calls", "named_calls", "provide"]
@@ -52,9 +53,8 @@ def _find(wanted: str) -> dict[str, int]:
     found = _addresses()
     if found is None:
         msg = (
-            f"the program calls {wanted}, which needs LAPACK. Install it with: "
-            "pip install './packages/devrt-cpu[linalg]' in devrt's checkout (SciPy), or install "
-            "the system's liblapack.so.3."
+            f"the program calls {wanted}, which needs LAPACK. Install SciPy with: "
+            f"{how_to_install('devrt-cpu[linalg]')}, or install the system's liblapack.so.3."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
     return found

@@ -338,7 +338,7 @@ def test_unknown_custom_calls_are_refused_by_name_at_compilation(client, name, m
 def test_without_lapack_the_error_names_the_extra(client, monkeypatch):
     monkeypatch.setattr(_linalg, "_addresses", lambda: None)
     text = program("lapack_dpotrf_ffi", [np.eye(2)], [((2, 2), "float64"), ((), "int32")])
-    with pytest.raises(UnimplementedError, match=r"pip install '\./packages/devrt-cpu\[linalg\]'"):
+    with pytest.raises(UnimplementedError, match=r'pip install "\./packages/devrt-cpu\[linalg\]"'):
         client.compile_and_load(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from devrt.hardware import find_shared_library, pci_devices
 from devrt.records import Unavailable
 
-__all__ = ["USE_ANOTHER", "no_client", "probe"]
+__all__ = ["no_client", "probe", "what_to_install"]
 
 _NVIDIA = 0x10DE
 _DISPLAY_CONTROLLER = 0x03
@@ -19,15 +20,15 @@ _WSL_DEVICE = "dev/dxg"
 _WSL_FOLDER = "usr/lib/wsl/lib"  # where Windows puts the driver library of its Linux guests
 
 _GET_DRIVER = "Install the NVIDIA driver: https://www.nvidia.com/drivers"
-NOTHING_TO_GAIN = (
-    "Use another platform. On a machine that has one nothing would change yet: "
-    "this release of devrt-cuda has no client."
+USE_ANOTHER = (
+    "Use another platform, for example with DEVRT_PLATFORMS=cpu; programs can be compiled for GPUs "
+    "here all the same."
 )
-USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
+_PLUGINS = ("jax-cuda13-pjrt", "jax-cuda12-pjrt", "xla-cuda13-pjrt", "xla-cuda12-pjrt")
 
 
 def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Unavailable:
-    """Say what keeps CUDA from being used: what is missing, else that there is no client yet.
+    """Say what keeps CUDA from being used: what is missing, else what to install.
 
     ``root`` counts as the root of the file system.
     """
@@ -40,7 +41,7 @@ def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> U
     if library is None:
         return _missing_library(root)
     found = f"the driver is here (version {_driver_version(root, library)})"
-    return Unavailable(f"{found}, but {no_client()}", USE_ANOTHER)
+    return Unavailable(f"{found}, but {no_client()}", what_to_install())
 
 
 def _missing_device(root: Path) -> Unavailable | None:
@@ -60,7 +61,7 @@ def _missing_device(root: Path) -> Unavailable | None:
         )
     return Unavailable(
         "no NVIDIA GPU was found (no /proc/driver/nvidia/version, /dev/nvidia<N> or /dev/dxg)",
-        NOTHING_TO_GAIN,
+        USE_ANOTHER,
     )
 
 
@@ -96,4 +97,18 @@ def no_client() -> str:
     """Return the words for what this release lacks, without a full stop."""
     from devrt_cuda import __version__
 
-    return f"devrt-cuda {__version__} has no client yet"
+    return f"devrt-cuda {__version__} has no client of its own yet"
+
+
+def what_to_install() -> str:
+    """Return what makes the GPUs usable: XLA's plugin, unless it is there."""
+    from importlib import metadata
+
+    from devrt.contract.installation import how_to_install
+
+    for plugin in _PLUGINS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            version = metadata.version(plugin)
+            return f"{plugin} {version}, which the PJRT loader runs, serves the platform."
+    command = how_to_install("devrt-tpu", "devrt-cuda[xla]")
+    return f"Install XLA's plugin for GPUs, which the PJRT loader runs: {command}"

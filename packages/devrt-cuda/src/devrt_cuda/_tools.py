@@ -10,12 +10,13 @@ import os
 from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 
+from devrt.contract.installation import install_command
 from devrt.errors import DevrtError, UnimplementedError
 
 __all__ = ["compiler_flags", "explain"]
 
 _FLAG = "xla_gpu_cuda_data_dir"
-_WHEELS = "pip install nvidia-cuda-nvcc nvidia-nvvm"
+_WHEELS = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 _SIGNS = (
     "libdevice not found",
     "No PTX compilation provider is available",
@@ -52,6 +53,6 @@ def explain(error: DevrtError) -> DevrtError:
         return error
     msg = (
         "the compiler for GPUs needs an assembler (ptxas) and libdevice, of the plugin's toolkit "
-        f"version or a later one. Install them with: {_WHEELS}\n{error.message}"
+        f"version or a later one. Install them with: {install_command(*_WHEELS)}\n{error.message}"
     )
     return UnimplementedError(msg, **error.data)

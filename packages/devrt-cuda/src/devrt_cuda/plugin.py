@@ -1,7 +1,8 @@
 """The plugin that devrt loads for platform ``cuda``.
 
-In this release it registers the platform and says why it cannot be used: first what the machine
-lacks, and where nothing is lacking, that there is no client yet.
+In this release it has no client of its own: XLA's plugin for GPUs, run by the PJRT loader, serves
+the platform where both are installed. This plugin says what the loader must know of it, and, where
+the platform cannot be used, what the machine or the environment lacks.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def probe() -> Unavailable:
 def make_client(context: ClientContext) -> NoReturn:
     """Refuse to make a client, in the words of the probe."""
     from devrt.errors import UnimplementedError
-    from devrt_cuda._machine import USE_ANOTHER, no_client
+    from devrt_cuda._machine import no_client, what_to_install
 
-    msg = f"No CUDA client can be made: {no_client()}. {USE_ANOTHER}"
+    msg = f"No CUDA client can be made: {no_client()}. {what_to_install()}"
     raise UnimplementedError(msg, operation="make_client", platform="cuda", plugin="devrt-cuda")

@@ -25,6 +25,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.xla_cpu_quirks",
     "devrt.compiling.xla_flags",
     "devrt.contract",
+    "devrt.contract.installation",
     "devrt.dtypes",
     "devrt.errors",
     "devrt.hardware",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from devrt.contract.installation import install_command
 from devrt.doctor import environment
 from devrt.doctor.examination import Examination, Examined, examine
 from devrt.doctor.findings import Finding
@@ -16,7 +17,7 @@ from devrt.doctor.registrations import registration_findings
 from devrt.errors import ConfigError
 from devrt.plugins import Broken
 from devrt.plugins.discovery.adopted import adopted_table
-from devrt.plugins.discovery.known import install_command
+from devrt.plugins.discovery.known import command_for, command_for_module, wheels_for
 from devrt.probing.isolated import Level, ProbeReport
 from devrt.runtime import Runtime, default_runtime
 
@@ -215,10 +216,11 @@ def _raised(report: ProbeReport) -> str:
 
 def _command(code: str, examined: Examined) -> str:
     distribution = examined.ref.distribution
-    if code in ("env-malformed", "probe-not-started") or distribution.startswith("("):
+    if code in ("env-malformed", "probe-not-started") or not examined.ref.has_distribution:
         return ""
     if code == "plugin-missing-dependency":
-        return install_command(distribution, options="--force-reinstall")
+        known = examined.report.facts if examined.report is not None else {}
+        return command_for_module(distribution, str(known.get("missing", "")) or distribution)
     if code == "plugin-hung":
         return f"devrt doctor --platform {examined.ref.platform} --timeout 300"
     return install_command(_too_old(examined) or distribution, options="--upgrade")
@@ -237,13 +239,20 @@ def _of_default(found: Examination) -> Iterator[Finding]:
     if not found.examined:
         remedy = "Install one; the one for the host's own processor is devrt-cpu."
         message = f"{why.partition('. ')[0].rstrip('.')}."
-        yield Finding("no-backend", "default", message, remedy, install_command("devrt-cpu"))
+        yield Finding("no-backend", "default", message, remedy, command_for("devrt-cpu"))
         return
     source = found.policy.source if found.policy.platforms else ""
-    command = f"unset {source}" if source.isupper() else ""
+    command = _install_unknown(found) or (f"unset {source}" if source.isupper() else "")
     remedy = "Fix one of the causes below"
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
+
+
+def _install_unknown(found: Examination) -> str:
+    """Return what installs the platform that was requested and that nothing installed serves."""
+    unknown = found.decision.unknown if found.decision is not None else ()
+    wheels = wheels_for(unknown[0]) if unknown else ()
+    return command_for(wheels[0]) if wheels else ""
 
 
 def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:

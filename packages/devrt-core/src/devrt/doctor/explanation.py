@@ -6,7 +6,7 @@ import dataclasses
 
 from devrt.errors import DevrtError
 from devrt.plugins import Broken, Decision, Verdict
-from devrt.plugins.discovery.known import install_command, wheels_for
+from devrt.plugins.discovery.known import command_for, wheels_for
 from devrt.records import Unavailable
 from devrt.runtime import Runtime, default_runtime, failures
 
@@ -94,10 +94,10 @@ def _why_none(runtime: Runtime, platform: str | None, decision: Decision) -> str
 
 def _next(decision: Decision) -> str:
     if not decision.verdicts and not decision.policy.platforms:
-        return install_command("devrt-cpu")
+        return command_for("devrt-cpu")
     if decision.unknown:
         wheels = wheels_for(decision.unknown[0])
-        return install_command(wheels[0]) if wheels else "devrt list"
+        return command_for(wheels[0]) if wheels else "devrt list"
     return "devrt doctor"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from devrt.doctor.findings import Finding
 from devrt.plugins.discovery.accelerators import SeenHardware, seen_hardware
-from devrt.plugins.discovery.known import install_command
+from devrt.plugins.discovery.known import command_for
 
 __all__ = ["SeenHardware", "hardware_findings", "seen_hardware"]
 
@@ -23,5 +23,5 @@ def hardware_findings(
                 f"{hardware.name} is on this machine ({', '.join(hardware.evidence[:3])}), and no "
                 f"installed backend serves it.",
                 f"Install {hardware.wheel}.",
-                install_command(hardware.wheel),
+                command_for(hardware.wheel),
             )

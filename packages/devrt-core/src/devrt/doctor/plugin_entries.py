@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from devrt.doctor.examination import Examination, Examined
 from devrt.doctor.records import PluginEntry, Rule
 from devrt.plugins import Broken, Outcome, PluginRef, Verdict
+from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.registered import registered
 from devrt.probing.isolated import Level
 from devrt.records import Available, Unavailable
@@ -141,9 +142,17 @@ def _rules(
     yield from _phase_rules(examined)
     if verdict is None:
         yield Rule("choice", None, "not considered")
+    elif _lacks_loader(examined):
+        yield Rule("choice", None, f"{verdict.outcome.value}: {verdict.reason}")
     else:
         usable = verdict.outcome in (Outcome.CHOSEN, Outcome.ELIGIBLE)
         yield Rule("choice", usable, f"{verdict.outcome.value}: {verdict.reason}")
+
+
+def _lacks_loader(examined: Examined) -> bool:
+    """Return whether it is a library that was not tried, as nothing installed loads any."""
+    facts = examined.report.facts if examined.report is not None else {}
+    return facts.get("remedy") == adopted_table().loader_remedy
 
 
 def _allowed(found: Examination) -> str:
@@ -173,7 +182,8 @@ def _phase_rules(examined: Examined) -> Iterator[Rule]:
         if position < ended or (position == ended and report.is_ok):
             yield Rule(phase, True, _seen(phase, examined))
         elif position == ended:
-            yield Rule(phase, False, report.sentence())
+            passed = None if _lacks_loader(examined) else False
+            yield Rule(phase, passed, report.sentence())
         else:
             beyond = report.is_ok and examined.level is Level.LOAD
             yield Rule(phase, None, "not tried at this level" if beyond else "not reached")

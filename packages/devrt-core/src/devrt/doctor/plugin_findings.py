@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from devrt.doctor.examination import Examined
 from devrt.doctor.findings import Finding
 from devrt.plugins.discovery.refs import normalized
+from devrt.plugins.loading.faults import usual_remedy
 
 __all__ = ["plugin_findings"]
 
@@ -18,7 +19,7 @@ def plugin_findings(examined: Examined) -> Iterator[Finding]:
     if isinstance(reported, str):
         why = reported.rstrip(".")
         message = f"what plugin {ref} has to say cannot be had; devrt_doctor_findings: {why}."
-        remedy = f"Upgrade {ref.distribution} or report this to its author."
+        remedy = usual_remedy(ref)
         yield Finding("plugin-findings-failed", ref.name, message, remedy)
         return
     for item in reported or ():

@@ -146,7 +146,9 @@ class Report:
     def next_command(self) -> str:
         """The next command to type."""
         telling = (f for f in self.findings if f.severity != "info" or self._is_cause(f))
-        return next((f.command for f in telling if f.command), "devrt devices")
+        some = any(entry.state in ("chosen", "eligible") for entry in self.plugins)
+        otherwise = "devrt devices" if some or self.is_undecided else "devrt list"
+        return next((f.command for f in telling if f.command), otherwise)
 
     def _is_cause(self, finding: Finding) -> bool:
         """Return whether a finding is of a platform that was requested and is unavailable."""

@@ -45,12 +45,17 @@ def check_abi(module: str, built: int) -> None:
     """
     if built == ABI_VERSION:
         return
+    from devrt.contract.installation import how_to_install
     from devrt.errors import PluginLoadError
 
-    remedy = "Upgrade devrt-core" if built > ABI_VERSION else f"Upgrade {module}"
+    upgrade = "devrt-core" if built > ABI_VERSION else module.replace("_", "-")
+    remedy = (
+        f"Upgrade {upgrade} with: {how_to_install(upgrade, options='--upgrade')}; or build "
+        f"{module} again against the installed devrt-core."
+    )
     msg = (
         f"The native module of {module} was built against version {built} of devrt's native ABI, "
-        f"and the installed devrt-core has version {ABI_VERSION}. {remedy}, or build {module} "
-        "again against the installed devrt-core."
+        f"and the installed devrt-core has version {ABI_VERSION}. {remedy}"
     )
-    raise PluginLoadError(msg, plugin=module, built_abi=built, installed_abi=ABI_VERSION)
+    abis = {"built_abi": built, "installed_abi": ABI_VERSION}
+    raise PluginLoadError(msg, plugin=module, remedy=remedy, upgrade=upgrade, **abis)

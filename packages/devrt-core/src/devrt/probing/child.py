@@ -134,22 +134,25 @@ def _stay_harmless(parent: int) -> None:
 
 def _failure(error: BaseException) -> dict[str, Any]:
     from devrt.errors import ConfigError, PluginContractError, PluginLoadError
+    from devrt.plugins.loading.faults import missing_module
 
     kind, remedy = "other", str(getattr(error, "remedy", "") or "")
+    missing = str(getattr(error, "missing", "") or "") or missing_module(error)
     if isinstance(error, PluginContractError | _UnusableError):
         kind = "contract"
         if hasattr(error, "api_version"):
             kind = "version"
         if getattr(error, "phase", "") == "manifest":
             kind = "manifest"
+    elif hasattr(error, "built_abi"):
+        kind = "version"
     elif isinstance(error, PluginLoadError):
-        kind = "dependency" if getattr(error, "missing", "") else "import"
+        kind = "dependency" if missing else "import"
     elif isinstance(error, ConfigError):
         kind = "config"
     elif isinstance(error, ImportError):
-        kind = "import"
+        kind = "dependency" if missing else "import"
     name = "PluginContractError" if isinstance(error, _UnusableError) else type(error).__name__
-    missing = str(getattr(error, "missing", "") or "")
     return {
         "error": name[:200],
         "message": words(error)[:4000],

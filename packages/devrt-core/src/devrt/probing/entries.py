@@ -23,7 +23,7 @@ def run_entries(guesses: Sequence[PluginRef]) -> list[dict[str, Any]]:
 def _run(ref: PluginRef, children: Children) -> dict[str, Any]:
     """Return what a child saw; ``ended`` says how it ended where that was not a return."""
     nothing = {"registered": [], "missing": [], "environment": {}, "read": {}, "initializes": False}
-    if ref.distribution.startswith("("):  # a folder on the path, which anybody may have made
+    if not ref.has_distribution:  # a folder on the path, which anybody may have made
         why = "no installed distribution brings it, and no other module is run"
         return {**nothing, "ended": why, "is_kept": False}
     try:

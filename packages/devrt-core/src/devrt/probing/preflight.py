@@ -87,7 +87,7 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
         return Unavailable(report.detail, str(report.facts.get("remedy", "")))
     kind = report.facts.get("kind", "")
     if report.outcome == "raised" and kind != "start":
-        remedy = str(report.facts.get("remedy") or usual_remedy(ref))
+        remedy = str(report.facts.get("remedy") or _remedy(ref, report))
         message = str(report.facts.get("message", "")) or report.sentence()
         reason = message.removesuffix(remedy).rstrip(" .")
         reason = reason if kind in _NAMES_THE_CAUSE else report.sentence()
@@ -96,6 +96,15 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
     usual = usual_remedy(ref)
     remedy = _REMEDIES.get(report.outcome, "{usual}").format(usual=usual)
     return Broken("probe", f"it {report.sentence()}", remedy)
+
+
+def _remedy(ref: PluginRef, report: ProbeReport) -> str:
+    missing = str(report.facts.get("missing", ""))
+    if not missing or not ref.has_distribution:
+        return usual_remedy(ref)
+    from devrt.plugins.discovery.known import command_for_module  # only where something is wrong
+
+    return f"Install it with: {command_for_module(ref.distribution, missing)}"
 
 
 # Errors of devrt's own name the plugin and the cause in their message.

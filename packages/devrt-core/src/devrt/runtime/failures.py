@@ -27,7 +27,13 @@ from devrt.plugins import (
     Policy,
     Verdict,
 )
-from devrt.plugins.discovery.known import how_to_install, platform_with_option, wheels_for
+from devrt.plugins.discovery.known import (
+    advice_for,
+    command_for_module,
+    platform_with_option,
+    wheels_for,
+)
+from devrt.plugins.loading.faults import missing_module
 from devrt.records import Unavailable
 
 __all__ = [
@@ -117,7 +123,7 @@ def no_default(
     if not known:
         msg = (
             "no backend is installed, so there is no device. "
-            f"Install one beside devrt-core, at the least the host's: {how_to_install('devrt-cpu')}"
+            f"Install one beside devrt-core, at the least the host's: {advice_for('devrt-cpu')}"
         )
         return NoBackendError(msg, known=())
     msg = f"none of the installed backends can be used:{_causes(decision.verdicts)}"
@@ -180,14 +186,14 @@ def _ruled_out(
 def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
     """Return the error for a client factory that raised."""
     cause = str(error).rstrip(".")
+    missing = missing_module(error) if ref.has_distribution else ""
+    fix = f"Install it with: {command_for_module(ref.distribution, missing)}" if missing else ""
     msg = (
         f"platform {ref.platform!r} could not be initialised by plugin {ref}: "
-        f"{type(error).__name__}: {cause}. Fix that, or choose another platform with "
+        f"{type(error).__name__}: {cause}. {fix or 'Fix that'}, or choose another platform with "
         "DEVRT_PLATFORMS; `devrt list` shows which are installed."
     )
-    return BackendInitializationError(
-        msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
-    )
+    return BackendInitializationError(msg, phase="client", **ref.facts())
 
 
 def absent_option(
@@ -202,7 +208,7 @@ def absent_option(
         if declared is None:
             return ""
         wheel = declared[1]
-        return f"It is an option of {wheel}, which is not installed: {how_to_install(wheel)}."
+        return f"It is an option of {wheel}, which is not installed: {advice_for(wheel)}."
     whose = f"It may be an option of platform {refs[0].platform!r} ({refs[0]})"
     if any(ref.is_among(policy.forbid) for ref in refs):
         return f"{whose}, which {policy.origin('forbid')} forbids."
@@ -220,7 +226,7 @@ def absent_option(
 
 def unusable(ref: PluginRef, problem: str, remedy: str = "") -> BackendInitializationError:
     """Return the error for a client factory whose client cannot be used."""
-    remedy = remedy or f"Report it to the author of {ref.distribution}."
+    remedy = remedy or f"Report it to the author of {ref}."
     msg = f"platform {ref.platform!r} could not be initialised by plugin {ref}: {problem}. {remedy}"
     return BackendInitializationError(
         msg, phase="client", plugin=ref.distribution, version=ref.version, platform=ref.platform
@@ -244,7 +250,7 @@ def _unknown(
         added = ", ".join(str(ref) for ref in known if ref.platform == name)
         hint = f"What {added} adds needs the platform's own backend: install that too."
     elif wheels := wheels_for(name):
-        hint = f"Install its backend with: {' or '.join(map(how_to_install, wheels))}."
+        hint = f"Install its backend with: {' or '.join(map(advice_for, wheels))}."
     elif near:
         hint = f"Did you mean {' or '.join(map(repr, near))}?"
     else:

@@ -161,13 +161,11 @@ class Notices:
         causes = [v.candidate for v in verdicts]
         if any(self._was_reported(candidate) for candidate in causes):
             return ""
-        from devrt.plugins.discovery.known import (
-            how_to_install,  # seldom needed, and startup counts
-        )
+        from devrt.plugins.discovery.known import advice_for  # seldom needed, and startup counts
 
         states = [(c.ref, c.state) for c in causes]
         reasons = [_why(r, state) for r, state in states if isinstance(state, Unavailable | Broken)]
-        install = f"no installed backend serves it. Install one: {how_to_install(hardware.wheel)}."
+        install = f"no installed backend serves it. Install one: {advice_for(hardware.wheel)}."
         return _hardware_message(hardware.name, hardware.evidence, reasons or [install])
 
     def _was_reported(self, candidate: Candidate) -> bool:

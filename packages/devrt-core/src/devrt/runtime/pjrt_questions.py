@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
 from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
-from devrt.plugins.discovery.known import how_to_install, wheels_for
+from devrt.plugins.discovery.known import advice_for, wheels_for
 from devrt.plugins.discovery.refs import normalized
 from devrt.records import TopologyFactory
 from devrt.runtime.choice import requested_policy
@@ -83,7 +83,7 @@ def _described(
             raise
         msg = (
             f"{error.message.rstrip('.')}. Topologies by name need the platform's own plugin: "
-            f"{how_to_install(*wheels)}"
+            f"{_advice(wheels)}"
         )
         raise type(error)(msg, code=error.code, **error.data) from error
     except (Exception, SystemExit) as error:  # plugin code: a description may fail in any way
@@ -98,6 +98,10 @@ def _missing_wheels(platform: str) -> tuple[str, ...]:
     """Return the wheels that are known to serve a platform and are not installed."""
     installed = {normalized(ref.distribution) for ref in default_runtime().plugins.refs()}
     return tuple(wheel for wheel in wheels_for(platform) if normalized(wheel) not in installed)
+
+
+def _advice(wheels: Sequence[str]) -> str:
+    return " or ".join(map(advice_for, wheels))
 
 
 def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
@@ -127,10 +131,11 @@ def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:
         record = backend.topology_factory(default_runtime().plugins.pjrt_loader)
         return _described(PluginRef(platform, "(environment)"), record, topology_name, kwargs)
     except UnimplementedError as error:
+        advice = _advice(wheels_for(platform))
+        more = "" if advice in error.message else f" Install what can: {advice}"
         msg = (
             f"topology {topology_name!r} of platform {platform!r} cannot be made: "
-            f"{error.message.rstrip('.')}. Install what can: "
-            f"{how_to_install(*wheels_for(platform))}"
+            f"{error.message.rstrip('.')}.{more}"
         )
         raise UnimplementedError(msg, operation=operation, platform=platform) from error
 
@@ -153,7 +158,7 @@ def _undescribed(plugins: PluginRegistry, name: str) -> UnimplementedError:
         for ref, _ in plugins.topologies(platform)[:1]
     ]
     others = ", ".join(able) or "none"
-    wheels = " or ".join(map(how_to_install, _missing_wheels(name)))
+    wheels = _advice(wheels_for(name))  # what is installed of them is not enough
     msg = (
         f"no installed plugin describes topologies of platform {name!r}. Install one that does"
         f"{wheels and ': '}{wheels}, or name another platform. Platforms with topologies: {others}."

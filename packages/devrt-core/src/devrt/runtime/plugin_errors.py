@@ -95,7 +95,7 @@ def _failure(ref: Origin, operation: str, error: Exception) -> PluginError:
     cause = f"{type(error).__name__}: {error}".rstrip(": .")
     msg = (
         f"plugin {ref} for platform {ref.platform!r} failed in {operation}: {cause}. Errors of a "
-        f"backend are to be devrt's, so this is a defect of {ref.distribution}: report it to its "
+        f"backend are to be devrt's, so this is a defect of {ref}: report it to its "
         "author."
     )
     return PluginError(msg, phase="call", operation=operation, **ref.facts())

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
-from devrt._support import simple_toml
+from devrt.contract.installation import how_to_install, install_command, known_wheels, name_of
 from devrt.plugins.discovery.adopted import adopted_table
+from devrt.plugins.discovery.refs import normalized
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-__all__ = ["how_to_install", "install_command", "platform_with_option", "wheels_for"]
-
-_TABLE = os.path.join(os.path.dirname(__file__), "data", "wheels.toml")
+__all__ = [
+    "advice_for",
+    "command_for",
+    "command_for_module",
+    "platform_with_option",
+    "wheels_for",
+    "wheels_for_topology",
+]
 
 
 def wheels_for(name: str) -> tuple[str, ...]:
@@ -21,7 +21,7 @@ def wheels_for(name: str) -> tuple[str, ...]:
     name = name.partition("@")[0]
     own = tuple(
         str(row["wheel"])
-        for row in _rows()
+        for row in known_wheels()
         if name == row["platform"] or name in row.get("aliases", ())
     )
     others = (
@@ -32,34 +32,59 @@ def wheels_for(name: str) -> tuple[str, ...]:
     return own or tuple(sorted(others)[:1])
 
 
-def install_command(*wheels: str, options: str = "") -> str:
-    """Return what installs distributions; devrt's own come from its checkout, not from an index."""
-    own = _own()
-    given = [f"./packages/{wheel}" if wheel in own else wheel for wheel in wheels]
-    return " ".join(["pip install", *filter(None, [options]), *given])
+def wheels_for_topology(name: str) -> dict[str, str]:
+    """Return, by platform, the distributions that describe devices of a topology's name."""
+    kind = name.partition(":")[0]
+    return {
+        str(row["platform"]): str(row["wheel"])
+        for row in known_wheels()
+        if kind in row.get("topologies", ())
+    }
 
 
-def how_to_install(*wheels: str, options: str = "") -> str:
-    """Return the same for a message, with where the command is to be run."""
-    where = " (in devrt's checkout)" if _own() & {*wheels} else ""
-    return install_command(*wheels, options=options) + where
+def command_for(wheel: str) -> str:
+    """Return what installs a distribution together with what it is of no use without."""
+    return install_command(*_with_it(wheel))
+
+
+def advice_for(wheel: str) -> str:
+    """Return the same for a message."""
+    return how_to_install(*_with_it(wheel))
+
+
+def command_for_module(distribution: str, module: str) -> str:
+    """Return what installs a module that a distribution needs.
+
+    By the requirement of that name; where there is none, the distribution again.
+
+    Parameters
+    ----------
+    distribution
+        The distribution, which is installed.
+    module
+        The module that it cannot import.
+    """
+    from importlib import metadata
+
+    wanted = normalized(module.partition(".")[0])
+    try:
+        required = metadata.requires(distribution) or []
+    except (metadata.PackageNotFoundError, ValueError):
+        required = []
+    for line in required:
+        if ";" not in line and normalized(name_of(line)) == wanted:
+            return install_command(line)
+    return install_command(distribution, options="--force-reinstall")
 
 
 def platform_with_option(option: str) -> tuple[str, str] | None:
     """Return the platform and the distribution that declare an option; None if none is known."""
-    for row in _rows():
+    for row in known_wheels():
         if option in row.get("options", ()):
             return str(row["platform"]), str(row["wheel"])
     return None
 
 
-def _own() -> set[str]:
-    return {"devrt-core", *(str(row["wheel"]) for row in _rows())}
-
-
-def _rows() -> list[dict[str, Any]]:
-    with open(_TABLE, encoding="utf-8") as file:
-        document = simple_toml.parse(file.read())
-    assert document is not None, "the table is in plain form; a test reads it"
-    rows: list[dict[str, Any]] = document["wheel"]
-    return rows
+def _with_it(wheel: str) -> tuple[str, ...]:
+    rows = (row for row in known_wheels() if row["wheel"] == wheel)
+    return tuple(next((row["install"] for row in rows if "install" in row), (wheel,)))

@@ -44,6 +44,8 @@ _ORDER = (
 _ADOPTED = frozenset(_ORDER[3:])
 _RANK = {source: rank for rank, source in enumerate(_ORDER)}
 
+_FOUND_IN = {"(namespace)": "a namespace package", "(code)": "registered by a call"}
+
 UNNAMED = "(unnamed)"
 """The platform of an entry that names none: it is listed, and cannot be requested."""
 
@@ -132,7 +134,15 @@ class PluginRef:
         """Return what every error about the plugin carries as attributes."""
         return {"plugin": self.distribution, "version": self.version, "platform": self.platform}
 
+    @property
+    def has_distribution(self) -> bool:
+        """Whether a distribution brings it, rather than a folder, a variable or a call."""
+        return not self.distribution.startswith("(")
+
     def __str__(self) -> str:
+        if not self.has_distribution:
+            what = self.module or self.entry or self.library or self.platform
+            return f"{what} ({_FOUND_IN.get(self.distribution, self.source)})"
         version = f" {self.version}" if self.version else ""
         return f"{self.distribution}{version}"
 

@@ -82,7 +82,7 @@ def too_new(ref: PluginRef, value: str | int, what: str) -> PluginContractError:
 
 def remedy(ref: PluginRef, upgrade: str) -> str:
     """Return what to do where a plugin and devrt are of different times; ``upgrade`` is too old."""
-    from devrt.plugins.discovery.known import how_to_install  # only where something is wrong
+    from devrt.contract.installation import how_to_install  # only where something is wrong
 
     wanted = _required_core(ref.distribution) if upgrade == _CORE else ""
     why = f" ({ref.distribution} requires {wanted})" if wanted else ""
@@ -124,14 +124,11 @@ def _required_core(distribution: str) -> str:
     """Return what a distribution requires of devrt-core, without markers; empty if nothing."""
     from importlib import metadata
 
+    from devrt.contract.installation import name_of
+
     try:
         required = metadata.requires(distribution) or []
     except (metadata.PackageNotFoundError, ValueError):
         return ""
     found = (line.partition(";")[0].strip() for line in required)
-    return next((text for text in found if normalized(_name_in(text)) == _CORE), "")
-
-
-def _name_in(requirement: str) -> str:
-    end = (i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_."))
-    return requirement[: next(end, len(requirement))]
+    return next((text for text in found if normalized(name_of(text)) == _CORE), "")

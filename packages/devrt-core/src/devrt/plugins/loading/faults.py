@@ -7,7 +7,7 @@ from typing import Any
 from devrt.errors import PluginContractError
 from devrt.plugins.discovery.refs import PluginRef
 
-__all__ = ["contract_error", "usual_remedy"]
+__all__ = ["contract_error", "missing_module", "usual_remedy"]
 
 
 def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractError:
@@ -18,6 +18,15 @@ def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractErro
 
 def usual_remedy(ref: PluginRef) -> str:
     """Return what a user can do about a plugin that fails."""
-    if ref.distribution.startswith("("):
+    if not ref.has_distribution:
         return "Correct it where it is named."
     return f"Upgrade {ref.distribution} or report this to its author; or uninstall it."
+
+
+def missing_module(error: BaseException | None) -> str:
+    """Return the module whose absence an error, or what caused it, is about; empty if none is."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name
+        error = error.__cause__ or error.__context__
+    return ""

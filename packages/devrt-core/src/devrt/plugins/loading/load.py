@@ -14,7 +14,7 @@ from devrt._support.record import UnknownFieldError
 from devrt.errors import ForkedError, PluginBusyError, PluginError, PluginLoadError
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
-from devrt.plugins.loading.faults import contract_error
+from devrt.plugins.loading.faults import contract_error, usual_remedy
 from devrt.plugins.loading.hooks import (
     LOADER_HOOK,
     TRAITS_HOOK,
@@ -78,7 +78,7 @@ def load_plugin(
             f"{'were' if has_hooks else 'was'} called: "
             f"{type(error).__name__}: {error}."
         )
-        remedy = f"Report it to its author, or uninstall {ref.distribution}."
+        remedy = usual_remedy(ref)
         raise _load_error(ref, msg, _remedy(ref, built_against, remedy)) from error
 
 
@@ -109,10 +109,10 @@ def _import(ref: PluginRef, built_against: str | int | None) -> ModuleType:
             f"plugin {ref} for platform {ref.platform!r} cannot be imported: {whose}, {missing!r}, "
             "is not installed."
         )
-        from devrt.plugins.discovery.known import install_command  # only where something is wrong
+        from devrt.plugins.discovery.known import command_for_module  # only where it is missing
 
-        command = install_command(ref.distribution, options="--force-reinstall")
-        remedy = f"Reinstall it with: {command}"
+        again = "Reinstall" if is_own else "Install"
+        remedy = f"{again} it with: {command_for_module(ref.distribution, missing)}"
         raise _load_error(ref, msg, remedy, missing=missing) from error
     except ForkedError:
         raise  # of this process, not of the plugin
@@ -122,6 +122,7 @@ def _import(ref: PluginRef, built_against: str | int | None) -> ModuleType:
             f"{ref.module!r} raised {type(error).__name__}: {error}."
         )
         remedy = f"Reinstall or upgrade it, or uninstall {ref.distribution}."
+        remedy = remedy if ref.has_distribution else usual_remedy(ref)
         raise _load_error(ref, msg, _remedy(ref, built_against, remedy)) from error
     if getattr(module.__spec__, "_initializing", False):  # as the import system itself tells it
         msg = (
