@@ -86,6 +86,8 @@ class OptionSpec:
         A flag of another library that sets the option too, with the environment variable that
         holds such flags: ``"XLA_FLAGS --xla_some_number"``. The option's own variables are
         stronger.
+    unit : str
+        ``"bytes"`` where the number is one of bytes: text may then have a unit (``"512MiB"``).
     """
 
     name: str
@@ -96,6 +98,7 @@ class OptionSpec:
     maximum: float | None = None
     choices: tuple[Any, ...] = ()
     flag: str = ""
+    unit: str = ""
 
 
 TRACEBACK_IN_BUFFERS = OptionSpec(
@@ -125,7 +128,8 @@ CACHE_OPTIONS = (
         default=2 << 30,
         minimum=-1,
         maximum=2**62,
-        help="Bytes that they may take together; -1 for no bound.",
+        help="Bytes that they may take together (10GiB); -1 for no bound.",
+        unit="bytes",
     ),
     OptionSpec(
         name="persistent_cache_min_compile_time_secs",

@@ -139,7 +139,8 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     type=int,
                     minimum=1,
                     maximum=2**63 - 1,
-                    help="Bytes that the buffers of the CPU client may take together.",
+                    help="Bytes that the buffers of the CPU client may take together (4GiB).",
+                    unit="bytes",
                 ),
                 OptionSpec(
                     name="cpu_execution_timeout",

@@ -17,6 +17,17 @@ from devrt.errors import ConfigError, DevrtWarning
 
 __all__ = ["FileKeys", "carries", "nearest", "similar", "unknown_option"]
 
+_OF_JAX = {
+    "enable_x64": "It is an option of JAX. devrt has no switch for 64-bit types: arrays keep the "
+    "dtype that they have, 64-bit ones too, and only Python numbers become 32-bit; give those a "
+    "NumPy dtype where it matters, and leave the option out.",
+}
+_SETTLED_IN_JAX = (
+    "It is an option of JAX, and devrt has none of that name: tracing, numerics and debugging are "
+    "settled where the program is exported; what concerns compiling is an option of the call that "
+    "compiles."
+)
+
 
 class FileKeys:
     """Finds the keys that are mistakes, each as soon as that can be known.
@@ -154,7 +165,10 @@ def unknown_option(name: str, problem: str, names: Iterable[str], absent: str) -
     """
     import difflib
 
-    near = difflib.get_close_matches(name.removeprefix("jax_"), names, n=3)
+    key = name.removeprefix("jax_")
+    near = difflib.get_close_matches(key, names, n=3)
+    if key != name and not nearest(key, (), list(names)):
+        near, absent = [], absent or _OF_JAX.get(key, _SETTLED_IN_JAX)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint = f"{absent} " if absent else hint
     msg = f"{problem}. {hint}Options: {', '.join(sorted(names))}."

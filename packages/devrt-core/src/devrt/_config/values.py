@@ -15,6 +15,12 @@ __all__ = ["checked", "flag_value"]
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 _MAX_FLAGS = 1 << 20
+_UNITS = {
+    "b": 1,
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)},
+}
+"""As standards have them: 1 GB is 10**9 bytes, 1 GiB is 2**30."""
 
 
 def checked(spec: OptionSpec, value: Any, source: str) -> Any:
@@ -24,10 +30,12 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     """
     if spec.type is object or (value is None and spec.default is None):
         return value
+    is_size = spec.unit == "bytes" and isinstance(value, str)
     try:
-        converted = _converted(spec.type, value)
+        converted = _converted(spec.type, _in_bytes(value) if is_size else value)
     except (TypeError, ValueError):
-        msg = f"{source}: option {spec.name!r} takes {spec.type.__name__}, not {value!r}."
+        takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_size else spec.type.__name__
+        msg = f"{source}: option {spec.name!r} takes {takes}, not {value!r}."
         raise _error(msg, spec, value, source) from None
     if spec.minimum is not None and converted < spec.minimum:
         msg = f"{source}: option {spec.name!r} must be at least {spec.minimum}, not {value!r}."
@@ -66,6 +74,19 @@ def _contents(path: str) -> str:
 
 def _error(message: str, spec: OptionSpec, value: Any, source: str) -> ConfigError:
     return ConfigError(message, option=spec.name, value=value, source=source)
+
+
+def _in_bytes(text: str) -> str | int:
+    """Return the number of bytes that a text with a unit stands for; another text as it is."""
+    words = text.strip()
+    start = len(words) - len(words.lstrip("+-.0123456789"))
+    factor = _UNITS.get(words[start:].strip().lower())
+    if factor is None:
+        return text
+    size = float(words[:start]) * factor
+    if size % 1:
+        raise ValueError(text)
+    return int(size)
 
 
 def _converted(kind: type, value: Any) -> Any:
