@@ -18,6 +18,7 @@ from devrt.arrays import Array, device_put
 from devrt.arrays.guards import Config
 from devrt.arrays.like import converted, filled, filled_like
 from devrt.arrays.missing import gone
+from devrt.arrays.operators import NOT_TRACED
 from devrt.arrays.put import (
     COPY,
     as_host_array,
@@ -239,8 +240,8 @@ def concatenate(
     """
     if any(isinstance(x, Array) for x in arrays):
         msg = (
-            "devrt.numpy.concatenate of device arrays runs a program on a device, and this release "
-            "compiles none yet. Read them with devrt.device_get first."
+            "devrt.numpy.concatenate of device arrays needs a program for their devices, and "
+            f"{NOT_TRACED}"
         )
         raise UnimplementedError(msg, operation="concatenate")
     joined = np.concatenate(list(arrays), axis=axis, dtype=_dtype(dtype))

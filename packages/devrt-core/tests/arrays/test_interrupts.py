@@ -39,7 +39,7 @@ print(a.__array__().tolist(), np.asarray(read(a)).size > 0)
 READINGS = {
     "numpy.asarray": "np.asarray(a)",
     "numpy.array": "np.array(a)",
-    "a list": "np.stack([a, a])",
+    "a list": "np.array([a, a])",
     "a tree": "devrt.device_get({1: [a]})[1]",
     "memoryview": "memoryview(a)",
     "bytes": "np.frombuffer(bytes(a))",

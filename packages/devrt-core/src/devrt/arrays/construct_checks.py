@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt import dtypes
+from devrt._support.words import kind_of
 from devrt.arrays import tree
 from devrt.arrays.array import Array
 from devrt.arrays.missing import gone
@@ -66,7 +67,7 @@ def check_is_sharding(sharding: object, operation: str) -> None:
     """Raise `InvalidTypeError` unless it is a sharding."""
     if not isinstance(sharding, Sharding):
         msg = (
-            f"{operation} takes a sharding, not {sharding!r} of type {type(sharding).__name__}. "
+            f"{operation} takes a sharding, not {sharding!r} of type {kind_of(sharding)}. "
             "For one device write SingleDeviceSharding(device)."
         )
         raise InvalidTypeError(msg, sharding=sharding, operation=operation)

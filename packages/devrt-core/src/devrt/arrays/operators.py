@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from devrt.errors import UnimplementedError
 
-__all__ = ["Unsupported", "namespace"]
+__all__ = ["NOT_TRACED", "Unsupported", "namespace"]
 
 _ARITHMETIC = "add sub mul truediv floordiv mod divmod pow matmul".split()
 _BINARY = [*_ARITHMETIC, *"and or xor lshift rshift".split()]
@@ -15,15 +15,20 @@ _UNARY = "neg pos abs invert round".split()
 _COMPARISONS = "eq ne lt le gt ge".split()
 _OTHERS = "getitem iter contains".split()
 
-# Methods, not absent ones as below: where they are absent numpy.sum(x) and its like go on to the
-# reduction of a ufunc, which keeps a reference to x for good when it is refused (NumPy 2.4).
-_REDUCTIONS = "all any max min prod sum".split()
-
 _METHODS = """
-    T mT at argmax argmin argsort astype clip conj conjugate cumprod cumsum diagonal dot fill
-    flatten imag mean nonzero ravel real repeat reshape round searchsorted sort squeeze std
-    swapaxes take trace transpose var view
+    T mT all any at argmax argmin argsort astype clip conj conjugate cumprod cumsum diagonal dot
+    fill flatten imag max mean min nonzero prod ravel real repeat reshape round searchsorted sort
+    squeeze std sum swapaxes take trace transpose var view
 """.split()
+
+# NumPy's functions that make nothing new of an array's elements; what computes is refused.
+_LOOKING = frozenset(
+    """
+    allclose array2string array_equal array_equiv array_repr array_str can_cast common_type copy
+    empty_like full_like iscomplexobj isrealobj may_share_memory min_scalar_type ndim ones_like
+    result_type save savetxt savez savez_compressed shape shares_memory size zeros_like
+    """.split()
+)
 
 
 def namespace(api_version: str | None) -> Any:
@@ -45,11 +50,16 @@ def namespace(api_version: str | None) -> Any:
     return numpy
 
 
+NOT_TRACED = (
+    "devrt does not trace Python yet. Compute on the host with numpy.asarray(x) and "
+    "devrt.device_put the result; or export the function from JAX or PyTorch and call it with "
+    "devrt.programs.load_program."
+)
+"""Why there is no program for what Python says, and what to do instead."""
+
+
 def _refuse(name: str) -> NoReturn:
-    msg = (
-        f"{name} on a devrt array runs a program on its device, and this release compiles "
-        "none yet. Compute on the host with numpy.asarray(x), then devrt.device_put the result."
-    )
+    msg = f"{name} on a devrt array needs a program for its device, and {NOT_TRACED}"
     raise UnimplementedError(msg, operation=name)
 
 
@@ -77,6 +87,21 @@ class Unsupported:
         """Raise UnimplementedError: a NumPy function would compute on the host, in silence."""
         _refuse(f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Let functions that only look at arrays do so on the host; refuse those that compute."""
+        if func.__name__ not in _LOOKING:
+            _refuse(f"{func.__module__}.{func.__name__}")
+        return func(*map(_on_host, args), **{name: _on_host(v) for name, v in kwargs.items()})
+
+
+def _on_host(value: Any) -> Any:
+    """Return an argument of a NumPy function with its arrays read."""
+    if isinstance(value, Unsupported):
+        import numpy as np
+
+        return np.asarray(value)
+    return type(value)(map(_on_host, value)) if type(value) in (list, tuple) else value
+
 
 for _name in (
     *_BINARY,
@@ -87,9 +112,6 @@ for _name in (
 ):
     setattr(Unsupported, f"__{_name}__", _refusing(f"__{_name}__"))
 
-for _name in _REDUCTIONS:
-    setattr(Unsupported, _name, _refusing(_name))
-
 
 class _NeedsProgram:
     """An attribute that is absent, and says why. Not ``__getattr__``: NumPy would go through it."""
@@ -99,9 +121,8 @@ class _NeedsProgram:
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
         msg = (
-            f"'Array' object has no attribute {self._name!r}: it runs a program on the device, and "
-            "this release compiles none yet. Compute on the host with numpy.asarray(x), then "
-            "devrt.device_put the result."
+            f"'Array' object has no attribute {self._name!r}: it needs a program for its device, "
+            f"and {NOT_TRACED}"
         )
         raise AttributeError(msg, name=self._name, obj=instance)
 

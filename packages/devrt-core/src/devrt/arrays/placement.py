@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.words import kind_of
 from devrt.arrays import tree
 from devrt.arrays.array import Array
 from devrt.arrays.checked import PUT, check_made
@@ -322,7 +323,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     if not (given is None or isinstance(given, Device | str)):
         msg = (
             f"default_device takes a device, a platform's name or None, not {given!r} of type "
-            f"{type(given).__name__}. Choose one, for example devrt.devices()[0]."
+            f"{kind_of(given)}. Choose one, for example devrt.devices()[0]."
         )
         raise InvalidTypeError(msg, device=given)
     with default_runtime().config.override(default_device=device):

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from devrt._support.notebook import notebook_display
 from devrt.arrays.array import Array
 from devrt.errors import InvalidTypeError
 
@@ -66,7 +67,10 @@ class Reporter:
 
 @contextlib.contextmanager
 def reporting(progress: bool | ProgressCallback, verb: str) -> Iterator[ProgressCallback]:
-    """Yield what is to be called with the progress: the user's callback, or a bar on stderr."""
+    """Yield what is to be called with the progress: the user's callback, or what draws a bar.
+
+    The bar is on the standard error, or in the notebook.
+    """
     if callable(progress):
         yield progress
         return
@@ -76,6 +80,10 @@ def reporting(progress: bool | ProgressCallback, verb: str) -> Iterator[Progress
             f"{progress!r} of type {type(progress).__name__}."
         )
         raise InvalidTypeError(msg, progress=progress)
+    notebook = notebook_display()
+    if notebook is not None:
+        yield _bar_in(notebook, verb)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
     from rich.progress import Progress as Bar
@@ -89,6 +97,18 @@ def reporting(progress: bool | ProgressCallback, verb: str) -> Iterator[Progress
             bar.update(task, completed=state.bytes_done, total=state.bytes, description=done)
 
         yield show
+
+
+def _bar_in(notebook: Any, verb: str) -> ProgressCallback:
+    handle = notebook.display(notebook.HTML(verb), display_id=True)
+
+    def show(state: Progress) -> None:
+        done, total = state.bytes_done, max(state.bytes, 1)
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        size = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
+        handle.update(notebook.HTML(f"{bar} {verb} {state.leaves_done}/{state.leaves}, {size}"))
+
+    return show
 
 
 def _nbytes(value: Any) -> int:

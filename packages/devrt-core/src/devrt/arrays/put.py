@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.words import kind_of
 from devrt.arrays.array import Array
 from devrt.arrays.checked import PUT, SHARDED, check_made
 from devrt.arrays.guards import Config, check_transfer
@@ -69,8 +70,9 @@ def target_kind(target: Any, operation: str = "device_put") -> str:
         TARGET_KINDS[type(target)] = "format"
         return "format"
     msg = (
-        f"{operation} cannot place on {target!r} of type {type(target).__name__}. "
-        "Give a device, a sharding, a format, a memory, a memory kind's name, or None."
+        f"{operation} cannot place on {target!r} of type {kind_of(target)}. "
+        "Give a device of devrt.devices(), a sharding of devrt.sharding, a format, a "
+        "memory, a memory kind's name, or None."
     )
     raise InvalidTypeError(msg, target=target)
 

@@ -52,6 +52,10 @@ _LENGTH_BYTES = 8
 _MAX_FACTS = 1 << 16
 _KEPT = 0.8  # of the bound, after a clearing
 _ROOT = 0
+_ELSEWHERE = (
+    "Set DEVRT_COMPILATION_CACHE_DIR to a folder of your own, or "
+    "DEVRT_ENABLE_COMPILATION_CACHE=false."
+)
 _ABANDONED = 3600.0  # seconds after which a temporary file has no writer any more
 
 
@@ -118,7 +122,10 @@ class ExecutableCache:
             return None
         found = _unpacked(key, data)
         if found is None:
-            self._complain(f"{path} is damaged, and was removed")
+            self._complain(
+                f"{path} is damaged, and was removed",
+                "The program is compiled again. If this comes back, look after the disk.",
+            )
             self.discard(key)
             return None
         with contextlib.suppress(OSError):
@@ -233,17 +240,13 @@ class ExecutableCache:
                     0, "it holds machine code, and others than you may write it or its folder"
                 )
 
-    def _complain(self, problem: str) -> None:
+    def _complain(self, problem: str, advice: str = _ELSEWHERE) -> None:
         with self._lock:
             was, self._complained = self._complained, True
         if was:
             return
         try:
-            warn(
-                f"compiled programs are not all kept: {problem}. Set DEVRT_COMPILATION_CACHE_DIR "
-                "to a folder of your own, or DEVRT_ENABLE_COMPILATION_CACHE=false.",
-                DevrtWarning,
-            )
+            warn(f"compiled programs are not all kept: {problem}. {advice}", DevrtWarning)
         except DevrtWarning as raised:  # where warnings are errors; the program runs all the same
             report_unraised(raised)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from devrt._support.words import kind_of
 from devrt.compiling.options import CompileOptions
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -36,7 +37,7 @@ def device_ids(client: object, devices: object, operation: str) -> list[int] | N
     given = list(devices)
     for device in given:
         if not isinstance(device, Device):
-            msg = f"devices must hold devices, and one is of type {type(device).__name__}."
+            msg = f"devices must hold devices, and one is of type {kind_of(device)}."
             raise _wrong_type(msg, operation)
         if device.client is not client:
             msg = f"{device!r} is another client's. Use devices of {client!r}."

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from devrt._support.words import kind_of
 from devrt.contract import Device, memory_kind_named
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding.device_ref import find_devices, refer_to_devices
@@ -156,7 +157,7 @@ def _checked(given: Any) -> tuple[Device, ...]:
         if not issubclass(kind, Device):
             wrong = next(device for device in devices if type(device) is kind)
             msg = (
-                f"a DeviceList holds devices, but got {wrong!r} of type {kind.__name__}. "
+                f"a DeviceList holds devices, but got {wrong!r} of type {kind_of(wrong)}. "
                 "Choose from devrt.devices()."
             )
             raise InvalidTypeError(msg, device=wrong)

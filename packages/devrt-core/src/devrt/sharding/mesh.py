@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.words import kind_of
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding.abstract_mesh import AbstractMesh, MeshAxes, check_axis_names
@@ -221,7 +222,7 @@ def _check_devices(devices: tuple[Any, ...]) -> None:
         if not isinstance(device, Device):
             msg = (
                 f"A mesh is made of devices, but got {device!r} of type "
-                f"{type(device).__name__}. Nested lists must be as long as one another."
+                f"{kind_of(device)}. Nested lists must be as long as one another."
             )
             raise InvalidTypeError(msg, entry=device)
     if len(set(devices)) < len(devices):

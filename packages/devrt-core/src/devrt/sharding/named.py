@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.words import kind_of
 from devrt.contract import OpSharding
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding.abstract_mesh import AbstractMesh, Layout
@@ -234,7 +235,7 @@ class NamedSharding(Sharding):
 def _checked(mesh: object) -> Mesh | AbstractMesh:
     if isinstance(mesh, Mesh | AbstractMesh):
         return mesh
-    msg = f"NamedSharding takes a Mesh, but got {mesh!r} of type {type(mesh).__name__}."
+    msg = f"NamedSharding takes a Mesh, but got {mesh!r} of type {kind_of(mesh)}."
     raise InvalidTypeError(msg, mesh=mesh)
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from devrt._support.words import kind_of
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding.spec import PartitionSpec, axes_of
 
@@ -114,7 +115,7 @@ class Partition:
 def _check_is_spec(spec: object) -> None:
     if not isinstance(spec, PartitionSpec):
         msg = (
-            f"A sharding needs a PartitionSpec, but got {spec!r} of type {type(spec).__name__}. "
+            f"A sharding needs a PartitionSpec, but got {spec!r} of type {kind_of(spec)}. "
             f"Write PartitionSpec('axis', None, ...)."
         )
         raise InvalidTypeError(msg, spec=spec)

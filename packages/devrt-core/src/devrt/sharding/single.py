@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.words import kind_of
 from devrt.contract import Device
 from devrt.errors import InvalidTypeError
 from devrt.sharding.device_list import DeviceList, check_and_canonicalize_memory_kind
@@ -110,9 +111,7 @@ class SingleDeviceSharding(Sharding):
 def _checked(device: object) -> Device:
     if isinstance(device, Device):
         return device
-    msg = (
-        f"SingleDeviceSharding takes a device, but got {device!r} of type {type(device).__name__}."
-    )
+    msg = f"SingleDeviceSharding takes a device, but got {device!r} of type {kind_of(device)}."
     raise InvalidTypeError(msg, device=device)
 
 

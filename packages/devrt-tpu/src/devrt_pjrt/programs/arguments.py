@@ -93,6 +93,8 @@ class Arguments:
                 return shards
         found = {s.device: s for s in shards if isinstance(s, PjrtBuffer)}
         if len(shards) != len(devices) or found.keys() != set(devices):
+            for shard in shards:
+                self._check_owner(at, shard, "execute_sharded")
             names = ", ".join(map(str, devices))
             msg = (
                 f"execute_sharded failed: argument {at} of {self._label} needs one buffer on each "
@@ -107,7 +109,8 @@ class Arguments:
         if not isinstance(buffer, PjrtBuffer):
             msg = f"{head} must be a buffer on {device}, and is of type {type(buffer).__name__}."
             raise InvalidArgumentError(msg, **facts)
-        if buffer.connection is not self._connection or buffer.device is not device:
+        self._check_owner(at, buffer, "execute")
+        if buffer.device is not device:
             msg = f"{head} must lie on {device}, and lies on {buffer.device}. Copy it there."
             raise InvalidArgumentError(msg, **facts)
         wanted = None if self.specs is None else self.specs[at]
@@ -117,6 +120,16 @@ class Arguments:
         if buffer.is_deleted():
             raise DeletedError(f"{head} was deleted or donated. Put it again.", **facts)
         self._refuse_layout(head, at, buffer, facts)
+
+    def _check_owner(self, at: int, buffer: Any, operation: str) -> None:
+        """Refuse a buffer of another client, whose devices may have the same names."""
+        if isinstance(buffer, PjrtBuffer) and buffer.connection is not self._connection:
+            owner, mine = buffer.connection.client, self._connection.client
+            msg = (
+                f"{operation} failed: argument {at} of {self._label} is another client's: it lies "
+                f"on {buffer.device} of {owner!r}. Put numpy.asarray(buffer) on one of {mine!r}."
+            )
+            raise InvalidArgumentError(msg, operation=operation, argument=at)
 
     def _refuse_layout(
         self, head: str, at: int, buffer: PjrtBuffer, facts: dict[str, Any]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from devrt._support.notebook import notebook_display
 from devrt.sharding.drawing.svg import sharding_svg
 from devrt.sharding.grid import Grid, grid_of, wrap
 
@@ -137,11 +137,9 @@ def visualize_sharding(
 
 def _show_in_notebook(shape: Sequence[int], sharding: Sharding, dims: Sequence[int] | None) -> bool:
     """Show the drawing as SVG where this is a notebook; return whether it is one."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython and ipython.get_ipython()
-    if not getattr(shell, "kernel", None):
+    notebook = notebook_display()
+    if notebook is None:
         return False
-    notebook = importlib.import_module("IPython.display")
     notebook.display(notebook.SVG(sharding_svg(shape, sharding, dims=dims)))
     return True
 
