@@ -37,11 +37,11 @@ def test_a_program_is_run_on_a_file(tmp_path, name, devices):
 def test_a_wrong_number_of_inputs_is_reported():
     run = devrt("run", PROGRAMS / "mlp.mlir")
     assert run.returncode == 1
-    assert "takes 7 arguments, and there is no --inputs" in run.stderr
+    assert "takes 7 arguments, and there is no --inputs; --random makes some" in run.stderr
 
 
 def test_a_program_is_described():
-    run = devrt("inspect", PROGRAMS / "gspmd_mlp.mlir", "--devices", 4)
+    run = devrt("inspect", PROGRAMS / "gspmd_mlp.mlir", "--devices", 4, "--json")
     assert (run.returncode, run.stderr) == (0, "")
     report = json.loads(run.stdout)
     assert report["devices"] == 4
@@ -124,7 +124,7 @@ def test_outputs_that_cannot_be_written_are_reported_before_anything_runs(here):
 
 
 def test_who_takes_a_program_is_reported(here):
-    run = devrt("inspect", "add.mlir")
+    run = devrt("inspect", "add.mlir", "--json")
     assert (run.returncode, run.stderr) == (0, "")
     report = json.loads(run.stdout)
     assert report["ops"] == ["stablehlo.add"]
@@ -135,7 +135,7 @@ def test_who_takes_a_program_is_reported(here):
         assert row["takes"] or row["reason"]
     Path("call.mlir").write_text(ADD.replace("stablehlo.add %a, %a :", "stablehlo.custom_call @f"
                                              "(%a) : (tensor<4xf32>) ->"))  # fmt: skip
-    run = devrt("inspect", "call.mlir")
+    run = devrt("inspect", "call.mlir", "--json")
     assert (run.returncode, run.stderr) == (1, "")
     (row,) = [row for row in json.loads(run.stdout)["backends"] if row["platform"] == "cpu"][:1]
     assert row["takes"] is False
@@ -157,4 +157,83 @@ def test_a_platform_without_the_option_of_virtual_devices_runs_a_sharded_program
     path = PROGRAMS / "gspmd_mlp.mlirbc"
     run = devrt("run", path, "--inputs", path.with_suffix(".npz"))
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout == "out0 float32[8,16]\n"
+    assert run.stdout.startswith("out0 float32[8,16]\n[[")
+
+
+def test_results_and_times_are_printed(here):
+    run = devrt("run", "add.mlir", "--inputs", "in.npz")
+    assert (run.returncode, run.stderr) == (0, "")
+    *results, times = run.stdout.splitlines()
+    assert results == ["out0 float32[4]", "[2. 2. 2. 2.]", "out1 int32[4]", "[1 1 1 1]"]
+    assert re.fullmatch(r"ready in [\d.]+ m?s, ran in [\d.e+]+ [mu]?s on cpu:0", times)
+
+
+def test_made_up_arguments_are_the_same_for_the_same_seed(here):
+    runs = [
+        devrt("run", "add.mlir", "--random", "--seed", seed, "--outputs", f"{number}.npz")
+        for number, seed in enumerate([3, 3, 4])
+    ]
+    assert [(run.returncode, run.stdout) for run in runs] == [
+        (0, "out0 float32[4]\nout1 int32[4]\n")
+    ] * 3
+    first, same, other = (np.load(f"{number}.npz") for number in range(3))
+    assert first["out0"].tolist() == same["out0"].tolist() != other["out0"].tolist()
+    assert 0 <= first["out0"].min() <= first["out0"].max() < 2
+    assert set(first["out1"].tolist()) <= set(range(10))
+    run = devrt("run", "add.mlir", "--random", "--inputs", "in.npz")
+    assert run.returncode == 2
+    assert "give either --inputs or --random" in run.stderr
+
+
+def test_it_is_run_as_often_as_requested_donated_arguments_too(here):
+    text = ADD.replace("%a: tensor<4xf32>", "%a: tensor<4xf32> {jax.buffer_donor = true}", 1)
+    Path("donates.mlir").write_text(text)
+    run = devrt("run", "donates.mlir", "--random", "--repeat", 5, "--outputs", "out.npz")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.search(r"; then 4 times: median [\d.]+ [mu]?s, fastest [\d.]+ [mu]?s$", run.stdout)
+
+
+def test_what_compile_wrote_is_run(here):
+    run = devrt("compile", "add.mlir", "-o", "add.exe")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.match(r"add.exe: [\d.]+ KiB for 1 x cpu \(cpu\)\n", run.stdout)
+    run = devrt("run", "add.exe", "--inputs", "in.npz", "--outputs", "out.npz")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert np.load("out.npz")["out0"].tolist() == [2, 2, 2, 2]
+
+
+def test_what_compile_wrote_for_four_devices_is_run_on_four(here):
+    path = PROGRAMS / "gspmd_mlp.mlirbc"
+    run = devrt("compile", path, "-o", "four.exe", "--option", "num_partitions=4", "--json")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert json.loads(run.stdout)["devices"] == 4
+    inputs = ("--inputs", path.with_suffix(".npz"), "--outputs", "out.npz")
+    run = devrt("run", "four.exe", *inputs, "--devices", 4)
+    assert (run.returncode, run.stderr) == (0, "")
+    expected = np.load(path.with_suffix(".npz"))["out0"]
+    np.testing.assert_allclose(np.load("out.npz")["out0"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_that_is_neither_program_nor_executable_is_refused(here):
+    Path("noise.bin").write_bytes(bytes(range(128, 256)))
+    refused("'noise.bin' is no program.*and no executable that runs on cpu: ", "run", "noise.bin")
+
+
+def test_an_executable_that_cannot_be_written_is_not_compiled_first(here):
+    Path("wrong.mlir").write_text("func.func @main() { nonsense }")
+    refused("'none/x' cannot be written", "compile", "wrong.mlir", "-o", "none/x")
+    assert not Path("none").exists()
+
+
+def test_another_platform_is_named_by_an_option(here):
+    refused("no installed backend serves platform 'nope'", "run", "add.mlir", "--platform", "nope")
+
+
+def test_a_program_is_described_for_people(here):
+    run = devrt("inspect", "add.mlir")
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith(
+        "add.mlir: main, compiled for 1 device of cpu\n"
+        "  in0   float32[4]\n  in1   int32[4]\n  out0  float32[4]\n  out1  int32[4]\n"
+    )
+    assert re.search(r"^cpu@devrt-cpu +yes +it compiles$", run.stdout, re.M)

@@ -1,92 +1,14 @@
-"""The commands: what they are called, their options, and how they fail."""
+"""The commands: what they are called and their options."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import json
-import os
-import sys
-import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from devrt.errors import DevrtError, DevrtWarning
+from devrt.cli.group import Commands, errors_as_json, print_json
 
 __all__ = ["main"]
-
-
-class _Commands(click.Group):
-    """A group whose commands print warnings and a devrt error as one message each.
-
-    An error ends them with status 1; so does an output that nobody takes.
-    """
-
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            try:
-                return super().main(*args, **kwargs)
-            finally:
-                if sys.stdout is not None:
-                    sys.stdout.flush()  # what fails here would fail unseen at the interpreter's end
-        except OSError as error:
-            _abandon_output()
-            if error.errno != errno.EPIPE:  # who closed the pipe knows
-                why = error.strerror or error
-                click.echo(f"devrt: the output could not be written: {why}.", err=True)
-            sys.exit(1)
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            with _shown_warnings():
-                return super().invoke(context)
-        except (
-            DevrtError,
-            DevrtWarning,
-        ) as error:  # warnings may be errors
-            click.echo(f"devrt: {type(error).__name__}: {error}", err=True)
-            context.exit(1)
-
-
-def _abandon_output() -> None:
-    """Let what is still to be written go nowhere, so that the interpreter's end is quiet."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-def _print(report: dict[str, Any]) -> None:
-    click.echo(json.dumps(report, indent=2))
-
-
-@contextlib.contextmanager
-def _errors_as_json(wanted: bool) -> Iterator[None]:
-    """Print a devrt error as JSON too, for who reads nothing else."""
-    try:
-        yield
-    except DevrtError as error:
-        if wanted:
-            about = {"type": type(error).__name__, "code": error.code.name, "message": str(error)}
-            _print({"error": about})
-        raise
-
-
-@contextlib.contextmanager
-def _shown_warnings() -> Iterator[None]:
-    """Show warnings as messages meanwhile, and put back what was there."""
-    former = warnings.showwarning
-    warnings.showwarning = _show_warning
-    try:
-        yield
-    finally:
-        warnings.showwarning = former
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    click.echo(f"devrt: {category.__name__}: {message}", err=True)
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -97,7 +19,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         context.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version",
     is_flag=True,
@@ -118,10 +40,10 @@ def devices(platform: str | None, as_json: bool) -> None:
     from devrt.cli import report as _report
     from devrt.cli import tables
 
-    with _errors_as_json(as_json):
+    with errors_as_json(as_json):
         report = _report.devices(platform)
     if as_json:
-        _print(report)
+        print_json(report)
     else:
         tables.show_devices(report)
     if not report["devices"]:
@@ -138,10 +60,10 @@ def list_backends(as_json: bool) -> None:
     from devrt.cli import report as _report
     from devrt.cli import tables
 
-    with _errors_as_json(as_json):
+    with errors_as_json(as_json):
         report = _report.backends()
     if as_json:
-        _print(report)
+        print_json(report)
     else:
         tables.show_backends(report)
     if report["chosen"] is None:
@@ -154,10 +76,10 @@ def config(as_json: bool) -> None:
     """Show every option, its value, and where that comes from."""
     from devrt.cli import settings
 
-    with _errors_as_json(as_json):
+    with errors_as_json(as_json):
         report = settings.settings()
     if as_json:
-        _print(report)
+        print_json(report)
     else:
         settings.show(report)
     if report["problems"]:
@@ -171,10 +93,10 @@ def cache(as_json: bool, clear: bool) -> None:
     """Show the compiled programs in the disk cache, or remove them."""
     from devrt.cli import cache as _cache
 
-    with _errors_as_json(as_json):
+    with errors_as_json(as_json):
         report = _cache.clear() if clear else _cache.contents()
     if as_json:
-        _print(report)
+        print_json(report)
     else:
         _cache.show(report)
     if report["problems"]:
@@ -233,7 +155,7 @@ def doctor(
 
     report = diagnose(level=level, platforms=platforms, timeout=timeout)
     if as_json:
-        _print(report.to_dict())
+        print_json(report.to_dict())
     else:
         _doctor.show(report)
     click.get_current_context().exit(report.status)
@@ -265,7 +187,7 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
     if output:
         _heap.save(file, output)
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        print_json(report)
     else:
         _heap.show(report, top)
 
@@ -274,13 +196,15 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--topology",
-    required=True,
-    help="The devices' topology, as its platform names it: v5e:4x4, h100:8.",
+    help="The devices' topology, as its platform names it: v5e:4x4, h100:8; else the devices that "
+    "are here.",
 )
 @click.option(
     "-o", "--output", required=True, type=click.Path(dir_okay=False), help="The executable."
 )
-@click.option("--platform", help="Who describes the topology; else the first that knows it.")
+@click.option(
+    "--platform", help="Who describes the topology, else the first that knows it; or whose devices."
+)
 @click.option(
     "--topology-option",
     "topology_options",
@@ -298,17 +222,17 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compile_program(
     program: str,
-    topology: str,
+    topology: str | None,
     output: str,
     platform: str | None,
     topology_options: tuple[str, ...],
     options: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compile a StableHLO program for devices that need not be here.
+    """Compile a StableHLO program for devices that are here, or need not be.
 
     Prints what the executable takes of a device's memory, and what running it costs. What is
-    written is loaded by deserialize_executable of a client of that platform.
+    written is run by `devrt run` where the devices are.
     """
     from devrt.cli import compile
 
@@ -321,7 +245,7 @@ def compile_program(
         compile.parse_options(options),
     )
     if as_json:
-        click.echo(json.dumps(report, indent=2))
+        print_json(report)
     else:
         compile.show(report)
 
@@ -333,25 +257,48 @@ def compile_program(
     type=click.Path(exists=True, dir_okay=False),
     help="An .npz of arguments in0, in1, ...; others in it are not read.",
 )
+@click.option("--random", is_flag=True, help="Run it on made-up arguments.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where those begin.")
 @click.option(
     "--outputs",
     type=click.Path(dir_okay=False),
     help="The .npz to write out0, out1, ... to; bfloat16 and its like as raw bits.",
 )
+@click.option("--platform", help="Where to run it; else on the default platform.")
 @click.option(
     "--devices",
     type=click.IntRange(min=1, max=1024),
     help="Devices to run it on, where the program does not say.",
 )
-def run(program: str, inputs: str | None, outputs: str | None, devices: int | None) -> None:
-    """Run an exported StableHLO program, text or bytecode, on the default platform.
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How often to run it, for its times.",
+)
+def run(
+    program: str,
+    inputs: str | None,
+    random: bool,
+    seed: int,
+    outputs: str | None,
+    platform: str | None,
+    devices: int | None,
+    repeat: int,
+) -> None:
+    """Run a StableHLO program, text or bytecode, or what `devrt compile` wrote.
 
-    A program that holds shardings runs on as many devices as it says.
+    Prints the results and how long it took; with --outputs they go to the file instead. A program
+    that holds shardings runs on as many devices as it says.
     """
     from devrt.cli import run as _run
 
-    for line in _run.run(program, inputs, outputs, devices):
-        click.echo(line)
+    if random and inputs is not None:
+        raise click.UsageError("give either --inputs or --random.")
+    options: dict[str, Any] = {"platform": platform, "devices": devices, "repeat": repeat}
+    report = _run.run(program, inputs, outputs, seed=seed if random else None, **options)
+    _run.show(report, values=outputs is None, times=outputs is None or repeat > 1)
 
 
 @main.command()
@@ -361,14 +308,19 @@ def run(program: str, inputs: str | None, outputs: str | None, devices: int | No
     type=click.IntRange(min=1, max=1024),
     help="Devices to compile it for, where the program does not say.",
 )
-def inspect(program: str, devices: int | None) -> None:
-    """Show what a program takes and gives, and which installed backends take it, as JSON.
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(program: str, devices: int | None, as_json: bool) -> None:
+    """Show what a program takes and gives, and which installed backends take it.
 
     The exit status is 0 if one does, else 1.
     """
-    from devrt.cli import run as _run
+    from devrt.cli import inspection
 
-    report = _run.inspect(program, devices)
-    _print(report)
+    with errors_as_json(as_json):
+        report = inspection.inspect(program, devices)
+    if as_json:
+        print_json(report)
+    else:
+        inspection.show(program, report)
     if not any(backend["takes"] for backend in report["backends"]):
         click.get_current_context().exit(1)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from devrt.cli.executables import compiled
 from devrt.cli.files import naming, read, read_program, writing
-from devrt.cli.tables import Output, human_bytes
+from devrt.cli.tables import Output, human_bytes, waiting
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
+from devrt.plugins.discovery.known import advice_for, wheels_for_topology
 from devrt.runtime import default_runtime, make_pjrt_topology
+
+if TYPE_CHECKING:
+    from devrt.compiling import Program
 
 __all__ = ["compile_file", "parse_options", "show"]
 
@@ -51,24 +56,25 @@ def _text(path: str) -> str:
 
 def compile_file(
     path: str,
-    topology: str,
+    topology: str | None,
     output: str,
     platform: str | None = None,
     topology_options: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Compile a program for a topology, write the executable, and return what it needs.
+    """Compile a program for a topology or for devices here, write it, and return what it needs.
 
     Parameters
     ----------
     path
         StableHLO, as text or bytecode.
     topology
-        The topology's name.
+        The topology's name; None for the devices of this machine.
     output
         Where the executable goes; written whole or not at all.
     platform
-        Who describes the topology; when None, the first platform that knows the name.
+        Who describes the topology; when None, the first platform that knows the name. Whose
+        devices they are where there is no topology; when None, the default's.
     topology_options, options
         The topology's, and the compiler's.
 
@@ -80,18 +86,22 @@ def compile_file(
         figure that the plugin does not tell is None.
     """
     program = read_program(path)
-    described = _topology(topology, platform, dict(topology_options or {}))
-    with naming(path):
-        executable = described.compile(program, **dict(options or {}))
-    data = executable.serialize()
-    with writing(output) as file:
+    with writing(output) as file:  # a mistake in its name is an error before minutes of compiling
+        if topology is None:
+            executable, devices = _compiled_here(path, program, platform, dict(options or {}))
+            platform = devices[0].platform
+        else:
+            described = _topology(topology, platform, dict(topology_options or {}))
+            with naming(path), waiting(f"compiling {path} for {topology}"):
+                executable = described.compile(program, **dict(options or {}))
+            devices, platform = described._make_compile_only_devices(), described.platform
+        data = executable.serialize()
         file.write(data)
-    devices = described._make_compile_only_devices()
     memory = _answer(executable.get_compiled_memory_stats)
     cost = _answer(executable.cost_analysis)
     fingerprint = _answer(lambda: executable.fingerprint)
     return {
-        "platform": described.platform,
+        "platform": platform,
         "topology": topology,
         "devices": len(devices),
         "device_kind": devices[0].device_kind,
@@ -105,20 +115,31 @@ def compile_file(
     }
 
 
+def _compiled_here(
+    path: str, program: Program, platform: str | None, options: dict[str, Any]
+) -> tuple[Any, Sequence[Any]]:
+    count = (options.get("num_replicas") or 1) * (options.get("num_partitions") or 1)
+    executable = compiled(path, program, platform, count if count > 1 else None, options)
+    return executable, executable.local_devices()
+
+
 def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
     """Return the topology, from the platform that was named or from the first that knows it."""
     if platform is not None:
         return make_pjrt_topology(platform, name, **options)
     refused: list[str] = []
     remedies: dict[str, None] = {}  # one for several platforms is printed once
-    for candidate in _platforms():
+    platforms = _platforms()
+    for candidate in platforms:
         try:
             return make_pjrt_topology(candidate, name, **options)
         except DevrtError as error:
             remedy = str(error.data.get("remedy", ""))
             remedies |= dict.fromkeys([remedy] if remedy else [])
             refused.append(f"{candidate}: {error.message.removesuffix(remedy).rstrip()}")
-    reasons = "\n  ".join([*refused, *remedies]) or "no installed plugin describes devices"
+    missing = {p: w for p, w in wheels_for_topology(name).items() if p not in platforms}
+    remedies |= {f"Install what describes {name}: {advice_for(w)}": None for w in missing.values()}
+    reasons = "\n  ".join([*(refused or ["no installed plugin describes devices"]), *remedies])
     msg = f"no platform knows the topology {name!r}:\n  {reasons}"
     raise InvalidArgumentError(msg, topology=name)
 
@@ -149,7 +170,8 @@ def show(report: Mapping[str, Any]) -> None:
     """Print what was written, and what it takes of a device."""
     out = Output()
     what = f"{report['devices']} x {report['device_kind']} ({report['platform']})"
-    out.line(f"{report['output']}: {human_bytes(report['bytes'])} for {report['topology']}, {what}")
+    where = what if report["topology"] is None else f"{report['topology']}, {what}"
+    out.line(f"{report['output']}: {human_bytes(report['bytes'])} for {where}")
     replicas, partitions = report["num_replicas"], report["num_partitions"]
     if replicas and partitions:
         count = replicas * partitions

@@ -19,7 +19,7 @@ from devrt.errors import DevrtError, InvalidArgumentError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["naming", "read", "read_arguments", "read_program", "writing"]
+__all__ = ["is_program", "naming", "read", "read_arguments", "read_program", "writing"]
 
 _POSITION = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
 
@@ -35,17 +35,20 @@ def read(path: str) -> bytes:
 def read_program(path: str) -> Program:
     """Return a program, which is text or bytecode, not whether it is a right one."""
     program = Program(read(path))
-    if not program.is_bytecode and not _is_text(program):
+    if not is_program(program):
         msg = (
             f"{path!r} is no program: it is neither StableHLO's text nor its bytecode. Export the "
-            "program again. What `devrt compile` wrote is loaded by `deserialize_executable` of a "
-            "client of the platform that it was compiled for."
+            "program again. What `devrt compile` wrote is run by `devrt run`, or loaded by "
+            "`deserialize_executable` of a client of the platform that it was compiled for."
         )
         raise InvalidArgumentError(msg, path=path)
     return program
 
 
-def _is_text(code: bytes) -> bool:
+def is_program(code: Program) -> bool:
+    """Return whether it is text or bytecode, not whether it is a right one."""
+    if code.is_bytecode:
+        return True
     try:
         return "\0" not in code.decode()
     except UnicodeDecodeError:

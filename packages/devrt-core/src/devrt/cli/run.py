@@ -1,237 +1,176 @@
-"""What ``devrt run`` and ``devrt inspect`` do: compile an exported program; call or describe it."""
+"""What ``devrt run`` does: compile or load a program, call it on arrays, and show what it gives."""
 
 from __future__ import annotations
 
 import contextlib
-import warnings
+import re
+import statistics
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt.cli import report
-from devrt.cli.files import naming, read_arguments, read_program, writing
-from devrt.errors import (
-    ConfigError,
-    DevrtError,
-    DevrtWarning,
-    InvalidArgumentError,
-    UnimplementedError,
-)
+from devrt.cli import executables
+from devrt.cli.files import is_program, read, read_arguments, writing
+from devrt.cli.tables import Output
+from devrt.compiling import Program
+from devrt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from devrt.compiling import Program
     from devrt.contract import LoadedExecutable
-    from devrt.contract.op_sharding import OpSharding
 
-__all__ = ["inspect", "run"]
+__all__ = ["made_up", "run", "show"]
+
+_SHOWN = 60  # elements of a result, beyond which its middle is left out
 
 
-def run(program: str, inputs: str | None, outputs: str | None, devices: int | None) -> list[str]:
-    """Run a program on arrays of an ``.npz`` file; returns one line for each output.
+def run(
+    program: str,
+    inputs: str | None = None,
+    outputs: str | None = None,
+    *,
+    platform: str | None = None,
+    devices: int | None = None,
+    repeat: int = 1,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Run a program on arrays of an ``.npz`` file, or on made-up ones.
 
     Parameters
     ----------
     program
-        StableHLO, text or bytecode.
+        StableHLO, text or bytecode, or an executable that ``devrt compile`` wrote.
     inputs
         The arguments: ``in0``, ``in1``, ..., or in the order of the file.
     outputs
         Where ``out0``, ``out1``, ... are written; None writes nothing. Types that NumPy does not
         know are stored as their raw bits.
+    platform
+        Where it runs; None for the default platform.
     devices
         How many devices it runs on where the program does not say; None for one.
+    repeat
+        How often it is run.
+    seed
+        Where random arguments begin; None for those of ``inputs``.
+
+    Returns
+    -------
+    dict
+        Keys ``outputs`` (arrays), ``load_seconds``, ``run_seconds`` (of each run) and ``devices``.
     """
     import numpy as np
 
     given = read_arguments(inputs)
     with contextlib.ExitStack() as stack:
         file = None if outputs is None else stack.enter_context(writing(outputs))
-        code = read_program(program)
-        executable = _compile(program, code, None, _count(program, code, devices))
-        made = _called(executable, program, given, inputs)
+        began = time.perf_counter()
+        executable = _executable(program, platform, devices)
+        load_seconds = time.perf_counter() - began
+        if seed is not None:
+            given = _random_arguments(executable, seed)
+        _check_count(executable, program, given, inputs)
+        made, run_seconds = _called(executable, given, repeat)
         if file is not None:
             stored = {f"out{i}": _storable(array) for i, array in enumerate(made)}
             np.savez(file, **stored)  # type: ignore[arg-type]
-    return [f"out{i} {_describe(array.shape, array.dtype)}" for i, array in enumerate(made)]
+    where = [str(device) for device in executable.local_devices()]
+    times = {"load_seconds": load_seconds, "run_seconds": run_seconds}
+    return {"outputs": made, "devices": where, **times}
+
+
+def show(report: Mapping[str, Any], *, values: bool = True, times: bool = True) -> None:
+    """Print a line for each output, the outputs themselves, and how long it took."""
+    import numpy as np
+
+    out = Output()
+    for number, array in enumerate(report["outputs"]):
+        out.line(f"out{number} {executables.described_array(array.shape, array.dtype)}")
+        if values:
+            out.line(np.array2string(array, threshold=_SHOWN, max_line_width=76))
+    if times:
+        out.line(_times(report))
+
+
+def _times(report: Mapping[str, Any]) -> str:
+    seconds, devices = report["run_seconds"], report["devices"]
+    where = devices[0] if len(devices) == 1 else f"{len(devices)} devices from {devices[0]} on"
+    first = f"ready in {_seconds(report['load_seconds'])}, ran in {_seconds(seconds[0])} on {where}"
+    if len(seconds) == 1:
+        return first
+    later = seconds[1:]
+    median, fastest = _seconds(statistics.median(later)), _seconds(min(later))
+    return f"{first}; then {len(later)} times: median {median}, fastest {fastest}"
+
+
+def _seconds(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"
+
+
+def _executable(path: str, platform: str | None, devices: int | None) -> LoadedExecutable:
+    code = Program(read(path))
+    if not is_program(code):
+        return executables.loaded(path, code, platform, devices)
+    count = executables.device_count(path, code, devices)
+    return executables.compiled(path, code, platform, count)
+
+
+def _check_count(
+    executable: LoadedExecutable, program: str, given: list[Any], inputs: str | None
+) -> None:
+    wanted = len(executable.parameters)
+    if len(given) != wanted:
+        source = f"{inputs} has {len(given)}"
+        if inputs is None:
+            source = "there is no --inputs; --random makes some up"
+        msg = f"{program} takes {wanted} arguments, and {source}."
+        raise InvalidArgumentError(msg, operation="run")
 
 
 def _called(
-    executable: LoadedExecutable, program: str, given: list[Any], inputs: str | None
-) -> list[np.ndarray[Any, Any]]:
-    if len(given) != len(executable.parameters):
-        source = "there is no --inputs" if inputs is None else f"{inputs} has {len(given)}"
-        msg = f"{program} takes {len(executable.parameters)} arguments, and {source}."
-        raise InvalidArgumentError(msg, operation="run")
-    return _gather(executable, executable.execute_sharded(_put(executable, given)))
+    executable: LoadedExecutable, given: list[Any], repeat: int
+) -> tuple[executables.Arrays, list[float]]:
+    """Return the last results, and how long each run took; arguments are put before it."""
+    seconds, donated = [], list(executable.donated_parameters)
+    arguments = executables.put(executable, given)
+    for number in range(repeat):
+        if number and donated:
+            arguments = executables.put(executable, given)
+        for shard in (shard for shards in arguments for shard in shards):
+            shard.block_until_ready()
+        began = time.perf_counter()
+        results = executable.execute_sharded(arguments)
+        for shard in (shard for shards in results for shard in shards):
+            shard.block_until_ready()
+        seconds.append(time.perf_counter() - began)
+    return executables.gathered(executable, results), seconds
 
 
-def inspect(program: str, devices: int | None) -> dict[str, Any]:
-    """Return what a program takes and gives, how it is divided, and who can take it.
-
-    Keys: ``ops`` (the operations it is written in), ``backends`` (every installed one: platform,
-    distribution, version, whether it takes the program, and the reason where it does not), and as
-    the first that takes it compiled it: ``program``, ``platform``, ``devices``, ``parameters``,
-    ``outputs``, ``donated``, ``communicates``, ``custom_calls``, ``flops``. Those are missing where
-    none does.
-    """
-    code = read_program(program)
-    count = _count(program, code, devices)
-    executable = None
-    queried: set[str] = set()
-    rows = []
-    for backend in report.backends()["backends"]:
-        row = {name: backend[name] for name in ("platform", "distribution", "version")}
-        reason = _excluded(backend, queried)
-        if not reason:
-            queried.add(backend["platform"])
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DevrtWarning)  # as of an experimental platform
-                    made = _compile(program, code, backend["platform"], count)
-                executable = executable or made
-            except DevrtError as error:
-                reason = error.message
-        rows.append(row | {"takes": not reason, "reason": reason or "it compiles"})
-    described = {} if executable is None else _described(executable)
-    return described | {"ops": sorted(code.facts.operations), "backends": rows}
-
-
-def _excluded(backend: dict[str, Any], queried: set[str]) -> str:
-    """Return why a backend cannot be queried; empty where it can."""
-    if backend["state"] not in ("chosen", "eligible"):
-        return str(backend["reason"] or backend["state"])
-    if backend["platform"] in queried:
-        return "another backend of its platform comes before it"
-    return ""
-
-
-def _described(executable: Any) -> dict[str, Any]:
-    parameters = executable.get_parameter_shardings()
-    results = executable.get_output_shardings()
-    return {
-        "program": executable.name,
-        "platform": executable.client.platform,
-        "devices": len(executable.local_devices()),
-        "parameters": _lines(executable.parameters, parameters),
-        "outputs": _lines(executable.outputs, results),
-        "donated": list(executable.donated_parameters),
-        "communicates": executable.is_collective,
-        "custom_calls": list(executable.custom_calls),
-        "flops": _flops(executable),
-    }
-
-
-def _flops(executable: LoadedExecutable) -> float | None:
-    try:
-        return executable.cost_analysis().get("flops")
-    except UnimplementedError:  # no backend has to know
-        return None
-
-
-def _compile(
-    program: str, code: bytes, platform: str | None, count: int | None
-) -> LoadedExecutable:
-    import devrt
-
-    if count is not None:
-        _want(count)
-    client = devrt.devices(platform)[0].client
-    chosen = None if count is None else client.local_devices()[:count]
-    with naming(program):
-        return client.compile_and_load(code, chosen)
-
-
-def _want(count: int) -> None:
-    """Ask for so many devices where a platform makes as many as it is requested."""
-    import devrt
-
-    # Where the option is not there, its platform is not in use; a client that is has what it has.
-    with contextlib.suppress(ConfigError):
-        if devrt.config.read("num_cpu_devices") != count:
-            devrt.config.update("num_cpu_devices", count)
-
-
-def _count(program: str, code: Program, devices: int | None) -> int | None:
-    """Return the number of devices: as the program says, else as was requested."""
-    facts = code.facts
-    declared = (facts.num_replicas or 1) * (facts.num_partitions or 1)
-    if declared == 1:
-        return devices
-    if devices not in (None, declared):
-        msg = f"{program} is for {declared} devices, not {devices}: leave --devices away."
-        raise InvalidArgumentError(msg, operation="compile", devices=devices)
-    return declared
-
-
-def _put(executable: LoadedExecutable, given: list[np.ndarray[Any, Any]]) -> list[list[Any]]:
+def _random_arguments(executable: LoadedExecutable, seed: int) -> list[Any]:
     import numpy as np
 
-    shardings = executable.get_parameter_shardings()
-    devices = executable.local_devices()
-    rows = []
-    for i, ((_, dtype), array) in enumerate(zip(executable.parameters, given, strict=True)):
-        value = _in_dtype(array, dtype)
-        parts = [_part(value.shape, shardings, i, d) for d in range(len(devices))]
-        rows.append(
-            [
-                executable.client.buffer_from_pyval(np.array(value[part], order="C"), device)
-                for part, device in zip(parts, devices, strict=True)
-            ]
-        )
-    return rows
+    generator = np.random.default_rng(seed)
+    specs = executables.whole(executable.parameters, executable.get_parameter_shardings())
+    return [made_up(shape, dtype, generator) for shape, dtype in specs]
 
 
-def _in_dtype(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return stored raw bits of a type that NumPy does not know; anything else stays as it is."""
-    is_raw = dtype.isbuiltin != 1 and array.dtype.kind in "uV"
-    return array.view(dtype) if is_raw and array.dtype.itemsize == dtype.itemsize else array
+def made_up(
+    shape: tuple[int, ...], dtype: np.dtype[Any], generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    """Return random elements: floats in [0, 1), whole numbers from 0 to 9 where they fit."""
+    integer = re.fullmatch(r"(u?)int(\d+)", dtype.name)
+    if integer:
+        bits = int(integer[2]) - (not integer[1])
+        return generator.integers(0, min(10, 2**bits), shape).astype(dtype)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, shape).astype(dtype)
+    made = generator.random(shape)
+    return (made + 1j * generator.random(shape) if dtype.kind == "c" else made).astype(dtype)
 
 
 def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")
-
-
-def _part(
-    shape: tuple[int, ...], shardings: list[OpSharding], index: int, partition: int
-) -> tuple[Any, ...]:
-    """Return the index of a partition's shard in the whole array."""
-    if not shardings:
-        return (...,)
-    try:
-        return shardings[index].index_of(shape, partition)
-    except InvalidArgumentError as error:
-        msg = f"argument {index}: {error.message}"
-        raise InvalidArgumentError(msg, operation="run", shape=shape) from error
-
-
-def _gather(executable: LoadedExecutable, results: list[list[Any]]) -> list[np.ndarray[Any, Any]]:
-    import numpy as np
-
-    shardings = executable.get_output_shardings()
-    made = []
-    for i, shards in enumerate(results):
-        first = np.asarray(shards[0])
-        if not shardings or not shardings[i].partitions:
-            made.append(first)
-            continue
-        shape = shardings[i].global_shape(first.shape)
-        whole = np.empty(shape, first.dtype)
-        for d, shard in enumerate(shards):
-            whole[_part(shape, shardings, i, d)] = np.asarray(shard)
-        made.append(whole)
-    return made
-
-
-def _describe(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    return f"{dtype}[{','.join(map(str, shape))}]"
-
-
-def _lines(specs: Any, shardings: list[OpSharding]) -> list[str]:
-    """Return the whole arrays, as ``run`` takes and gives them, and how each is divided."""
-    lines = []
-    for i, (shape, dtype) in enumerate(specs):
-        whole = shardings[i].global_shape(shape) if shardings else tuple(shape)
-        counts = [size // n if n else 1 for size, n in zip(whole, shape, strict=True)]
-        divided = f" in {'x'.join(map(str, counts))} parts" if whole != tuple(shape) else ""
-        lines.append(_describe(whole, dtype) + divided)
-    return lines

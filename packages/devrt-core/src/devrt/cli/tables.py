@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 __all__ = [
@@ -17,7 +18,13 @@ __all__ = [
     "plain",
     "show_backends",
     "show_devices",
+    "waiting",
 ]
+
+_GAP = 2  # blanks between columns
+_INDENT = 4
+_ENOUGH = 40  # characters in which sentences still read well
+_SHORT = 24  # characters of what is no sentence
 
 STATE_STYLES = {
     "chosen": "bold green",
@@ -48,21 +55,73 @@ class Output:
         self._console.print(words, soft_wrap=not self._console.is_terminal)
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
-        """Print rows below headings; off a terminal aligned, neither wrapped nor padded."""
-        cells = [[c if isinstance(c, Text) else Text(plain(c)) for c in row] for row in rows]
-        if self._console.is_terminal:
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for heading in headings:
-                table.add_column(heading, overflow="fold")
-            for row in cells:
-                table.add_row(*row)
-            self._console.print(table)
+        """Print rows below headings; off a terminal aligned, neither wrapped nor padded.
+
+        The last column is the one that says most. On a terminal it has what the others leave, and
+        where that is little it goes below its row.
+        """
+        body = [[c if isinstance(c, Text) else Text(plain(c)) for c in row] for row in rows]
+        if not self._console.is_terminal:
+            body = [[Text(" ".join(cell.plain.split())) for cell in row] for row in body]
+        lines = [[Text(heading, "bold") for heading in headings], *body]
+        widths = [max(cell.cell_len for cell in column) for column in zip(*lines, strict=True)]
+        if not self._console.is_terminal:
+            self._lines(lines, widths)
             return
-        lines = [list(headings), *([" ".join(cell.plain.split()) for cell in row] for row in cells)]
-        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+        gaps = _GAP * (len(widths) - 1)
+        left = self._console.width - sum(widths[:-1]) - gaps
+        if widths[-1] <= max(left, _SHORT):
+            self._lines(lines, _narrowed(widths, self._console.width - gaps))
+        elif left >= _ENOUGH:
+            self._lines(lines, [*widths[:-1], left])
+        else:
+            narrowed = _narrowed(widths[:-1], self._console.width - gaps + _GAP)
+            for line in lines:
+                self._lines([line[:-1]], narrowed)
+                self._console.print(Padding(line[-1], (0, 0, 0, _INDENT), expand=False))
+
+    def _lines(self, lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> None:
+        """Print cells in columns of these widths; one that is longer has several lines."""
         for line in lines:
-            padded = (c + " " * (w - cell_len(c)) for c, w in zip(line, widths, strict=True))
-            self.line("  ".join(padded).rstrip())
+            cells = [
+                list(cell.wrap(self._console, width, overflow="fold") or [Text()])
+                for cell, width in zip(line, widths, strict=True)
+            ]
+            for parts in itertools.zip_longest(*cells, fillvalue=Text()):
+                self.line(_joined(parts, widths))
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show meanwhile, where standard error is a terminal, what is waited for and for how long."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
+
+
+def _joined(cells: Sequence[Text], widths: Sequence[int]) -> Text:
+    padded = [cell.copy() for cell in cells]
+    for cell, width in zip(padded, widths, strict=True):
+        cell.rstrip()
+        cell.pad_right(width - cell.cell_len)
+    joined = Text(" " * _GAP).join(padded)
+    joined.rstrip()
+    return joined
+
+
+def _narrowed(widths: Sequence[int], total: int) -> list[int]:
+    """Return widths that fit together, the widest narrowed first."""
+    narrowed = list(widths)
+    while sum(narrowed) > total and max(narrowed) > 1:
+        narrowed[narrowed.index(max(narrowed))] -= 1
+    return narrowed
 
 
 def plain(text: str) -> str:
