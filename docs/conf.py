@@ -1,6 +1,7 @@
 """Sphinx: Markdown pages and a reference from the docstrings. Needs no network."""
 
 import importlib
+import types
 from typing import Any
 
 project = "devrt"
@@ -31,7 +32,8 @@ MODULES = [
         "devrt.tree",
     ),
     *("devrt.runtime", "devrt.doctor", "devrt.compiling", "devrt.compiling.cache", "devrt.errors"),
-    *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.xla_client"),
+    *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.hookspecs", "devrt.hardware"),
+    *("devrt.contract.installation", "devrt.xla_client", "devrt_pjrt"),
 ]
 
 
@@ -50,7 +52,9 @@ def homes() -> dict[int, str]:
 def described_elsewhere(
     app: Any, what: str, name: str, obj: Any, skip: bool, options: Any
 ) -> bool | None:
-    """Leave out a module's member that another page describes."""
+    """Leave out a module's member that another page describes, and modules, which all have one."""
+    if isinstance(obj, types.ModuleType):
+        return True
     home = HOMES.get(id(obj)) if what == "module" else None
     return True if home and home != app.env.current_document.autodoc_module else None
 

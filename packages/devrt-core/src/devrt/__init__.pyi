@@ -1,10 +1,24 @@
 from devrt._config.layers import Config
+from devrt import arrays as arrays
+from devrt import compiling as compiling
+from devrt import contract as contract
 from devrt import dlpack as dlpack
+from devrt import doctor as doctor
+from devrt import dtypes as dtypes
 from devrt import errors as errors
+from devrt import hardware as hardware
+from devrt import hookspecs as hookspecs
+from devrt import layout as layout
 from devrt import numpy as numpy
+from devrt import programs as programs
+from devrt import records as records
+from devrt import runtime as runtime
 from devrt import sharding as sharding
+from devrt import testing as testing
+from devrt import topology as topology
 from devrt import tree as tree
 from devrt import tree_util as tree_util
+from devrt import xla_client as xla_client
 from devrt.arrays import Array as Array
 from devrt.arrays import MemoryUse as MemoryUse
 from devrt.arrays import Progress as Progress

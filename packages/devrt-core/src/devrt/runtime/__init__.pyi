@@ -1,3 +1,6 @@
+from devrt._config.layers import Config as Config
+from devrt._config.layers import ConfigReport as ConfigReport
+from devrt._config.layers import Setting as Setting
 from devrt.runtime.current import default_runtime as default_runtime
 from devrt.runtime.current import set_default_runtime as set_default_runtime
 from devrt.runtime.pjrt_plugins import initialize_pjrt_plugin as initialize_pjrt_plugin
