@@ -6,6 +6,7 @@ from devrt import dlpack as dlpack
 from devrt import doctor as doctor
 from devrt import dtypes as dtypes
 from devrt import errors as errors
+from devrt import experimental as experimental
 from devrt import hardware as hardware
 from devrt import hookspecs as hookspecs
 from devrt import layout as layout
