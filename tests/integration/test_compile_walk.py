@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from devrt.compiling import bytecode, text
@@ -120,6 +121,18 @@ def test_tuples_that_no_buffer_holds_are_refused_before_the_plugin_sees_them(
 
 def test_tuples_within_a_program_are_compiled(client):
     assert client.compile_and_load((TUPLES / "tuple_within.mlirbc").read_bytes()).name
+
+
+@pytest.mark.parametrize("name", ["resources.mlir", "resources_not_portable.mlirbc"])
+def test_constants_of_torch_mlir_are_handed_over_as_stablehlo_s(client, name):
+    program = load_program(TUPLES / name, client)
+    results = program(np.zeros((2, 5), np.float32))
+    weights, mask, numbers, none, pair = map(np.asarray, results)
+    np.testing.assert_array_equal(weights, np.arange(10).reshape(2, 5))
+    np.testing.assert_array_equal(mask.astype(int), [[1, 0, 1, 1, 0], [0, 1, 0, 0, 1]])
+    np.testing.assert_array_equal(numbers, [1, 2, 3])
+    assert none.shape == (0,)
+    np.testing.assert_array_equal(pair, [7, 8])
 
 
 def test_options_come_third_as_in_jaxlib_or_by_name(client):

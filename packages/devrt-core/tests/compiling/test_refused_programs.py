@@ -41,7 +41,6 @@ def test_bytecode_that_is_wrong_in_another_way_is_not_called_too_young():
     [
         ("error: 'stablehlo.dynamic_broadcast_in_dim' op can't be translated to XLA HLO", "sizes"),
         ("error: 'stablehlo.real_dynamic_slice' op can't be translated to XLA HLO", "sizes"),
-        ("error: UNIMPLEMENTED: Only dense elements attr are supported", "dense_resource"),
     ],
 )
 def test_advice_comes_last(expected, advice):

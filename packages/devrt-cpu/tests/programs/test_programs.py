@@ -21,8 +21,6 @@ MORE = Path(os.environ.get("STABLEHLO_CASES") or "/nonexistent") / "programs"
 REFUSED = {
     "mlp_symbolic_batch": "dynamic_broadcast_in_dim",
     "transformer_block_symbolic_batch": "dynamic_broadcast_in_dim",
-    "lm.torchmlir": "Only dense elements attr are supported",
-    "resnet.torchmlir": "Only dense elements attr are supported",
     "rng_sampling.mlirbc": "composite_v2",
 }
 SHARDED = ("gspmd_mlp", "shard_map_dp")

@@ -117,19 +117,22 @@ class Bytecode:
 
     def _read_dialects(self, reader: Reader) -> None:
         """Read the names of dialects, and those of operations, which follow them."""
-        self._dialects = []
+        self.dialects = []
         for _ in range(reader.number()):
             entry = reader.number()
             if self.version < _SAYS_VERSION:
                 entry <<= 1
-            self._dialects.append(self._name(entry >> 1))
+            self.dialects.append(self._name(entry >> 1))
             if entry & 1:
                 reader.take(reader.number())
         self.names: list[str] = []
+        self.groups: list[tuple[str, int, int]] = []  # their dialect, and where that is written
         if self.version >= _SAYS_HOW_MANY:
             reader.number()  # how many there are
         while reader.at < len(reader.data):
-            dialect = self._dialects[reader.number()]
+            begin = reader.at
+            dialect = self.dialects[reader.number()]
+            self.groups.append((dialect, begin, reader.at))
             for entry in reader.numbers():
                 name = entry >> 1 if self.version >= _SAYS_REGISTERED else entry
                 self.names.append(f"{dialect}.{self._name(name)}")
@@ -142,7 +145,7 @@ class Bytecode:
         attributes, types = offsets.number(), offsets.number()
         found: list[_Entry] = []
         while len(found) < attributes + types:
-            dialect = self._dialects[offsets.number()]
+            dialect = self.dialects[offsets.number()]
             for entry in offsets.numbers():
                 found.append(_Entry(dialect, data.take(entry >> 1), bool(entry & 1)))
         self._attributes, self._types = found[:attributes], found[attributes:]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from devrt.compiling.plain_constants import with_plain_constants
 from devrt.compiling.program import Program
 from devrt.errors import DevrtError, InvalidArgumentError, StatusCode, UnimplementedError
 
@@ -90,15 +91,19 @@ def _check_form(program: Program, operation: str) -> None:
 
 
 def compile_explained(program: Program, compile: Callable[[Program], Made]) -> Made:
-    """Compile a program; where an older compiler lacks a name that has an equal, with that.
+    """Compile a program, in a form that compilers take.
+
+    Constants are written as compilers read them; where an older compiler lacks a name that has an
+    equal, that is used.
 
     Raises
     ------
     InvalidArgumentError
         If the compiler refuses the program; with its words, and what to do.
     """
+    plain = with_plain_constants(program)
     try:
-        return compile(program)
+        return compile(plain)
     except DevrtError as error:
         if error.code not in _REFUSALS:
             raise
@@ -195,9 +200,4 @@ def _advice(message: str, program: Program, reads: str) -> str:
         )
     if _DYNAMIC.search(message):
         return "The program has a symbolic dimension. Export it for the sizes that it runs with."
-    if "Only dense elements attr are supported" in message:
-        return (
-            "The program holds constants as resources (dense_resource). Export them as ordinary "
-            "constants, or as arguments."
-        )
     return ""

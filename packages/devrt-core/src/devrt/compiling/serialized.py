@@ -71,6 +71,11 @@ class Serialized:
         options, made_by = (bytes(found.get(n, b"")) for n in (_OPTIONS, _MADE_BY))
         return cls(data[:-whole], options, made_by, True)
 
+    @staticmethod
+    def is_one(data: bytes) -> bool:
+        """Return whether bytes are what `with_checksum` gave, as they are or damaged."""
+        return data[-_TAIL_BYTES:].startswith(_MAGIC) or _had_checksum(data)
+
     def check_origin(self, here: bytes, operation: str) -> None:
         """Refuse what was made elsewhere than `origin_of` says; bytes that tell nothing are taken.
 
