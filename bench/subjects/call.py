@@ -18,6 +18,10 @@ __all__ = ["SPECS", "devrt_cases", "exported_programs", "jax_cases", "shapes_of"
 
 ONE = "x + x on 8 floats, one device, not waited for"
 ONE_WAITED = "x + x on 8 floats, one device, waited for"
+ARRAYS = "x + x on an array of 8 floats, one device, not waited for"
+ARRAYS_WAITED = "x + x on an array of 8 floats, one device, waited for"
+ARRAYS_THREE = "x + y + z on arrays of 8 floats, one device, not waited for"
+ARRAYS_EIGHT = "x + x on an array of 64 floats over 8 devices, waited for"
 EIGHT = "x + x on 64 floats over 8 devices, waited for"
 REDUCE = "sum of 64 floats over 8 devices (all-reduce), waited for"
 COMPILE = "compile x + x"
@@ -26,6 +30,12 @@ KEPT = "x + x from the cache on disk, where the peer compiles"
 _ADD = """module @add {{ func.func public @main(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{
   %0 = stablehlo.add %a, %a : tensor<{n}xf32>
   return %0 : tensor<{n}xf32> }} }}"""
+
+_ADD_THREE = """module @add { func.func public @main(%a: tensor<8xf32>, %b: tensor<8xf32>,
+    %c: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = stablehlo.add %a, %b : tensor<8xf32>
+  %1 = stablehlo.add %0, %c : tensor<8xf32>
+  return %1 : tensor<8xf32> } }"""
 
 _OVER_EIGHT = """
 module @sharded attributes {{mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32}} {{
@@ -62,6 +72,10 @@ def _programs() -> dict[str, Path]:
 SPECS = [
     Spec(ONE),
     Spec(ONE_WAITED),
+    Spec(ARRAYS),
+    Spec(ARRAYS_WAITED),
+    Spec(ARRAYS_THREE),
+    Spec(ARRAYS_EIGHT, devices=8),
     Spec(EIGHT, devices=8),
     Spec(REDUCE, devices=8),
     Spec(COMPILE),
@@ -82,6 +96,10 @@ def devrt_cases() -> dict[str, Factory]:
     return {
         ONE: lambda: _devrt_one(client, is_waited=False),
         ONE_WAITED: lambda: _devrt_one(client, is_waited=True),
+        ARRAYS: lambda: _devrt_arrays(devrt, 1, is_waited=False),
+        ARRAYS_WAITED: lambda: _devrt_arrays(devrt, 1, is_waited=True),
+        ARRAYS_THREE: lambda: _devrt_arrays(devrt, 3, is_waited=False),
+        ARRAYS_EIGHT: lambda: _devrt_arrays_eight(devrt),
         EIGHT: lambda: _devrt_eight(client, _SHARDED_ADD),
         REDUCE: lambda: _devrt_eight(client, _REDUCE),
         COMPILE: lambda: repeated(without_cache.compile_and_load, _ADD.format(n=8)),
@@ -96,6 +114,29 @@ def _devrt_one(client: Any, *, is_waited: bool) -> Timed:
     if is_waited:
         return repeated(lambda a: execute(a)[0].block_until_ready(), arguments)
     return repeated(execute, arguments)
+
+
+def _devrt_arrays(devrt: Any, count: int, *, is_waited: bool) -> Timed:
+    from devrt.programs import load_program
+
+    call = load_program(_ADD.format(n=8) if count == 1 else _ADD_THREE)
+    arrays = [devrt.device_put(np.arange(8, dtype=np.float32)) for _ in range(count)]
+    if is_waited:
+        return repeated(lambda a: call(a)[0].block_until_ready(), arrays[0])
+    return repeated(call, arrays[0]) if count == 1 else repeated(_spread(call), arrays)
+
+
+def _devrt_arrays_eight(devrt: Any) -> Timed:
+    from devrt.programs import load_program
+
+    call = load_program(_SHARDED_ADD)
+    array = devrt.device_put(np.arange(64, dtype=np.float32), call.in_shardings[0])
+    return repeated(lambda a: call(a)[0].block_until_ready(), array)
+
+
+def _spread(call: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return a call of several arguments as one of a list of them."""
+    return lambda arguments: call(*arguments)
 
 
 @cache
@@ -141,6 +182,10 @@ def jax_cases() -> dict[str, Factory]:
     return {
         ONE: lambda: _jax_one(jax, is_waited=False),
         ONE_WAITED: lambda: _jax_one(jax, is_waited=True),
+        ARRAYS: lambda: _jax_one(jax, is_waited=False),
+        ARRAYS_WAITED: lambda: _jax_one(jax, is_waited=True),
+        ARRAYS_THREE: lambda: _jax_three(jax),
+        ARRAYS_EIGHT: lambda: _jax_eight(jax, lambda x: x + x),
         EIGHT: lambda: _jax_eight(jax, lambda x: x + x),
         REDUCE: lambda: _jax_eight(jax, lambda x: x.sum()),
         COMPILE: lambda: repeated(_jax_compile(jax), _ADD.format(n=8)),
@@ -156,6 +201,13 @@ def _jax_one(jax: Any, *, is_waited: bool) -> Timed:
     if is_waited:
         return repeated(lambda a: call(a).block_until_ready(), argument)
     return repeated(call, argument)
+
+
+def _jax_three(jax: Any) -> Timed:
+    arrays = [jax.device_put(np.arange(8, dtype=np.float32)) for _ in range(3)]
+    call = jax.jit(lambda x, y, z: x + y + z)
+    call(*arrays)
+    return repeated(_spread(call), arrays)
 
 
 def _jax_eight(jax: Any, function: Callable[[Any], Any]) -> Timed:

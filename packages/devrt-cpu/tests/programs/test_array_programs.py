@@ -119,18 +119,40 @@ def test_too_few_devices_and_meshes_that_do_not_fit_are_refused():
         load_program(code, mesh=line)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
-        ("folder/a.mlir", InvalidArgumentError, r"pass Path\('folder/a.mlir'\)\.read_bytes\(\)"),
-        (Path("a.mlirbc"), InvalidTypeError, r"pass Path\('a.mlirbc'\)\.read_bytes\(\)"),
-        (3, InvalidTypeError, "not of type int"),
-        ([1, 2], InvalidTypeError, "not of type list"),
-    ],
-)
-def test_a_program_is_not_named_by_its_file(given, error, words):
-    with pytest.raises(error, match=words):
-        load_program(given)
+def test_python_s_numbers_and_lists_become_what_the_program_takes():
+    add = load_program(
+        "func.func @main(%a: tensor<2xf32>, %b: tensor<i8>) -> (tensor<2xf32>, tensor<i8>)"
+        "{return %a, %b : tensor<2xf32>, tensor<i8>}"
+    )
+    pair, one = add([0.1, 2], 7)
+    np.testing.assert_array_equal(pair, np.asarray([0.1, 2], np.float32))
+    assert int(one) == 7
+    with pytest.raises(InvalidArgumentError, match=r"argument 1 .* is 300, and int8 does not hold"):
+        add([1, 2], 300)
+    with pytest.raises(InvalidTypeError, match=r"argument 0 .*: a value of type list"):
+        add([[1], [2, 3]], 1)
+    with pytest.raises(InvalidArgumentError, match="by position, and 'b' was given by name"):
+        add([1, 2], b=1)
+
+
+def test_arrays_of_one_device_are_checked_by_the_program_and_named_by_the_call():
+    double = load_program(ADD.replace(" {tf.aliasing_output = 0 : i32}", ""))
+    x = devrt.device_put(np.arange(8, dtype=np.float32))
+    (y,) = double(x)
+    (z,) = double(y)
+    np.testing.assert_array_equal(z, 4 * np.arange(8))
+    assert y.committed
+    assert y.sharding is z.sharding is double.out_shardings[0]
+    for wrong, words in (
+        (devrt.device_put(np.arange(8)), r"is int64\[8\] and must be float32\[8\]"),
+        (devrt.device_put(np.ones(8, np.float32), devrt.devices("cpu")[1]), "must lie as"),
+        (devrt.device_put(np.ones(8, np.float32), "pinned_host"), "must lie as"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            double(wrong)
+    halves = NamedSharding(Mesh(np.array(devrt.devices("cpu")[:2]), ("x",)), P("x"))
+    with pytest.raises(InvalidArgumentError, match=r"is float32\[16\] and must be float32\[8\]"):
+        double(devrt.device_put(np.ones(16, np.float32), halves))
 
 
 @pytest.mark.parametrize(

@@ -2,114 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from devrt.arrays import Array, device_put
-from devrt.compiling import Program
-from devrt.contract import Client, Device
-from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.arrays import Array
+from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
+from devrt.programs.parameter import Parameter, order_of
+from devrt.programs.signature import Signature
 from devrt.runtime.plugin_errors import check_count, raise_named
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, LoadedExecutable
 
-__all__ = ["ArrayProgram", "load_program"]
-
-
-def load_program(
-    program: str | bytes,
-    client: Client | None = None,
-    devices: Sequence[Device] | None = None,
-    mesh: Mesh | None = None,
-    **options: Any,
-) -> ArrayProgram:
-    """Compile a StableHLO program into a function of arrays.
-
-    Parameters
-    ----------
-    program
-        StableHLO as text or as portable bytecode.
-    client
-        The client; None for the one of ``devices``, of ``mesh``, or of the default device.
-    devices
-        Where it runs; None for the mesh's devices, or for as many as the program needs.
-    mesh
-        The mesh that names how arguments and results are divided; None for the one that the
-        program declares, over its devices.
-    **options
-        Compile options, as `Client.compile_and_load` takes them.
-
-    Returns
-    -------
-    ArrayProgram
-        The program. Does not run it.
-
-    Raises
-    ------
-    InvalidTypeError
-        If the program is neither text nor bytes, or a target is of another type.
-    InvalidArgumentError
-        If the program, an option, a device or the mesh does not fit.
-    """
-    code = _code(program)
-    _check_target(client, devices, mesh)
-    if mesh is not None and devices is None:
-        devices = list(mesh.device_list)
-    if client is None:
-        client = devices[0].client if devices else _default_client()
-    executable = client.compile_and_load(code, devices, **options)
-    return ArrayProgram(executable, mesh or _declared_mesh(code, executable))
-
-
-def _check_target(client: Any, devices: Any, mesh: Any) -> None:
-    """Refuse what no program can run on."""
-    for name, value, kind in (("client", client, Client), ("mesh", mesh, Mesh)):
-        if value is not None and not isinstance(value, kind):
-            what = f"a devrt {kind.__name__} or None"
-            msg = f"{name} must be {what}, not of type {type(value).__name__}."
-            raise InvalidTypeError(msg, operation="load_program")
-    is_list = devices is None or isinstance(devices, Sequence)
-    strange = [d for d in devices or () if not isinstance(d, Device)] if is_list else [devices]
-    if strange:
-        msg = f"devices must be a sequence of devices, not of type {type(strange[0]).__name__}."
-        if is_list:
-            msg = f"devices must hold devices, and one is of type {type(strange[0]).__name__}."
-        raise InvalidTypeError(msg, operation="load_program")
-
-
-def _code(program: Any) -> Program:
-    is_name = isinstance(program, str) and program.endswith((".mlir", ".mlirbc"))
-    if is_name or isinstance(program, os.PathLike):
-        file = f"Path({str(program)!r})"
-        msg = f"a program is given itself, not as its file: pass {file}.read_bytes()."
-        error = InvalidArgumentError if is_name else InvalidTypeError
-        raise error(msg, operation="load_program")
-    return Program.of(program, "load_program")
-
-
-def _default_client() -> Client:
-    from devrt.runtime import devices
-
-    return devices()[0].client
-
-
-def _declared_mesh(program: Program, executable: LoadedExecutable) -> Mesh | None:
-    """Return the program's own mesh; where it declares none, one axis over all its devices."""
-    devices = executable.local_devices()
-    if len(devices) == 1:
-        return None
-    sizes = [mesh for mesh in program.facts.meshes if _size(mesh) == len(devices)]
-    return mesh_of(sizes[0] if sizes else [("devices", len(devices))], devices)
-
-
-def _size(axes: Sequence[tuple[str, int]]) -> int:
-    return int(np.prod([size for _, size in axes]))
+__all__ = ["ArrayProgram"]
 
 
 class ArrayProgram:
@@ -121,6 +28,10 @@ class ArrayProgram:
         The executable; stays usable by itself.
     mesh
         The mesh over its devices that shardings are named by; None for a program on one device.
+    signature
+        The trees that it takes and gives; None for arrays by position and a list of arrays.
+    first
+        Values of its first parameters, which no call passes: weights.
 
     Attributes
     ----------
@@ -130,109 +41,169 @@ class ArrayProgram:
         How the program takes and gives each array, as its compiler decided.
     in_avals, out_avals : tuple of (shape, dtype)
         Global shape and dtype of each argument and each result.
+    in_names : tuple of str
+        What errors call each argument: ``0``, ``0['w1']``, ``scale``.
     """
 
-    def __init__(self, executable: LoadedExecutable, mesh: Mesh | None = None) -> None:
+    def __init__(
+        self,
+        executable: LoadedExecutable,
+        mesh: Mesh | None = None,
+        signature: Signature | None = None,
+        first: Sequence[Any] = (),
+    ) -> None:
         if executable.num_replicas != 1:
             msg = f"'{executable.name}' has replicas, which no mesh names: use execute_sharded."
             raise UnimplementedError(msg, operation="load_program")
         self.executable = executable
-        self.mesh = mesh
         self._devices = tuple(executable.local_devices())
-        inputs, outputs = (
-            executable.get_parameter_shardings(),
-            executable.get_output_shardings(),
-        )
-        self.in_shardings = self._shardings(inputs, len(executable.parameters))
-        self.out_shardings = self._shardings(outputs, len(executable.outputs))
-        self.in_avals = _global(executable.parameters, inputs)
-        self.out_avals = _global(executable.outputs, outputs)
-        self._out_order = [self._order(sharding) for sharding in self.out_shardings]
+        if mesh is None and len(self._devices) > 1:
+            mesh = mesh_of([("devices", len(self._devices))], self._devices)
+        self.mesh = mesh
+        self._signature = signature or Signature(executable.name)
+        self._single_sharding = SingleDeviceSharding(self._devices[0])
+        parameters = self._described(len(first))
+        bound = zip(parameters, first, strict=False)
+        self._first = [list(parameter.shards(value)) for parameter, value in bound]
+        self._parameters = parameters[len(first) :]
+        self._prepare()
 
-    def __call__(self, *arguments: Any) -> list[Array]:
+    def _described(self, bound: int) -> list[Parameter]:
+        """Set what it takes and gives, and return its parameters; the first ones are bound."""
+        executable, signature = self.executable, self._signature
+        inputs = executable.get_parameter_shardings()
+        outputs = executable.get_output_shardings()
+        known: dict[Sharding, Sharding] = {}  # equal ones are one object, as calls compare objects
+        shardings = self._shardings(inputs, len(executable.parameters), known)
+        avals = _global(executable.parameters, inputs)
+        self.out_shardings = self._shardings(outputs, len(executable.outputs), known)
+        self.out_avals = _global(executable.outputs, outputs)
+        self.in_shardings, self.in_avals = shardings[bound:], avals[bound:]
+        self.in_names = signature.names(len(self.in_avals))
+        names = [*(f"constant {i}" for i in range(bound)), *self.in_names]
+        return [
+            Parameter(signature.name, name, shape, dtype, sharding, self._devices)
+            for name, (shape, dtype), sharding in zip(names, avals, shardings, strict=True)
+        ]
+
+    def _prepare(self) -> None:
+        """Set what a call looks at."""
+        signature = self._signature
+        self._is_flat, self._is_single = signature.is_flat, self.mesh is None
+        self._gives_one, self._gives_list = signature.gives_one, signature.exported is None
+        self._execute = self.executable.execute
+        self._sharding = self._single_sharding if self._is_single else None
+        self._memory = self._devices[0].default_memory()
+        self._first_buffers = [buffers[0] for buffers in self._first]
+        # Of one device an array is its one buffer, without a shape of its own.
+        self._outputs = [
+            (
+                order_of(list(sharding.device_list), self._devices),
+                sharding,
+                None if self._is_single else shape,
+            )
+            for sharding, (shape, _) in zip(self.out_shardings, self.out_avals, strict=True)
+        ]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Start the program and return its results. Does not wait.
 
         Parameters
         ----------
-        *arguments
-            Arrays, or values of the host, which are put where the program takes them. An array
-            that was placed on request must lie as `in_shardings` says; others are moved.
+        *arguments, **named
+            Trees of arrays, as the function was exported with them; arrays by position where there
+            is no more than the program. An array that was placed on request must lie as
+            `in_shardings` says; others are moved, and values of the host are put there. Python's
+            numbers, lists of them and NumPy's scalars become the dtype that the program takes,
+            where it holds their value.
 
         Returns
         -------
-        list of Array
+        tree of Array
+            As the function returns it; a list of arrays where there is no more than the program.
             With `out_shardings`, committed.
 
         Raises
         ------
         InvalidArgumentError
-            If number, shape, dtype or placement of an argument does not fit.
+            If the tree, or number, shape, dtype or placement of an argument does not fit.
         DeletedError
             If an argument was deleted or donated.
         """
-        if len(arguments) != len(self.in_avals):
-            msg = (
-                f"program '{self.executable.name}' takes {len(self.in_avals)} arguments, and "
-                f"{len(arguments)} were given."
-            )
-            raise InvalidArgumentError(msg, operation="execute")
-        rows = [self._shards(i, argument) for i, argument in enumerate(arguments)]
+        leaves: Sequence[Any] = arguments
+        if named or not self._is_flat:
+            leaves = self._signature.leaves(arguments, named)
+        if self._is_single:
+            # The common case, first: arrays that lie whole where they are taken. The executable
+            # checks the rest; what it refuses is looked at again below, for an error by name.
+            made: list[Buffer] | None = None
+            buffers = [*self._first_buffers]
+            sharding = self._sharding
+            try:
+                for x in leaves:
+                    if type(x) is not Array or x._shape is not None:
+                        break
+                    buffer = x._buffers[0]
+                    if x._sharding is not sharding:
+                        if x._sharding is not None or buffer.memory is not self._memory:
+                            break
+                        x._sharding = sharding  # what asking for it would make, made once
+                    buffers.append(buffer)
+                else:
+                    made = self._execute(buffers)
+            except InvalidArgumentError:
+                pass
+            except Exception as error:  # noqa: BLE001  plugin code
+                raise_named(error, self.executable.client, "execute")
+            if made is not None:
+                if len(made) == 1 == len(self._outputs):
+                    array = Array(made, sharding)
+                    if self._gives_one:
+                        return array
+                    return [array] if self._gives_list else self._signature.result([array])
+                return self._signature.result(self._arrays([(buffer,) for buffer in made]))
+        return self._signature.result(self.call_flat(leaves))
+
+    def call_flat(self, arguments: Sequence[Any]) -> list[Array]:
+        """Call the program with the leaves of its arguments; return the leaves of its results.
+
+        Parameters
+        ----------
+        arguments
+            In the order of `in_avals`.
+        """
+        if len(arguments) != len(self._parameters):
+            raise self._signature.wrong_count(len(self._parameters), len(arguments))
+        rows: list[Sequence[Buffer]] = [*self._first]
+        for parameter, argument in zip(self._parameters, arguments, strict=True):
+            rows.append(parameter.shards(argument))
         try:
             results = self.executable.execute_sharded(rows)
         except Exception as error:  # noqa: BLE001  plugin code
             raise_named(error, self.executable.client, "execute_sharded")
-        check_count(results, len(self._out_order), self.executable.client, "execute_sharded")
+        return self._arrays(results)
+
+    def _arrays(self, results: Sequence[Sequence[Buffer]]) -> list[Array]:
+        """Return the arrays of results, given as one buffer for each device."""
+        check_count(results, len(self._outputs), self.executable.client, "execute")
         return [
-            Array([shards[index] for index in order], sharding, shape, True)
-            for shards, order, sharding, (shape, _) in zip(
-                results, self._out_order, self.out_shardings, self.out_avals, strict=True
-            )
+            Array(shards if order is None else [shards[i] for i in order], sharding, shape)
+            for shards, (order, sharding, shape) in zip(results, self._outputs, strict=True)
         ]
 
     def __repr__(self) -> str:
-        return f"ArrayProgram({self.executable.name}, devices={len(self._devices)})"
+        return f"ArrayProgram({self._signature.name}, devices={len(self._devices)})"
 
-    def _shardings(self, shardings: Sequence[Any], count: int) -> tuple[Sharding, ...]:
+    def _shardings(
+        self, shardings: Sequence[Any], count: int, known: dict[Sharding, Sharding]
+    ) -> tuple[Sharding, ...]:
         if self.mesh is None:
-            return (SingleDeviceSharding(self._devices[0]),) * count
+            return (self._single_sharding,) * count
         if not shardings:
             msg = f"program '{self.executable.name}' does not say how it is divided."
             raise UnimplementedError(msg, operation="load_program")
-        return tuple(named_sharding(one, self.mesh, self._devices) for one in shardings)
-
-    def _order(self, sharding: Sharding) -> list[int]:
-        """Return, for each device of a sharding in its own order, which partition runs there."""
-        return [self._devices.index(device) for device in sharding.device_list]
-
-    def _shards(self, index: int, argument: Any) -> list[Buffer]:
-        shape, dtype = self.in_avals[index]
-        if not isinstance(argument, Array):
-            argument = np.asarray(argument)
-        if tuple(argument.shape) != shape or argument.dtype != dtype:
-            msg = (
-                f"argument {index} of program '{self.executable.name}' is "
-                f"{argument.dtype}{list(argument.shape)} and must be {dtype}{list(shape)}."
-            )
-            raise InvalidArgumentError(msg, operation="execute", shape=tuple(argument.shape))
-        placed = self._placed(index, argument)
-        buffers = {buffer.device: buffer for buffer in placed._buffers}
-        return [buffers[device] for device in self._devices]
-
-    def _placed(self, index: int, argument: Any) -> Array:
-        wanted = self.in_shardings[index]
-        if not isinstance(argument, Array):
-            made: Array = device_put(argument, wanted)
-            return made
-        if argument.sharding is wanted or wanted.is_equivalent_to(argument.sharding, argument.ndim):
-            return argument
-        if argument.committed:
-            msg = (
-                f"argument {index} of program '{self.executable.name}' lies as "
-                f"{argument.sharding}, and must lie as {wanted}. Move it with device_put."
-            )
-            raise InvalidArgumentError(msg, operation="execute")
-        moved: Array = device_put(argument, wanted)
-        return moved
+        named = [named_sharding(one, self.mesh, self._devices) for one in shardings]
+        return tuple(known.setdefault(one, one) for one in named)
 
 
 def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:

@@ -1,0 +1,137 @@
+"""Loading programs: what a user gives, compiled where it is to run, as a function of arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.compiling import Program
+from devrt.contract import Client, Device
+from devrt.errors import InvalidTypeError
+from devrt.programs.array_program import ArrayProgram
+from devrt.programs.chosen_shardings import mesh_of
+from devrt.programs.jax_objects import library_of
+from devrt.programs.signature import Signature
+from devrt.programs.sources import Source, read_source
+from devrt.sharding import Mesh
+
+if TYPE_CHECKING:
+    import os
+
+    from devrt.contract import LoadedExecutable
+
+__all__ = ["load_program"]
+
+
+def load_program(
+    program: str | bytes | os.PathLike[str] | Any,
+    client: Client | None = None,
+    devices: Sequence[Device] | None = None,
+    mesh: Mesh | None = None,
+    **options: Any,
+) -> ArrayProgram:
+    """Make a function of arrays of a program that JAX, PyTorch or a compiler wrote.
+
+    Parameters
+    ----------
+    program
+        One of
+
+        - StableHLO, as text or as bytecode;
+        - the path of a file with one of the kinds of bytes in this list;
+        - what ``jax.export.export`` returns, or what its ``serialize()`` does;
+        - what ``jax.jit(f).lower(...)`` or ``.trace(...)`` returns;
+        - what ``torch.export.export`` returns, if torchax is installed;
+        - a serialised executable, as ``devrt compile`` and ``serialize_executable`` write it.
+
+        JAX need not be installed for any that is bytes.
+    client
+        The client; None for the one of ``devices``, of ``mesh``, or of the default device.
+    devices
+        Where it runs; None for the mesh's devices, or for as many as the program needs.
+    mesh
+        The mesh that names how arguments and results are divided; None for the one that the
+        program declares, over its devices.
+    **options
+        Compile options, as `Client.compile_and_load` takes them.
+
+    Returns
+    -------
+    ArrayProgram
+        The program, as a function. What was exported or lowered takes and gives the trees that the
+        function does; else it takes arrays by position and gives a list. Does not run it.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the program is none of these, or a target is of another type.
+    InvalidArgumentError
+        If a file cannot be read, the function was exported for other platforms or has a symbolic
+        dimension, or the program, an option, a device or the mesh does not fit.
+    UnimplementedError
+        If it was exported by a calling convention that is not known, or takes what is not here:
+        custom calls, torchax.
+    """
+    source = read_source(program)
+    _check_target(client, devices, mesh)
+    if mesh is not None and devices is None:
+        devices = list(mesh.device_list)
+    if client is None:
+        client = devices[0].client if devices else _default_client()
+    if source.executable:
+        executable = client.deserialize_executable(source.executable, devices, **options)
+        return ArrayProgram(executable, mesh)
+    return _compiled(source, client, devices, mesh, options)
+
+
+def _compiled(
+    source: Source,
+    client: Client,
+    devices: Sequence[Device] | None,
+    mesh: Mesh | None,
+    options: dict[str, Any],
+) -> ArrayProgram:
+    exported, first = source.exported, source.first_on(client)
+    code = Program.of(source.code, "load_program")
+    executable = client.compile_and_load(code, devices, **options)
+    name = executable.name if exported is None else exported.name
+    declared = mesh or _declared_mesh(code, executable)
+    return ArrayProgram(executable, declared, Signature(name, exported), first)
+
+
+def _check_target(client: Any, devices: Any, mesh: Any) -> None:
+    """Refuse what no program can run on."""
+    for name, value, kind in (("client", client, Client), ("mesh", mesh, Mesh)):
+        if value is not None and not isinstance(value, kind):
+            raise _wrong_target(f"{name} must be a devrt {kind.__name__} or None", value)
+    if devices is not None and not isinstance(devices, Sequence):
+        raise _wrong_target("devices must be a sequence of devices", devices)
+    for device in devices or ():
+        if not isinstance(device, Device):
+            raise _wrong_target("devices must hold devices", device, "and one is")
+
+
+def _wrong_target(must: str, value: object, verb: str = "not") -> InvalidTypeError:
+    msg = f"{must}, {verb} of type {type(value).__name__}."
+    if library_of(value) in ("jax", "jaxlib"):
+        msg = (
+            f"{msg[:-1]}: that is one of JAX's own backend, which shares no devices with devrt. "
+            "Pass devrt's: devrt.devices(), devrt.get_backend(), devrt.make_mesh(...)."
+        )
+    return InvalidTypeError(msg, operation="load_program")
+
+
+def _default_client() -> Client:
+    from devrt.runtime import devices
+
+    return devices()[0].client
+
+
+def _declared_mesh(program: Program, executable: LoadedExecutable) -> Mesh | None:
+    """Return the program's own mesh; None where it declares none."""
+    devices = executable.local_devices()
+    for axes in program.facts.meshes if len(devices) > 1 else ():
+        if math.prod(size for _, size in axes) == len(devices):
+            return mesh_of(axes, devices)
+    return None

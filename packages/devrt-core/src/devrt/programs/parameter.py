@@ -1,0 +1,123 @@
+"""One parameter of a program: what is passed for it is checked, converted and placed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays import Array, device_put
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.programs.host_values import as_argument
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from devrt.contract import Buffer, Device
+    from devrt.sharding import Sharding
+
+__all__ = ["Parameter", "order_of"]
+
+_LONGEST = 40  # characters of a value in a message
+
+
+def order_of(wanted: Sequence[Device], there: Sequence[Device]) -> list[int] | None:
+    """Return where each wanted device stands among some; None if they are in one order."""
+    order = [there.index(device) for device in wanted]
+    return None if order == list(range(len(there))) else order
+
+
+class Parameter:
+    """A parameter of a program.
+
+    Parameters
+    ----------
+    program
+        The program's name, for errors.
+    name
+        What errors call the argument.
+    shape, dtype
+        What the whole array must be.
+    sharding
+        How the program takes it.
+    devices
+        The program's devices, in its order.
+    """
+
+    def __init__(
+        self,
+        program: str,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        sharding: Sharding,
+        devices: Sequence[Device],
+    ) -> None:
+        self._program = program
+        self._name = name
+        self._shape = shape
+        self._dtype = dtype
+        self._sharding = sharding
+        self._known: Sharding | None = sharding  # the one that meant the same last
+        self._order = order_of(devices, list(sharding.device_list))
+
+    def shards(self, argument: Any) -> Sequence[Buffer]:
+        """Return an argument's buffer for each device of the program.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If shape, dtype or placement does not fit, or the dtype cannot hold the value.
+        """
+        buffers = self.placed(argument)._buffers
+        return buffers if self._order is None else [buffers[position] for position in self._order]
+
+    def placed(self, argument: Any) -> Array:
+        """Return an argument as an array that lies as the program takes it; see `shards`."""
+        if type(argument) is not Array:
+            return self._put(argument)
+        self._check(argument)
+        sharding = argument.sharding
+        if sharding is self._sharding or sharding is self._known:
+            return argument
+        if self._sharding.is_equivalent_to(sharding, argument.ndim):
+            self._known = sharding
+            return argument
+        if argument.committed:
+            raise self._error(
+                f"lies as {sharding}, and must lie as {self._sharding}. Move it with device_put"
+            )
+        moved: Array = device_put(argument, self._sharding)
+        return moved
+
+    def _put(self, value: Any) -> Array:
+        try:
+            host = as_argument(value, self._dtype)
+        except DevrtError as error:
+            msg = f"argument {self._name} of program '{self._program}': {error.message}"
+            raise InvalidTypeError(msg, operation="execute") from error
+        except RuntimeError as error:  # as other libraries say of what is deleted, or elsewhere
+            raise self._error(
+                f"cannot be read, as {type(value).__module__} says: {error} Pass what "
+                "numpy.asarray makes of a value that this process holds"
+            ) from error
+        if host is None:
+            shown = repr(value)
+            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+            raise self._error(
+                f"is {shown}, and {self._dtype} does not hold that value. Give one that it holds, "
+                "or convert it yourself, for example with numpy.asarray(x).astype(...)"
+            )
+        self._check(host)
+        placed: Array = device_put(host, self._sharding)
+        return placed
+
+    def _check(self, array: Any) -> None:
+        if tuple(array.shape) != self._shape or array.dtype != self._dtype:
+            raise self._error(
+                f"is {array.dtype}{list(array.shape)} and must be {self._dtype}{list(self._shape)}",
+                shape=tuple(array.shape),
+            )
+
+    def _error(self, problem: str, **facts: Any) -> InvalidArgumentError:
+        msg = f"argument {self._name} of program '{self._program}' {problem}."
+        return InvalidArgumentError(msg, operation="execute", **facts)
