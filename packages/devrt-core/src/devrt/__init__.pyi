@@ -23,6 +23,7 @@ from devrt import xla_client as xla_client
 from devrt.arrays import Array as Array
 from devrt.arrays import MemoryUse as MemoryUse
 from devrt.arrays import Progress as Progress
+from devrt.arrays import ShapeDtypeStruct as ShapeDtypeStruct
 from devrt.arrays import Shard as Shard
 from devrt.arrays import block_until_ready as block_until_ready
 from devrt.arrays import clear_caches as clear_caches
@@ -43,7 +44,6 @@ from devrt.arrays import transfer_guard_device_to_device as transfer_guard_devic
 from devrt.arrays import transfer_guard_device_to_host as transfer_guard_device_to_host
 from devrt.arrays import transfer_guard_host_to_device as transfer_guard_host_to_device
 from devrt.arrays import visualize_array_sharding as visualize_array_sharding
-from devrt.arrays.aval import ShapeDtypeStruct as ShapeDtypeStruct
 from devrt.contract import Client as Client
 from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory

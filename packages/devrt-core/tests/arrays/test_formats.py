@@ -172,3 +172,17 @@ def test_numpy_takes_arrays_over():
     np.testing.assert_array_equal(devrt.numpy.from_dlpack(x), x)
     y = devrt.numpy.array(devrt.device_put(x), copy=True)
     assert devrt.numpy.asarray(y, copy=False) is y
+
+
+def test_arrays_of_any_layout_go_to_any_sharding(cpu):
+    mesh = devrt.make_mesh((4, 2), ("x", "y"), devices=cpu)
+    specs = [P(), P("x"), P(None, "y"), P("y", "x"), P(("x", "y"))]
+    for source in specs:
+        columns = devrt.device_put(value(), Format(COLUMNS, NamedSharding(mesh, source)))
+        assert columns.copy().format.layout == COLUMNS
+        for target in specs:
+            sharding = NamedSharding(mesh, target)
+            np.testing.assert_array_equal(devrt.device_put(columns, sharding), value())
+            moved = devrt.device_put(columns, Format(COLUMNS, sharding))
+            assert moved.format == Format(COLUMNS, sharding)
+            np.testing.assert_array_equal(moved, value())

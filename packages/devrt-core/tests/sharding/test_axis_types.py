@@ -16,6 +16,12 @@ class Foreign(enum.Enum):
     Manual = "m"
 
 
+def test_axes_by_their_type():
+    types = (AxisType.Explicit, AxisType.Auto, AxisType.Manual)
+    mesh = AbstractMesh((1, 1, 1), ("x", "y", "z"), types)
+    assert (mesh.explicit_axes, mesh.auto_axes, mesh.manual_axes) == (("x",), ("y",), ("z",))
+
+
 def test_auto_is_the_default(devices):
     mesh = make_mesh((4, 2), ("x", "y"), devices=devices)
     assert mesh.axis_types == (AxisType.Auto, AxisType.Auto)

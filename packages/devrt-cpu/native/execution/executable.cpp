@@ -169,7 +169,7 @@ void Executable::check_one(std::size_t position, std::size_t index, const Buffer
   if (!buffer.order().empty()) {
     fail(
         "does not lie in row-major order, as programs take their arguments. Put it without a "
-        "layout.");
+        "layout, or where the program is one of arrays, with its input_formats.");
   }
   if (buffer.is_deleted()) (void)client_->storage_of(buffer, operation);  // throws
 }

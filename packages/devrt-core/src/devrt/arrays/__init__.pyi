@@ -1,4 +1,6 @@
 from devrt.arrays.array import Array as Array
+from devrt.arrays.aval import ShapeDtypeStruct as ShapeDtypeStruct
+from devrt.arrays.aval import ShapedArray as ShapedArray
 from devrt.arrays.batched import array_result_handler as array_result_handler
 from devrt.arrays.batched import ArrayCopySemantics as ArrayCopySemantics
 from devrt.arrays.batched import batched_block_until_ready as batched_block_until_ready

@@ -15,6 +15,7 @@ from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, LoadedExecutable
+    from devrt.layout import Format, PjRtLayout
 
 __all__ = ["ArrayProgram"]
 
@@ -191,6 +192,16 @@ class ArrayProgram:
             for shards, (order, sharding, shape) in zip(results, self._outputs, strict=True)
         ]
 
+    @property
+    def input_formats(self) -> tuple[Format, ...]:
+        """The sharding of each argument and the layout of its shards: `device_put` takes it."""
+        return _formats(self.executable.get_parameter_layouts(), self.in_shardings)
+
+    @property
+    def output_formats(self) -> tuple[Format, ...]:
+        """The sharding of each result and the layout of its shards."""
+        return _formats(self.executable.get_output_layouts(), self.out_shardings)
+
     def __repr__(self) -> str:
         return f"ArrayProgram({self._signature.name}, devices={len(self._devices)})"
 
@@ -204,6 +215,13 @@ class ArrayProgram:
             raise UnimplementedError(msg, operation="load_program")
         named = [named_sharding(one, self.mesh, self._devices) for one in shardings]
         return tuple(known.setdefault(one, one) for one in named)
+
+
+def _formats(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tuple[Format, ...]:
+    from devrt.layout import Format
+
+    pairs = zip(layouts, shardings, strict=True)
+    return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
 
 
 def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:

@@ -90,6 +90,25 @@ class MeshAxes:
         return self._axis_types
 
     @property
+    def auto_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type ``Auto``."""
+        return self._axes_of_type(AxisType.Auto)
+
+    @property
+    def explicit_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type ``Explicit``."""
+        return self._axes_of_type(AxisType.Explicit)
+
+    @property
+    def manual_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type ``Manual``."""
+        return self._axes_of_type(AxisType.Manual)
+
+    def _axes_of_type(self, kind: AxisType) -> tuple[str, ...]:
+        pairs = zip(self._axis_names, self._axis_types, strict=True)
+        return tuple(name for name, each in pairs if each is kind)
+
+    @property
     def shape(self) -> collections.OrderedDict[str, int]:
         """The size of each axis by its name, in order; a copy."""
         return collections.OrderedDict(zip(self._axis_names, self._axis_sizes, strict=True))
