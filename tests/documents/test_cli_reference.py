@@ -1,7 +1,5 @@
 """The reference of the command line has the help text of every command, as it is printed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -11,7 +9,7 @@ from devrt.cli import main
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 
 
-def reference() -> str:
+def reference():
     """Return the page, made from the commands."""
     sections = ["# The command line\n\n[The CLI](../users/cli.md) shows each at work.\n"]
     for name in ["", *sorted(main.commands)]:

@@ -1,7 +1,5 @@
 """What the page of differences from JAX says of devrt is so."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

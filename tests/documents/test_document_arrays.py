@@ -4,8 +4,6 @@ Those that `test_document_examples` does not have, and what of both documents is
 and with the reason. Only the import lines differ from those for JAX and jaxlib.
 """
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -4,8 +4,6 @@ Only the import lines differ from those for jaxlib and JAX: ``from devrt import 
 ``import devrt as jax``. Examples that need compiled programs come with the programs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The handler in C that the users' page shows is compiled and called as it stands."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import shutil

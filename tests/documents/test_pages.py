@@ -10,8 +10,6 @@ is replaced by the files that it wrote when it last ran, in ``recorded``. Where 
 there, ``python tests/documents/test_pages.py`` writes those files again.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
@@ -38,24 +36,24 @@ BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FOREIGN = ("jax", "torch", "torchax")
 
 
-def foreign(code: str) -> list[str]:
+def foreign(code):
     """Return the libraries that a block imports and that devrt does not need."""
     return [n for n in FOREIGN if re.search(rf"^(?:import|from) {n}\b", code, re.MULTILINE)]
 
 
-def missing(code: str) -> list[str]:
+def missing(code):
     """Return those of them that are not installed."""
     return [name for name in foreign(code) if importlib.util.find_spec(name) is None]
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder):
     own = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_", "XLA_"))}
     path = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
     state = folder / "state"  # no cache and no configuration of the user
     return own | {"PATH": path, "XDG_CACHE_HOME": str(state), "XDG_CONFIG_HOME": str(state)}
 
 
-def run(command: list[str] | str, folder: Path) -> str:
+def run(command, folder):
     done = subprocess.run(
         command,
         shell=isinstance(command, str),
@@ -71,21 +69,21 @@ def run(command: list[str] | str, folder: Path) -> str:
     return done.stdout
 
 
-def matches(shown: str, printed: str) -> bool:
+def matches(shown, printed):
     """Return whether a page shows what was printed, white space at the ends of lines aside."""
     lines = "\n".join(line.rstrip() for line in printed.strip().splitlines())
     pattern = ".*?".join(map(re.escape, shown.strip().split("...")))
     return re.fullmatch(pattern, lines, re.DOTALL) is not None
 
 
-def run_console(block: str, folder: Path) -> None:
+def run_console(block, folder):
     for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
         printed = run(command, folder)
         assert matches(shown, printed), f"$ {command}\n{printed}"
 
 
-def run_python(code: str, folder: Path, recorded: Path) -> None:
+def run_python(code, folder, recorded):
     if missing(code):
         assert recorded.is_dir(), f"a block needs {missing(code)}, and nothing is recorded"
         shutil.copytree(recorded, folder, dirs_exist_ok=True)
@@ -94,7 +92,7 @@ def run_python(code: str, folder: Path, recorded: Path) -> None:
     run([sys.executable, *strict, "-c", code], folder)
 
 
-def blocks(story: str) -> list[tuple[str, str]]:
+def blocks(story):
     return BLOCK.findall((ROOT / story).read_text(encoding="utf-8"))
 
 
@@ -136,7 +134,7 @@ def test_output_is_compared():
     assert not matches("a\n", "a\nb\n")
 
 
-def record(story: str) -> None:
+def record(story):
     """Run the blocks of a page that need a foreign library, and keep what they write."""
     codes = [code for kind, code in blocks(story) if kind == "python" and foreign(code)]
     if not codes or any(map(missing, codes)):

@@ -1,7 +1,5 @@
 """The reference has every public module, and each object once, under the name that users type."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """A client that a function of its own program closes: an error at once, in both clients."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -42,7 +40,7 @@ print(client.is_closed)
 
 
 @pytest.mark.parametrize("client", list(_CLIENTS))
-def test_a_function_that_a_program_runs_cannot_close_its_client(client: str) -> None:
+def test_a_function_that_a_program_runs_cannot_close_its_client(client):
     done = subprocess.run(
         [sys.executable, "-c", _CLIENTS[client] + _CLOSES],
         capture_output=True, text=True, timeout=60, check=False,

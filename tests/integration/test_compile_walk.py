@@ -1,7 +1,5 @@
 """What each client that compiles StableHLO does with a program: reads it once, compiles it once."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Functions of Python and of C that programs call, with both clients that run StableHLO."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import itertools

@@ -1,14 +1,10 @@
 """Ctrl-C while a program compiles or runs, and while the process ends: in both clients."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -94,7 +90,7 @@ client = devrt.devices("loaded")[0].client
 class Child:
     """A process of its own group, as a shell makes one, that gets the signals of a terminal."""
 
-    def __init__(self, code: str, folder: Path, handler: str) -> None:
+    def __init__(self, code, folder, handler):
         self._errors = folder / "stderr"
         program = f"{_PRELUDE}\nsignal.signal(signal.SIGINT, {handler})\n{code}"
         with self._errors.open("wb") as errors:
@@ -105,13 +101,13 @@ class Child:
                 env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
             )  # fmt: skip
 
-    def expect(self, line: str) -> None:
+    def expect(self, line):
         """Wait for a line of standard output."""
         assert self._process.stdout is not None
         printed = self._process.stdout.readline().strip()
         assert printed == line, (printed, self.errors())
 
-    def expect_error(self, *words: str) -> None:
+    def expect_error(self, *words):
         """Wait until standard error has all of the words."""
         end = time.monotonic() + _DEADLINE
         while not all(word in self.errors() for word in words):
@@ -119,20 +115,20 @@ class Child:
             assert time.monotonic() < end, self.errors()
             time.sleep(0.05)
 
-    def interrupt(self, after: float = 0.0) -> None:
+    def interrupt(self, after=0.0):
         """Press Ctrl-C; ``after`` lets the child reach the call that it announced."""
         time.sleep(after)
         os.killpg(self._process.pid, signal.SIGINT)
 
-    def end(self) -> int:
+    def end(self):
         """Return the status with which the process ends."""
         return self._process.wait(_DEADLINE)
 
-    def errors(self) -> str:
+    def errors(self):
         """Return what it has written to standard error."""
         return self._errors.read_text()
 
-    def kill(self) -> None:
+    def kill(self):
         """End it however it is."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -140,16 +136,16 @@ class Child:
 
 
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+def child(tmp_path):
     """Return what starts children, which end with the test."""
-    made: list[Child] = []
+    made = []
 
-    def start(code: str, handler: str = "signal.default_int_handler") -> Child:
+    def start(code, handler="signal.default_int_handler"):
         made.append(Child(code, tmp_path, handler))
         return made[-1]
 
     # A child that says nothing would keep the test waiting for its next line.
-    def too_late(*_: object) -> None:
+    def too_late(*_):
         raise TimeoutError(made[-1].errors())
 
     former = signal.signal(signal.SIGALRM, too_late)

@@ -1,13 +1,10 @@
 """A training loop goes on for ever: on both clients, with every engine, donated or not."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +27,7 @@ PATTERNS = [
 SHORT = [p for p in PATTERNS if "/65536/" in p and ("donated" in p or p.endswith("/1"))]
 
 
-def library_of(engine: str) -> str:
+def library_of(engine):
     module, name = ENGINES[engine]
     try:
         spec = importlib.util.find_spec(module)
@@ -42,7 +39,7 @@ def library_of(engine: str) -> str:
     pytest.skip(f"{engine} is not installed")
 
 
-def run(client: str, engine: str, steps: int, seconds: float, patterns: list[str]) -> list[str]:
+def run(client, engine, steps, seconds, patterns):
     """Run loops in a child, which ends itself where one stops."""
     module = {"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client]
     pytest.importorskip(module, reason=f"needs {module}")
@@ -61,7 +58,7 @@ def run(client: str, engine: str, steps: int, seconds: float, patterns: list[str
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_loops_go_on(client: str, engine: str) -> None:
+def test_loops_go_on(client, engine):
     assert len(run(client, engine, 150, 0.25, SHORT)) == len(SHORT)
 
 
@@ -69,8 +66,6 @@ def test_loops_go_on(client: str, engine: str) -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_loops_go_on_for_20000_steps_or_a_minute(
-    client: str, engine: str, pattern: str, record_property: Callable[[str, object], None]
-) -> None:
+def test_loops_go_on_for_20000_steps_or_a_minute(client, engine, pattern, record_property):
     (line,) = run(client, engine, 20_000, 60, [pattern])
     record_property("loop", line)

@@ -8,14 +8,12 @@ each device in turn), ``replicas``, ``sharded`` or ``collective``. Each runs for
 seconds, and prints a line. One that stops prints the stacks of all threads, and ends the process.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import sys
 import threading
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,16 +48,16 @@ class Pattern(NamedTuple):
     threads: int
 
     @classmethod
-    def parse(cls, text: str) -> Pattern:
+    def parse(cls, text):
         """Return the pattern that a text names."""
         shape, kept, devices, floats, threads = text.split("/")
         return cls(shape, kept == "donated", int(devices), int(floats), int(threads))
 
-    def __str__(self) -> str:
+    def __str__(self):
         kept = "donated" if self.is_donated else "kept"
         return f"{self.shape}/{kept}/{self.devices}/{self.floats}/{self.threads}"
 
-    def program(self) -> str:
+    def program(self):
         """Return a program that adds one to each element."""
         count = 1 if self.shape == "chains" else self.devices
         is_split = self.shape == "sharded"
@@ -83,7 +81,7 @@ class Pattern(NamedTuple):
         return text
 
 
-def make_client(kind: str, library: str, devices: int) -> Any:
+def make_client(kind, library, devices):
     """Return a client of so many devices."""
     if kind == "cpu":
         from devrt_cpu import make_cpu_client
@@ -99,15 +97,15 @@ def make_client(kind: str, library: str, devices: int) -> Any:
 class Loop:
     """One thread's."""
 
-    def __init__(self, client: Any, executables: list[Any], pattern: Pattern) -> None:
+    def __init__(self, client, executables, pattern):
         self._executables, self._is_chain = executables, pattern.shape == "chains"
         zeros = np.zeros(pattern.floats, np.float32)
         self._x = [client.buffer_from_pyval(zeros, device) for device in client.devices()]
-        self._alive: deque[list[Any]] = deque(maxlen=ALIVE)
+        self._alive = deque(maxlen=ALIVE)
         self.steps = 0
-        self.failure: BaseException | None = None
+        self.failure = None
 
-    def step(self) -> None:
+    def step(self):
         if self._is_chain:
             made = [f.execute([x])[0] for f, x in zip(self._executables, self._x, strict=True)]
         else:
@@ -116,7 +114,7 @@ class Loop:
         self._x = made
         self.steps += 1
 
-    def run(self, steps: int, until: float) -> None:
+    def run(self, steps, until):
         try:
             while self.steps < steps and time.monotonic() < until:
                 self.step()
@@ -126,7 +124,7 @@ class Loop:
             self.failure = error
 
 
-def run(pattern: Pattern, kind: str, library: str, steps: int, seconds: float) -> str:
+def run(pattern, kind, library, steps, seconds):
     """Run one pattern; returns what to print of it."""
     faulthandler.dump_traceback_later(seconds + SILENCE, exit=True)
     with make_client(kind, library, pattern.devices) as client:

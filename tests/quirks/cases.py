@@ -5,10 +5,7 @@ The client is the PJRT loader's, with nothing done about quirks.
     python tests/quirks/cases.py NAME LIBRARY    runs one case and says what came of it
 """
 
-from __future__ import annotations
-
 import sys
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +17,7 @@ class WrongError(Exception):
     """A result is wrong."""
 
 
-def bitcast_of_booleans(client: Any) -> None:
+def bitcast_of_booleans(client):
     """Compile a conversion of a byte's bits."""
     client.compile_and_load(
         """func.func @main(%a: tensor<i8>) -> tensor<8xi1> {
@@ -29,7 +26,7 @@ def bitcast_of_booleans(client: Any) -> None:
     )
 
 
-def quantised_types(client: Any) -> None:
+def quantised_types(client):
     """Compile a product of quantised matrices."""
     client.compile_and_load(
         f"""func.func @main(%a: {_QUANTISED}) -> {_QUANTISED} {{
@@ -38,7 +35,7 @@ def quantised_types(client: Any) -> None:
     )
 
 
-def all_to_all_without_groups(client: Any) -> None:
+def all_to_all_without_groups(client):
     """Compile an exchange among nobody."""
     client.compile_and_load(
         """func.func @main(%a: tensor<4x8xf32>) -> tensor<8x4xf32> {
@@ -49,7 +46,7 @@ def all_to_all_without_groups(client: Any) -> None:
     )
 
 
-def product_of_a_new_operand(client: Any) -> None:
+def product_of_a_new_operand(client):
     """Multiply with what a donated argument was replaced by, at the same address."""
     add = client.compile_and_load(
         f"""func.func @main(%x: {_SQUARE} {{tf.aliasing_output = 0 : i32}}) -> {_SQUARE} {{
@@ -72,7 +69,7 @@ def product_of_a_new_operand(client: Any) -> None:
             raise WrongError(f"the product's elements are {found} in place of {step}")
 
 
-def maximum_with_a_nan(client: Any) -> None:
+def maximum_with_a_nan(client):
     """Take the larger of a number and a NaN."""
     program = client.compile_and_load(
         """func.func @main(%a: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
@@ -86,7 +83,7 @@ def maximum_with_a_nan(client: Any) -> None:
             raise WrongError("a NaN is lost")
 
 
-def main(name: str, path: str) -> None:
+def main(name, path):
     """Run a case on a library."""
     import devrt_pjrt
     import devrt_pjrt.programs.compile as compiling

@@ -6,25 +6,21 @@
 A quirk that is gone from a later version keeps its row, with the last version that had it.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from devrt.compiling.quirks import Quirk
 from devrt_cpu import quirks as of_cpu
 from devrt_pjrt import quirks as of_pjrt
 
 CASES = Path(__file__).with_name("cases.py")
-QUIRKS: tuple[Quirk, ...] = tuple({q.case: q for q in (*of_cpu.QUIRKS, *of_pjrt.QUIRKS)}.values())
+QUIRKS = tuple({q.case: q for q in (*of_cpu.QUIRKS, *of_pjrt.QUIRKS)}.values())
 _SECONDS = 120
 
 
-def outcome(quirk: Quirk, library: str) -> str:
+def outcome(quirk, library):
     """Return what came of a quirk's case in a child process; it begins with there or gone."""
     command = [sys.executable, str(CASES), quirk.case, library]
     try:
@@ -40,13 +36,13 @@ def outcome(quirk: Quirk, library: str) -> str:
     return done.stdout.strip().splitlines()[-1]
 
 
-def installed_library() -> str | None:
+def installed_library():
     """Return the library of the installed compiler for the CPU."""
     package = importlib.util.find_spec("xla_plugins.xla_cpu_pjrt")
     return None if package is None else str(Path(package.origin or "").with_name("xla_cpu_pjrt.so"))
 
 
-def identity(library: str) -> Any:
+def identity(library):
     """Return what a library tells of itself."""
     import devrt_pjrt
 
@@ -55,7 +51,7 @@ def identity(library: str) -> Any:
         return of_pjrt.identity_of(opened, client.connection.inventory.platform)
 
 
-def main(library: str | None = None) -> int:
+def main(library=None):
     """Print a line for each quirk; return how many could not be reported."""
     library = library or installed_library()
     if library is None:

@@ -1,7 +1,6 @@
 """What docs/architecture.md and the SDK's DESIGN.md name exists: paths, and names in them."""
 
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -32,7 +31,7 @@ PATH = re.compile(
 )
 
 
-def path_findings(page: str, exists: set[str]) -> list[str]:
+def path_findings(page, exists):
     """Return the paths in backquotes on a page that are not below their folder, or none of them."""
     return [
         f"{PAGE}:{number}: there is no {path}"
@@ -58,7 +57,7 @@ def test_every_header_of_the_design_exists(checkout):
 NAME = re.compile(r"`([A-Za-z_.]+)` in `([\w./-]+\.(?:py|[ch]|[ch]pp))`")
 
 
-def name_findings(page: str, text_of: Callable[[str], str]) -> list[str]:
+def name_findings(page, text_of):
     """Return the names that a page looks for in a file which does not have them."""
     return [
         f"{PAGE}:{number}: {path} has no {name}"
@@ -69,7 +68,7 @@ def name_findings(page: str, text_of: Callable[[str], str]) -> list[str]:
 
 
 def test_every_name_is_in_its_file(checkout):
-    def text_of(path: str) -> str:
+    def text_of(path):
         files = (checkout.root / root / path for root in ROOTS)
         return next(file for file in files if file.is_file()).read_text(encoding="utf-8")
 

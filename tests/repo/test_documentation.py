@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,7 +17,7 @@ FROM_AN_INDEX = re.compile(r"pip install[^\n`]*?[\s\"']devrt-")
 """An installation that needs devrt's own distributions on an index, where they are not yet."""
 
 
-def hook_functions(source: str) -> Iterator[ast.FunctionDef]:
+def hook_functions(source):
     """Yield the functions that are marked as hook specifications."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
@@ -27,12 +26,12 @@ def hook_functions(source: str) -> Iterator[ast.FunctionDef]:
                     yield node
 
 
-def signature(node: ast.FunctionDef, source: str) -> str:
+def signature(node, source):
     """Return a function's head, from ``def`` to the colon, as it stands in its source."""
     return "\n".join(source.splitlines()[node.lineno - 1 : node.body[0].lineno - 1])
 
 
-def hook_findings(hookspecs: str, page: str) -> list[str]:
+def hook_findings(hookspecs, page):
     """Return the hooks without a heading, or whose signature or sentence the page does not have."""
     found = []
     for node in hook_functions(hookspecs):
@@ -48,7 +47,7 @@ def hook_findings(hookspecs: str, page: str) -> list[str]:
     return found
 
 
-def record_findings(records: str, page: str) -> list[str]:
+def record_findings(records, page):
     """Return the fields of the records that the page does not explain."""
     found = []
     for node in ast.parse(records).body:
@@ -69,7 +68,7 @@ def record_findings(records: str, page: str) -> list[str]:
     return found
 
 
-def public_names(tree: ast.Module) -> set[str]:
+def public_names(tree):
     """Return the names in a module's ``__all__``, where it is a literal."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -80,7 +79,7 @@ def public_names(tree: ast.Module) -> set[str]:
     return set()
 
 
-def docstring_findings(path: str, source: str) -> list[str]:
+def docstring_findings(path, source):
     """Return the public functions and classes whose docstring is missing or is no sentence."""
     tree = ast.parse(source)
     public = public_names(tree)
@@ -101,7 +100,7 @@ def docstring_findings(path: str, source: str) -> list[str]:
     return found
 
 
-def is_imperative(sentence: str) -> bool:
+def is_imperative(sentence):
     word = sentence.split()[0].strip("`.,:").lower()
     return word in IMPERATIVE_THOUGH or not NOT_IMPERATIVE.fullmatch(word)
 
@@ -130,7 +129,7 @@ def test_every_public_name_has_a_docstring(checkout):
     assert not found, "\n".join(found)
 
 
-def index_findings(path: str, text: str) -> list[str]:
+def index_findings(path, text):
     """Return the lines of a page that install devrt from an index."""
     return [
         f"{path}:{number}: {line.strip()}; devrt is not on an index: write ./packages/..."

@@ -7,7 +7,7 @@ import pytest
 LIMIT = 400
 """Lines of a source file; past it the file has more than one subject."""
 
-LONGER: dict[str, int] = {}
+LONGER = {}
 """Files that may be longer, each with its own limit. Empty, and meant to stay so."""
 
 SOURCES = (".py", ".cpp", ".hpp", ".h", ".c", ".cc", ".cu")
@@ -30,7 +30,7 @@ FORBIDDEN = {
 }
 
 
-def forbidden_findings(path: str, text: str) -> list[str]:
+def forbidden_findings(path, text):
     """Return the lines of a file that hold what no file may hold."""
     return [
         f"{path}:{number}: holds {what}: {found.group().strip()!r}"
@@ -40,7 +40,7 @@ def forbidden_findings(path: str, text: str) -> list[str]:
     ]
 
 
-def length_findings(path: str, text: str) -> list[str]:
+def length_findings(path, text):
     """Return whether a source file is longer than it may be."""
     lines, limit = text.count("\n"), LONGER.get(path, LIMIT)
     return [f"{path}:{lines}: has {lines} lines, {limit} is the limit"] if lines > limit else []

@@ -6,8 +6,6 @@ may name each other's types. A name of a lazy package leads to the module that i
 """
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +28,12 @@ Graph = dict[str, set[str]]
 class Sources:
     """The modules of one import package: their texts, and where lazy packages' names come from."""
 
-    def __init__(self, texts: dict[str, str], packages: set[str], stubs: dict[str, str]) -> None:
+    def __init__(self, texts, packages, stubs):
         self.texts, self.packages = texts, packages
         self.modules_of = {name: _rows(stub) for name, stub in stubs.items()}
 
     @classmethod
-    def below(cls, folder: Path) -> "Sources":
+    def below(cls, folder):
         texts, packages, stubs = {}, set(), {}
         for path in sorted([*folder.rglob("*.py"), *folder.rglob("*.pyi")]):
             parts = path.relative_to(folder.parent).with_suffix("").parts
@@ -51,16 +49,16 @@ class Sources:
                 packages.add(name)
         return cls(texts, packages, stubs)
 
-    def graph(self, *, annotations: bool) -> Graph:
+    def graph(self, *, annotations):
         """Return the modules that each module imports."""
-        made: Graph = {}
+        made = {}
         for name, text in self.texts.items():
             nodes = imports(ast.parse(text), annotations)
             found = {target for node in nodes for target in self._targets(node)}
             made[name] = {t for t in found - {name} if (name, t) not in ALLOWED}
         return made
 
-    def _targets(self, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    def _targets(self, node):
         for alias in node.names:
             if isinstance(node, ast.Import):
                 target = alias.name
@@ -73,12 +71,12 @@ class Sources:
                 yield target
 
 
-def _rows(stub: str) -> dict[str, str]:
+def _rows(stub):
     nodes = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in nodes for alias in node.names}
 
 
-def imports(tree: ast.AST, annotations: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+def imports(tree, annotations):
     """Yield the imports of a module at any depth, those for annotations only if wanted."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -90,28 +88,28 @@ def imports(tree: ast.AST, annotations: bool) -> Iterator[ast.Import | ast.Impor
             yield from imports(node, annotations)
 
 
-def between_packages(graph: Graph, packages: set[str]) -> Graph:
+def between_packages(graph, packages):
     """Return which packages import which; a module beside packages stands for itself."""
 
-    def unit(module: str) -> str:
+    def unit(module):
         first_two = ".".join(module.split(".")[:2])
         return first_two if module != first_two or module in packages else module
 
-    units: Graph = {}
+    units = {}
     for module, imported in graph.items():
         if "." in module:  # the façade imports all of them
             units.setdefault(unit(module), set()).update(unit(m) for m in imported if "." in m)
     return {name: found - {name} for name, found in units.items()}
 
 
-def circles(graph: Graph) -> list[list[str]]:
+def circles(graph):
     """Return the groups of nodes that reach each other, by Tarjan's algorithm."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
+    index = {}
+    low = {}
+    stack = []
     found = []
 
-    def visit(node: str) -> None:
+    def visit(node):
         index[node] = low[node] = len(index)
         stack.append(node)
         for target in sorted(graph.get(node, ())):
@@ -131,7 +129,7 @@ def circles(graph: Graph) -> list[list[str]]:
     return found
 
 
-def circle_findings(sources: Sources) -> list[str]:
+def circle_findings(sources):
     """Return the circles among packages, then those among modules."""
     packages = between_packages(sources.graph(annotations=True), sources.packages)
     modules = sources.graph(annotations=False)
@@ -173,7 +171,7 @@ def test_names_of_lazy_packages_are_written_once(checkout):
     assert found == []
 
 
-def _names_in(source: str) -> set[str]:
+def _names_in(source):
     """Return the names that a module imports, and the texts in its lists."""
     tree = ast.parse(source)
     lists = [n for n in ast.walk(tree) if isinstance(n, ast.List | ast.Tuple | ast.Dict | ast.Set)]
@@ -185,7 +183,7 @@ def _names_in(source: str) -> set[str]:
 ONE = {"p": "", "p.a": "from p.b import x", "p.b": ""}
 
 
-def sources(stubs: dict[str, str] | None = None, **texts: str) -> Sources:
+def sources(stubs=None, **texts):
     named = ONE | {name.replace("_", "."): text for name, text in texts.items()}
     return Sources(named, {"p"}, stubs or {})
 

@@ -5,8 +5,7 @@ that names another one's type knows of it.
 """
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pytest
 
@@ -38,16 +37,16 @@ LEVELS = {
 }
 LEVEL_OF = {layer: level for level, layers in LEVELS.items() for layer in layers}
 
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+EXCEPTIONS = {}
 """(importing package, imported package) and the reason; a row without an import fails."""
 
 
-def layer_of(path: str) -> str:
+def layer_of(path):
     """Return the layer of a file below src/devrt/."""
     return PurePosixPath(path).parts[0].removesuffix(".py")
 
 
-def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
+def imports(source, package):
     """Yield the line and the dotted name of everything that a module imports, at any depth.
 
     ``package`` is the dotted package that the module lies in, against which relative imports are
@@ -69,7 +68,7 @@ def imports(source: str, package: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, str(name.value)
 
 
-def imported_layers(source: str, package: str, layers: set[str]) -> Iterator[tuple[int, str]]:
+def imported_layers(source, package, layers):
     """Yield the line and the layer of every import from the core."""
     for line, name in imports(source, package):
         first, _, rest = name.partition(".")
@@ -78,7 +77,7 @@ def imported_layers(source: str, package: str, layers: set[str]) -> Iterator[tup
             yield line, layer if layer in layers else FACADE
 
 
-def level_findings(path: str, source: str, layers: set[str]) -> list[str]:
+def level_findings(path, source, layers):
     """Return the imports of one file of the core that go up, or lead to a layer without a level."""
     layer = layer_of(path)
     if layer not in LEVEL_OF:
@@ -96,14 +95,14 @@ def level_findings(path: str, source: str, layers: set[str]) -> list[str]:
     return found
 
 
-def files_below(folder: Path) -> list[tuple[str, str]]:
+def files_below(folder):
     return [
         (path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8"))
         for path in sorted(folder.rglob("*.py"))
     ]
 
 
-def layers_of(core: Path) -> set[str]:
+def layers_of(core):
     return {layer_of(path) for path, _ in files_below(core)} | LEVEL_OF.keys()
 
 

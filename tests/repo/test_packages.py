@@ -2,14 +2,13 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 CHANGELOG_ENTRY = re.compile(r"^## (\d+\.\d+\.\d+)(?: \((?:unreleased|\d{4}-\d\d-\d\d)\))?$", re.M)
 
 
-def package_findings(package: Path) -> list[str]:
+def package_findings(package):
     """Return what a package's folder lacks for a release."""
     found = [
         f"{package.name}/{name}:1: is missing or empty"

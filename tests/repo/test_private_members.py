@@ -1,29 +1,28 @@
 """In the PJRT loader a module uses nothing private of another: names, or members of its classes."""
 
 import ast
-from collections.abc import Iterator
 
 import pytest
 
 OWN = ("self", "cls")
 
 
-def is_private(name: str) -> bool:
+def is_private(name):
     return name.startswith("_") and not name.startswith("__")
 
 
-def accesses(tree: ast.Module) -> Iterator[ast.Attribute]:
+def accesses(tree):
     """Yield every use of a private member."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr):
             yield node
 
 
-def is_own(node: ast.Attribute) -> bool:
+def is_own(node):
     return isinstance(node.value, ast.Name) and node.value.id in OWN
 
 
-def defined(tree: ast.Module) -> set[str]:
+def defined(tree):
     """Return the private members that a module's classes define."""
     found = {node.attr for node in accesses(tree) if is_own(node) and is_stored(node)}
     for node in ast.walk(tree):
@@ -34,11 +33,11 @@ def defined(tree: ast.Module) -> set[str]:
     return found
 
 
-def is_stored(node: ast.Attribute) -> bool:
+def is_stored(node):
     return isinstance(node.ctx, ast.Store)
 
 
-def findings(sources: dict[str, str]) -> list[str]:
+def findings(sources):
     """Return where a module uses a private member that only classes of other modules define."""
     trees = {path: ast.parse(source) for path, source in sources.items()}
     own = {path: defined(tree) for path, tree in trees.items()}
@@ -51,7 +50,7 @@ def findings(sources: dict[str, str]) -> list[str]:
     ]
 
 
-def imported(path: str, source: str) -> list[str]:
+def imported(path, source):
     """Return which private names a module imports from others."""
     return [
         f"{path}:{node.lineno}: imports {node.module}.{alias.name}"

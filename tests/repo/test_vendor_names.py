@@ -1,7 +1,6 @@
 """The core and the PJRT loader name no vendor: not in code, docstrings, comments or file names."""
 
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatch
 
 import pytest
@@ -21,7 +20,7 @@ JAXLIB_NAMES = {
     "tpu",  # the platform of those functions
 }
 
-EXCEPTIONS: dict[str, set[str]] = {
+EXCEPTIONS = {
     # Names that jaxlib's users write, and that devrt offers under the same names.
     "xla_client/*": JAXLIB_NAMES,
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
@@ -57,7 +56,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def vendor_words(text: str, allowed: set[str]) -> Iterator[str]:
+def vendor_words(text, allowed):
     """Yield the vendors' names in a text, also as part of an identifier in any spelling."""
     for identifier in _IDENTIFIER.findall(text):
         if identifier not in allowed:
@@ -66,7 +65,7 @@ def vendor_words(text: str, allowed: set[str]) -> Iterator[str]:
                     yield word.lower()
 
 
-def vendor_findings(path: str, text: str) -> list[str]:
+def vendor_findings(path, text):
     """Return the lines of one file, and its name, that name a vendor."""
     allowed = {name for glob, names in EXCEPTIONS.items() if fnmatch(path, glob) for name in names}
     lines = [path, *text.splitlines()]

@@ -5,7 +5,6 @@ well is a phrase, narrow enough to pass plain English over.
 """
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -52,7 +51,7 @@ ELSEWHERE = ("LICENSE", "bench/results/", "tests/repo/test_words.py")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
-def wrong_words(line: str) -> Iterator[tuple[str, str]]:
+def wrong_words(line):
     """Yield what a line should not say, and what it should."""
     line = re.sub(PLAIN, "", line)
     for word in _WORD.findall(line):
@@ -63,7 +62,7 @@ def wrong_words(line: str) -> Iterator[tuple[str, str]]:
             yield found.group().strip(), right
 
 
-def word_findings(path: str, text: str) -> list[str]:
+def word_findings(path, text):
     """Return the lines of a file, and its name, that use a word which the project does not."""
     if path.startswith(ELSEWHERE) or path.endswith(ELSEWHERE):
         return []

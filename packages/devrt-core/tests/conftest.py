@@ -1,7 +1,5 @@
 """Plugins as real distributions in a folder of the test's own, and runtimes that know only them."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import os

@@ -1,7 +1,5 @@
 """`devrt.dlpack`: arrays of other libraries, taken over."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

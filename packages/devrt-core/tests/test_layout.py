@@ -1,7 +1,5 @@
 """Layouts: what they say, their text form, and what is no layout."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

@@ -8,14 +8,11 @@ proxy that speaks to it over a socket. It has the three methods that
     python key_value_store.py node PORT JSON
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
 import time
 from multiprocessing.managers import BaseManager
-from typing import Any
 
 AUTHKEY = b"test"
 METHODS = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
@@ -24,27 +21,25 @@ METHODS = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
 class Store:
     """Keys and values, with waiting; usable from any number of threads."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._changed = threading.Condition()
-        self._values: dict[str, str] = {}
-        self._waiting: dict[str, set[int]] = {}
+        self._values = {}
+        self._waiting = {}
 
-    def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
+    def key_value_set(self, key, value, allow_overwrite=False):
         with self._changed:
             if key in self._values and not allow_overwrite:
                 raise KeyError(f"ALREADY_EXISTS: {key}")
             self._values[key] = value
             self._changed.notify_all()
 
-    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
+    def blocking_key_value_get(self, key, timeout_in_ms):
         with self._changed:
             if not self._changed.wait_for(lambda: key in self._values, timeout_in_ms / 1000):
                 raise TimeoutError(f"DEADLINE_EXCEEDED: {key} after {timeout_in_ms} ms")
             return self._values[key]
 
-    def wait_at_barrier(
-        self, barrier_id: str, timeout_in_ms: int, process_ids: list[int] | None = None
-    ) -> None:
+    def wait_at_barrier(self, barrier_id, timeout_in_ms, process_ids=None):
         deadline = time.monotonic() + timeout_in_ms / 1000
         for process in process_ids or []:
             left = max(0, deadline - time.monotonic())
@@ -61,24 +56,24 @@ class Manager(BaseManager):
 Manager.register("store", callable=lambda: STORE, exposed=METHODS)
 
 
-def say(value: Any) -> None:
+def say(value):
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def serve() -> None:
+def serve():
     server = Manager(("127.0.0.1", 0), AUTHKEY).get_server()
     say(server.address[1])
     server.serve_forever()
 
 
-def node(port: int, options: dict[str, Any]) -> None:
+def node(port, options):
     from devrt import xla_client
     from devrt.errors import DevrtError
 
     manager = Manager(("127.0.0.1", port), AUTHKEY)
     manager.connect()
-    store: Any = manager.store()  # type: ignore[attr-defined]
+    store = manager.store()  # type: ignore[attr-defined]
     try:
         clients = [
             xla_client.make_cpu_client(distributed_client=store, **(options | {"num_devices": n}))
@@ -91,7 +86,7 @@ def node(port: int, options: dict[str, Any]) -> None:
     say([described(client) for client in clients])
 
 
-def described(client: Any) -> dict[str, Any]:
+def described(client):
     buffer = client.buffer_from_pyval(7, client.local_devices()[-1])
     return {
         "process": client.process_index(),

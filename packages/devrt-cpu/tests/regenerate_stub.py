@@ -1,7 +1,5 @@
 """Write ``_ext.pyi`` from the installed module: ``python regenerate_stub.py [FILE]``."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -11,7 +9,7 @@ from pathlib import Path
 STUB = Path(__file__).parents[1] / "src" / "devrt_cpu" / "_ext.pyi"
 
 
-def main(target: Path) -> None:
+def main(target):
     """Run nanobind's generator, private names and the methods in Python included."""
     run = (
         "import runpy; from devrt_cpu import _client_methods as methods, _contract\n"
@@ -25,7 +23,7 @@ def main(target: Path) -> None:
     target.write_text(without_dunder_buffer(target.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def without_dunder_buffer(stub: str) -> str:
+def without_dunder_buffer(stub):
     """Leave out ``__buffer__`` and its like, which only Python 3.12 and later show."""
     method = r"    def __(?:release_)?buffer__\(.*\n        \"{3}\n.*\n        \"{3}\n\n"
     return re.sub(

@@ -1,7 +1,5 @@
 """Arrays on one device: what they are, and how they come back."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """jaxlib's batched operations: what they make, and that each is one call into a client."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays through the buffer protocol: memoryview, bytes, hashes, files, on every Python."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """Arrays made of parts, trees of targets, and JAX's older placement functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

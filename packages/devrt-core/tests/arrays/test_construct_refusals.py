@@ -1,7 +1,5 @@
 """What the functions that make arrays of parts refuse, and how they say it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Transfer guards: which transfers each level lets pass, logs or refuses, and where it holds."""
 
-from __future__ import annotations
-
 import logging
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """No reader of an array can change what the next reader sees, whatever its backend hands out."""
 
-from __future__ import annotations
-
 import mmap
 
 import ml_dtypes

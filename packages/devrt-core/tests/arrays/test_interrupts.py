@@ -1,7 +1,5 @@
 """Ctrl-C while an array is read: it ends the reading, also where NumPy drops errors."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("devrt_cpu")

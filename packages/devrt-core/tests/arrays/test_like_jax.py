@@ -1,7 +1,5 @@
 """Random meshes and specs, put to JAX and to devrt in one process: the same shards and errors."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory counters across devices, the peak of a block of code, and that nothing leaks."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import tracemalloc

@@ -1,7 +1,5 @@
 """Missing elements are refused in every library's arrays that can tell; NaN is a value."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

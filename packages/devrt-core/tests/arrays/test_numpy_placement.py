@@ -1,7 +1,5 @@
 """What `devrt.numpy` makes of an array lies where the array does, and moves nothing else."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Pickles and copies of arrays and shardings: back where they were, or a clear error."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

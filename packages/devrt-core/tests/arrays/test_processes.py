@@ -1,7 +1,5 @@
 """Arrays over devices of several processes, seen from one of them."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

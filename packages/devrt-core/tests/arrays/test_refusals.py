@@ -1,7 +1,5 @@
 """Deleted arrays, devices of other processes, endless trees: what failed, and at which leaf."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

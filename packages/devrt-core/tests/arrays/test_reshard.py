@@ -1,7 +1,5 @@
 """From one sharding to another: what arrives, how many bytes move, and through which calls."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

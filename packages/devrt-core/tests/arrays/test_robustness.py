@@ -1,7 +1,5 @@
 """Ways in which arrays were once made to go wrong."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -1,7 +1,5 @@
 """Arrays over meshes: shards, gathering, moving between shardings, memories and devices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,7 +49,7 @@ def test_each_device_holds_its_block(mesh, spec):
 
 def test_replicas_are_numbered_and_share_host_memory(mesh):
     a = devrt.device_put(np.ones((8, 2)), NamedSharding(mesh, P("x")))
-    by_block: dict[int, list[int]] = {}
+    by_block = {}
     for shard in a.addressable_shards:
         by_block.setdefault(shard.index[0].start, []).append(shard.replica_id)
     assert [sorted(ids) for ids in by_block.values()] == [[0, 1]] * 4

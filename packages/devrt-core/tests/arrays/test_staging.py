@@ -1,7 +1,5 @@
 """Copies from one platform to another, by way of page-locked memory of the host."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

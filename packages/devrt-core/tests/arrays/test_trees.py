@@ -1,7 +1,5 @@
 """Trees: registered classes, long transfers with progress, reading into arrays, sharded stacks."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 

@@ -1,7 +1,5 @@
 """Drawings of arrays: text on the standard output, SVG in a notebook."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

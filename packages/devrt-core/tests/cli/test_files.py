@@ -142,7 +142,7 @@ def test_a_link_stays_a_link(tmp_path):
 def test_what_is_no_plain_file_is_written_to_and_not_replaced(tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    read: list[bytes] = []
+    read = []
     reader = threading.Thread(target=lambda: read.append(Path(path).read_bytes()), daemon=True)
     reader.start()
     write(path, b"abc")

@@ -1,7 +1,5 @@
 """What is read of a program, text or bytecode, without a compiler."""
 
-from __future__ import annotations
-
 import pickle
 import random
 from pathlib import Path

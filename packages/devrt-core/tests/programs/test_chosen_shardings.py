@@ -1,7 +1,5 @@
 """Shardings, as compilers tell them, named by meshes."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The execution stream id belongs to a thread, and a block gives it back."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

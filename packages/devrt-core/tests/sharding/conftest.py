@@ -1,7 +1,5 @@
 """A fake platform in plain Python: devices with memories and coordinates that hold nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from devrt.contract import Client, Device, Memory

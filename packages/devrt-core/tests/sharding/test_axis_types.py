@@ -1,7 +1,5 @@
 """Axis types: names of either library, equality, and where they are carried along."""
 
-from __future__ import annotations
-
 import enum
 
 import pytest

@@ -1,7 +1,5 @@
 """Copy plans, checked by carrying them out on NumPy arrays: what arrives, and what it costs."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import struct

@@ -1,7 +1,5 @@
 """The GPU options that come from the environment, and the allocator's configuration."""
 
-from __future__ import annotations
-
 import pytest
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError

@@ -1,7 +1,5 @@
 """The SDK's allocators through the memory-kind hook, against models."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 
@@ -35,7 +33,7 @@ OPERATIONS = st.lists(
 
 @given(operations=OPERATIONS, region=st.sampled_from([KIB, 16 * KIB, 128 * KIB]))
 @settings(max_examples=60, deadline=None)
-def test_an_arena_keeps_its_books_and_the_data(operations, region: int) -> None:
+def test_an_arena_keeps_its_books_and_the_data(operations, region):
     client, memory = client_with(
         lambda: allocators.arena(allocators.system(), region_bytes=region, granule=KIB)
     )
@@ -65,7 +63,7 @@ def test_an_arena_keeps_its_books_and_the_data(operations, region: int) -> None:
         assert stats["arena_bytes_held"] == stats["arena_regions"] == 0
 
 
-def test_limits_compose() -> None:
+def test_limits_compose():
     def make():
         return allocators.arena(
             allocators.limited(allocators.system(), 10 * KIB), region_bytes=64 * KIB, granule=KIB
@@ -90,23 +88,23 @@ def test_limits_compose() -> None:
         lambda: allocators.limited("system", 5),
     ],
 )
-def test_what_cannot_be_composed_is_refused(call) -> None:
+def test_what_cannot_be_composed_is_refused(call):
     with pytest.raises((errors.InvalidArgumentError, TypeError)):
         call()
 
 
-def test_statistics_agree_with_a_model_under_threads() -> None:
+def test_statistics_agree_with_a_model_under_threads():
     """Each thread counts what it does; sums and bounds must agree at every barrier."""
     threads, rounds = 8, 20
     sizes = [1 + 977 * t for t in range(threads)]
     with make_cpu_client(num_devices=2) as client:
         device = client.devices()[1]
         memories = [device.memory(kind) for kind in ("device", "unpinned_host")]
-        seen: list[dict[str, int]] = []
+        seen = []
         barrier = threading.Barrier(threads, action=lambda: seen.append(device.memory_stats()))
-        failures: list[BaseException] = []
+        failures = []
 
-        def work(t: int) -> None:
+        def work(t):
             try:
                 held = []
                 for i in range(rounds):

@@ -1,10 +1,6 @@
 """Blocks made of pieces of buffers, batched copies, gathering and waiting, natively."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -16,23 +12,20 @@ from devrt import errors
 from devrt.contract import Assembly, Client, Piece
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 
 @pytest.fixture(scope="module")
-def eight() -> Iterator[CpuClient]:
+def eight():
     with make_cpu_client(num_devices=8) as client:
         yield client
 
 
-def one_block(source_shape: Any, start: Any, extent: Any) -> Assembly:
+def one_block(source_shape, start, extent):
     """A block that is one box of one source."""
     return Assembly(extent, 1, ((Piece(0, start, (0,) * len(extent), extent),),), (0,))
 
 
 @given(data=st.data())
-def test_any_grid_of_pieces_in_any_rank(eight: CpuClient, data: st.DataObject) -> None:
+def test_any_grid_of_pieces_in_any_rank(eight, data):
     """Cut a block along random lines, each piece from a source of its own with a margin around."""
     rank = data.draw(st.integers(0, 7))
     shape = tuple(data.draw(st.integers(1, 5)) for _ in range(rank))
@@ -58,7 +51,7 @@ def test_any_grid_of_pieces_in_any_rank(eight: CpuClient, data: st.DataObject) -
 
 @pytest.mark.parametrize("dtype", [np.bool_, ml_dtypes.bfloat16, np.float32, np.complex128])
 @pytest.mark.parametrize("rows", [8, 1 << 16])
-def test_row_blocks_become_column_blocks(eight: CpuClient, dtype: Any, rows: int) -> None:
+def test_row_blocks_become_column_blocks(eight, dtype, rows):
     x = (np.arange(rows * 8) % 100).astype(dtype).reshape(rows, 8)
     n = rows // 8
     held = eight.batched_buffer_from_pyval(
@@ -77,7 +70,7 @@ def test_row_blocks_become_column_blocks(eight: CpuClient, dtype: Any, rows: int
     assert native[0].unsafe_buffer_pointer() == native[2].unsafe_buffer_pointer()
 
 
-def test_a_run_within_a_source_is_shown_and_not_copied(eight: CpuClient) -> None:
+def test_a_run_within_a_source_is_shown_and_not_copied(eight):
     x = np.arange(64 * 16, dtype=np.float32).reshape(64, 16)
     source = eight.buffer_from_pyval(x, eight.devices()[0])
     rows = one_block(x.shape, (16, 0), (8, 16))
@@ -98,8 +91,8 @@ def test_a_run_within_a_source_is_shown_and_not_copied(eight: CpuClient) -> None
     np.testing.assert_array_equal(np.asarray(column), x[:, :4])
 
 
-def test_large_blocks_do_not_wait_for_unready_sources(eight: CpuClient) -> None:
-    x: Any = np.arange(1 << 21, dtype=np.float64)
+def test_large_blocks_do_not_wait_for_unready_sources(eight):
+    x = np.arange(1 << 21, dtype=np.float64)
     source = eight.buffer_from_pyval(x, eight.devices()[0], False, 1)
     half = one_block(x.shape, (1 << 20,), (1 << 20,))
     (made,) = eight.assemble_buffers([source], half, eight.devices()[3:4])
@@ -107,7 +100,7 @@ def test_large_blocks_do_not_wait_for_unready_sources(eight: CpuClient) -> None:
     np.testing.assert_array_equal(np.asarray(made), x[1 << 20 :])
 
 
-def test_gathering_into_an_array(eight: CpuClient) -> None:
+def test_gathering_into_an_array(eight):
     for rows in (8, 1 << 18):
         x = np.arange(rows * 2, dtype=np.int32).reshape(rows, 2)
         n = rows // 4
@@ -118,7 +111,7 @@ def test_gathering_into_an_array(eight: CpuClient) -> None:
         np.testing.assert_array_equal(out, x)
 
 
-def test_batched_copies_share_or_not(eight: CpuClient) -> None:
+def test_batched_copies_share_or_not(eight):
     held = eight.batched_buffer_from_pyval(
         np.arange(8), eight.devices(), [(i,) for i in range(8)], (1,)
     )
@@ -131,7 +124,7 @@ def test_batched_copies_share_or_not(eight: CpuClient) -> None:
     assert [b.device for b in shared] == eight.devices()[::-1]
 
 
-def test_waiting_for_many(eight: CpuClient) -> None:
+def test_waiting_for_many(eight):
     held = [eight.buffer_from_pyval(np.zeros(1 << 18), d, False, 1) for d in eight.devices()]
     eight.batched_block_until_ready(held)
     assert all(buffer.is_ready() for buffer in held)
@@ -144,7 +137,7 @@ def test_waiting_for_many(eight: CpuClient) -> None:
     ("start", "extent"),
     [((3,), (2,)), ((-1,), (1,)), ((0,), (5,)), ((2**63 - 1,), (2,)), ((0,), (-1,))],
 )
-def test_pieces_beyond_a_source_are_refused(eight: CpuClient, start: Any, extent: Any) -> None:
+def test_pieces_beyond_a_source_are_refused(eight, start, extent):
     source = eight.buffer_from_pyval(np.zeros(4))
     with pytest.raises(errors.InvalidArgumentError):
         eight.assemble_buffers([source], one_block((4,), start, extent), eight.devices()[:1])
@@ -153,7 +146,7 @@ def test_pieces_beyond_a_source_are_refused(eight: CpuClient, start: Any, extent
 class Forged:
     """What claims to be an assembly."""
 
-    def __init__(self, packed: object) -> None:
+    def __init__(self, packed):
         self.packed = packed
 
 
@@ -174,14 +167,14 @@ class Forged:
         [1, 1, 1, 2, 2, 0, 0, 1, 0, 0, 0, 2],
     ],
 )
-def test_forged_numbers_are_an_error_and_no_crash(eight: CpuClient, numbers: list[int]) -> None:
+def test_forged_numbers_are_an_error_and_no_crash(eight, numbers):
     source = eight.buffer_from_pyval(np.zeros(2))
     forged = Forged(np.array(numbers, np.int64).tobytes())
     with pytest.raises(errors.InvalidArgumentError):
         eight.assemble_buffers([source], forged, eight.devices()[:1])
 
 
-def test_what_is_no_buffer_of_this_client_is_named(eight: CpuClient) -> None:
+def test_what_is_no_buffer_of_this_client_is_named(eight):
     with make_cpu_client() as other:
         theirs = other.buffer_from_pyval(np.zeros(2))
         eight.batched_block_until_ready([theirs])  # waits for those of other cpu clients too
@@ -199,7 +192,7 @@ def test_what_is_no_buffer_of_this_client_is_named(eight: CpuClient) -> None:
                     call(wrong)
 
 
-def test_what_does_not_fit_is_refused(eight: CpuClient) -> None:
+def test_what_does_not_fit_is_refused(eight):
     held = [eight.buffer_from_pyval(np.zeros(2, np.float32))]
     for offsets, out in (
         ([(0,), (0,)], np.zeros(2, np.float32)),
@@ -225,7 +218,7 @@ def test_what_does_not_fit_is_refused(eight: CpuClient) -> None:
         eight.assemble_buffers(mixed, Assembly((4,), 2, (pieces,), (0,)), eight.devices()[:1])
 
 
-def test_closed_clients_refuse() -> None:
+def test_closed_clients_refuse():
     client = make_cpu_client()
     held = [client.buffer_from_pyval(np.zeros(2))]
     client.close()

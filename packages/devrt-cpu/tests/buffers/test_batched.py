@@ -1,10 +1,5 @@
 """One call that puts a block of an array on each of several devices."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 import pytest
 
@@ -12,12 +7,9 @@ from devrt import errors
 from devrt.contract import Client
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 
 @pytest.fixture
-def eight() -> Iterator[CpuClient]:
+def eight():
     with make_cpu_client(num_devices=8) as client:
         yield client
 
@@ -25,9 +17,7 @@ def eight() -> Iterator[CpuClient]:
 @pytest.mark.parametrize("semantics", [0, 1, 2, 3])
 @pytest.mark.parametrize("rows", [8, 4096])
 @pytest.mark.parametrize("dtype", ["float32", ">i8"])
-def test_blocks_equal_those_of_the_contract(
-    eight: CpuClient, semantics: int, rows: int, dtype: str
-) -> None:
+def test_blocks_equal_those_of_the_contract(eight, semantics, rows, dtype):
     host = np.arange(rows * 64).astype(dtype).reshape(rows, 64)
     offsets = [(rows // 4 * (i // 2), 32 * (i % 2)) for i in range(8)]
     shape = (rows // 4, 32)
@@ -39,7 +29,7 @@ def test_blocks_equal_those_of_the_contract(
         assert np.asarray(buffer).tobytes() == np.asarray(expected).tobytes()
 
 
-def test_equal_blocks_are_copied_once_for_each_kind(eight: CpuClient) -> None:
+def test_equal_blocks_are_copied_once_for_each_kind(eight):
     host = np.arange(64, dtype=np.float32)
     pinned = [d.memory("pinned_host") for d in eight.devices()[:4]]
     targets = [*eight.devices()[4:], *pinned]
@@ -53,7 +43,7 @@ def test_equal_blocks_are_copied_once_for_each_kind(eight: CpuClient) -> None:
         assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_source_may_change_after_the_call(eight: CpuClient) -> None:
+def test_source_may_change_after_the_call(eight):
     host = np.arange(1 << 20, dtype=np.float32)
     block = len(host) // 8
     offsets = [(i * block,) for i in range(8)]
@@ -64,8 +54,8 @@ def test_source_may_change_after_the_call(eight: CpuClient) -> None:
 
 
 @pytest.mark.parametrize("semantics", [1, 2])
-def test_source_may_be_dropped(eight: CpuClient, semantics: int) -> None:
-    host: Any = np.arange(1 << 20, dtype=np.float32)
+def test_source_may_be_dropped(eight, semantics):
+    host = np.arange(1 << 20, dtype=np.float32)
     block = len(host) // 8
     offsets = [(i * block,) for i in range(8)]
     made = eight.batched_buffer_from_pyval(host, eight.devices(), offsets, (block,), semantics)
@@ -74,7 +64,7 @@ def test_source_may_be_dropped(eight: CpuClient, semantics: int) -> None:
     assert np.array_equal(joined, np.arange(1 << 20, dtype=np.float32))
 
 
-def test_empty_and_scalar_batches(eight: CpuClient) -> None:
+def test_empty_and_scalar_batches(eight):
     assert eight.batched_buffer_from_pyval(np.zeros(3), [], [], (1,)) == []
     made = eight.batched_buffer_from_pyval(np.float64(2), eight.devices(), [()] * 8, ())
     assert [float(np.asarray(b)) for b in made] == [2.0] * 8
@@ -82,7 +72,7 @@ def test_empty_and_scalar_batches(eight: CpuClient) -> None:
     assert made[0].shape == (0, 2)
 
 
-def test_lists_are_offsets_too(eight: CpuClient) -> None:
+def test_lists_are_offsets_too(eight):
     (made,) = eight.batched_buffer_from_pyval(np.arange(4), eight.devices()[:1], [[1]], [2])
     assert np.array_equal(np.asarray(made), [1, 2])
 
@@ -101,7 +91,7 @@ def test_lists_are_offsets_too(eight: CpuClient) -> None:
         ([(0.5,)], (2,)),
     ],
 )
-def test_wrong_blocks_are_refused(eight: CpuClient, offsets: Any, shape: Any) -> None:
+def test_wrong_blocks_are_refused(eight, offsets, shape):
     with pytest.raises(errors.InvalidArgumentError):
         eight.batched_buffer_from_pyval(np.arange(4), eight.devices()[:1], offsets, shape)
     assert eight.live_buffers() == []

@@ -1,7 +1,5 @@
 """Where a program made its buffers."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref
@@ -32,7 +30,7 @@ def noting_client():
         yield client
 
 
-def test_traceback_is_the_stack(noting_client) -> None:
+def test_traceback_is_the_stack(noting_client):
     traceback = make_through_another(noting_client).traceback
     assert isinstance(traceback, Traceback)
     code = make.__code__
@@ -49,7 +47,7 @@ def test_traceback_is_the_stack(noting_client) -> None:
     assert str(traceback).splitlines()[0] == f"{__file__}:{code.co_firstlineno + 1} (make)"
 
 
-def test_each_way_to_make_a_buffer_is_noted(noting_client) -> None:
+def test_each_way_to_make_a_buffer_is_noted(noting_client):
     device = noting_client.devices()[0]
     source = make(noting_client)
     made = {
@@ -63,13 +61,13 @@ def test_each_way_to_make_a_buffer_is_noted(noting_client) -> None:
     assert listed.traceback == source.traceback
 
 
-def test_arrays_are_noted_with_the_users_frame() -> None:
+def test_arrays_are_noted_with_the_users_frame():
     large = devrt.device_put(np.zeros(1 << 18, np.uint8))
     frames = large._buffers[0].traceback.frames
     assert any(frame.file_name == __file__ for frame in frames)
 
 
-def test_sampling_notes_all_large_ones_and_some_small_ones() -> None:
+def test_sampling_notes_all_large_ones_and_some_small_ones():
     with make_cpu_client() as client:
         small = [make(client) for _ in range(3200)]
         noted = sum(buffer.traceback is not None for buffer in small)
@@ -77,19 +75,19 @@ def test_sampling_notes_all_large_ones_and_some_small_ones() -> None:
         assert all(make(client, LARGE).traceback is not None for _ in range(20))
 
 
-def test_off_notes_nothing() -> None:
+def test_off_notes_nothing():
     with make_cpu_client(traceback_in_buffers="off") as client:
         assert make(client, LARGE).traceback is None
 
 
 @pytest.mark.parametrize("mode", ["", "ALL", "1"])
-def test_other_modes_are_refused(mode: str) -> None:
+def test_other_modes_are_refused(mode):
     with pytest.raises(errors.InvalidArgumentError, match="traceback_in_buffers"):
         make_cpu_client(traceback_in_buffers=mode)
 
 
-def test_the_traceback_outlives_the_buffer_and_the_code(noting_client) -> None:
-    space: dict = {}
+def test_the_traceback_outlives_the_buffer_and_the_code(noting_client):
+    space = {}
     exec(compile("def f(c, x):\n    return c.buffer_from_pyval(x)", "<made up>", "exec"), space)
     buffer = space["f"](noting_client, SMALL)
     space.clear()
@@ -99,12 +97,12 @@ def test_the_traceback_outlives_the_buffer_and_the_code(noting_client) -> None:
     assert frame == Frame("<made up>", "f", 1, 2)
 
 
-def test_call_sites_without_buffers_do_not_pile_up(noting_client) -> None:
+def test_call_sites_without_buffers_do_not_pile_up(noting_client):
     """What is kept of code is bounded by the buffers that are alive."""
     gone = []
     for i in range(3000):
         source = f"def f(c, x):\n    return c.buffer_from_pyval(x) # {i}"
-        space: dict = {}
+        space = {}
         exec(compile(source, f"<{i}>", "exec"), space)
         space["f"](noting_client, SMALL).delete()
         gone.append(weakref.ref(space["f"].__code__))
@@ -113,8 +111,8 @@ def test_call_sites_without_buffers_do_not_pile_up(noting_client) -> None:
     assert sum(code() is not None for code in gone) <= 1100
 
 
-def test_names_that_are_no_text_do_no_harm(noting_client) -> None:
-    space: dict = {}
+def test_names_that_are_no_text_do_no_harm(noting_client):
+    space = {}
     source = "def f(c, x):\n    return c.buffer_from_pyval(x)"
     exec(compile(source, "\udcff\u2603.py", "exec"), space)
     buffer = space["f"](noting_client, SMALL)

@@ -1,7 +1,5 @@
 """Heap profiles, read back with the protobuf schema."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np
@@ -54,7 +52,7 @@ def message_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("p.Profile"))
 
 
-def decode(data: bytes):
+def decode(data):
     """Return the samples as (values, labels, frames), read with protobuf."""
     profile = message_class()()
     profile.ParseFromString(gzip.decompress(data))
@@ -80,11 +78,11 @@ def decode(data: bytes):
     ]
 
 
-def keep(client, kind: str):
+def keep(client, kind):
     return client.buffer_from_pyval(np.ones((3, 5)), client.devices()[1].memory(kind))
 
 
-def test_profile_tells_what_lives_where() -> None:
+def test_profile_tells_what_lives_where():
     with make_cpu_client(num_devices=2, traceback_in_buffers="all") as client:
         held = [keep(client, "device") for _ in range(4)] + [keep(client, "pinned_host")]
         held.append(held[0].clone())
@@ -109,7 +107,7 @@ def test_profile_tells_what_lives_where() -> None:
     assert {labels["memory_kind"] for _, labels, _ in samples} == {"device", "pinned_host"}
 
 
-def test_lent_memory_is_reported_apart() -> None:
+def test_lent_memory_is_reported_apart():
     source = np.zeros(4096 + 64, np.uint8)
     source = source[-source.ctypes.data % 64 :][:4096]
     with make_cpu_client() as client:
@@ -119,7 +117,7 @@ def test_lent_memory_is_reported_apart() -> None:
         del lent
 
 
-def test_unnoted_buffers_are_counted_too() -> None:
+def test_unnoted_buffers_are_counted_too():
     with make_cpu_client(traceback_in_buffers="off") as client:
         held = [client.buffer_from_pyval(np.zeros(2)) for _ in range(3)]
         ((values, labels, frames),) = decode(client.heap_profile())
@@ -129,14 +127,14 @@ def test_unnoted_buffers_are_counted_too() -> None:
         del held
 
 
-def test_an_empty_profile_is_a_profile() -> None:
+def test_an_empty_profile_is_a_profile():
     with make_cpu_client() as client:
         assert decode(client.heap_profile()) == []
     with pytest.raises(errors.ClosedError):
         client.heap_profile()
 
 
-def test_our_reader_agrees_with_protobuf() -> None:
+def test_our_reader_agrees_with_protobuf():
     with make_cpu_client(num_devices=2, traceback_in_buffers="all") as client:
         held = [client.buffer_from_pyval(np.zeros(n, np.int8)) for n in range(5)]
         data = client.heap_profile()
@@ -149,7 +147,7 @@ def test_our_reader_agrees_with_protobuf() -> None:
     assert ours == theirs
 
 
-def test_the_runtime_writes_a_profile(tmp_path) -> None:
+def test_the_runtime_writes_a_profile(tmp_path):
     array = devrt.device_put(np.zeros(1 << 18, np.uint8))
     path = tmp_path / "heap.pb.gz"
     data = devrt.heap_profile(path, array.device.client)
@@ -157,7 +155,7 @@ def test_the_runtime_writes_a_profile(tmp_path) -> None:
     assert any(labels.get("call_site", "").startswith(__file__) for _, labels, _ in decode(data))
 
 
-def test_code_without_a_function_is_named(tmp_path) -> None:
+def test_code_without_a_function_is_named(tmp_path):
     path = tmp_path / "made.py"
     path.write_text("buffer = client.buffer_from_pyval(1)\n")
     with make_cpu_client(traceback_in_buffers="all") as client:

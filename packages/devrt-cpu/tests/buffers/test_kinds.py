@@ -1,7 +1,5 @@
 """What the system grants: pages locked into RAM, and huge pages."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -41,7 +39,7 @@ POWERLESS = """
 """
 
 
-def run_powerless(limit: int, code: str) -> str:
+def run_powerless(limit, code):
     program = textwrap.dedent(POWERLESS).replace("LIMIT, LIMIT", f"{limit}, {limit}")
     done = subprocess.run(
         [sys.executable, "-c", program + textwrap.dedent(code)],
@@ -55,14 +53,14 @@ def run_powerless(limit: int, code: str) -> str:
     return done.stdout
 
 
-def locked_bytes() -> int:
+def locked_bytes():
     status = Path("/proc/self/status").read_text()
     match = re.search(r"VmLck:\s+(\d+) kB", status)
     assert match is not None
     return int(match[1]) * 1024
 
 
-def test_pinned_memory_is_locked_as_the_kernel_sees_it() -> None:
+def test_pinned_memory_is_locked_as_the_kernel_sees_it():
     with make_cpu_client() as client:
         memory = client.devices()[0].memory("pinned_host")
         before = locked_bytes()
@@ -76,7 +74,7 @@ def test_pinned_memory_is_locked_as_the_kernel_sees_it() -> None:
         assert locked_bytes() == before
 
 
-def test_without_the_right_to_lock_memory_is_plain_counted_and_warned_of_once() -> None:
+def test_without_the_right_to_lock_memory_is_plain_counted_and_warned_of_once():
     printed = run_powerless(
         0,
         """
@@ -96,7 +94,7 @@ def test_without_the_right_to_lock_memory_is_plain_counted_and_warned_of_once() 
     assert printed.split() == ["0", str(4 * 16384), "0"]
 
 
-def test_what_the_limit_leaves_is_locked_and_kept_blocks_are_freed() -> None:
+def test_what_the_limit_leaves_is_locked_and_kept_blocks_are_freed():
     printed = run_powerless(
         32768,
         """
@@ -113,7 +111,7 @@ def test_what_the_limit_leaves_is_locked_and_kept_blocks_are_freed() -> None:
     assert printed.split() == ["32768", "32768", "16384", "32768"]
 
 
-def test_a_warning_that_is_an_error_loses_nothing() -> None:
+def test_a_warning_that_is_an_error_loses_nothing():
     run_powerless(
         0,
         """
@@ -130,7 +128,7 @@ def test_a_warning_that_is_an_error_loses_nothing() -> None:
     )
 
 
-def transparent_bytes(address: int) -> int:
+def transparent_bytes(address):
     """Return AnonHugePages of the mapping that starts at or holds an address."""
     current = ""
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -142,11 +140,11 @@ def transparent_bytes(address: int) -> int:
     raise AssertionError(current)
 
 
-def huge_kind() -> MemoryKind:
+def huge_kind():
     return MemoryKind(platform="cpu", kind="huge", allocator=allocators.huge_pages)
 
 
-def test_huge_pages_say_what_the_kernel_granted() -> None:
+def test_huge_pages_say_what_the_kernel_granted():
     with make_cpu_client(memory_kinds=[huge_kind()]) as client:
         memory = client.devices()[0].memory("huge")
         buffer = client.buffer_from_pyval(np.ones(5 * MIB, np.uint8), memory)
@@ -163,7 +161,7 @@ def test_huge_pages_say_what_the_kernel_granted() -> None:
         assert memory.memory_stats()["bytes_mapped"] == 0
 
 
-def test_the_kernel_grants_huge_pages_here() -> None:
+def test_the_kernel_grants_huge_pages_here():
     allowed = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
     if "[never]" in allowed:
         pytest.skip("this kernel gives no transparent huge pages")
@@ -177,7 +175,7 @@ def test_the_kernel_grants_huge_pages_here() -> None:
         del buffer
 
 
-def test_the_plugin_adds_huge_pages_in_an_arena() -> None:
+def test_the_plugin_adds_huge_pages_in_an_arena():
     with Runtime() as runtime:
         device = runtime.get_backend("cpu").local_devices()[0]
         memory = device.memory("huge_pages")
@@ -194,7 +192,7 @@ def test_the_plugin_adds_huge_pages_in_an_arena() -> None:
         assert memory.memory_stats()["bytes_mapped"] == 0
 
 
-def test_no_start_pays_for_huge_pages() -> None:
+def test_no_start_pays_for_huge_pages():
     code = """if True:
         import sys
         import devrt
@@ -208,7 +206,7 @@ def test_no_start_pays_for_huge_pages() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_huge_pages_need_no_allocator_and_may_have_another() -> None:
+def test_huge_pages_need_no_allocator_and_may_have_another():
     plain = MemoryKind(platform="cpu", kind="huge_pages")
     own = MemoryKind(platform="cpu", kind="huge_pages", allocator=allocators.system)
     for kind, has_arena in ((plain, True), (own, False)):
@@ -222,7 +220,7 @@ def test_huge_pages_need_no_allocator_and_may_have_another() -> None:
         make_cpu_client(memory_kinds=[plain, own])
 
 
-def test_a_forked_child_leaves_huge_pages_alone() -> None:
+def test_a_forked_child_leaves_huge_pages_alone():
     with make_cpu_client(
         memory_kinds=[
             MemoryKind(

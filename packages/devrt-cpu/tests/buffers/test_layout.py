@@ -1,10 +1,7 @@
 """Buffers whose elements lie in another order than the row-major one."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
-from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -13,13 +10,10 @@ import pytest
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.layout import Layout, PjRtLayout, row_major
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 ORDERS = list(itertools.permutations(range(3)))
 
 
-def dense_strides(shape: tuple[int, ...], order: tuple[int, ...], size: int) -> tuple[int, ...]:
+def dense_strides(shape, order, size):
     strides = [0] * len(shape)
     for dimension in order:
         strides[dimension] = size
@@ -30,9 +24,7 @@ def dense_strides(shape: tuple[int, ...], order: tuple[int, ...], size: int) -> 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, ml_dtypes.int4])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("semantics", range(4))
-def test_data_lie_in_the_order_requested(
-    client: CpuClient, dtype: Any, order: tuple[int, ...], semantics: int
-) -> None:
+def test_data_lie_in_the_order_requested(client, dtype, order, semantics):
     host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
     buffer = client.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
     expected = dense_strides(host.shape, order, host.dtype.itemsize)
@@ -49,7 +41,7 @@ def test_data_lie_in_the_order_requested(
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_view_has_the_strides(client: CpuClient, order: tuple[int, ...]) -> None:
+def test_every_view_has_the_strides(client, order):
     host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     buffer = client.buffer_from_pyval(host, layout=PjRtLayout(Layout(order)))
     strides = dense_strides(host.shape, order, 4)
@@ -62,7 +54,7 @@ def test_every_view_has_the_strides(client: CpuClient, order: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_copies_and_clones_keep_the_order(client: CpuClient, order: tuple[int, ...]) -> None:
+def test_copies_and_clones_keep_the_order(client, order):
     host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     buffer = client.buffer_from_pyval(host, layout=Layout(order))
     pinned = client.devices()[1].memory("pinned_host")
@@ -78,14 +70,14 @@ def test_copies_and_clones_keep_the_order(client: CpuClient, order: tuple[int, .
     assert np.array_equal(np.asarray(again), host)
 
 
-def test_a_large_asynchronous_transfer_has_the_order(client: CpuClient) -> None:
+def test_a_large_asynchronous_transfer_has_the_order(client):
     host = np.arange(500 * 700, dtype=np.float64).reshape(500, 700)
     buffer = client.buffer_from_pyval(host, None, False, 1, layout=Layout((0, 1)))
     assert np.asarray(buffer).flags.f_contiguous
     assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_a_source_in_the_order_requested_is_aliased(client: CpuClient) -> None:
+def test_a_source_in_the_order_requested_is_aliased(client):
     raw = np.zeros(64 * 64 * 4 + 64, np.uint8)
     start = -raw.ctypes.data % 64
     host = raw[start : start + 64 * 64 * 4].view(np.float32).reshape((64, 64), order="F")
@@ -96,7 +88,7 @@ def test_a_source_in_the_order_requested_is_aliased(client: CpuClient) -> None:
     assert copied.unsafe_buffer_pointer() != host.ctypes.data
 
 
-def test_consumers_that_need_one_order_are_refused_another(client: CpuClient) -> None:
+def test_consumers_that_need_one_order_are_refused_another(client):
     host = np.arange(6, dtype=np.int32).reshape(2, 3)
     columns = client.buffer_from_pyval(host, layout=Layout((0, 1)))
     view = memoryview(columns)
@@ -109,7 +101,7 @@ def test_consumers_that_need_one_order_are_refused_another(client: CpuClient) ->
     assert np.frombuffer(line, np.int64).tolist() == [0, 1, 2]  # one row is in every order
 
 
-def test_the_default_is_row_major(client: CpuClient) -> None:
+def test_the_default_is_row_major(client):
     device = client.devices()[1]
     for shape in ((), (3,), (2, 3), (4, 0, 2)):
         layout = client.get_default_layout(np.dtype("float32"), shape, device)
@@ -131,9 +123,7 @@ def test_the_default_is_row_major(client: CpuClient) -> None:
         ((1, 0), InvalidTypeError),
     ],
 )
-def test_layouts_that_a_host_buffer_cannot_have(
-    client: CpuClient, layout: Any, error: type[Exception]
-) -> None:
+def test_layouts_that_a_host_buffer_cannot_have(client, layout, error):
     with pytest.raises(error):
         client.buffer_from_pyval(np.zeros((2, 3), np.float32), layout=layout)
 
@@ -150,8 +140,6 @@ def test_layouts_that_a_host_buffer_cannot_have(
         (("float32", (1,), "cpu"), InvalidTypeError),
     ],
 )
-def test_what_has_no_default_layout(
-    client: CpuClient, arguments: Any, error: type[Exception]
-) -> None:
+def test_what_has_no_default_layout(client, arguments, error):
     with pytest.raises(error):
         client.get_default_layout(*arguments)

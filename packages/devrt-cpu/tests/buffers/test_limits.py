@@ -1,7 +1,5 @@
 """A client's memory limit, and what an out-of-memory error tells."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
@@ -21,7 +19,7 @@ def put_large(client, shape=(512, 512)):
     return client.buffer_from_pyval(np.zeros(shape, np.float32))
 
 
-def test_the_limit_is_exact_and_counts_every_memory() -> None:
+def test_the_limit_is_exact_and_counts_every_memory():
     with make_cpu_client(num_devices=2, memory_limit_bytes=1000) as client:
         first, second = client.devices()
         kept = [
@@ -38,7 +36,7 @@ def test_the_limit_is_exact_and_counts_every_memory() -> None:
         assert np.array_equal(np.asarray(kept[0]), np.zeros(600, np.uint8))
 
 
-def test_lent_memory_does_not_count() -> None:
+def test_lent_memory_does_not_count():
     source = np.zeros(2 * MIB + 64, np.uint8)
     source = source[-source.ctypes.data % 64 :][: 2 * MIB]
     with make_cpu_client(memory_limit_bytes=MIB) as client:
@@ -50,7 +48,7 @@ def test_lent_memory_does_not_count() -> None:
         assert "lent" in str(caught.value)
 
 
-def test_kept_blocks_give_way() -> None:
+def test_kept_blocks_give_way():
     with make_cpu_client(memory_limit_bytes=4 * MIB, recycled_bytes=64 * MIB) as client:
         device = client.devices()[0]
         for _ in range(3):  # a kept block of another size is no use for the next
@@ -64,7 +62,7 @@ def test_kept_blocks_give_way() -> None:
         assert device.memory_stats()["pool_bytes"] == held.nbytes
 
 
-def test_the_error_names_the_largest_and_carries_the_data() -> None:
+def test_the_error_names_the_largest_and_carries_the_data():
     with make_cpu_client(memory_limit_bytes=4 * MIB, traceback_in_buffers="all") as client:
         large = [put_large(client) for _ in range(3)]
         small = client.buffer_from_pyval(np.arange(6, dtype=np.int64).reshape(2, 3))
@@ -95,7 +93,7 @@ def test_the_error_names_the_largest_and_carries_the_data() -> None:
     del large, small
 
 
-def test_failing_loses_nothing() -> None:
+def test_failing_loses_nothing():
     with make_cpu_client(memory_limit_bytes=MIB) as client:
         device = client.devices()[0]
         host = np.arange(MIB // 8)
@@ -118,7 +116,7 @@ def test_failing_loses_nothing() -> None:
         assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
 
 
-def test_what_was_deleted_in_flight_is_freed() -> None:
+def test_what_was_deleted_in_flight_is_freed():
     """A copy keeps source and result until it is made, even if both are deleted meanwhile."""
     host = np.arange(MIB, dtype=np.int64)  # 8 MiB
     with make_cpu_client(memory_limit_bytes=2 * host.nbytes, recycled_bytes=0) as client:
@@ -135,12 +133,12 @@ def test_what_was_deleted_in_flight_is_freed() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_below_one_is_refused(limit: int) -> None:
+def test_a_limit_below_one_is_refused(limit):
     with pytest.raises(errors.InvalidArgumentError, match="memory_limit_bytes"):
         make_cpu_client(memory_limit_bytes=limit)
 
 
-def test_the_option_sets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_sets_the_limit(monkeypatch):
     monkeypatch.setenv("DEVRT_CPU_MEMORY_LIMIT", "123456")
     with Runtime() as runtime:
         client = runtime.get_backend("cpu")
@@ -149,7 +147,7 @@ def test_the_option_sets_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (setting.origin, setting.detail) == ("environment", "DEVRT_CPU_MEMORY_LIMIT")
 
 
-def test_a_bad_option_says_where_it_comes_from() -> None:
+def test_a_bad_option_says_where_it_comes_from():
     done = subprocess.run(
         [sys.executable, "-c", "import devrt; devrt.devices('cpu')"],
         env={**os.environ, "DEVRT_CPU_MEMORY_LIMIT": "0"},

@@ -1,11 +1,8 @@
 """Devices, memories, copies between them, and what they count."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,9 +11,6 @@ from devrt import errors
 from devrt.contract import Buffer, Client, Device, Memory
 from devrt.records import MemoryKind
 from devrt_cpu import make_cpu_client
-
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
 
 KINDS = ["device", "pinned_host", "unpinned_host"]
 KEYS = {
@@ -32,7 +26,7 @@ KEYS = {
 }
 
 
-def test_device_facts(client: CpuClient) -> None:
+def test_device_facts(client):
     for i, device in enumerate(client.devices()):
         assert (device.id, device.local_hardware_id) == (i, i)
         assert device.process_index == device.host_id == device.task_id == 0
@@ -46,7 +40,7 @@ def test_device_facts(client: CpuClient) -> None:
     assert client.device_count() == client.local_device_count() == 2
 
 
-def test_contract_classes(client: CpuClient) -> None:
+def test_contract_classes(client):
     device = client.devices()[0]
     assert isinstance(client, Client)
     assert isinstance(device, Device)
@@ -54,7 +48,7 @@ def test_contract_classes(client: CpuClient) -> None:
     assert isinstance(client.buffer_from_pyval(1), Buffer)
 
 
-def test_handles_are_the_same_object(client: CpuClient) -> None:
+def test_handles_are_the_same_object(client):
     device = client.devices()[1]
     memory = device.memory("pinned_host")
     assert client.local_devices()[1] is device
@@ -69,7 +63,7 @@ def test_handles_are_the_same_object(client: CpuClient) -> None:
     assert len({device, client.devices()[0]}) == 2
 
 
-def test_processes() -> None:
+def test_processes():
     with make_cpu_client(num_devices=2, node_id=1, num_nodes=3) as client:
         assert client.process_index() == client.host_id() == 1
         assert [d.id for d in client.devices()] == list(range(6))
@@ -86,7 +80,7 @@ def test_processes() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_counts_and_gives_back(client: CpuClient, kind: str) -> None:
+def test_every_kind_counts_and_gives_back(client, kind):
     device = client.devices()[1]
     memory = device.memory(kind)
     host = np.arange(1000, dtype=np.float64)
@@ -109,7 +103,7 @@ def test_every_kind_counts_and_gives_back(client: CpuClient, kind: str) -> None:
     assert device.memory_stats()["peak_bytes_in_use"] == 8000
 
 
-def test_pinned_memory_says_what_is_locked(client: CpuClient) -> None:
+def test_pinned_memory_says_what_is_locked(client):
     memory = client.devices()[0].memory("pinned_host")
     buffer = client.buffer_from_pyval(np.zeros(5000, np.uint8), memory)
     stats = memory.memory_stats()
@@ -122,7 +116,7 @@ def test_pinned_memory_says_what_is_locked(client: CpuClient) -> None:
 
 
 @pytest.mark.parametrize("size", [4, 1 << 16])
-def test_copies_share_within_a_kind_only(client: CpuClient, size: int) -> None:
+def test_copies_share_within_a_kind_only(client, size):
     first, second = client.devices()
     host = np.arange(size, dtype=np.float32)
     source = client.buffer_from_pyval(host)
@@ -141,7 +135,7 @@ def test_copies_share_within_a_kind_only(client: CpuClient, size: int) -> None:
         assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_clone_lives_by_itself(client: CpuClient) -> None:
+def test_clone_lives_by_itself(client):
     source = client.buffer_from_pyval(np.arange(4))
     clone = source.clone()
     assert clone != source
@@ -150,7 +144,7 @@ def test_clone_lives_by_itself(client: CpuClient) -> None:
     assert np.array_equal(np.asarray(clone), np.arange(4))
 
 
-def test_too_large_is_out_of_memory(client: CpuClient) -> None:
+def test_too_large_is_out_of_memory(client):
     limit = client.devices()[0].memory_stats()["bytes_limit"]
     host = np.broadcast_to(np.uint8(1), (limit + 1,))
     with pytest.raises(errors.OutOfMemoryError, match="bytes_in_use=0") as caught:
@@ -175,8 +169,8 @@ class HostAllocator(ctypes.Structure):
 class Arena:
     """An allocator that a plugin could bring; remembers what is out."""
 
-    def __init__(self) -> None:
-        self.out: dict[int, Any] = {}
+    def __init__(self):
+        self.out = {}
         self.table = HostAllocator(
             ctypes.sizeof(HostAllocator),
             None,
@@ -184,7 +178,7 @@ class Arena:
             HostAllocator.Deallocate(self._deallocate),
         )
 
-    def _allocate(self, ctx: Any, size: int, alignment: int) -> int | None:
+    def _allocate(self, ctx, size, alignment):
         if size > 1 << 20:
             return None
         block = ctypes.create_string_buffer(size + alignment)
@@ -193,17 +187,17 @@ class Arena:
         self.out[address] = block
         return address
 
-    def _deallocate(self, ctx: Any, data: int, size: int) -> None:
+    def _deallocate(self, ctx, data, size):
         del self.out[data]
 
-    def capsule(self) -> object:
+    def capsule(self):
         new = ctypes.pythonapi.PyCapsule_New
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.table), b"devrt_host_allocator", None)
 
 
-def test_added_kind_uses_its_allocator() -> None:
+def test_added_kind_uses_its_allocator():
     arena = Arena()
     kind = MemoryKind(platform="cpu", kind="arena", allocator=arena.capsule)
     builtin = MemoryKind(platform="cpu", kind="device")
@@ -228,12 +222,12 @@ def test_added_kind_uses_its_allocator() -> None:
         (MemoryKind(platform="cpu", kind="device", allocator=object), "there already"),
     ],
 )
-def test_unusable_kinds_are_refused(record: MemoryKind, message: str) -> None:
+def test_unusable_kinds_are_refused(record, message):
     with pytest.raises(errors.InvalidArgumentError, match=message):
         make_cpu_client(memory_kinds=[record])
 
 
-def test_no_cycle_keeps_a_client_alive() -> None:
+def test_no_cycle_keeps_a_client_alive():
     gc.disable()
     try:
         client = make_cpu_client()

@@ -1,11 +1,8 @@
 """Freed blocks that a client keeps for its next buffers."""
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,19 +10,16 @@ import pytest
 from devrt import errors
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 KINDS = ["device", "pinned_host", "unpinned_host"]
 HOST = np.arange(1 << 17, dtype=np.float64)  # 1 MiB
 
 
-def reserved(client: CpuClient, kind: str = "device") -> int:
+def reserved(client, kind="device"):
     return client.devices()[0].memory(kind).memory_stats()["bytes_reserved"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_next_buffer_takes_the_freed_block(client: CpuClient, kind: str) -> None:
+def test_next_buffer_takes_the_freed_block(client, kind):
     first, second = (device.memory(kind) for device in client.devices())
     buffer = client.buffer_from_pyval(HOST, first)
     address = buffer.unsafe_buffer_pointer()
@@ -39,7 +33,7 @@ def test_next_buffer_takes_the_freed_block(client: CpuClient, kind: str) -> None
     assert reserved(client, kind) == HOST.nbytes
 
 
-def test_defragment_gives_back_what_is_kept(client: CpuClient) -> None:
+def test_defragment_gives_back_what_is_kept(client):
     kept = client.buffer_from_pyval(HOST)
     for _ in range(3):
         client.buffer_from_pyval(HOST).delete()
@@ -52,7 +46,7 @@ def test_defragment_gives_back_what_is_kept(client: CpuClient) -> None:
     assert np.array_equal(np.asarray(kept), HOST)
 
 
-def test_close_gives_back_all_but_what_a_view_shows() -> None:
+def test_close_gives_back_all_but_what_a_view_shows():
     client = make_cpu_client()
     memory = client.devices()[0].default_memory()
     view = np.asarray(client.buffer_from_pyval(HOST))
@@ -64,7 +58,7 @@ def test_close_gives_back_all_but_what_a_view_shows() -> None:
     assert memory.memory_stats()["bytes_reserved"] == memory.memory_stats()["bytes_in_use"] == 0
 
 
-def test_a_view_keeps_its_block_from_being_reused(client: CpuClient) -> None:
+def test_a_view_keeps_its_block_from_being_reused(client):
     buffer = client.buffer_from_pyval(HOST)
     view = np.asarray(buffer)
     buffer.delete()
@@ -74,7 +68,7 @@ def test_a_view_keeps_its_block_from_being_reused(client: CpuClient) -> None:
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(0, 0), (HOST.nbytes, 1), (5 * HOST.nbytes, 4)])
-def test_the_limit_holds_over_all_devices_and_kinds(limit: int, kept: int) -> None:
+def test_the_limit_holds_over_all_devices_and_kinds(limit, kept):
     with make_cpu_client(num_devices=2, recycled_bytes=limit) as client:
         targets = [d.memory(k) for d in client.devices() for k in ("device", "unpinned_host")]
         for buffer in [client.buffer_from_pyval(HOST, target) for target in targets]:
@@ -84,16 +78,16 @@ def test_the_limit_holds_over_all_devices_and_kinds(limit: int, kept: int) -> No
         assert stats["peak_bytes_reserved"] == 4 * HOST.nbytes
 
 
-def test_a_negative_limit_is_refused() -> None:
+def test_a_negative_limit_is_refused():
     with pytest.raises(errors.InvalidArgumentError, match="recycled_bytes"):
         make_cpu_client(recycled_bytes=-1)
 
 
-def test_threads_share_the_blocks(client: CpuClient) -> None:
+def test_threads_share_the_blocks(client):
     start = threading.Barrier(4)
-    failures: list[int] = []
+    failures = []
 
-    def work(value: int) -> None:
+    def work(value):
         host = np.full(1 << 15, value)
         device = client.devices()[value % 2]
         start.wait(timeout=30)
@@ -113,7 +107,7 @@ def test_threads_share_the_blocks(client: CpuClient) -> None:
     assert client.devices()[0].memory_stats()["bytes_reserved"] == 0
 
 
-def test_a_forked_child_drops_views_without_the_lock(client: CpuClient) -> None:
+def test_a_forked_child_drops_views_without_the_lock(client):
     views = [
         np.asarray(client.buffer_from_pyval(HOST, client.devices()[0].memory(kind)))
         for kind in KINDS

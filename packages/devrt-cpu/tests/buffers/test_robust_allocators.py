@@ -1,7 +1,5 @@
 """Plugins' allocators that break their contract."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np
@@ -13,14 +11,14 @@ from devrt_cpu import make_cpu_client, plugin
 
 
 @pytest.mark.parametrize("returned", [5, None], ids=str)
-def test_an_allocator_that_returns_no_capsule_is_refused(returned) -> None:
+def test_an_allocator_that_returns_no_capsule_is_refused(returned):
     kind = MemoryKind(platform="cpu", kind="unusual", allocator=lambda: returned)
     with pytest.raises(InvalidArgumentError, match="'unusual'"):
         make_cpu_client(memory_kinds=[kind])
 
 
-def test_the_plugin_leaves_out_kinds_whose_allocator_fails() -> None:
-    def fails() -> object:
+def test_the_plugin_leaves_out_kinds_whose_allocator_fails():
+    def fails():
         raise OSError("no such memory")
 
     for allocator, why in ((fails, "no such memory"), (lambda: 5, "of type int")):
@@ -38,8 +36,8 @@ class Table(ctypes.Structure):
     )
 
 
-def test_misaligned_memory_of_a_plugin_is_refused_and_given_back() -> None:
-    live: set[int] = set()
+def test_misaligned_memory_of_a_plugin_is_refused_and_given_back():
+    live = set()
     block = ctypes.create_string_buffer(8192)
 
     @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)

@@ -1,59 +1,52 @@
 """Numbers, layouts and pieces that no program should pass, each refused by one typed error."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from devrt.contract import Assembly, Piece
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.layout import Layout
 from devrt_cpu import allocators, make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[CpuClient]:
+def client():
     with make_cpu_client() as made:
         yield made
 
 
 @pytest.mark.parametrize("order", [(0, -1), (5, 7), (0, 0), (1, 2**70)])
-def test_a_layout_of_a_subclass_is_not_trusted(client: CpuClient, order: tuple[int, ...]) -> None:
+def test_a_layout_of_a_subclass_is_not_trusted(client, order):
     class Lying(Layout):
-        def minor_to_major(self) -> tuple[int, ...]:
+        def minor_to_major(self):
             return order
 
     with pytest.raises(InvalidArgumentError, match="minor_to_major"):
         client.buffer_from_pyval(np.zeros((2, 2)), layout=Lying((1, 0)))
 
 
-def test_a_layout_that_changes_its_length_is_refused(client: CpuClient) -> None:
+def test_a_layout_that_changes_its_length_is_refused(client):
     answers = iter([(1, 0), (0,)])
 
     class Lying(Layout):
-        def minor_to_major(self) -> tuple[int, ...]:
+        def minor_to_major(self):
             return next(answers)
 
     with pytest.raises(InvalidArgumentError, match="minor_to_major"):
         client.buffer_from_pyval(np.zeros((2, 2)), layout=Lying((1, 0)))
 
 
-def assemble(client: CpuClient, shape: tuple[int, ...], pieces: list[Piece]) -> Any:
+def assemble(client, shape, pieces):
     source = client.buffer_from_pyval(np.zeros(shape, np.int32))
     plan = Assembly(shape, 1, (tuple(pieces),), (0,))
     return client.assemble_buffers([source], plan, client.devices())
 
 
-def box(start: tuple[int, ...], extent: tuple[int, ...]) -> Piece:
+def box(start, extent):
     return Piece(0, (0,) * len(start), start, extent)
 
 
@@ -68,12 +61,12 @@ def box(start: tuple[int, ...], extent: tuple[int, ...]) -> Piece:
         + [box((3, 5), (1, 1))],
     ],
 )
-def test_pieces_that_overlap_are_refused(client: CpuClient, pieces: list[Piece]) -> None:
+def test_pieces_that_overlap_are_refused(client, pieces):
     with pytest.raises(InvalidArgumentError, match="overlap"):
         assemble(client, (8, 8), pieces)
 
 
-def test_empty_pieces_overlap_nothing(client: CpuClient) -> None:
+def test_empty_pieces_overlap_nothing(client):
     made = assemble(client, (8, 8), [box((2, 2), (0, 3)), box((0, 0), (8, 8)), box((0, 0), (8, 0))])
     assert not np.asarray(made[0]).any()
 
@@ -83,18 +76,18 @@ def test_empty_pieces_overlap_nothing(client: CpuClient) -> None:
     ("value", "error"),
     [(2**64, InvalidArgumentError), (-(2**70), InvalidArgumentError), ("1G", InvalidTypeError)],
 )
-def test_sizes_of_a_client_are_checked(name: str, value: Any, error: type[DevrtError]) -> None:
+def test_sizes_of_a_client_are_checked(name, value, error):
     with pytest.raises(error, match=name):
         make_cpu_client(**{name: value})
 
 
-def test_a_limit_of_nothing_is_refused_as_what_it_is() -> None:
+def test_a_limit_of_nothing_is_refused_as_what_it_is():
     with pytest.raises(InvalidArgumentError, match="is 0"):
         make_cpu_client(memory_limit_bytes=0)
 
 
 @pytest.mark.parametrize("limit", ["99999999999999999999", str(2**64)])
-def test_a_limit_of_more_than_64_bits_is_refused_by_its_option(limit: str) -> None:
+def test_a_limit_of_more_than_64_bits_is_refused_by_its_option(limit):
     program = (
         "import os\n"
         f"os.environ['DEVRT_CPU_MEMORY_LIMIT'] = {limit!r}\n"
@@ -110,7 +103,7 @@ def test_a_limit_of_more_than_64_bits_is_refused_by_its_option(limit: str) -> No
 
 
 @pytest.mark.parametrize("kind", [None, 3, b"device"])
-def test_the_kind_of_a_memory_must_be_a_str(client: CpuClient, kind: Any) -> None:
+def test_the_kind_of_a_memory_must_be_a_str(client, kind):
     with pytest.raises(InvalidTypeError, match="must be a str"):
         client.devices()[0].memory(kind)
 
@@ -124,18 +117,18 @@ def test_the_kind_of_a_memory_must_be_a_str(client: CpuClient, kind: Any) -> Non
         lambda value: allocators.arena(allocators.system(), granule=value),
     ],
 )
-def test_sizes_of_allocators_are_checked(make: Callable[[Any], object], value: Any) -> None:
+def test_sizes_of_allocators_are_checked(make, value):
     with pytest.raises((InvalidArgumentError, InvalidTypeError), match="must"):
         make(value)
 
 
 @pytest.mark.parametrize("offset", [(2**64,), (-1,), (1,), ("a",), (0, 0)])
-def test_offsets_of_gathered_buffers_are_checked(client: CpuClient, offset: Any) -> None:
+def test_offsets_of_gathered_buffers_are_checked(client, offset):
     with pytest.raises(InvalidArgumentError):
         client.batched_copy_to_host([client.buffer_from_pyval(np.zeros(4))], [offset], np.empty(4))
 
 
-def test_arrays_that_cannot_be_written_in_order_are_refused(client: CpuClient) -> None:
+def test_arrays_that_cannot_be_written_in_order_are_refused(client):
     buffers = [client.buffer_from_pyval(np.zeros(4))]
     readonly = np.empty(4)
     readonly.flags.writeable = False
@@ -148,7 +141,7 @@ HOST = np.zeros(4)
 PLAN = Assembly((2,), 1, ((Piece(0, (0,), (0,), (2,)),),), (0,))
 NO_PLAN = type("NoPlan", (), {"packed": 3})()
 
-OF_THE_WRONG_TYPE: list[tuple[str, Callable[[Any, Any, Any], object]]] = [
+OF_THE_WRONG_TYPE = [
     ("force_copy", lambda c, d, b: c.buffer_from_pyval(1, d, None)),
     ("host_buffer_semantics", lambda c, d, b: c.buffer_from_pyval(1, d, False, "x")),
     ("host_buffer_semantics", lambda c, d, b: c.buffer_from_pyval(1, d, False, None)),
@@ -205,9 +198,7 @@ OF_THE_WRONG_TYPE: list[tuple[str, Callable[[Any, Any, Any], object]]] = [
 
 
 @pytest.mark.parametrize(("says", "call"), OF_THE_WRONG_TYPE)
-def test_an_argument_of_the_wrong_type_is_one_typed_error(
-    client: CpuClient, says: str, call: Callable[[Any, Any, Any], object]
-) -> None:
+def test_an_argument_of_the_wrong_type_is_one_typed_error(client, says, call):
     device = client.devices()[0]
     buffer = client.buffer_from_pyval(HOST)
     with pytest.raises(InvalidTypeError) as caught:
@@ -217,8 +208,8 @@ def test_an_argument_of_the_wrong_type_is_one_typed_error(
     assert np.array_equal(np.asarray(buffer), HOST)
 
 
-def test_an_iterator_that_fails_keeps_its_error(client: CpuClient) -> None:
-    def failing() -> Iterator[int]:
+def test_an_iterator_that_fails_keeps_its_error(client):
+    def failing():
         yield 1
         raise LookupError("mine")
 

@@ -1,8 +1,6 @@
 """Every value that can be put comes back bit for bit."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,14 +12,11 @@ from hypothesis.extra import numpy as npst
 from devrt import dtypes
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 ALL_TYPES = [element.name for element in dtypes.ELEMENT_TYPES]
 MULTIBYTE = ["int16", "uint32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 
 
-def _values(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _values(name, shape):
     """Return every kind of bit pattern that the type has, or small values where it has few."""
     element = dtypes.by_name(name)
     dtype = dtypes.to_numpy(element.code)
@@ -36,7 +31,7 @@ def _values(name: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("name", ALL_TYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 1, 3), (0,), (2, 0, 3)])
-def test_every_dtype_and_shape(client: CpuClient, name: str, shape: tuple[int, ...]) -> None:
+def test_every_dtype_and_shape(client, name, shape):
     host = _values(name, shape)
     buffer = client.buffer_from_pyval(host)
     back = np.asarray(buffer)
@@ -49,7 +44,7 @@ def test_every_dtype_and_shape(client: CpuClient, name: str, shape: tuple[int, .
 
 
 @pytest.mark.parametrize("name", ALL_TYPES)
-def test_dtype_is_one_object(client: CpuClient, name: str) -> None:
+def test_dtype_is_one_object(client, name):
     buffer = client.buffer_from_pyval(_values(name, (2,)))
     assert buffer.dtype is buffer.dtype is dtypes.to_numpy(dtypes.by_name(name).code)
 
@@ -66,24 +61,24 @@ def test_dtype_is_one_object(client: CpuClient, name: str) -> None:
         np.s_[3:3],
     ],
 )
-def test_strided_sources(client: CpuClient, name: str, index: Any) -> None:
+def test_strided_sources(client, name, index):
     host = _values(name, (6, 7, 4))[index]
     assert np.asarray(client.buffer_from_pyval(host)).tobytes() == host.tobytes()
 
 
-def test_transposed_and_broadcast_sources(client: CpuClient) -> None:
+def test_transposed_and_broadcast_sources(client):
     base = np.arange(130 * 70 * 3, dtype=np.int32).reshape(130, 70, 3)
     for host in (base.T, base.transpose(1, 0, 2), np.broadcast_to(base[0], (5, 70, 3))):
         assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
 
 
-def test_large_transposed_source(client: CpuClient) -> None:
+def test_large_transposed_source(client):
     host = np.arange(1500 * 1501, dtype=np.float32).reshape(1500, 1501).T
     assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
 
 
 @pytest.mark.parametrize("name", MULTIBYTE)
-def test_big_endian_is_converted(client: CpuClient, name: str) -> None:
+def test_big_endian_is_converted(client, name):
     native = _values(name, (4, 3))
     swapped = native.astype(native.dtype.newbyteorder(">"))
     buffer = client.buffer_from_pyval(swapped)
@@ -92,7 +87,7 @@ def test_big_endian_is_converted(client: CpuClient, name: str) -> None:
     assert np.asarray(buffer).tobytes() == native.tobytes()
 
 
-def test_large_big_endian_is_converted(client: CpuClient) -> None:
+def test_large_big_endian_is_converted(client):
     native = np.arange(1 << 20, dtype=np.float64).reshape(1024, 1024)
     buffer = client.buffer_from_pyval(native.astype(">f8")[::2])
     assert np.array_equal(np.asarray(buffer), native[::2])
@@ -108,7 +103,7 @@ def test_large_big_endian_is_converted(client: CpuClient) -> None:
     ),
     data=st.data(),
 )
-def test_any_array_any_view(host: np.ndarray[Any, Any], data: st.DataObject) -> None:
+def test_any_array_any_view(host, data):
     view = host
     if host.ndim and host.size:
         view = np.asarray(host[data.draw(npst.basic_indices(host.shape))])
@@ -134,16 +129,16 @@ def test_any_array_any_view(host: np.ndarray[Any, Any], data: st.DataObject) -> 
         (ml_dtypes.bfloat16(1.5), "bfloat16"),
     ],
 )
-def test_scalars(client: CpuClient, value: Any, name: str) -> None:
+def test_scalars(client, value, name):
     buffer = client.buffer_from_pyval(value)
     assert buffer.shape == ()
     assert buffer.dtype.name == name
     assert np.asarray(buffer)[()] == value
 
 
-def test_other_sources(client: CpuClient) -> None:
+def test_other_sources(client):
     class WithArray:
-        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        def __array__(self, dtype=None, copy=None):
             return np.arange(3, dtype=np.int16)
 
     class Sub(np.ndarray[Any, Any]):
@@ -161,7 +156,7 @@ def test_other_sources(client: CpuClient) -> None:
         assert np.array_equal(back, expected)
 
 
-def test_read_only_source(client: CpuClient) -> None:
+def test_read_only_source(client):
     host = np.arange(6.0)
     host.flags.writeable = False
     for semantics in range(4):
@@ -169,7 +164,7 @@ def test_read_only_source(client: CpuClient) -> None:
         assert np.array_equal(back, host)
 
 
-def test_a_buffer_is_a_source(client: CpuClient) -> None:
+def test_a_buffer_is_a_source(client):
     first = client.buffer_from_pyval(np.arange(5, dtype=ml_dtypes.bfloat16))
     second = client.buffer_from_pyval(first, client.devices()[1])
     assert second.dtype == first.dtype

@@ -1,19 +1,14 @@
 """What the client does with the host memory that a buffer is made from."""
 
-from __future__ import annotations
-
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from devrt.contract import HostBufferSemantics as Semantics
 from devrt_cpu import make_cpu_client
-
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
 
 SIZES = [8, 1 << 16, 1 << 20]
 
@@ -22,7 +17,7 @@ class Tracked(np.ndarray[Any, Any]):
     """An array that can be watched dying."""
 
 
-def aligned(size: int, offset: int = 0) -> np.ndarray[Any, Any]:
+def aligned(size, offset=0):
     """Return float32 values that start at a multiple of 64 bytes plus ``offset``."""
     raw = np.zeros(size * 4 + 128, np.uint8)
     start = -raw.ctypes.data % 64 + offset
@@ -32,7 +27,7 @@ def aligned(size: int, offset: int = 0) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_source_may_change_after_the_call(client: CpuClient, size: int) -> None:
+def test_source_may_change_after_the_call(client, size):
     host = aligned(size)
     buffer = client.buffer_from_pyval(host)
     host[:] = -1
@@ -40,7 +35,7 @@ def test_source_may_change_after_the_call(client: CpuClient, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_source_may_change_once_ready(client: CpuClient, size: int) -> None:
+def test_source_may_change_once_ready(client, size):
     host = aligned(size)
     buffer = client.buffer_from_pyval(
         host, None, False, Semantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
@@ -52,7 +47,7 @@ def test_source_may_change_once_ready(client: CpuClient, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_source_may_be_dropped_at_once(client: CpuClient, size: int) -> None:
+def test_source_may_be_dropped_at_once(client, size):
     for semantics in Semantics:
         buffer = client.buffer_from_pyval(aligned(size), None, False, semantics)
         assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
@@ -60,7 +55,7 @@ def test_source_may_be_dropped_at_once(client: CpuClient, size: int) -> None:
 
 @pytest.mark.parametrize("semantics", [2, 3])
 @pytest.mark.parametrize("size", SIZES)
-def test_zero_copy_shows_the_source(client: CpuClient, size: int, semantics: int) -> None:
+def test_zero_copy_shows_the_source(client, size, semantics):
     host = aligned(size)
     buffer = client.buffer_from_pyval(host, None, False, semantics)
     assert buffer.unsafe_buffer_pointer() == host.ctypes.data
@@ -69,7 +64,7 @@ def test_zero_copy_shows_the_source(client: CpuClient, size: int, semantics: int
     assert client.devices()[0].memory_stats()["bytes_in_use"] == 0
 
 
-def test_zero_copy_keeps_the_source_and_lets_it_go(client: CpuClient) -> None:
+def test_zero_copy_keeps_the_source_and_lets_it_go(client):
     host = aligned(64).view(Tracked)
     alive = weakref.ref(host)
     buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
@@ -83,7 +78,7 @@ def test_zero_copy_keeps_the_source_and_lets_it_go(client: CpuClient) -> None:
 
 
 @pytest.mark.parametrize("semantics", [1, 2, 3])
-def test_handle_collection_lets_the_source_go(client: CpuClient, semantics: int) -> None:
+def test_handle_collection_lets_the_source_go(client, semantics):
     host = aligned(1 << 16).view(Tracked)
     references = sys.getrefcount(host)
     buffer = client.buffer_from_pyval(host, None, False, semantics)
@@ -94,7 +89,7 @@ def test_handle_collection_lets_the_source_go(client: CpuClient, semantics: int)
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-def test_force_copy_never_aliases(client: CpuClient, semantics: Semantics) -> None:
+def test_force_copy_never_aliases(client, semantics):
     host = aligned(64)
     buffer = client.buffer_from_pyval(host, None, True, semantics)
     assert buffer.unsafe_buffer_pointer() != host.ctypes.data
@@ -105,14 +100,14 @@ def test_force_copy_never_aliases(client: CpuClient, semantics: Semantics) -> No
     [aligned(64, 4), aligned(64)[::2], aligned(64).astype(">f4"), aligned(64).reshape(8, 8).T],
     ids=["unaligned", "strided", "big-endian", "transposed"],
 )
-def test_zero_copy_copies_where_it_must(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_zero_copy_copies_where_it_must(client, host):
     buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
     assert buffer.unsafe_buffer_pointer() != host.ctypes.data
     assert buffer.unsafe_buffer_pointer() % 64 == 0
     assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_synchronous_client_is_ready_at_once(synchronous_client: CpuClient) -> None:
+def test_synchronous_client_is_ready_at_once(synchronous_client):
     for semantics in Semantics:
         buffer = synchronous_client.buffer_from_pyval(aligned(1 << 18), None, False, semantics)
         assert buffer.is_ready()
@@ -122,7 +117,7 @@ def test_synchronous_client_is_ready_at_once(synchronous_client: CpuClient) -> N
         assert copied.is_ready()
 
 
-def test_many_transfers_in_flight() -> None:
+def test_many_transfers_in_flight():
     host = [np.full(1 << 15, i, np.float32) for i in range(200)]
     with make_cpu_client(num_devices=2) as client:
         devices = client.devices()
@@ -138,7 +133,7 @@ def test_many_transfers_in_flight() -> None:
             assert np.all(np.asarray(buffer) == i)
 
 
-def test_closing_finishes_transfers_in_flight() -> None:
+def test_closing_finishes_transfers_in_flight():
     client = make_cpu_client()
     host = aligned(1 << 20).view(Tracked)
     alive = weakref.ref(host)

@@ -1,28 +1,21 @@
 """Zero-copy views: NumPy's array protocol, the buffer protocol and DLPack."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 from devrt import dtypes, errors
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
-
 STANDARD = [e.name for e in dtypes.ELEMENT_TYPES[:15] if e.name != "bfloat16"]
 EXTENDED = [e.name for e in dtypes.ELEMENT_TYPES if e.name not in STANDARD]
 
 
 @pytest.fixture
-def host() -> np.ndarray[Any, Any]:
+def host():
     return np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
-def test_views_share_the_storage(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_views_share_the_storage(client, host):
     buffer = client.buffer_from_pyval(host)
     pointer = buffer.unsafe_buffer_pointer()
     for view in (
@@ -37,7 +30,7 @@ def test_views_share_the_storage(client: CpuClient, host: np.ndarray[Any, Any]) 
         assert np.array_equal(view, host)
 
 
-def test_views_outlive_the_buffer(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_views_outlive_the_buffer(client, host):
     buffer = client.buffer_from_pyval(host)
     views = [buffer.__array__(), np.asarray(buffer), np.from_dlpack(buffer)]
     views.append(np.asarray(memoryview(buffer)))
@@ -49,7 +42,7 @@ def test_views_outlive_the_buffer(client: CpuClient, host: np.ndarray[Any, Any])
     assert client.devices()[0].memory_stats()["bytes_in_use"] == 0
 
 
-def test_array_arguments(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_array_arguments(client, host):
     buffer = client.buffer_from_pyval(host)
     assert buffer.__array__(np.dtype("float64")).dtype == np.float64
     assert np.asarray(buffer, dtype=np.int8).dtype == np.int8
@@ -63,7 +56,7 @@ def test_array_arguments(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", STANDARD)
-def test_memoryview_formats(client: CpuClient, name: str) -> None:
+def test_memoryview_formats(client, name):
     source = np.ones((2, 3), dtypes.to_numpy(dtypes.by_name(name).code))
     view = memoryview(client.buffer_from_pyval(source))
     assert view.readonly
@@ -73,26 +66,26 @@ def test_memoryview_formats(client: CpuClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXTENDED)
-def test_memoryview_refuses_what_has_no_format(client: CpuClient, name: str) -> None:
+def test_memoryview_refuses_what_has_no_format(client, name):
     source = np.ones(3, dtypes.to_numpy(dtypes.by_name(name).code))
     with pytest.raises(BufferError, match="ml_dtypes"):
         memoryview(client.buffer_from_pyval(source))
 
 
-def test_nothing_writes_through_a_buffer(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_nothing_writes_through_a_buffer(client, host):
     buffer = client.buffer_from_pyval(host)
     with pytest.raises(TypeError, match="read-only"):
         memoryview(buffer)[0, 0] = 1
     assert not np.frombuffer(buffer, np.float32).flags.writeable
 
 
-def test_len(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_len(client, host):
     assert len(client.buffer_from_pyval(host)) == 3
     with pytest.raises(TypeError, match="dimensions"):
         len(client.buffer_from_pyval(1.0))
 
 
-def test_dlpack_protocol(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
+def test_dlpack_protocol(client, host):
     buffer = client.buffer_from_pyval(host)
     assert buffer.__dlpack_device__() == (1, 0)
     assert '"dltensor"' in repr(buffer.__dlpack__())
@@ -107,7 +100,7 @@ def test_dlpack_protocol(client: CpuClient, host: np.ndarray[Any, Any]) -> None:
         buffer.__dlpack__(dl_device=(2, 0))
 
 
-def test_dlpack_of_small_types(client: CpuClient) -> None:
+def test_dlpack_of_small_types(client):
     buffer = client.buffer_from_pyval(np.ones(3, ml_dtypes.int4))
     assert "versioned" in repr(buffer.__dlpack__(max_version=(1, 1)))
     with pytest.raises(BufferError, match="8 bits"):
@@ -117,13 +110,13 @@ def test_dlpack_of_small_types(client: CpuClient) -> None:
 class Exporter:
     """An object that offers nothing but DLPack, at the version that is requested or before it."""
 
-    def __init__(self, source: Any, versioned: bool = True, device: int = 1) -> None:
+    def __init__(self, source, versioned=True, device=1):
         self.source, self.versioned, self.device = source, versioned, device
 
-    def __dlpack_device__(self) -> tuple[int, int]:
+    def __dlpack_device__(self):
         return (self.device, 0)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options):
         if not self.versioned and options:
             raise TypeError("no options in this version")
         return self.source.__dlpack__(**options)
@@ -132,14 +125,14 @@ class Exporter:
 @pytest.mark.parametrize("versioned", [True, False])
 @pytest.mark.parametrize("semantics", [0, 1, 2])
 @pytest.mark.parametrize("size", [6, 1 << 16])
-def test_dlpack_import(client: CpuClient, versioned: bool, semantics: int, size: int) -> None:
+def test_dlpack_import(client, versioned, semantics, size):
     host = np.arange(2 * size, dtype=np.float64).reshape(size, 2)
     for source in (host, host.T, host[::2, ::-1]):
         buffer = client.buffer_from_pyval(Exporter(source, versioned), None, False, semantics)
         assert np.array_equal(np.asarray(buffer), source)
 
 
-def test_dlpack_import_of_ml_dtypes(client: CpuClient) -> None:
+def test_dlpack_import_of_ml_dtypes(client):
     first = client.buffer_from_pyval(np.arange(64, dtype=ml_dtypes.bfloat16))
     second = client.buffer_from_pyval(Exporter(first), None, False, 2)
     assert second.dtype == first.dtype
@@ -148,6 +141,6 @@ def test_dlpack_import_of_ml_dtypes(client: CpuClient) -> None:
     assert np.array_equal(np.asarray(second), np.arange(64, dtype=ml_dtypes.bfloat16))
 
 
-def test_dlpack_import_refuses_other_devices(client: CpuClient) -> None:
+def test_dlpack_import_refuses_other_devices(client):
     with pytest.raises(errors.InvalidArgumentError, match="host"):
         client.buffer_from_pyval(Exporter(np.ones(3), device=2))

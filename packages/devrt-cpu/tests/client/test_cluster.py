@@ -1,7 +1,5 @@
 """Clients of several processes that tell each other of their devices."""
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import json
@@ -9,9 +7,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +26,7 @@ FILE = Path(__file__).parents[1] / "key_value_store.py"
 SOON = 0.005  # minutes
 
 
-def _load() -> Any:
+def _load():
     spec = importlib.util.spec_from_file_location("devrt_key_value_store", FILE)
     assert spec is not None
     assert spec.loader is not None
@@ -43,7 +39,7 @@ Store = _load().Store
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port():
     command = [sys.executable, str(FILE), "serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -51,7 +47,7 @@ def port() -> Iterator[int]:
         server.terminate()
 
 
-def run_nodes(port: int, nodes: list[dict[str, Any]]) -> list[Any]:
+def run_nodes(port, nodes):
     """Run one process for each node; return what each printed."""
     children = [
         subprocess.Popen(
@@ -68,7 +64,7 @@ def run_nodes(port: int, nodes: list[dict[str, Any]]) -> list[Any]:
 
 
 @pytest.mark.parametrize("counts", [(2, 2), (3, 1, 2)])
-def test_processes_see_each_others_devices(port: int, counts: tuple[int, ...]) -> None:
+def test_processes_see_each_others_devices(port, counts):
     nodes = [
         {"node_id": node, "num_nodes": len(counts), "rounds": [count, 1]}
         for node, count in enumerate(counts)
@@ -88,7 +84,7 @@ def test_processes_see_each_others_devices(port: int, counts: tuple[int, ...]) -
         assert second["devices"] == [[n, n, 0] for n in range(len(counts))]
 
 
-def test_missing_processes_are_named_by_those_that_came(port: int) -> None:
+def test_missing_processes_are_named_by_those_that_came(port):
     timeouts = {
         "get_local_topology_timeout_minutes": 0.05,
         "get_global_topology_timeout_minutes": 1,
@@ -100,11 +96,11 @@ def test_missing_processes_are_named_by_those_that_came(port: int) -> None:
         assert "node 1, 3 did not publish" in answer["message"]
 
 
-def in_threads(store: Any, nodes: list[dict[str, Any]]) -> list[Any]:
+def in_threads(store, nodes):
     """Make one client for each node, each in a thread of its own; return clients and errors."""
-    answers: list[Any] = [None] * len(nodes)
+    answers = [None] * len(nodes)
 
-    def make(index: int, options: dict[str, Any]) -> None:
+    def make(index, options):
         try:
             answers[index] = make_cpu_client(distributed_client=_Own(store), **options)
         except DevrtError as error:
@@ -121,13 +117,13 @@ def in_threads(store: Any, nodes: list[dict[str, Any]]) -> list[Any]:
 class _Own:
     """One process's own object for a store that several share."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store):
         self.key_value_set = store.key_value_set
         self.blocking_key_value_get = store.blocking_key_value_get
         self.wait_at_barrier = store.wait_at_barrier
 
 
-def test_without_node_0_the_others_name_it() -> None:
+def test_without_node_0_the_others_name_it():
     (error,) = in_threads(
         Store(), [{"node_id": 1, "num_nodes": 3, "get_global_topology_timeout_minutes": SOON}]
     )
@@ -136,7 +132,7 @@ def test_without_node_0_the_others_name_it() -> None:
     assert isinstance(error, TimeoutError)
 
 
-def test_processes_that_do_not_agree_are_reported(port: int) -> None:
+def test_processes_that_do_not_agree_are_reported(port):
     answers = in_threads(
         Store(),
         [
@@ -150,9 +146,9 @@ def test_processes_that_do_not_agree_are_reported(port: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "[]", '{"devices": 0, "nodes": 1}', '{"nodes": 1}', "\x00"])
-def test_what_another_program_wrote_is_refused(value: str) -> None:
+def test_what_another_program_wrote_is_refused(value):
     class Lying(Store):  # type: ignore[misc,valid-type]
-        def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
+        def blocking_key_value_get(self, key, timeout_in_ms):
             return value
 
     for node in (0, 1):
@@ -161,10 +157,10 @@ def test_what_another_program_wrote_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["key_value_set", "blocking_key_value_get"])
-def test_a_store_that_fails_is_reported_with_its_error(method: str) -> None:
+def test_a_store_that_fails_is_reported_with_its_error(method):
     store = Store()
 
-    def fail(*_: Any, **__: Any) -> None:
+    def fail(*_, **__):
         raise OSError("connection refused")
 
     setattr(store, method, fail)
@@ -173,9 +169,9 @@ def test_a_store_that_fails_is_reported_with_its_error(method: str) -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_errors_of_a_foreign_store_count_as_deadlines_by_code_or_text() -> None:
+def test_errors_of_a_foreign_store_count_as_deadlines_by_code_or_text():
     class Foreign(Store):  # type: ignore[misc,valid-type]
-        def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> bytes:
+        def blocking_key_value_get(self, key, timeout_in_ms):
             if key not in self._values:
                 raise RuntimeError("DEADLINE_EXCEEDED: no such key")
             return self._values[key].encode()  # some stores return bytes
@@ -187,15 +183,15 @@ def test_errors_of_a_foreign_store_count_as_deadlines_by_code_or_text() -> None:
         assert client.device_count() == 3
 
 
-def test_a_store_without_the_methods_is_refused() -> None:
+def test_a_store_without_the_methods_is_refused():
     with pytest.raises(InvalidTypeError, match="distributed_client") as caught:
         xla_client.make_cpu_client(distributed_client=object())  # type: ignore[arg-type]
     assert caught.value.data["missing"]
 
 
 @pytest.mark.parametrize("name", ["collectives", "transfer_server_factory"])
-def test_what_would_be_ignored_is_refused(name: str) -> None:
-    given: dict[str, Any] = {name: print}
+def test_what_would_be_ignored_is_refused(name):
+    given = {name: print}
     with pytest.raises(UnimplementedError, match=f"cannot honour {name}.*Leave {name} out"):
         xla_client.make_cpu_client(**given)
 
@@ -205,24 +201,24 @@ def test_what_would_be_ignored_is_refused(name: str) -> None:
     [(0, InvalidArgumentError), (-1, InvalidArgumentError), ("2", InvalidTypeError)],
 )
 @pytest.mark.parametrize("which", ["local", "global"])
-def test_timeouts_that_are_none(which: str, value: Any, error: type[DevrtError]) -> None:
+def test_timeouts_that_are_none(which, value, error):
     name = f"get_{which}_topology_timeout_minutes"
     with pytest.raises(error, match=name):
         make_cpu_client(distributed_client=Store(), **{name: value})
 
 
-def test_a_wrong_number_is_refused_before_the_others_are_reported() -> None:
+def test_a_wrong_number_is_refused_before_the_others_are_reported():
     store = Store()
     with pytest.raises(InvalidArgumentError, match="node_id"):
         make_cpu_client(distributed_client=store, node_id=2, num_nodes=2)
     assert store._values == {}
 
 
-def test_the_store_is_kept_and_let_go() -> None:
+def test_the_store_is_kept_and_let_go():
     store = Store()
-    client: Any = xla_client.make_cpu_client(distributed_client=store)
+    client = xla_client.make_cpu_client(distributed_client=store)
     assert client.distributed_client is store
-    plain: Any = xla_client.make_cpu_client()
+    plain = xla_client.make_cpu_client()
     assert plain.distributed_client is None
 
     device = client.devices()[0]
@@ -236,7 +232,7 @@ def test_the_store_is_kept_and_let_go() -> None:
     assert alive() is None
 
 
-def test_a_store_that_refers_to_its_client_is_collected() -> None:
+def test_a_store_that_refers_to_its_client_is_collected():
     store = Store()
     store.client = xla_client.make_cpu_client(distributed_client=store)
     alive = weakref.ref(store)
@@ -245,13 +241,13 @@ def test_a_store_that_refers_to_its_client_is_collected() -> None:
     assert alive() is None
 
 
-def test_a_store_whose_client_a_buffer_keeps_is_not_cleared() -> None:
+def test_a_store_whose_client_a_buffer_keeps_is_not_cleared():
     store = Store()
     store.client = xla_client.make_cpu_client(distributed_client=store)
     buffer = store.client.buffer_from_pyval(1.0)
     del store
     gc.collect()
-    kept: Any = buffer.device.client.distributed_client
+    kept = buffer.device.client.distributed_client
     assert isinstance(kept, Store)
     assert kept._values is not None
 
@@ -281,7 +277,7 @@ PROGRAM = "func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<
         f"program = client.compile_and_load('{PROGRAM}'); del client, buffer, devices",
     ],
 )
-def test_a_store_of_a_users_script_leaks_nothing_at_exit(last: str) -> None:
+def test_a_store_of_a_users_script_leaks_nothing_at_exit(last):
     done = subprocess.run(
         [sys.executable, "-c", LEAKS + last],
         capture_output=True,
@@ -292,7 +288,7 @@ def test_a_store_of_a_users_script_leaks_nothing_at_exit(last: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "released\n", "")
 
 
-def test_without_a_store_every_node_is_taken_to_be_alike() -> None:
+def test_without_a_store_every_node_is_taken_to_be_alike():
     client = xla_client.make_cpu_client(node_id=1, num_nodes=3, num_devices=2)
     assert [d.process_index for d in client.devices()] == [0, 0, 1, 1, 2, 2]
     assert [d.id for d in client.local_devices()] == [2, 3]

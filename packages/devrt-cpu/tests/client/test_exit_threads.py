@@ -1,7 +1,5 @@
 """A process ends while daemon threads are inside native code that calls Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -50,7 +48,7 @@ def go(call):
         "fail()",
     ],
 )
-def test_a_process_ends_while_daemon_threads_call_back_into_python(call: str) -> None:
+def test_a_process_ends_while_daemon_threads_call_back_into_python(call):
     program = _SETUP + f"go(lambda: {call})\n"
     for _ in range(4):
         done = subprocess.run(
@@ -90,7 +88,7 @@ assert entered.wait(60)
 """
 
 
-def test_a_thread_that_ends_in_a_native_call_lets_go_of_nothing() -> None:
+def test_a_thread_that_ends_in_a_native_call_lets_go_of_nothing():
     # The call holds the only share of the second Offset, which Python code ends.
     done = subprocess.run(
         [sys.executable, "-c", _HOLDING], capture_output=True, text=True, timeout=120

@@ -4,8 +4,6 @@ They need a Python that has jax: `PEER_PYTHON=/path/to/python pytest -m stress .
 random programs as `PEER_PROGRAMS` says (20), from the seed `PEER_SEED` (0) on.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

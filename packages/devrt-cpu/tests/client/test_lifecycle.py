@@ -1,15 +1,11 @@
 """Deleting, closing, forking, exiting, and doing so from several threads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 import textwrap
 import threading
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,10 +13,7 @@ import pytest
 from devrt import errors
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuBuffer, CpuClient
-
-USES: dict[str, Callable[[Any], Any]] = {
+USES = {
     "is_ready": lambda b: b.is_ready(),
     "block_until_ready": lambda b: b.block_until_ready(),
     "clone": lambda b: b.clone(),
@@ -36,7 +29,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _check_facts(buffer: CpuBuffer) -> None:
+def _check_facts(buffer):
     assert buffer.shape == (4,)
     assert buffer.dtype == np.float32
     assert (buffer.ndim, buffer.size, buffer.nbytes, buffer.itemsize) == (1, 4, 16, 4)
@@ -46,7 +39,7 @@ def _check_facts(buffer: CpuBuffer) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_deleted_buffers_say_so(client: CpuClient, use: str) -> None:
+def test_deleted_buffers_say_so(client, use):
     buffer = client.buffer_from_pyval(np.zeros(4, np.float32))
     assert not buffer.is_deleted()
     buffer.delete()
@@ -61,7 +54,7 @@ def test_deleted_buffers_say_so(client: CpuClient, use: str) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_buffers_of_a_closed_client_say_so(use: str) -> None:
+def test_buffers_of_a_closed_client_say_so(use):
     client = make_cpu_client()
     buffer = client.buffer_from_pyval(np.zeros(4, np.float32))
     client.close()
@@ -75,7 +68,7 @@ def test_buffers_of_a_closed_client_say_so(use: str) -> None:
     assert "closed" in repr(buffer)
 
 
-def test_closed_client() -> None:
+def test_closed_client():
     with make_cpu_client() as client:
         device = client.devices()[0]
         buffer = client.buffer_from_pyval(np.zeros(100))
@@ -94,7 +87,7 @@ def test_closed_client() -> None:
         client.defragment()
 
 
-def test_live_buffers_are_oldest_first(client: CpuClient) -> None:
+def test_live_buffers_are_oldest_first(client):
     first, second = client.devices()
     made = [client.buffer_from_pyval(i, d) for i, d in enumerate((first, second, first))]
     assert client.live_buffers() == client.live_arrays() == made
@@ -109,20 +102,20 @@ def test_live_buffers_are_oldest_first(client: CpuClient) -> None:
     assert client.live_executables() == []
 
 
-def test_deleting_through_another_handle(client: CpuClient) -> None:
+def test_deleting_through_another_handle(client):
     buffer = client.buffer_from_pyval(np.arange(3))
     (same,) = client.live_buffers()
     same.delete()
     assert buffer.is_deleted()
 
 
-def test_threads_create_read_delete_and_enumerate() -> None:
+def test_threads_create_read_delete_and_enumerate():
     with make_cpu_client(num_devices=2) as client:
         start = threading.Barrier(3)
         done = threading.Event()
-        failures: list[BaseException] = []
+        failures = []
 
-        def guarded(work: Callable[[], None]) -> None:
+        def guarded(work):
             try:
                 start.wait()
                 work()
@@ -130,7 +123,7 @@ def test_threads_create_read_delete_and_enumerate() -> None:
                 failures.append(error)
                 done.set()
 
-        def churn(seed: int) -> None:
+        def churn(seed):
             for i in range(1500):
                 size = (1, 100, 20_000)[i % 3]
                 host = np.full(size, seed + i, np.float32)
@@ -140,7 +133,7 @@ def test_threads_create_read_delete_and_enumerate() -> None:
                 if i % 2:
                     buffer.delete()
 
-        def enumerate_all() -> None:
+        def enumerate_all():
             while not done.is_set():
                 for buffer in client.live_buffers():
                     assert len(buffer) > 0
@@ -161,15 +154,15 @@ def test_threads_create_read_delete_and_enumerate() -> None:
 
 
 @pytest.mark.parametrize("cancel", [False, True])
-def test_closing_with_work_in_flight_waits_or_cancels(cancel: bool) -> None:
+def test_closing_with_work_in_flight_waits_or_cancels(cancel):
     client = make_cpu_client(num_devices=2)
     first, second = client.devices()
     host = np.ones(1 << 19)
     buffers = [client.buffer_from_pyval(host, first, False, 1) for _ in range(20)]
     buffers += [b.copy_to_memory(second.memory("unpinned_host")) for b in buffers]
-    outcomes: list[int] = []
+    outcomes = []
 
-    def wait() -> None:
+    def wait():
         for buffer in buffers:
             try:
                 buffer.block_until_ready()
@@ -191,7 +184,7 @@ def test_closing_with_work_in_flight_waits_or_cancels(cancel: bool) -> None:
     client.close(cancel=True)
 
 
-def _run(code: str) -> subprocess.CompletedProcess[str]:
+def _run(code):
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
@@ -246,14 +239,14 @@ EXITS = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_exit_leaks_nothing(case: str) -> None:
+def test_exit_leaks_nothing(case):
     head = "import numpy as np, devrt_cpu\nclient = devrt_cpu.make_cpu_client(num_devices=2)\n"
     done = _run(head + textwrap.dedent(EXITS[case]))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 
 
-def test_forked_child_gets_an_error() -> None:
+def test_forked_child_gets_an_error():
     client = make_cpu_client()
     host = np.ones(1 << 18)
     buffer = client.buffer_from_pyval(host, None, False, 1)

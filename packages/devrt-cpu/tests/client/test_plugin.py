@@ -1,7 +1,5 @@
 """The plugin: light to import, registered by an entry point, and true in what it says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -17,7 +15,7 @@ from devrt.records import CACHE_OPTIONS, Available, ClientContext, MemoryKind
 from devrt_cpu import plugin
 
 
-def test_importing_the_plugin_loads_nothing_native() -> None:
+def test_importing_the_plugin_loads_nothing_native():
     code = (
         "import sys, devrt_cpu.plugin as p; p._probe();"
         "list(p.devrt_client_factories()); list(p.devrt_memory_kinds());"
@@ -28,7 +26,7 @@ def test_importing_the_plugin_loads_nothing_native() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_hooks_fit_their_specifications() -> None:
+def test_hooks_fit_their_specifications():
     manager = pluggy.PluginManager(hookspecs.PROJECT_NAME)
     manager.add_hookspecs(hookspecs)
     manager.register(plugin)
@@ -51,9 +49,7 @@ def test_hooks_fit_their_specifications() -> None:
         assert [m.kind for m in memories] == [k.kind for k in kinds]
 
 
-def test_probe_of_an_incomplete_installation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_probe_of_an_incomplete_installation(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(plugin, "__file__", str(tmp_path_factory.mktemp("empty") / "plugin.py"))
     monkeypatch.setattr(plugin, "_MODULE", "_not_there")
     answer = plugin._probe()
@@ -61,7 +57,7 @@ def test_probe_of_an_incomplete_installation(
     assert "pip" in answer.remedy
 
 
-def test_entry_point() -> None:
+def test_entry_point():
     try:
         distribution = metadata.distribution("devrt-cpu")
     except metadata.PackageNotFoundError:
@@ -70,12 +66,12 @@ def test_entry_point() -> None:
     assert (entry.name, entry.value) == ("cpu", "devrt_cpu.plugin")
 
 
-def make(**fields: object) -> object:
+def make(**fields):
     (factory,) = plugin.devrt_client_factories()
     return factory.factory(ClientContext(**fields))  # type: ignore[arg-type]
 
 
-def test_the_factory_passes_on_what_the_context_says() -> None:
+def test_the_factory_passes_on_what_the_context_says():
     source = np.ones(1 << 20, np.float32)
     with make(options={"num_cpu_devices": 3, "asynchronous": False}) as client:
         assert client.device_count() == 3
@@ -83,7 +79,7 @@ def test_the_factory_passes_on_what_the_context_says() -> None:
         assert buffer.is_ready()
 
 
-def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning() -> None:
+def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning():
     kinds = (*plugin.devrt_memory_kinds(), MemoryKind(platform="cpu", kind="nvm"))
     with pytest.warns(DevrtWarning, match="'nvm'"):
         client = make(memory_kinds=kinds)
@@ -92,7 +88,7 @@ def test_a_kind_that_nobody_can_allocate_is_left_out_with_a_warning() -> None:
     assert names == ["device", "pinned_host", "unpinned_host", "huge_pages"]
 
 
-def test_a_backend_registered_as_cpu_may_ask_for_the_real_one() -> None:
+def test_a_backend_registered_as_cpu_may_ask_for_the_real_one():
     script = """
 import devrt
 from devrt import runtime, xla_client
@@ -128,19 +124,19 @@ print(devrt.device_count("cpu"), setting.origin, setting.detail)
         ),
     ],
 )
-def test_the_number_of_devices_that_xla_is_reported(environ: dict[str, str], message: str) -> None:
+def test_the_number_of_devices_that_xla_is_reported(environ, message):
     assert _run(COUNT, environ).stdout.strip() == message
 
 
 @pytest.mark.parametrize("value", ["0", "many"])
-def test_a_number_of_devices_that_xla_could_not_use(value: str) -> None:
+def test_a_number_of_devices_that_xla_could_not_use(value):
     done = _run("import devrt; devrt.devices('cpu')", {"XLA_FLAGS": f"{XLA_FLAG}={value}"}, 1)
     last = done.stderr.strip().splitlines()[-1]
     assert "ConfigError: environment variable XLA_FLAGS" in last
     assert XLA_FLAG in last
 
 
-def _run(code: str, environ: dict[str, str], status: int = 0) -> subprocess.CompletedProcess[str]:
+def _run(code, environ, status=0):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, check=False)

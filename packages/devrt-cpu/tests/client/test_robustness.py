@@ -1,7 +1,5 @@
 """Ways in which the native client was once made to crash, hang or read what is not its own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -17,13 +15,13 @@ from devrt_cpu import make_cpu_client
 CLASSES = [ext.CpuBuffer, ext._HostView, ext.CpuMemory, ext.CpuDevice, ext.CpuClient]
 
 
-def aligned(size: int) -> np.ndarray:
+def aligned(size):
     raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size]
 
 
-def run(program: str) -> subprocess.CompletedProcess[str]:
+def run(program):
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
         capture_output=True,
@@ -34,13 +32,13 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_no_instance_without_its_native_half(cls) -> None:
+def test_no_instance_without_its_native_half(cls):
     for make in (cls, lambda: cls.__new__(cls), lambda: object.__new__(cls)):
         with pytest.raises(TypeError):
             make()
 
 
-def test_a_dtype_that_does_not_fit_the_buffer_is_refused() -> None:
+def test_a_dtype_that_does_not_fit_the_buffer_is_refused():
     class Lying(np.ndarray):
         @property
         def dtype(self):
@@ -50,12 +48,12 @@ def test_a_dtype_that_does_not_fit_the_buffer_is_refused() -> None:
         client.buffer_from_pyval(np.zeros(16, np.uint8).view(Lying))
 
 
-def test_the_shape_outlives_a_source_that_goes_early() -> None:
+def test_the_shape_outlives_a_source_that_goes_early():
     raw = bytes((64 << 10) + 64)
     stop = threading.Event()
     with make_cpu_client() as client:
 
-        def drain() -> None:
+        def drain():
             while not stop.is_set():
                 client.live_buffers()
 
@@ -71,7 +69,7 @@ def test_the_shape_outlives_a_source_that_goes_early() -> None:
     assert shapes == {(len(raw),)}
 
 
-def test_a_long_chain_of_aliases_is_freed_without_recursion() -> None:
+def test_a_long_chain_of_aliases_is_freed_without_recursion():
     with make_cpu_client() as client:
         device = client.devices()[0]
         buffer = client.buffer_from_pyval(aligned(4096), device, False, 2)
@@ -84,7 +82,7 @@ def test_a_long_chain_of_aliases_is_freed_without_recursion() -> None:
         assert device.memory_stats()["bytes_in_use"] == 0
 
 
-def test_a_chain_of_aliases_leaves_nothing_at_exit() -> None:
+def test_a_chain_of_aliases_leaves_nothing_at_exit():
     done = run(
         """
 import numpy as np
@@ -100,7 +98,7 @@ for _ in range(6):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_daemon_threads_inside_the_client_do_not_abort_the_exit() -> None:
+def test_daemon_threads_inside_the_client_do_not_abort_the_exit():
     done = run(
         """
 import threading
@@ -126,7 +124,7 @@ inside.wait()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not on this system")
-def test_a_forked_child_deletes_and_is_refused_without_hanging() -> None:
+def test_a_forked_child_deletes_and_is_refused_without_hanging():
     done = run(
         """
 import os, signal, threading
@@ -166,7 +164,7 @@ print("done")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
-def test_an_exit_handler_may_join_a_daemon_thread_inside_the_client() -> None:
+def test_an_exit_handler_may_join_a_daemon_thread_inside_the_client():
     done = run(
         """
 import atexit, threading
@@ -189,7 +187,7 @@ inside.wait()
     assert (done.returncode, done.stdout) == (0, "joined\n"), done.stderr
 
 
-def test_an_idle_daemon_thread_that_holds_a_client_is_no_leak() -> None:
+def test_an_idle_daemon_thread_that_holds_a_client_is_no_leak():
     done = run(
         """
 import threading
@@ -211,7 +209,7 @@ ready.wait()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not on this system")
-def test_a_child_forked_from_a_busy_process_exits_normally() -> None:
+def test_a_child_forked_from_a_busy_process_exits_normally():
     done = run(
         """
 import os, signal, sys, threading
@@ -240,7 +238,7 @@ print(statuses)
     assert (done.returncode, done.stdout) == (0, "{0}\n"), done.stderr
 
 
-def test_a_second_interpreter_is_refused_and_the_first_stays_whole() -> None:
+def test_a_second_interpreter_is_refused_and_the_first_stays_whole():
     done = run(
         """
 try:
@@ -270,7 +268,7 @@ print("whole")
     assert (done.returncode, done.stdout) == (0, "refused\nwhole\n"), done.stderr
 
 
-def test_a_dtype_attribute_that_is_no_dtype_is_refused() -> None:
+def test_a_dtype_attribute_that_is_no_dtype_is_refused():
     class Lying(np.ndarray):
         @property
         def dtype(self):
@@ -280,7 +278,7 @@ def test_a_dtype_attribute_that_is_no_dtype_is_refused() -> None:
         client.buffer_from_pyval(np.zeros(4, np.float32).view(Lying))
 
 
-def test_a_view_freed_late_in_the_exit_frees_the_source() -> None:
+def test_a_view_freed_late_in_the_exit_frees_the_source():
     done = run(
         """
 import atexit, weakref
@@ -304,7 +302,7 @@ kept["view"] = np.asarray(make_cpu_client().buffer_from_pyval(kept["source"], No
     assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
 
 
-def test_a_memory_kind_with_a_nul_matches_nothing() -> None:
+def test_a_memory_kind_with_a_nul_matches_nothing():
     with make_cpu_client() as client, pytest.raises(InvalidArgumentError, match="device\0x"):
         client.devices()[0].memory("device\0x")
 
@@ -319,6 +317,6 @@ def test_a_memory_kind_with_a_nul_matches_nothing() -> None:
     ],
     ids=str,
 )
-def test_numbers_that_cannot_be_used_are_refused(options, error) -> None:
+def test_numbers_that_cannot_be_used_are_refused(options, error):
     with pytest.raises(error, match=next(iter(options))):
         make_cpu_client(**options)

@@ -1,7 +1,5 @@
 """Sixteen threads on one client with a memory limit, and a kind of memory that is often full."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading
@@ -17,22 +15,22 @@ OPERATIONS = 600
 LIMIT = 6 << 20
 
 
-def tight_arena() -> object:
+def tight_arena():
     return allocators.limited(allocators.arena(allocators.system(), region_bytes=1 << 20), 1 << 20)
 
 
 class Worker:
     """Puts, copies, reads and deletes at random; out of memory is an answer like any other."""
 
-    def __init__(self, client, seed: int) -> None:
+    def __init__(self, client, seed):
         self.client = client
         self.memories = [m for d in client.devices() for m in d.addressable_memories()]
         self.random = random.Random(seed)
-        self.held: list = []
-        self.refused: list[tuple[int, bool]] = []
-        self.failure: BaseException | None = None
+        self.held = []
+        self.refused = []
+        self.failure = None
 
-    def run(self) -> None:
+    def run(self):
         try:
             for _ in range(OPERATIONS):
                 try:
@@ -45,7 +43,7 @@ class Worker:
             if self.random.random() < 0.5:
                 self.held.clear()  # else closing the client ends them
 
-    def step(self) -> None:
+    def step(self):
         choice = self.random.randrange(5) if len(self.held) > 3 else 0
         if choice == 0:
             count = int(2 ** self.random.uniform(0, 16))
@@ -67,7 +65,7 @@ class Worker:
             self.client.heap_profile()
 
 
-def test_sixteen_threads_leave_counts_of_exactly_zero() -> None:
+def test_sixteen_threads_leave_counts_of_exactly_zero():
     kind = MemoryKind(platform="cpu", kind="tight", allocator=tight_arena)
     client = make_cpu_client(
         num_devices=2,

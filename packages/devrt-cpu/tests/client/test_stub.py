@@ -1,7 +1,5 @@
 """The committed stub is what nanobind makes of the module."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -12,7 +10,7 @@ import pytest
 STUB = Path(__file__).parents[2] / "src" / "devrt_cpu" / "_ext.pyi"
 
 
-def test_stub_is_current(tmp_path: Path) -> None:
+def test_stub_is_current(tmp_path):
     """Regenerate with ``python packages/devrt-cpu/tests/regenerate_stub.py``."""
     pytest.importorskip("nanobind", reason="nanobind, which makes stubs, is not installed")
     made = tmp_path / "_ext.pyi"

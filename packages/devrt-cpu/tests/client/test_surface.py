@@ -1,12 +1,10 @@
 """Every member of clients, devices and memories that the interface documents and jaxlib have."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +22,8 @@ from devrt.errors import (
 from devrt.topology import DeviceTopology
 from devrt_cpu import make_cpu_client
 
-if TYPE_CHECKING:
-    from devrt_cpu._ext import CpuClient
 
-
-def test_what_a_client_says(client: CpuClient) -> None:
+def test_what_a_client_says(client):
     assert (client.platform, client.runtime_type) == ("cpu", "native")
     assert "devrt-cpu" in client.platform_version
     assert client.process_index() == client.host_id() == client.task_id() == 0
@@ -42,7 +37,7 @@ def test_what_a_client_says(client: CpuClient) -> None:
     assert np.asarray(buffer).tolist() == [0, 1, 2]  # and no live data is lost by it
 
 
-def test_what_a_device_says(client: CpuClient) -> None:
+def test_what_a_device_says(client):
     for number, device in enumerate(client.devices()):
         assert (device.id, device.local_hardware_id) == (number, number)
         assert device.process_index == device.host_id == device.task_id == 0
@@ -57,7 +52,7 @@ def test_what_a_device_says(client: CpuClient) -> None:
             device.get_stream_for_external_ready_events()
 
 
-def test_the_topology_is_that_of_all_processes() -> None:
+def test_the_topology_is_that_of_all_processes():
     with make_cpu_client(num_devices=2, node_id=1, num_nodes=3) as client:
         topology = client.topology()
         assert (topology.platform, topology.platform_version) == ("cpu", client.platform_version)
@@ -71,7 +66,7 @@ def test_the_topology_is_that_of_all_processes() -> None:
         assert [d.id for d in back._make_compile_only_devices()] == list(range(6))
 
 
-def test_compile_only_devices_make_meshes_and_hold_nothing(client: CpuClient) -> None:
+def test_compile_only_devices_make_meshes_and_hold_nothing(client):
     described = client.topology()._make_compile_only_devices()
     mesh = devrt.sharding.Mesh(np.array(described), ("x",))
     sharding = devrt.sharding.NamedSharding(mesh, devrt.sharding.PartitionSpec("x"))
@@ -91,7 +86,7 @@ def test_compile_only_devices_make_meshes_and_hold_nothing(client: CpuClient) ->
         client.buffer_from_pyval(np.ones(4), described[0])  # type: ignore[arg-type]
 
 
-def test_buffers_and_arrays_are_array_impl(client: CpuClient) -> None:
+def test_buffers_and_arrays_are_array_impl(client):
     buffer = client.buffer_from_pyval(1.5)
     assert isinstance(buffer, xla_client.ArrayImpl)
     assert isinstance(devrt.device_put(1.5), xla_client.ArrayImpl)
@@ -102,7 +97,7 @@ def test_buffers_and_arrays_are_array_impl(client: CpuClient) -> None:
         xla_client.ArrayImpl()  # type: ignore[abstract]
 
 
-def test_a_deleted_buffer_still_says_its_layout(client: CpuClient) -> None:
+def test_a_deleted_buffer_still_says_its_layout(client):
     buffer = client.buffer_from_pyval(np.ones((2, 3)))
     buffer.delete()
     assert str(buffer.layout) == "{1,0}"
@@ -111,9 +106,7 @@ def test_a_deleted_buffer_still_says_its_layout(client: CpuClient) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("size", [1, 1 << 20])
 @pytest.mark.parametrize("semantics", range(4))
-def test_a_synchronous_client_returns_ready_buffers(
-    asynchronous: bool, size: int, semantics: int
-) -> None:
+def test_a_synchronous_client_returns_ready_buffers(asynchronous, size, semantics):
     with make_cpu_client(asynchronous=asynchronous, num_devices=2) as client:
         source = np.ones(size, np.float32)
         other = client.devices()[1].memory("unpinned_host")
@@ -145,7 +138,7 @@ class Named(np.ndarray[Any, Any]):
     ],
     ids=repr,
 )
-def test_subclasses_of_ndarray(client: CpuClient, value: Any, accepted: bool) -> None:
+def test_subclasses_of_ndarray(client, value, accepted):
     if accepted:
         assert np.array_equal(np.asarray(client.buffer_from_pyval(value)), np.asarray(value))
         return
@@ -153,19 +146,19 @@ def test_subclasses_of_ndarray(client: CpuClient, value: Any, accepted: bool) ->
         client.buffer_from_pyval(value)
 
 
-def test_a_matrix_is_an_array(client: CpuClient) -> None:
+def test_a_matrix_is_an_array(client):
     with pytest.warns(PendingDeprecationWarning, match="matrix"):
         matrix = np.matrix([[1, 2]])
     assert np.asarray(client.buffer_from_pyval(matrix)).tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("value", [int, np.float32, np.ndarray, type(None)], ids=repr)
-def test_classes_are_no_values(client: CpuClient, value: Any) -> None:
+def test_classes_are_no_values(client, value):
     with pytest.raises(InvalidTypeError, match="no array"):
         client.buffer_from_pyval(value)
 
 
-def test_shapes_that_cannot_be(client: CpuClient) -> None:
+def test_shapes_that_cannot_be(client):
     device, host = client.devices()[0], np.ones(4, np.float32)
     for shape in ((-1,), (2**62,), (5,), (1, 1)):
         with pytest.raises(InvalidArgumentError):
@@ -174,7 +167,7 @@ def test_shapes_that_cannot_be(client: CpuClient) -> None:
         client.buffer_from_pyval(np.broadcast_to(np.float32(1), (2**45,)))
 
 
-def test_a_closed_client_gives_no_layout_and_takes_no_buffer() -> None:
+def test_a_closed_client_gives_no_layout_and_takes_no_buffer():
     client = make_cpu_client()
     client.close()
     with pytest.raises(ClosedError):
@@ -182,7 +175,7 @@ def test_a_closed_client_gives_no_layout_and_takes_no_buffer() -> None:
     assert client.device_count() == 1
 
 
-def test_a_source_that_goes_while_it_is_copied_is_kept(client: CpuClient) -> None:
+def test_a_source_that_goes_while_it_is_copied_is_kept(client):
     import mmap
 
     size = 1 << 20
@@ -229,14 +222,14 @@ print("untouched")
 """
 
 
-def test_a_copied_source_is_never_read_again() -> None:
+def test_a_copied_source_is_never_read_again():
     done = subprocess.run(
         [sys.executable, "-c", POISONED], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout == "untouched\n", done.stderr
 
 
-def test_a_forked_child_is_refused_streams_and_layouts(client: CpuClient) -> None:
+def test_a_forked_child_is_refused_streams_and_layouts(client):
     program = """
 import os, sys, warnings
 import numpy as np

@@ -7,8 +7,6 @@ point numbers near, since jax's own compiler is another version; `EXPECTED` says
 The exit status is 1 if something differs, or is refused that is not expected to be.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -16,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from fuzz_programs import typed
@@ -31,7 +28,7 @@ EXPECTED = {"symbolic": "Export it for the sizes"}
 TOLERANCES = {"f": (1e-4, 1e-5), "c": (1e-4, 1e-4)}
 
 
-def export(peer: str, folder: Path) -> None:
+def export(peer, folder):
     """Have a version of jax export its programs."""
     environment = os.environ | {
         "JAX_PLATFORMS": "cpu",
@@ -41,7 +38,7 @@ def export(peer: str, folder: Path) -> None:
     subprocess.run(command, check=True, env=environment, timeout=1200)
 
 
-def check(client: Any, path: Path, facts: dict[str, Any]) -> str:
+def check(client, path, facts):
     """Run one program; returns what is wrong, empty if nothing is."""
     code = path.read_bytes()
     with np.load(path.with_suffix(".npz")) as stored:
@@ -59,7 +56,7 @@ def check(client: Any, path: Path, facts: dict[str, Any]) -> str:
     return "; ".join(problems)
 
 
-def run(client: Any, code: bytes, inputs: list[Any], axes: Any) -> list[np.ndarray[Any, Any]]:
+def run(client, code, inputs, axes):
     if axes is None:
         executable = client.compile_and_load(code)
         buffers = [client.buffer_from_pyval(value) for value in inputs]
@@ -69,7 +66,7 @@ def run(client: Any, code: bytes, inputs: list[Any], axes: Any) -> list[np.ndarr
     return [np.asarray(result) for result in load_program(code, client, mesh=mesh)(*inputs)]
 
 
-def difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str:
+def difference(found, wanted):
     """Return how a result differs from jax's; empty if it does not."""
     if found.dtype != wanted.dtype or found.shape != wanted.shape:
         return f"{found.dtype}{found.shape} and not {wanted.dtype}{wanted.shape}"
@@ -82,11 +79,11 @@ def difference(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> str
     return "" if same.all() else f"{int((~same).sum())} of {same.size} values differ"
 
 
-def say(line: str) -> None:
+def say(line):
     sys.stdout.write(line + "\n")
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", default=sys.executable, help="a Python that has jax")
     parser.add_argument("--keep", type=Path, help="where the exports are left, or found")
@@ -99,7 +96,7 @@ def main() -> int:
         return report(folder)
 
 
-def report(folder: Path) -> int:
+def report(folder):
     index = json.loads((folder / "index.json").read_text())
     wrong = ran = 0
     with make_cpu_client(num_devices=DEVICES) as client:

@@ -5,12 +5,9 @@
 divided, and what this version of jax could not export.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,38 +29,38 @@ Made = tuple[str, Any, list[np.ndarray], Any]
 PLATFORM = "cpu"
 
 
-def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+def normal(*shape, dtype=np.float32):
     return RANDOM.standard_normal(shape).astype(dtype)
 
 
 # One device.
 
 
-def mlp(weights: Any, x: Any) -> Any:
+def mlp(weights, x):
     for w, b in weights[:-1]:
         x = jax.nn.gelu(x @ w + b)
     w, b = weights[-1]
     return jax.nn.log_softmax(x @ w + b)
 
 
-def loss(weights: Any, x: Any, labels: Any) -> Any:
+def loss(weights, x, labels):
     picked = jnp.take_along_axis(mlp(weights, x), labels[:, None], axis=1)
     return -picked.mean()
 
 
-def train_step(flat: Any, x: Any, labels: Any) -> Any:
+def train_step(flat, x, labels):
     weights = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
     value, slopes = jax.value_and_grad(loss)(weights, x, labels)
     return value, jax.tree_util.tree_map(lambda w, g: w - 0.1 * g, weights, slopes)
 
 
-def attention(q: Any, k: Any, v: Any) -> Any:
+def attention(q, k, v):
     scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
     mask = jnp.tril(jnp.ones(scores.shape[-2:], bool))
     return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(jnp.where(mask, scores, -1e9)), v)
 
 
-def convolutions(x: Any, w: Any, deep: Any) -> Any:
+def convolutions(x, w, deep):
     y = lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     z = lax.conv_general_dilated(
         x, deep, (1, 1), "VALID", rhs_dilation=(2, 1), feature_group_count=3,
@@ -73,11 +70,11 @@ def convolutions(x: Any, w: Any, deep: Any) -> Any:
     return y, z, pooled, jnp.var(y, axis=(0, 1, 2))
 
 
-def spectra(x: Any) -> Any:
+def spectra(x):
     return jnp.fft.fft(x), jnp.fft.rfft(x), jnp.fft.irfft(jnp.fft.rfft(x)), jnp.fft.fft2(x)
 
 
-def decompositions(a: Any, b: Any) -> Any:
+def decompositions(a, b):
     positive = a @ a.T + 4 * jnp.eye(a.shape[0], dtype=a.dtype)
     q, r = jnp.linalg.qr(a)
     u, s, vt = jnp.linalg.svd(a)
@@ -95,25 +92,25 @@ def decompositions(a: Any, b: Any) -> Any:
     )
 
 
-def eigenvalues(a: Any) -> Any:
+def eigenvalues(a):
     """Return what does not depend on the order of the eigenvalues."""
     values, vectors = jnp.linalg.eig(a)
     return values.sum(), jnp.abs(values).max(), jnp.abs(a @ vectors - vectors * values).max() < 1e-3
 
 
-def forms(a: Any) -> Any:
+def forms(a):
     form, vectors = jax.scipy.linalg.schur(a)
     symmetric = a + a.T
     return vectors @ form @ vectors.T, jax.scipy.linalg.sqrtm(a @ a.T + jnp.eye(4)), symmetric
 
 
-def hessenberg(a: Any) -> Any:
+def hessenberg(a):
     reduced, taus = lax.linalg.hessenberg(a)
     q = lax.linalg.householder_product(reduced[:, :-1][1:], taus)
     return jnp.triu(reduced, -1), q @ q.T
 
 
-def random_bits(seed: Any) -> Any:
+def random_bits(seed):
     key = jax.random.wrap_key_data(jnp.stack([seed, seed + 1]))
     keys = jax.random.split(key, 4)
     return (
@@ -125,12 +122,12 @@ def random_bits(seed: Any) -> Any:
     )
 
 
-def random_philox(seed: Any) -> Any:
+def random_philox(seed):
     values, state = lax.rng_bit_generator(jnp.stack([seed] * 4), (8,))
     return values, state
 
 
-def control_flow(x: Any, n: Any) -> Any:
+def control_flow(x, n):
     total = lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 1.5), (0, x))
     carried, steps = lax.scan(lambda c, y: (c + y, c * y), x[0], x)
     chosen = lax.cond(n > 2, jnp.sin, jnp.cos, x)
@@ -140,7 +137,7 @@ def control_flow(x: Any, n: Any) -> Any:
     return total[1], carried, steps, chosen, branch, mapped, looped
 
 
-def ordered(x: Any, i: Any) -> Any:
+def ordered(x, i):
     values, places = lax.top_k(x, 3)
     return (
         jnp.sort(x), jnp.argsort(x), values, places, jnp.argmax(x, axis=1), jnp.cumsum(i, axis=1),
@@ -148,7 +145,7 @@ def ordered(x: Any, i: Any) -> Any:
     )  # fmt: skip
 
 
-def special(x: Any) -> Any:
+def special(x):
     functions = (
         lax.erf, lax.erfc, lax.erf_inv, lax.lgamma, lax.digamma, lax.bessel_i1e, jnp.sinh, jnp.cosh,
         jnp.tan, jnp.arctanh, jnp.arcsin, jnp.arccos, jnp.arctan, jnp.arcsinh, jnp.cbrt, jnp.expm1,
@@ -157,7 +154,7 @@ def special(x: Any) -> Any:
     return tuple(f(x) for f in functions) + more + (jax.scipy.special.polygamma(1, x),)
 
 
-def indexing(x: Any, i: Any, u: Any) -> Any:
+def indexing(x, i, u):
     return (
         x[i], x.at[i].set(u), x.at[i].add(u), x.at[i].max(u), jnp.take(x, i, axis=1, mode="clip"),
         lax.dynamic_slice(x, (i[0], 1), (2, 3)), lax.dynamic_update_slice(x, u[:, :2], (i[1], 0)),
@@ -165,7 +162,7 @@ def indexing(x: Any, i: Any, u: Any) -> Any:
     )  # fmt: skip
 
 
-def narrow(x: Any) -> Any:
+def narrow(x):
     half, brain = x.astype(jnp.float16), x.astype(jnp.bfloat16)
     eighth = x.astype(jnp.float8_e4m3fn).astype(jnp.float32)
     bits = lax.bitcast_convert_type(x, jnp.int32)
@@ -175,7 +172,7 @@ def narrow(x: Any) -> Any:
     return half * 2, (brain + 1).astype(jnp.float32), eighth, bits, wide, counted
 
 
-def complex_numbers(x: Any) -> Any:
+def complex_numbers(x):
     return (
         jnp.exp(x),
         jnp.abs(x),
@@ -187,47 +184,47 @@ def complex_numbers(x: Any) -> Any:
     )
 
 
-def ragged(x: Any, w: Any, sizes: Any) -> Any:
+def ragged(x, w, sizes):
     return lax.ragged_dot(x, w, sizes)
 
 
-def checkpointed(x: Any, w: Any) -> Any:
+def checkpointed(x, w):
     once = jax.checkpoint(lambda v: jnp.sin(v @ w))
     slopes = jax.grad(lambda v: once(once(v)).sum())(x)
     return slopes, jax.jvp(once, (x,), (x,))[1], jax.hessian(lambda v: (v**3).sum())(x[0])
 
 
-def custom_rule(x: Any) -> Any:
+def custom_rule(x):
     @jax.custom_vjp
-    def clipped(v: Any) -> Any:
+    def clipped(v):
         return jnp.clip(v, -1, 1)
 
     clipped.defvjp(lambda v: (clipped(v), v), lambda v, g: (g * (jnp.abs(v) < 1),))
     return jax.vmap(jax.grad(lambda v: clipped(v) * 2))(x)
 
 
-def banded(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
+def banded(below, diagonal, above, b):
     return lax.linalg.tridiagonal_solve(below, diagonal, above, b)
 
 
-def singular(below: Any, diagonal: Any, above: Any, b: Any) -> Any:
+def singular(below, diagonal, above, b):
     return lax.linalg.tridiagonal_solve(below, diagonal, above, b, perturb_singular=True)
 
 
-def sparse_product(data: Any, columns: Any, starts: Any, x: Any) -> Any:
+def sparse_product(data, columns, starts, x):
     a = sparse.BCSR((data, columns, starts), shape=(3, 5))
     return a @ x, a @ x[:, 0]
 
 
-def single() -> Iterator[Made]:
+def single():
     sizes = [(6, 16), (16, 16), (16, 5)]
     flat = [value for n, m in sizes for value in (normal(n, m) / 4, normal(m))]
     x, labels = normal(8, 6), RANDOM.integers(0, 5, 8).astype(np.int32)
 
-    def mlp_flat(x: Any, *flat: Any) -> Any:
+    def mlp_flat(x, *flat):
         return mlp([(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)], x)
 
-    def step_flat(x: Any, labels: Any, *flat: Any) -> Any:
+    def step_flat(x, labels, *flat):
         return train_step(flat, x, labels)
 
     positive = RANDOM.uniform(0.1, 0.9, (3, 4)).astype(np.float32)
@@ -267,14 +264,14 @@ def single() -> Iterator[Made]:
 # Several devices.
 
 
-def divided() -> Iterator[Made]:
+def divided():
     devices = np.array(jax.devices()[:8])
     plane = Mesh(devices.reshape(4, 2), ("data", "model"))
     line = Mesh(devices, ("x",))
     spec = PartitionSpec
     w1, w2, x = normal(6, 8), normal(8, 4), normal(8, 6)
 
-    def two_layers(x: Any, w1: Any, w2: Any) -> Any:
+    def two_layers(x, w1, w2):
         hidden = lax.with_sharding_constraint(
             jnp.tanh(x @ w1), NamedSharding(plane, spec("data", "model"))
         )
@@ -283,7 +280,7 @@ def divided() -> Iterator[Made]:
     specs = [spec("data"), spec(None, "model"), spec("model")]
     yield "sharded_mlp", two_layers, [x, w1, w2], {"mesh": plane, "in_specs": specs}
 
-    def local(x: Any) -> Any:
+    def local(x):
         return (
             lax.psum(x, "x"), lax.all_gather(x, "x"), lax.ppermute(x, "x", [(i, (i + 1) % 8)
             for i in range(8)]), lax.psum_scatter(x, "x", tiled=True), lax.pmax(x, "x"),
@@ -294,7 +291,7 @@ def divided() -> Iterator[Made]:
     manual = mapped(local, line, spec("x"), out_specs)
     yield "collectives", manual, [normal(64, 3)], {"mesh": line, "in_specs": [spec("x")]}
 
-    def ring(x: Any, w: Any) -> Any:
+    def ring(x, w):
         partial_sum = lax.psum(x @ w, "model")
         return lax.psum(partial_sum.sum(), "data"), partial_sum
 
@@ -303,7 +300,7 @@ def divided() -> Iterator[Made]:
     yield "shard_map_2d", both, [x, normal(6, 4)], {"mesh": plane, "in_specs": specs}
 
 
-def mapped(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
+def mapped(function, mesh, in_specs, out_specs):
     """Return a function of parts; what differs between them is not checked, under any name."""
     make = partial(shard_map, function, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     try:
@@ -315,9 +312,7 @@ def mapped(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
 # Exporting.
 
 
-def exported(
-    name: str, function: Callable[..., Any], arguments: list[Any], how: dict[str, Any]
-) -> Any:
+def exported(name, function, arguments, how):
     how = dict(how)
     symbolic, mesh = how.pop("symbolic", None), how.pop("mesh", None)
     if mesh is not None:
@@ -346,13 +341,13 @@ UNCHECKED = [
 ] + ["tridiagonal_solve_perturbed_ffi", "cpu_csr_sparse_dense_ffi"]
 
 
-def stored(value: Any) -> np.ndarray:
+def stored(value):
     array = np.asarray(value)
     return array if array.dtype.kind in "biufc" else array.view(f"u{array.dtype.itemsize}")
 
 
-def main(folder: Path) -> None:
-    index: dict[str, Any] = {"jax": jax.__version__, "programs": {}, "failed": {}}
+def main(folder):
+    index = {"jax": jax.__version__, "programs": {}, "failed": {}}
     for name, function, arguments, how in [*single(), *divided()]:
         try:
             program, results = exported(name, function, arguments, how)

@@ -9,8 +9,6 @@ arguments a call took, and where the parts of sharded arguments and results lie.
 The exit status is 1 if something differs. The seeds that do are kept in ``--keep``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -18,9 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +32,7 @@ FLAGS = "--xla_cpu_enable_fast_min_max=false"  # as devrt compiles: maximum keep
 TOLERANCE = {1: 0.13, 2: 0.02, 4: 0.02, 8: 0.02}
 
 
-def made(folder: Path, first: int, last: int, peer: str, plugin: str | None) -> Iterator[Path]:
+def made(folder, first, last, peer, plugin):
     """Have jax make programs on a PJRT plugin, or on its own CPU; yields their paths."""
     environment = os.environ | {
         "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -52,7 +48,7 @@ def made(folder: Path, first: int, last: int, peer: str, plugin: str | None) -> 
         yield folder / str(seed)
 
 
-def check(client: Any, path: Path, exact: bool) -> list[str]:
+def check(client, path, exact):
     """Run one program; returns what differs from what jax found.
 
     Parameters
@@ -74,20 +70,12 @@ def check(client: Any, path: Path, exact: bool) -> list[str]:
     return sharded(client, code, inputs, expected, facts, exact)
 
 
-def typed(stored: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+def typed(stored, name):
     dtype = np.dtype(getattr(ml_dtypes, name, name))
     return stored if stored.dtype == dtype else stored.view(dtype)
 
 
-def single(
-    client: Any,
-    code: bytes,
-    inputs: list[Any],
-    expected: list[Any],
-    facts: Any,
-    exact: bool,
-    seed: int,
-) -> list[str]:
+def single(client, code, inputs, expected, facts, exact, seed):
     random = np.random.default_rng(seed)
     executable = client.compile_and_load(code)
     sources = [arranged(random, array) for array in inputs]
@@ -114,7 +102,7 @@ def single(
     return problems
 
 
-def arranged(random: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def arranged(random, array):
     """Return the same values as they may lie in memory: transposed, backwards, apart, askew."""
     kind = int(random.integers(5))
     if kind == 0:
@@ -133,9 +121,7 @@ def arranged(random: np.random.Generator, array: np.ndarray[Any, Any]) -> np.nda
     return array
 
 
-def sharded(
-    client: Any, code: bytes, inputs: list[Any], expected: list[Any], facts: Any, exact: bool
-) -> list[str]:
+def sharded(client, code, inputs, expected, facts, exact):
     from devrt.arrays import device_put
     from devrt.programs import load_program, mesh_of
 
@@ -157,7 +143,7 @@ def sharded(
     return problems + differences(results, expected, exact)
 
 
-def places(sharding: Any, shape: tuple[int, ...], devices: Any) -> list[list[list[int]]]:
+def places(sharding, shape, devices):
     found = sharding.devices_indices_map(shape)
     return [
         [list(part.indices(n)[:2]) for part, n in zip(found[d], shape, strict=True)]
@@ -165,7 +151,7 @@ def places(sharding: Any, shape: tuple[int, ...], devices: Any) -> list[list[lis
     ]
 
 
-def differences(found: list[Any], expected: list[Any], exact: bool) -> list[str]:
+def differences(found, expected, exact):
     if len(found) != len(expected):
         return [f"{len(found)} results instead of {len(expected)}"]
     return [
@@ -175,7 +161,7 @@ def differences(found: list[Any], expected: list[Any], exact: bool) -> list[str]
     ]
 
 
-def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], exact: bool) -> str:
+def difference(found, expected, exact):
     if (found.shape, found.dtype) != (expected.shape, expected.dtype):
         return f"{found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}"
     if same_bits(found, expected):
@@ -191,11 +177,11 @@ def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], exac
     return f"{a.tolist()} instead of {b.tolist()}"
 
 
-def same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def same_bits(a, b):
     return a.tobytes() == b.tobytes()
 
 
-def main() -> int:
+def main():
     from devrt_cpu import _library, make_cpu_client
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -224,12 +210,12 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def say(line: str) -> None:
+def say(line):
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def examined(client: Any, path: Path, exact: bool) -> list[str]:
+def examined(client, path, exact):
     from devrt.errors import DevrtError
 
     try:

@@ -4,10 +4,8 @@
 ``out0``...) for each program.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,14 @@ jax.config.update("jax_enable_x64", True)
 Case = tuple[str, Callable[..., Any], list[np.ndarray], tuple[int, ...]]
 
 
-def matrix(random: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def matrix(random, shape, dtype):
     values = random.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
         values = values + 1j * random.standard_normal(shape)
     return values.astype(dtype)
 
 
-def linalg(random: np.random.Generator, count: int) -> Iterator[Case]:
+def linalg(random, count):
     """Yield one program for each routine and dtype, `count` times in other shapes."""
     for step in range(count):
         n, m, k = (int(x) for x in random.integers(1, 9, 3))
@@ -38,9 +36,7 @@ def linalg(random: np.random.Generator, count: int) -> Iterator[Case]:
                 yield f"{name}_{np.dtype(dtype).name}_{step}", function, arguments, ()
 
 
-def routines(
-    random: np.random.Generator, batch: tuple[int, ...], sizes: tuple[int, int, int], dtype: Any
-) -> Iterator[tuple[str, Callable[..., Any], list[np.ndarray]]]:
+def routines(random, batch, sizes, dtype):
     n, m, k = sizes
     square = matrix(random, (*batch, n, n), dtype)
     wide = matrix(random, (*batch, n, m), dtype)
@@ -71,26 +67,26 @@ def routines(
         yield "qr_pivoted", lambda a: jax.scipy.linalg.qr(a, pivoting=True), [wide]
 
 
-def rebuilt(u: Any, s: Any, vt: Any) -> Any:
+def rebuilt(u, s, vt):
     return (u * s[..., None, :].astype(u.dtype)) @ vt
 
 
-def svd_by_qr(a: Any) -> Any:
+def svd_by_qr(a):
     return lax.linalg.svd(a, full_matrices=False, algorithm=lax.linalg.SvdAlgorithm.QR)[1]
 
 
-def residual(a: Any, values: Any, left: Any, right: Any) -> Any:
+def residual(a, values, left, right):
     """Return what must be zero, so that the order of the eigenvalues does not matter."""
     of_right = a @ right - right * values[..., None, :]
     adjoint = jnp.swapaxes(left, -1, -2).conj()
     return of_right, adjoint @ a - values[..., None] * adjoint, values.sum(-1)
 
 
-def schur_rebuilt(form: Any, vectors: Any) -> Any:
+def schur_rebuilt(form, vectors):
     return vectors @ form @ jnp.swapaxes(vectors, -1, -2).conj()
 
 
-def triangular(a: Any, b: Any) -> Any:
+def triangular(a, b):
     solve = lax.linalg.triangular_solve
     return (
         solve(a, b, left_side=True, lower=True),
@@ -100,7 +96,7 @@ def triangular(a: Any, b: Any) -> Any:
     )
 
 
-def write(folder: Path, case: Case) -> None:
+def write(folder, case):
     name, function, arguments, donated = case
     jitted = jax.jit(function, donate_argnums=donated, keep_unused=True)
     allowed = [export.DisabledSafetyCheck.custom_call("lapack_" + n) for n in unstable()]
@@ -112,16 +108,16 @@ def write(folder: Path, case: Case) -> None:
     np.savez(folder / f"{name}.npz", **data)
 
 
-def unstable() -> list[str]:
+def unstable():
     names = ["gesvd", "geqp3", "ormqr", "unmqr"]
     return [f"{letter}{name}_ffi" for name in names for letter in "sdcz"]
 
 
-def bits(value: np.ndarray) -> np.ndarray:
+def bits(value):
     return value.view(np.uint16) if value.dtype.name == "bfloat16" else value
 
 
-def main(folder: str, seed: str, count: str) -> None:
+def main(folder, seed, count):
     random = np.random.default_rng(int(seed))
     for case in linalg(random, int(count)):
         write(Path(folder), case)

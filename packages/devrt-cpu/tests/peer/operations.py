@@ -1,7 +1,5 @@
 """Random operations of jax on values of any shape and dtype, for `random_programs`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -14,56 +12,56 @@ __all__ = ["OPERATIONS", "choose", "scaled"]
 
 Random = np.random.Generator
 Operation = Callable[[Random, Any, Any], Any]
-OPERATIONS: list[Operation] = []
+OPERATIONS = []
 
 _MOST = 96  # elements of a value that grows
 
 
-def operation(function: Operation) -> Operation:
+def operation(function):
     OPERATIONS.append(function)
     return function
 
 
-def choose(random: Random, *options: Any) -> Any:
+def choose(random, *options):
     return options[int(random.integers(len(options)))]
 
 
-def is_float(x: Any) -> bool:
+def is_float(x):
     return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x):
     return bool(jnp.issubdtype(x.dtype, jnp.complexfloating))
 
 
-def is_integer(x: Any) -> bool:
+def is_integer(x):
     return bool(jnp.issubdtype(x.dtype, jnp.integer))
 
 
-def as_float(x: Any) -> Any:
+def as_float(x):
     return x if is_float(x) else x.real.astype(jnp.float32)
 
 
-def ordered(x: Any) -> Any:
+def ordered(x):
     """Return something that can be compared: the real part of what is complex."""
     return x.real if is_complex(x) else x
 
 
-def flat(x: Any) -> Any:
+def flat(x):
     return jnp.ravel(x)[:_MOST]
 
 
-def scaled(x: Any) -> Any:
+def scaled(x):
     """Keep floats within bounds, so that long chains do not all end in infinities."""
     return x / (1 + jnp.max(jnp.abs(x), initial=0)).astype(x.dtype) if is_float(x) else x
 
 
-def axis_of(random: Random, x: Any) -> int:
+def axis_of(random, x):
     return int(random.integers(x.ndim))
 
 
 @operation
-def unary(random: Random, x: Any, _: Any) -> Any:
+def unary(random, x, _):
     if x.dtype == bool:
         return ~x
     if is_integer(x):
@@ -77,13 +75,13 @@ def unary(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def special(random: Random, x: Any, _: Any) -> Any:
+def special(random, x, _):
     functions = [lax.erf, lax.logistic, lax.rsqrt, lax.lgamma, lax.erf_inv, jnp.arctan]
     return choose(random, *functions)(scaled(as_float(x).astype(jnp.float32)))
 
 
 @operation
-def binary(random: Random, x: Any, y: Any) -> Any:
+def binary(random, x, y):
     x, y = jnp.broadcast_arrays(x, jnp.ravel(y)[:1].reshape(()) if y.size else x)
     y = ordered(y).astype(x.dtype)
     if x.dtype == bool:
@@ -99,7 +97,7 @@ def binary(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def shift(random: Random, x: Any, _: Any) -> Any:
+def shift(random, x, _):
     if not is_integer(x):
         return x
     by = jnp.asarray(int(random.integers(0, 3)), x.dtype)
@@ -108,19 +106,19 @@ def shift(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def compare(random: Random, x: Any, y: Any) -> Any:
+def compare(random, x, y):
     x, y = jnp.broadcast_arrays(ordered(x), jnp.ravel(ordered(y))[:1].sum())
     functions = [jnp.less, jnp.equal, jnp.greater_equal, jnp.not_equal]
     return choose(random, *functions)(x, y.astype(x.dtype))
 
 
 @operation
-def select(_: Random, x: Any, y: Any) -> Any:
+def select(_, x, y):
     return jnp.where(x == jnp.roll(x, 1), x, jnp.ravel(y)[:1].sum().real.astype(x.dtype))
 
 
 @operation
-def convert(random: Random, x: Any, _: Any) -> Any:
+def convert(random, x, _):
     names = ["float32", "float16", "bfloat16", "int8", "int32", "uint8", "bool", "float64"]
     target = choose(random, *names)
     if is_float(x) and target not in ("float16", "bfloat16", "float32", "float64"):
@@ -129,7 +127,7 @@ def convert(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def bits(_: Random, x: Any, __: Any) -> Any:
+def bits(_, x, __):
     unsigned = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
     if x.dtype == bool or is_complex(x) or x.dtype.itemsize not in unsigned:
         return x
@@ -139,7 +137,7 @@ def bits(_: Random, x: Any, __: Any) -> Any:
 
 
 @operation
-def shape(random: Random, x: Any, _: Any) -> Any:
+def shape(random, x, _):
     kind = int(random.integers(5))
     if kind == 0:
         return x.reshape(-1)
@@ -153,14 +151,14 @@ def shape(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def slice_(random: Random, x: Any, _: Any) -> Any:
+def slice_(random, x, _):
     starts = [int(random.integers(0, max(1, n))) for n in x.shape]
     stops = [int(random.integers(a, n + 1)) for a, n in zip(starts, x.shape, strict=True)]
     return lax.slice(x, starts, stops, [int(random.integers(1, 3)) for _ in x.shape])
 
 
 @operation
-def dynamic_slice(random: Random, x: Any, y: Any) -> Any:
+def dynamic_slice(random, x, y):
     sizes = [int(random.integers(0, n + 1)) for n in x.shape]
     at = jnp.nan_to_num(jnp.ravel(ordered(y))[:1].sum().astype(jnp.float32))
     starts = [jnp.clip(at, -3, 9).astype(jnp.int32)] * x.ndim
@@ -169,19 +167,19 @@ def dynamic_slice(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def pad(random: Random, x: Any, _: Any) -> Any:
+def pad(random, x, _):
     config = [tuple(int(v) for v in random.integers((-1, -1, 0), (3, 3, 2))) for _ in x.shape]
     fits = all(n + lo + hi >= 2 for n, (lo, hi, _) in zip(x.shape, config, strict=True))
     return lax.pad(x, jnp.zeros((), x.dtype), config) if fits and x.size < _MOST else x
 
 
 @operation
-def concatenate(_: Random, x: Any, y: Any) -> Any:
+def concatenate(_, x, y):
     return jnp.concatenate([flat(x), flat(ordered(y)).astype(x.dtype)])
 
 
 @operation
-def reduce(random: Random, x: Any, _: Any) -> Any:
+def reduce(random, x, _):
     if x.dtype == bool:
         return choose(random, jnp.any, jnp.all)(x)
     axis = choose(random, None, *range(x.ndim))
@@ -194,7 +192,7 @@ def reduce(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def windows(random: Random, x: Any, _: Any) -> Any:
+def windows(random, x, _):
     x = ordered(x)
     functions = [jnp.cumsum, lambda a: lax.cummax(a, 0), lambda a: lax.cumlogsumexp(as_float(a), 0)]
     values = flat(x.astype(jnp.int32) if x.dtype == bool else scaled(x))
@@ -202,7 +200,7 @@ def windows(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def sort(random: Random, x: Any, y: Any) -> Any:
+def sort(random, x, y):
     keys, values = flat(ordered(x)), flat(y)
     count = min(keys.size, values.size)
     kind = int(random.integers(3))
@@ -214,7 +212,7 @@ def sort(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def top(random: Random, x: Any, _: Any) -> Any:
+def top(random, x, _):
     values = flat(as_float(x).astype(jnp.float32))
     if not values.size:
         return values
@@ -222,7 +220,7 @@ def top(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def gather(_: Random, x: Any, y: Any) -> Any:
+def gather(_, x, y):
     indices = jnp.nan_to_num(ordered(flat(y)).astype(jnp.float32))
     values = flat(x)
     return (
@@ -231,7 +229,7 @@ def gather(_: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def scatter(random: Random, x: Any, y: Any) -> Any:
+def scatter(random, x, y):
     indices = jnp.nan_to_num(ordered(flat(y)).astype(jnp.float32)).clip(0, 50).astype(jnp.int32)
     values = flat(x)
     if values.dtype == bool or is_complex(values) or not values.size:
@@ -242,7 +240,7 @@ def scatter(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def dot(random: Random, x: Any, y: Any) -> Any:
+def dot(random, x, y):
     if x.dtype == bool:
         x = x.astype(jnp.int32)
     left, right = scaled(flat(x)), scaled(flat(ordered(y)).astype(x.dtype))
@@ -254,7 +252,7 @@ def dot(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def convolution(random: Random, x: Any, _: Any) -> Any:
+def convolution(random, x, _):
     values = jnp.resize(scaled(as_float(x).astype(jnp.float32)), (2, 3, 8)) if x.size else None
     if values is None:
         return x
@@ -272,13 +270,13 @@ def convolution(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def fourier(random: Random, x: Any, _: Any) -> Any:
+def fourier(random, x, _):
     values = scaled(as_float(flat(x)).astype(jnp.float32))
     return choose(random, jnp.fft.fft, jnp.fft.rfft)(values) if values.size else values
 
 
 @operation
-def loop(random: Random, x: Any, y: Any) -> Any:
+def loop(random, x, y):
     count = int(random.integers(0, 5))
     if choose(random, True, False):
         return lax.fori_loop(
@@ -289,36 +287,36 @@ def loop(random: Random, x: Any, y: Any) -> Any:
 
 
 @operation
-def branch(random: Random, x: Any, y: Any) -> Any:
+def branch(random, x, y):
     which = jnp.nan_to_num(jnp.ravel(ordered(y))[:1].sum().astype(jnp.float32)).clip(0, 2)
     branches = [lambda v: v, lambda v: jnp.flip(v), lambda v: jnp.where(v == v, v, v)]
     return lax.switch(which.astype(jnp.int32), branches[: int(random.integers(1, 4))], x)
 
 
 @operation
-def scan(_: Random, x: Any, __: Any) -> Any:
+def scan(_, x, __):
     values = as_float(flat(x)).astype(jnp.float32)
     return lax.scan(lambda c, v: (jnp.tanh(c + v), c * v), jnp.float32(0), values)[1]
 
 
 @operation
-def gradient(_: Random, x: Any, __: Any) -> Any:
+def gradient(_, x, __):
     return jax.grad(lambda v: jnp.sum(jnp.tanh(v) * v))(as_float(x).astype(jnp.float32))
 
 
 @operation
-def rng(random: Random, x: Any, _: Any) -> Any:
+def rng(random, x, _):
     key = jax.random.key(int(random.integers(1 << 30)))
     return choose(random, jax.random.uniform, jax.random.bits, jax.random.normal)(key, x.shape)
 
 
 @operation
-def iota(random: Random, x: Any, _: Any) -> Any:
+def iota(random, x, _):
     return lax.broadcasted_iota(jnp.int32, x.shape, axis_of(random, x)) if x.ndim else x
 
 
 @operation
-def small(random: Random, x: Any, _: Any) -> Any:
+def small(random, x, _):
     """Go through a type that is narrower than a byte, or an eight-bit float."""
     name = choose(random, "int4", "uint4", "float8_e4m3fn", "float8_e5m2")
     values = jnp.clip(jnp.nan_to_num(as_float(x).astype(jnp.float32)), 0, 7)
@@ -330,6 +328,6 @@ def small(random: Random, x: Any, _: Any) -> Any:
 
 
 @operation
-def complexes(_: Random, x: Any, y: Any) -> Any:
+def complexes(_, x, y):
     x, y = jnp.broadcast_arrays(as_float(x).astype(jnp.float32), as_float(flat(y)[:1].sum()))
     return lax.complex(x, y.astype(jnp.float32))

@@ -6,14 +6,11 @@
 mesh and the place of each device's part of every argument and result.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,18 +35,18 @@ DTYPES = (
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-30]
 
 
-def main(folder: str, first: str, last: str) -> None:
+def main(folder, first, last):
     for seed in range(int(first), int(last)):
         random = np.random.default_rng(seed)
         make = sharded if len(jax.devices()) > 1 and random.random() < 0.3 else single
         write(Path(folder, str(seed)), *make(random))
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def dtype_of(name):
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
-def argument(random: Random, shape: tuple[int, ...]) -> np.ndarray:
+def argument(random, shape):
     dtype = dtype_of(choose(random, *DTYPES))
     if dtype.kind in "iub" or dtype.name == "int4":
         return random.integers(0, 2 if dtype.kind == "b" else 8, shape).astype(dtype)
@@ -61,7 +58,7 @@ def argument(random: Random, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(values).astype(dtype)
 
 
-def chain(steps: list[int], values: list[Any], results: int) -> list[Any]:
+def chain(steps, values, results):
     """Apply operations, each on values that were made before, and return the last ones."""
     pool = [jnp.asarray(value) for value in values]
     for step in steps:
@@ -84,7 +81,7 @@ KNOWN = {
 }
 
 
-def single(random: Random) -> tuple[Any, list[np.ndarray], dict[str, Any], None]:
+def single(random):
     """Return a program on one device: function, arguments, options of jit, no mesh."""
     arguments = []
     for _ in range(int(random.integers(0, 5))):
@@ -100,13 +97,13 @@ def single(random: Random) -> tuple[Any, list[np.ndarray], dict[str, Any], None]
         return lambda: chain(steps, [constant], results), [], {}, None
     donated = tuple(i for i in range(len(arguments)) if random.random() < 0.3)
 
-    def function(*values: Any) -> list[Any]:
+    def function(*values):
         return chain(steps, list(values), results)
 
     return function, arguments, {"donate_argnums": donated}, None
 
 
-def sharded(random: Random) -> tuple[Any, list[np.ndarray], dict[str, Any], Mesh]:
+def sharded(random):
     """Return a program over a mesh of some of the devices, its arguments sharded at random."""
     count = len(jax.devices())
     sizes = choose(
@@ -124,14 +121,14 @@ def sharded(random: Random) -> tuple[Any, list[np.ndarray], dict[str, Any], Mesh
     steps = random.integers(0, 1 << 30, random.integers(1, 7)).tolist()
     donated = tuple(i for i in range(len(arguments)) if random.random() < 0.2)
 
-    def function(*values: Any) -> list[Any]:
+    def function(*values):
         return pieces(steps, [jnp.asarray(v) for v in values])
 
     return function, arguments, {"donate_argnums": donated, "in_shardings": shardings}, mesh
 
 
-def spec(random: Random, rank: int, axes: list[str]) -> PartitionSpec:
-    entries: list[Any] = [None] * rank
+def spec(random, rank, axes):
+    entries = [None] * rank
     for axis in random.permutation(axes).tolist():
         if rank and random.random() < 0.7:
             at = int(random.integers(rank))
@@ -139,7 +136,7 @@ def spec(random: Random, rank: int, axes: list[str]) -> PartitionSpec:
     return PartitionSpec(*entries)
 
 
-def pieces(steps: list[int], pool: list[Any]) -> list[Any]:
+def pieces(steps, pool):
     """Apply operations that a partitioner divides: element-wise, products, sums, transposes."""
     for step in steps:
         random = np.random.default_rng(step)
@@ -164,7 +161,7 @@ def pieces(steps: list[int], pool: list[Any]) -> list[Any]:
     return pool[-2:]
 
 
-def write(path: Path, function: Any, arguments: list[Any], options: Any, mesh: Any) -> None:
+def write(path, function, arguments, options, mesh):
     jitted = jax.jit(function, keep_unused=True, **options)
     exported = export.export(jitted, platforms=["cpu"])(*arguments)
     shardings = options.get("in_shardings")
@@ -174,7 +171,7 @@ def write(path: Path, function: Any, arguments: list[Any], options: Any, mesh: A
         placed = [jax.device_put(a, s) for a, s in zip(arguments, shardings, strict=True)]
     results = jax.block_until_ready(jitted(*placed))
     arrays = [np.asarray(result) for result in results]
-    facts: dict[str, Any] = {
+    facts = {
         "in": [a.dtype.name for a in arguments],
         "out": [a.dtype.name for a in arrays],
         "deleted": [i for i, a in enumerate(placed) if a.is_deleted()],
@@ -193,7 +190,7 @@ def write(path: Path, function: Any, arguments: list[Any], options: Any, mesh: A
     path.with_suffix(".json").write_text(json.dumps(facts))
 
 
-def places(sharding: Any, shape: tuple[int, ...], flat: list[int]) -> list[list[list[int]]]:
+def places(sharding, shape, flat):
     """Return where each device's part begins and ends, the devices in the mesh's order."""
     found = {d.id: index for d, index in sharding.devices_indices_map(shape).items()}
     return [
@@ -201,7 +198,7 @@ def places(sharding: Any, shape: tuple[int, ...], flat: list[int]) -> list[list[
     ]
 
 
-def raw(value: np.ndarray) -> np.ndarray:
+def raw(value):
     return value if value.dtype.isbuiltin == 1 else value.view(f"u{value.dtype.itemsize}")
 
 

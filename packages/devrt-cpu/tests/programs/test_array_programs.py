@@ -1,7 +1,5 @@
 """Compiled programs on arrays: sharded in, sharded out, named by the program's mesh."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

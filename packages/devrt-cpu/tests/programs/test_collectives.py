@@ -1,7 +1,5 @@
 """Programs whose shards talk to each other: found wherever the talk is, and never left to wait."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

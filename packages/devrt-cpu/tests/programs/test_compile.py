@@ -1,7 +1,5 @@
 """Compiling on the CPU client: programs, options, what an executable says of itself, its end."""
 
-from __future__ import annotations
-
 import gc
 import re
 import subprocess

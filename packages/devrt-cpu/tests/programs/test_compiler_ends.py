@@ -1,7 +1,5 @@
 """Programs that the compiler or the compiled program would end the process on, refused before."""
 
-from __future__ import annotations
-
 import pytest
 
 from devrt.errors import UnimplementedError

@@ -1,7 +1,5 @@
 """Processes that end, fork or run out of names while programs call functions of Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

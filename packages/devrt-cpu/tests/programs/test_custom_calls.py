@@ -1,7 +1,5 @@
 """Functions of Python and of C that the CPU client's programs call."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Donation of buffers that devrt allocated: outputs take their memory, unless somebody sees it."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

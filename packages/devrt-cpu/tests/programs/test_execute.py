@@ -1,7 +1,5 @@
 """Calls of compiled programs: one memory, donation, lifetimes, order, and what is refused."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

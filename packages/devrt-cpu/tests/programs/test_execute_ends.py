@@ -1,7 +1,5 @@
 """Calls of compiled programs from many threads, and processes that end in the middle of them."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

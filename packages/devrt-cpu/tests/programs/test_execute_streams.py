@@ -4,8 +4,6 @@ No clock decides anything: a program of the same stream begins when what came be
 device has ended, so that by the time a call returns, all results before its own are there.
 """
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

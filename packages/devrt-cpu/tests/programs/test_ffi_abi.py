@@ -1,7 +1,5 @@
 """The header of custom calls is the ABI: offsets and values are those that jaxlib's wheel ships."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Custom calls: LAPACK behind programs that name it, checked by what defines each result."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What jax leaves to custom calls beside LAPACK: singular tridiagonal systems, sparse products."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Exported programs, text and bytecode, on one device and sharded, against their known results."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

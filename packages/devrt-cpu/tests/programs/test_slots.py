@@ -1,7 +1,5 @@
 """Calls that wait for a slot in flight: they say so when nothing ends, and signals reach them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -57,7 +55,7 @@ def finish():
 """
 
 
-def child(code: str, timeout: float) -> list[str]:
+def child(code, timeout):
     head = HEAD.replace("TIMEOUT", str(timeout))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", head + code, PROGRAM, LONG],
@@ -70,7 +68,7 @@ def child(code: str, timeout: float) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_signal_reaches_a_call_that_waits_for_a_slot() -> None:
+def test_a_signal_reaches_a_call_that_waits_for_a_slot():
     output = child(
         """
 def ring(*_): raise KeyboardInterrupt
@@ -87,7 +85,7 @@ print(len(results) in (63, 64))
     assert output == ["interrupted", "True", "{1.0}", "True"]
 
 
-def test_a_call_says_what_it_waits_for_when_nothing_ends() -> None:
+def test_a_call_says_what_it_waits_for_when_nothing_ends():
     output = child(
         """
 try: fill()
@@ -105,7 +103,7 @@ finish()
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "1", True, None])
-def test_a_timeout_is_a_number_of_seconds(wrong: object) -> None:
+def test_a_timeout_is_a_number_of_seconds(wrong):
     from devrt.errors import InvalidArgumentError, InvalidTypeError
     from devrt_cpu import make_cpu_client
 

@@ -1,7 +1,5 @@
 """Small programs: the emitter of loops that devrt chooses for them, beside the compiler's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,7 +27,7 @@ BINARY = ("add", "multiply", "subtract", "maximum", "minimum", "divide")
 HEAD = "module {{ func.func public @main(%x: tensor<{n}x{m}xf32>) -> tensor<{n}x{m}xf32> {{\n"
 
 
-def chain(n: int, m: int, steps: list[tuple[str, int]]) -> str:
+def chain(n, m, steps):
     """Return a program that applies operations to earlier values, one after the other."""
     shape = f"tensor<{n}x{m}xf32>"
     values, lines = ["%x"], []

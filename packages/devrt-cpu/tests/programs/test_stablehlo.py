@@ -4,15 +4,11 @@ openxla/stablehlo, Apache-2.0. They lie in the folder that STABLEHLO_CASES names
 for the repository.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -23,7 +19,7 @@ from devrt_cpu import make_cpu_client
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
-DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES = {
     "i1": np.dtype(bool),
     **{f"i{n}": np.dtype(f"int{n}") for n in (8, 16, 32, 64)},
     **{f"ui{n}": np.dtype(f"uint{n}") for n in (8, 16, 32, 64)},
@@ -43,13 +39,13 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 @cache
-def _find() -> Path | None:
+def _find():
     """Return the folder of the collections, or None."""
     folder = Path(os.environ.get("STABLEHLO_CASES") or "/nonexistent")
     return folder if folder.is_dir() else None
 
 
-def _index() -> list[dict[str, Any]]:
+def _index():
     """Return the cases of StableHLO's own tests; empty without them."""
     folder = _find()
     if folder is None or not (folder / "stablehlo" / "index.json").is_file():
@@ -58,14 +54,14 @@ def _index() -> list[dict[str, Any]]:
 
 
 @cache
-def _suite(name: str) -> Any:
+def _suite(name):
     """Return the arrays of one suite."""
     folder = _find()
     assert folder is not None
     return np.load(folder / "stablehlo" / f"{name}.npz")
 
 
-def _as_dtype(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+def _as_dtype(array, dtype):
     """Return an array that may be stored as raw bits in its own dtype."""
     wanted = DTYPES[dtype]
     if array.dtype == wanted:
@@ -73,7 +69,7 @@ def _as_dtype(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     return array.view(wanted) if array.dtype.itemsize == wanted.itemsize else array.astype(wanted)
 
 
-def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _bits(array):
     """Return values whose distance is the number of values between them (ULPs)."""
     size = array.dtype.itemsize
     raw = np.ascontiguousarray(array).view(f"u{size}").astype(np.uint64)
@@ -81,9 +77,7 @@ def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(raw & sign, -(raw & ~sign).astype(np.int64), raw.astype(np.int64))
 
 
-def _mismatch(
-    found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], check: dict[str, Any]
-) -> str:
+def _mismatch(found, expected, check):
     """Return what is wrong with a result; empty if it passes its check."""
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return f"{found.dtype}{found.shape} instead of {expected.dtype}{expected.shape}"
@@ -96,17 +90,17 @@ def _mismatch(
     return f"{int(np.sum(wrong))} of {wrong.size} values differ" if np.any(wrong) else ""
 
 
-def _differs(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _differs(a, b):
     return np.asarray((a != b) & ~((a != a) & (b != b)))
 
 
-def _near(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], atol: float) -> np.ndarray[Any, Any]:
+def _near(a, b, atol):
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     with np.errstate(invalid="ignore"):
         return np.asarray(np.abs(a.astype(wide) - b.astype(wide)) <= atol)
 
 
-def _apart(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], ulps: int) -> np.ndarray[Any, Any]:
+def _apart(a, b, ulps):
     if a.dtype.kind == "c":
         return _apart(a.real, b.real, ulps) | _apart(a.imag, b.imag, ulps)
     if a.dtype.kind in "iub":
@@ -129,12 +123,12 @@ NEWER = ("interpret/chlo/mulhi/", "interpret/chlo/scan/")
 
 
 @pytest.fixture(scope="module")
-def eight() -> Iterator[Any]:
+def eight():
     with make_cpu_client(num_devices=8) as client:
         yield client
 
 
-def _run(client: Any, case: dict[str, Any]) -> list[str]:
+def _run(client, case):
     """Run a case; returns what is wrong, one line for each output."""
     arrays = _suite(case["suite"])
     name = case["id"]

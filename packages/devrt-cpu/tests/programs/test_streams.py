@@ -4,15 +4,11 @@ What blocks a stream here is a source whose pages are not there: the system lets
 touches them wait (``userfaultfd``) until the test puts them in. No clock decides anything.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +31,7 @@ _USER_MODE_ONLY = 1
 class AbsentMemory:
     """Host memory that makes its reader wait until `arrive` is called; then it is zero."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._libc = ctypes.CDLL(None, use_errno=True)
         number = _USERFAULTFD.get(os.uname().machine, -1)
         flags = _USER_MODE_ONLY | os.O_CLOEXEC
@@ -50,16 +46,16 @@ class AbsentMemory:
         self._place = place
         self._arrived = False
 
-    def arrive(self) -> None:
+    def arrive(self):
         if not self._arrived:
             self._arrived = True
             self._control(_UFFDIO_ZEROPAGE, self._place + struct.pack("=Qq", 0, 0))
 
-    def close(self) -> None:
+    def close(self):
         self.arrive()
         os.close(self._fd)
 
-    def _control(self, request: int, argument: bytes) -> None:
+    def _control(self, request, argument):
         block = ctypes.create_string_buffer(argument, len(argument))
         if self._libc.ioctl(self._fd, ctypes.c_ulong(request), block) != 0:
             number = ctypes.get_errno()
@@ -67,7 +63,7 @@ class AbsentMemory:
 
 
 @pytest.fixture
-def absent() -> Iterator[AbsentMemory]:
+def absent():
     memory = AbsentMemory()
     rescue = threading.Timer(60, memory.arrive)  # what waits wrongly fails instead of hanging
     rescue.start()
@@ -76,12 +72,12 @@ def absent() -> Iterator[AbsentMemory]:
     memory.close()
 
 
-def put(client: Any, host: Any, stream: int, device: int = 0) -> Any:
+def put(client, host, stream, device=0):
     with execution_stream_id(stream):
         return client.buffer_from_pyval(host, client.devices()[device], False, LATER)
 
 
-def test_a_blocked_stream_blocks_its_later_work_and_no_other(absent: AbsentMemory) -> None:
+def test_a_blocked_stream_blocks_its_later_work_and_no_other(absent):
     present = np.ones(SIZE, np.uint8)
     with make_cpu_client(num_devices=2) as client:
         blocked = put(client, absent.array, 1)
@@ -101,7 +97,7 @@ def test_a_blocked_stream_blocks_its_later_work_and_no_other(absent: AbsentMemor
         assert not np.asarray(blocked).any()
 
 
-def test_work_that_needs_a_blocked_result_waits_on_any_stream(absent: AbsentMemory) -> None:
+def test_work_that_needs_a_blocked_result_waits_on_any_stream(absent):
     with make_cpu_client() as client:
         memory = client.devices()[0].default_memory()
         blocked = put(client, absent.array, 1)
@@ -115,7 +111,7 @@ def test_work_that_needs_a_blocked_result_waits_on_any_stream(absent: AbsentMemo
         assert copied.is_ready()
 
 
-def test_a_batch_is_ordered_like_single_transfers(absent: AbsentMemory) -> None:
+def test_a_batch_is_ordered_like_single_transfers(absent):
     with make_cpu_client() as client:
         device = client.devices()[0]
         blocked = put(client, absent.array, 1)
@@ -134,7 +130,7 @@ def test_a_batch_is_ordered_like_single_transfers(absent: AbsentMemory) -> None:
         assert blocked.is_ready()
 
 
-def test_closing_waits_for_every_stream(absent: AbsentMemory) -> None:
+def test_closing_waits_for_every_stream(absent):
     client = make_cpu_client()
     buffers = [put(client, absent.array, stream) for stream in range(40)]
     closer = threading.Thread(target=client.close)
@@ -144,15 +140,15 @@ def test_closing_waits_for_every_stream(absent: AbsentMemory) -> None:
     assert all(buffer.is_deleted() for buffer in buffers)
 
 
-def test_a_synchronous_client_has_no_work_left_to_order() -> None:
+def test_a_synchronous_client_has_no_work_left_to_order():
     with make_cpu_client(asynchronous=False) as client:
         for stream in (0, 1):
             assert put(client, np.ones(SIZE, np.uint8), stream).is_ready()
 
 
-def test_a_synchronous_put_returns_only_when_the_source_was_read(absent: AbsentMemory) -> None:
+def test_a_synchronous_put_returns_only_when_the_source_was_read(absent):
     with make_cpu_client(asynchronous=False) as client:
-        made: list[Any] = []
+        made = []
         thread = threading.Thread(target=lambda: made.append(put(client, absent.array, 0)))
         thread.start()
         assert made == []  # it cannot return: the pages are not there
@@ -161,12 +157,12 @@ def test_a_synchronous_put_returns_only_when_the_source_was_read(absent: AbsentM
         assert made[0].is_ready()
 
 
-def test_many_threads_with_streams_of_their_own() -> None:
+def test_many_threads_with_streams_of_their_own():
     host = [np.full(1 << 15, i, np.float32) for i in range(24)]
     with make_cpu_client() as client:
-        results: dict[int, list[Any]] = {}
+        results = {}
 
-        def work(stream: int) -> None:
+        def work(stream):
             results[stream] = [put(client, source, stream) for source in host]
 
         threads = [threading.Thread(target=work, args=(stream,)) for stream in range(20)]

@@ -1,7 +1,5 @@
 """Temporary memory of programs: counted while they run, and known before they do."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """Tokens of executions, live executables, and results whose address nobody asks for."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Flags in ``XLA_FLAGS`` that XLA would end the process over."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -32,7 +30,7 @@ REFUSED = [
 ]
 
 
-def _run(code: str, flags: str) -> subprocess.CompletedProcess[str]:
+def _run(code, flags):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
     environ = clean | {"XLA_FLAGS": flags, "DEVRT_ENABLE_COMPILATION_CACHE": "0"}
     command = [sys.executable, "-W", "error", "-c", code]
@@ -42,7 +40,7 @@ def _run(code: str, flags: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("flags", "named"), REFUSED)
-def test_a_flag_that_xla_refuses_is_an_error(flags: str, named: str) -> None:
+def test_a_flag_that_xla_refuses_is_an_error(flags, named):
     done = _run(COMPILE, flags)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
@@ -60,6 +58,6 @@ def test_a_flag_that_xla_refuses_is_an_error(flags: str, named: str) -> None:
         ("--xla_force_host_platform_device_count=2 --xla_cpu_enable_fast_math=false", 1),
     ],
 )
-def test_flags_that_xla_takes_cost_one_child_at_most(flags: str, children: int) -> None:
+def test_flags_that_xla_takes_cost_one_child_at_most(flags, children):
     done = _run(COMPILE, flags)
     assert done.stdout == f"compiled {children}\n" * 2, done.stderr
