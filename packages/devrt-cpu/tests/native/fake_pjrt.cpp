@@ -258,6 +258,13 @@ PJRT_Error* give(PJRT_Client_BufferFromHostBuffer_Args* args) {
   return nullptr;
 }
 
+/// A function of the table that does one thing and succeeds.
+#define ANSWER(...)            \
+  [](auto* a) -> PJRT_Error* { \
+    __VA_ARGS__;               \
+    return nullptr;            \
+  }
+
 PJRT_Api make_table() {
   PJRT_Api api{};
   api.struct_size = sizeof(PJRT_Api);
@@ -267,20 +274,11 @@ PJRT_Api make_table() {
     a->message = a->error->message.data();
     a->message_size = a->error->message.size();
   };
-  api.PJRT_Error_GetCode = [](auto* a) -> PJRT_Error* {
-    a->code = a->error->code;
-    return nullptr;
-  };
+  api.PJRT_Error_GetCode = ANSWER(a->code = a->error->code);
   api.PJRT_Plugin_Initialize = [](auto*) -> PJRT_Error* { return nullptr; };
-  api.PJRT_Event_Destroy = [](auto* a) -> PJRT_Error* {
-    delete a->event;
-    return nullptr;
-  };
-  api.PJRT_Event_IsReady = [](auto* a) -> PJRT_Error* {
-    std::lock_guard lock(a->event->moment->mutex);
-    a->is_ready = a->event->moment->is_ready;
-    return nullptr;
-  };
+  api.PJRT_Event_Destroy = ANSWER(delete a->event);
+  api.PJRT_Event_IsReady = ANSWER(std::lock_guard lock(a->event->moment->mutex);
+                                  a->is_ready = a->event->moment->is_ready);
   api.PJRT_Event_Await = [](auto* a) -> PJRT_Error* {
     wait_for(a->event->moment);
     std::lock_guard lock(a->event->moment->mutex);
@@ -288,61 +286,30 @@ PJRT_Api make_table() {
   };
   api.PJRT_Event_OnReady = on_ready;
   api.PJRT_Client_Create = create;
-  api.PJRT_Client_Destroy = [](auto* a) -> PJRT_Error* {
-    delete a->client;
-    return nullptr;
-  };
-  api.PJRT_Client_AddressableDevices = [](auto* a) -> PJRT_Error* {
-    a->addressable_devices = a->client->pointers.data();
-    a->num_addressable_devices = a->client->pointers.size();
-    return nullptr;
-  };
+  api.PJRT_Client_Destroy = ANSWER(delete a->client);
+  api.PJRT_Client_AddressableDevices =
+      ANSWER(a->addressable_devices = a->client->pointers.data();
+             a->num_addressable_devices = a->client->pointers.size());
   api.PJRT_Client_Compile = compile;
   api.PJRT_Client_BufferFromHostBuffer = give;
   api.PJRT_Client_CreateViewOfDeviceBuffer = view;
-  api.PJRT_Buffer_Destroy = [](auto* a) -> PJRT_Error* {
-    wait_for(a->buffer->taken);
-    delete a->buffer;
-    --live_buffers;
-    return nullptr;
-  };
-  api.PJRT_Buffer_IsDeleted = [](auto* a) -> PJRT_Error* {
-    std::lock_guard lock(blocks);
-    a->is_deleted = !a->buffer->block;
-    return nullptr;
-  };
-  api.PJRT_Buffer_UnsafePointer = [](auto* a) -> PJRT_Error* {
-    std::lock_guard lock(blocks);
-    if (!a->buffer->block) return error(PJRT_Error_Code_INVALID_ARGUMENT, "deleted");
-    a->buffer_pointer = reinterpret_cast<uintptr_t>(a->buffer->block->data);
-    return nullptr;
-  };
-  api.PJRT_LoadedExecutable_GetExecutable = [](auto* a) -> PJRT_Error* {
-    a->executable = new PJRT_Executable{a->loaded_executable->kind};
-    return nullptr;
-  };
-  api.PJRT_LoadedExecutable_AddressableDevices = [](auto* a) -> PJRT_Error* {
-    a->addressable_devices = a->executable->client->pointers.data();
-    a->num_addressable_devices =
-        a->executable->kind == "second" ? a->executable->client->pointers.size() : 1;
-    return nullptr;
-  };
-  api.PJRT_LoadedExecutable_Destroy = [](auto* a) -> PJRT_Error* {
-    delete a->executable;
-    return nullptr;
-  };
-  api.PJRT_Executable_Destroy = [](auto* a) -> PJRT_Error* {
-    delete a->executable;
-    return nullptr;
-  };
-  api.PJRT_Executable_NumReplicas = [](auto* a) -> PJRT_Error* {
-    a->num_replicas = 1;
-    return nullptr;
-  };
-  api.PJRT_Executable_NumPartitions = [](auto* a) -> PJRT_Error* {
-    a->num_partitions = 1;
-    return nullptr;
-  };
+  api.PJRT_Buffer_Destroy = ANSWER(wait_for(a->buffer->taken); delete a->buffer; --live_buffers);
+  api.PJRT_Buffer_IsDeleted =
+      ANSWER(std::lock_guard lock(blocks); a->is_deleted = !a->buffer->block);
+  api.PJRT_Buffer_UnsafePointer =
+      ANSWER(std::lock_guard lock(blocks);
+             if (!a->buffer->block) return error(PJRT_Error_Code_INVALID_ARGUMENT, "deleted");
+             a->buffer_pointer = reinterpret_cast<uintptr_t>(a->buffer->block->data));
+  api.PJRT_LoadedExecutable_GetExecutable =
+      ANSWER(a->executable = new PJRT_Executable{a->loaded_executable->kind});
+  api.PJRT_LoadedExecutable_AddressableDevices =
+      ANSWER(a->addressable_devices = a->executable->client->pointers.data();
+             a->num_addressable_devices =
+                 a->executable->kind == "second" ? a->executable->client->pointers.size() : 1);
+  api.PJRT_LoadedExecutable_Destroy = ANSWER(delete a->executable);
+  api.PJRT_Executable_Destroy = ANSWER(delete a->executable);
+  api.PJRT_Executable_NumReplicas = ANSWER(a->num_replicas = 1);
+  api.PJRT_Executable_NumPartitions = ANSWER(a->num_partitions = 1);
   api.PJRT_Executable_OptimizedProgram = optimized_program;
   api.PJRT_Executable_GetCompiledMemoryStats = memory_stats;
   api.PJRT_LoadedExecutable_Execute = execute;

@@ -1,18 +1,16 @@
 #include <sys/resource.h>
 
-#include <barrier>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <thread>
-#include <vector>
 
 #include "devrt/buffers/storage.hpp"
 #include "devrt/memory/allocator.hpp"
 #include "devrt/memory/lent_allocator.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
@@ -81,29 +79,19 @@ TEST_CASE(allocator_statistics_add_up_under_threads) {
   auto stats = std::make_shared<MemoryStats>(physical_memory_bytes());
   auto allocator =
       std::make_shared<StatisticsAllocator>(std::make_shared<PageLockedAllocator>(), stats);
-  {
-    std::barrier start(4);
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 1; t <= 4; ++t) {
-      threads.emplace_back([&, t] {
-        start.arrive_and_wait();
-        for (std::size_t i = 0; i < 300; ++i) {
-          const Ref<Storage> storage = Storage::allocate(allocator, t * 100);
-          std::memset(storage->data(), 1, storage->bytes());
-        }
-      });
+  in_threads(4, [&](std::size_t t) {
+    for (std::size_t i = 0; i < 300; ++i) {
+      const Ref<Storage> storage = Storage::allocate(allocator, (t + 1) * 100);
+      std::memset(storage->data(), 1, storage->bytes());
     }
-  }
+  });
   CHECK(stats->bytes_in_use() == 0);
   CHECK(stats->snapshot().num_allocs == 1200);
   CHECK(stats->snapshot().peak_bytes_in_use <= 1000);
 }
 
 TEST_CASE(allocator_foreign_checks_its_table) {
-  int released = 0;
-  const auto owner = [&] {
-    return ExternalOwner(&released, [](void* c) noexcept { ++*static_cast<int*>(c); });
-  };
+  std::atomic<int> released{0};
   devrt_host_allocator table{sizeof table,
                              nullptr,
                              [](void*, size_t bytes, size_t alignment) {
@@ -114,23 +102,22 @@ TEST_CASE(allocator_foreign_checks_its_table) {
                              nullptr,
                              nullptr};
   {
-    ForeignAllocator allocator(&table, owner());
+    ForeignAllocator allocator(&table, counted(released));
     void* data = allocator.allocate(10, kAlignment);
     CHECK(data);
     allocator.deallocate(data, 10);
   }
   CHECK(released == 1);
   table.struct_size = 8;
-  CHECK(harness::status_of([&] { ForeignAllocator(&table, owner()); }).code() ==
+  CHECK(harness::status_of([&] { ForeignAllocator(&table, counted(released)); }).code() ==
         StatusCode::kInvalidArgument);
   CHECK(released == 2);
 }
 
 TEST_CASE(storage_lends_and_lets_go) {
-  int released = 0;
+  std::atomic<int> released{0};
   alignas(64) std::byte data[64] = {};
-  Ref<Storage> storage =
-      Storage::lend(data, 64, {&released, [](void* c) noexcept { ++*static_cast<int*>(c); }});
+  Ref<Storage> storage = Storage::lend(data, 64, counted(released));
   Ref<Storage> share = storage.share();
   CHECK(storage->data() == data && storage->is_external());
   storage.reset();

@@ -1,9 +1,9 @@
-#include <memory>
-
 #include "devrt/buffers/buffer.hpp"
-#include "harness.hpp"
+
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
@@ -14,20 +14,18 @@ struct FakeMemory {
   Live live;
 };
 
-Ref<Buffer<FakeMemory>> make(const std::shared_ptr<FakeMemory>& memory, int& released,
+Ref<Buffer<FakeMemory>> make(const std::shared_ptr<FakeMemory>& memory, std::atomic<int>& released,
                              ReadyEvent ready = {}) {
   static std::byte data[16];
-  auto storage =
-      Storage::lend(data, 16, {&released, [](void* c) noexcept { ++*static_cast<int*>(c); }});
-  return Buffer<FakeMemory>::make(memory, ElementType::kInt32, Dims{4}, std::move(storage),
-                                  std::move(ready));
+  return Buffer<FakeMemory>::make(memory, ElementType::kInt32, Dims{4},
+                                  Storage::lend(data, 16, counted(released)), std::move(ready));
 }
 
 }  // namespace
 
 TEST_CASE(buffer_is_listed_until_removed) {
   auto memory = std::make_shared<FakeMemory>();
-  int released = 0;
+  std::atomic<int> released{0};
   Ref<Buffer<FakeMemory>> buffer = make(memory, released);
   CHECK(memory->live.size() == 1 && buffer->bytes() == 16 && buffer->shape()[0] == 4);
   Ref<Storage> view = buffer->storage();
@@ -41,7 +39,7 @@ TEST_CASE(buffer_is_listed_until_removed) {
 
 TEST_CASE(buffer_collected_is_not_listed) {
   auto memory = std::make_shared<FakeMemory>();
-  int released = 0;
+  std::atomic<int> released{0};
   make(memory, released).reset();
   CHECK(memory->live.size() == 0 && released == 1);
 }
@@ -49,14 +47,14 @@ TEST_CASE(buffer_collected_is_not_listed) {
 TEST_CASE(buffer_of_a_closed_client_is_refused) {
   auto memory = std::make_shared<FakeMemory>();
   memory->live.close();
-  int released = 0;
+  std::atomic<int> released{0};
   const Status status = harness::status_of([&] { make(memory, released); });
   CHECK(status.reason() == Reason::kClosed && released == 1);
 }
 
 TEST_CASE(buffer_carries_the_error_of_its_event) {
   auto memory = std::make_shared<FakeMemory>();
-  int released = 0;
+  std::atomic<int> released{0};
   ReadyPromise promise;
   const auto buffer = make(memory, released, promise.event());
   CHECK(!buffer->ready().is_ready());

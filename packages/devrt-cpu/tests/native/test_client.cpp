@@ -1,37 +1,25 @@
 #include "client/client.hpp"
 
-#include <barrier>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <future>
-#include <memory>
 #include <numeric>
-#include <thread>
-#include <vector>
 
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 namespace devrt::cpu {
 
+using namespace harness;
+
 namespace {
 
-/// A host array of floats that counts its releases.
-struct Source {
-  explicit Source(std::size_t count) : values(count), shape{static_cast<std::int64_t>(count)} {
+/// Floats that count how often a client released them.
+struct Source : Floats {
+  explicit Source(std::size_t count) : Floats(std::vector<float>(count)) {
     std::iota(values.begin(), values.end(), 0.0f);
   }
-  HostArray array() const {
-    return {{reinterpret_cast<const std::byte*>(values.data()), shape.span(), strides.span(), 4, 1},
-            ElementType::kFloat32};
-  }
-  ExternalOwner owner() {
-    return {&released, [](void* c) noexcept { ++*static_cast<std::atomic<int>*>(c); }};
-  }
+  ExternalOwner owner() { return counted(released); }
 
-  std::vector<float> values;
-  Dims shape;
-  Dims strides{4};
   std::atomic<int> released{0};
 };
 
@@ -56,10 +44,8 @@ TEST_CASE(client_puts_with_every_semantics) {
       {
         auto client = make_client(2, asynchronous);
         for (int semantics = 0; semantics < 4; ++semantics) {
-          ExternalOwner hold = source.owner();
-          const Ref<Buffer> buffer =
-              client->put(client->devices()[1]->default_memory(), source.array(), hold,
-                          {static_cast<Semantics>(semantics), false});
+          const Ref<Buffer> buffer = put(client->devices()[1]->default_memory(), source,
+                                         {static_cast<Semantics>(semantics)}, source.owner());
           CHECK(equals(*buffer, source.values));
           CHECK(asynchronous || buffer->ready().is_ready());
         }
@@ -73,9 +59,8 @@ TEST_CASE(client_puts_with_every_semantics) {
 TEST_CASE(client_copies_and_aliases) {
   Source source(1 << 18);
   auto client = make_client(2);
-  ExternalOwner hold = source.owner();
-  const Ref<Buffer> first = client->put(client->devices()[0]->default_memory(), source.array(),
-                                        hold, {Semantics::kUntilTransferCompletes, false});
+  const Ref<Buffer> first = put(client->devices()[0]->default_memory(), source,
+                                {Semantics::kUntilTransferCompletes}, source.owner());
   const Ref<Buffer> copied =
       client->copy(*first, client->devices()[1]->memory("pinned_host"), true);
   const Ref<Buffer> shared = client->copy(*first, client->devices()[1]->default_memory(), true);
@@ -106,14 +91,11 @@ TEST_CASE(client_closed_refuses) {
   Source source(8);
   auto client = make_client(1);
   Memory& memory = client->devices()[0]->default_memory();
-  ExternalOwner hold;
-  const Ref<Buffer> buffer = client->put(memory, source.array(), hold, PutOptions{});
+  const Ref<Buffer> buffer = put(memory, source);
   client->close();
   CHECK(buffer->is_deleted());
   CHECK(memory.stats().bytes_in_use() == 0);
-  CHECK(harness::status_of([&] {
-          client->put(memory, source.array(), hold, PutOptions{});
-        }).reason() == Reason::kClosed);
+  CHECK(status_of([&] { put(memory, source); }).reason() == Reason::kClosed);
 }
 
 TEST_CASE(client_dies_with_work_in_flight) {
@@ -122,9 +104,8 @@ TEST_CASE(client_dies_with_work_in_flight) {
     {
       auto client = make_client(2);
       for (std::size_t i = 0; i < 8; ++i) {
-        ExternalOwner hold = source.owner();
-        client->put(client->devices()[i % 2]->default_memory(), source.array(), hold,
-                    {Semantics::kUntilTransferCompletes, false});
+        put(client->devices()[i % 2]->default_memory(), source,
+            {Semantics::kUntilTransferCompletes}, source.owner());
       }
     }
     CHECK(source.released == 8);
@@ -135,18 +116,13 @@ TEST_CASE(client_is_used_and_closed_from_many_threads) {
   for (int round = 0; round < 10; ++round) {
     Source source(20'000);
     auto client = make_client(2);
-    std::barrier start(4);
-    {
-      std::vector<std::jthread> threads;
-      for (std::size_t t = 0; t < 3; ++t) {
-        threads.emplace_back([&, t] {
-          start.arrive_and_wait();
+    in_threads(
+        3,
+        [&](std::size_t t) {
           try {
             for (int i = 0; i < 100; ++i) {
-              ExternalOwner hold = source.owner();
-              const Ref<Buffer> buffer =
-                  client->put(client->devices()[t % 2]->default_memory(), source.array(), hold,
-                              {static_cast<Semantics>(i % 3), false});
+              const Ref<Buffer> buffer = put(client->devices()[t % 2]->default_memory(), source,
+                                             {static_cast<Semantics>(i % 3)}, source.owner());
               const Ref<Buffer> copied =
                   client->copy(*buffer, client->devices()[1]->memory("unpinned_host"), false);
               if (i % 2) buffer->remove();
@@ -156,11 +132,10 @@ TEST_CASE(client_is_used_and_closed_from_many_threads) {
             CHECK(error.status().reason() == Reason::kClosed ||
                   error.status().reason() == Reason::kDeleted);
           }
+        },
+        [&] {
+          if (round % 2) client->close();
         });
-      }
-      start.arrive_and_wait();
-      if (round % 2) client->close();
-    }
     client->close();
     CHECK(client->registry().size() == 0);
     for (const auto& device : client->devices()) CHECK(device->stats()->bytes_in_use() == 0);
@@ -177,23 +152,16 @@ TEST_CASE(client_close_drops_what_has_not_started_on_request) {
     gate.wait();
   });
   started.get_future().wait();
-  int released = 0;
-  ExternalOwner hold(&released, [](void* count) noexcept { ++*static_cast<int*>(count); });
-  const std::vector<float> host(1 << 16);
-  const std::int64_t extent = 1 << 16;
-  const std::int64_t stride = 4;
-  const HostArray source{
-      {reinterpret_cast<const std::byte*>(host.data()), {&extent, 1}, {&stride, 1}, 4, 1},
-      ElementType::kFloat32};
+  Source source(1 << 16);
   const Ref<Buffer> buffer =
-      client->put(memory, source, hold, {Semantics::kUntilTransferCompletes, false});
+      put(memory, source, {Semantics::kUntilTransferCompletes}, source.owner());
   CHECK(!buffer->ready().is_ready());
   std::thread closing([&] { client->close(WorkQueue::OnClose::kCancel); });
   // The work in progress still runs, and the other is dropped at once.
   CHECK(buffer->ready().wait().code() == StatusCode::kCancelled);
   release.set_value();
   closing.join();
-  CHECK(released == 1 && buffer->is_deleted());
+  CHECK(source.released == 1 && buffer->is_deleted());
   CHECK(memory.stats().bytes_in_use() == 0 && memory.stats().snapshot().bytes_reserved == 0);
 }
 

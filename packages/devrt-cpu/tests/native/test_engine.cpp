@@ -1,59 +1,20 @@
 // The engine behind a client, with a plugin that a test steers.
 #include <dlfcn.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "devrt/pjrt/engine/hlo_module.hpp"
-#include "execution/executable.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 using cpu::Executable;
 
 namespace {
 
-const std::string kFake = FAKE_PJRT;
-
-Ref<Executable> compile(cpu::Client& client, const char* kind) {
-  return Executable::compile(client, kFake, {kind, "mlir", ""});
-}
-
-Ref<cpu::Buffer> put(cpu::Client& client, float value, std::size_t device = 0) {
-  float data[8];
-  std::fill_n(data, 8, value);
-  const std::int64_t shape = 8;
-  const std::int64_t stride = 4;
-  ExternalOwner none;
-  const cpu::HostArray array{
-      {reinterpret_cast<const std::byte*>(data), {&shape, 1}, {&stride, 1}, 4, 1},
-      ElementType::kFloat32};
-  return client.put(client.local_devices()[device]->default_memory(), array, none, {});
-}
-
-Ref<cpu::Buffer> call(const Executable& executable, cpu::Buffer& argument) {
-  cpu::Buffer* row[] = {&argument};
-  const std::span<cpu::Buffer* const> arguments(row);
-  (void)executable.check({&arguments, 1}, "execute");
-  Ref<cpu::Buffer> result;
-  executable.execute({&arguments, 1}, {&result, 1});
-  return result;
-}
-
-float first(const cpu::Buffer& buffer) {
-  raise_if_error(buffer.ready().wait());
-  float value = 0;
-  std::memcpy(&value, buffer.storage()->data(), sizeof(value));
-  return value;
-}
-
 int live_buffers() {
   static const auto count =
-      reinterpret_cast<int (*)()>(dlsym(dlopen(kFake.c_str(), RTLD_NOW), "fake_live_buffers"));
+      reinterpret_cast<int (*)()>(dlsym(dlopen(FAKE_PJRT, RTLD_NOW), "fake_live_buffers"));
   return count();
 }
 
@@ -262,21 +223,15 @@ TEST_CASE(engine_close_waits_for_what_is_in_flight) {
 TEST_CASE(engine_is_used_by_sixteen_threads) {
   const auto client = cpu::Client::make({});
   const Ref<cpu::Buffer> shared = put(*client, 1);
-  std::vector<std::jthread> threads;
-  std::atomic<int> wrong{0};
-  for (int t = 0; t < 16; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 10; ++i) {
-        const Ref<Executable> executable = compile(*client, t % 2 ? "later" : "double");
-        const Ref<cpu::Buffer> once = call(*executable, *shared);
-        const Ref<cpu::Buffer> twice = call(*executable, *once);
-        if (i % 2) executable->remove();
-        if (first(*twice) != 4) ++wrong;
-      }
-    });
-  }
-  threads.clear();
-  CHECK(wrong == 0);
+  in_threads(16, [&](std::size_t t) {
+    for (int i = 0; i < 10; ++i) {
+      const Ref<Executable> executable = compile(*client, t % 2 ? "later" : "double");
+      const Ref<cpu::Buffer> once = call(*executable, *shared);
+      const Ref<cpu::Buffer> twice = call(*executable, *once);
+      if (i % 2) executable->remove();
+      CHECK(first(*twice) == 4);
+    }
+  });
   client->close();
 }
 

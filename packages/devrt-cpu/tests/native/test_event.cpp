@@ -1,12 +1,10 @@
-#include <barrier>
 #include <chrono>
-#include <thread>
-#include <vector>
 
 #include "devrt/async/ready_event.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 using namespace std::chrono_literals;
 
 TEST_CASE(event_default_is_ready) {
@@ -56,23 +54,17 @@ TEST_CASE(event_wakes_every_waiter) {
   for (int round = 0; round < 200; ++round) {
     ReadyPromise promise;
     const ReadyEvent event = promise.event();
-    std::barrier start(5);
     std::atomic<int> woken{0};
-    {
-      std::vector<std::jthread> waiters;
-      for (int i = 0; i < 4; ++i) {
-        waiters.emplace_back([&, i] {
-          start.arrive_and_wait();
+    in_threads(
+        4,
+        [&](std::size_t i) {
           if (i % 2) {
             event.on_ready([&](const Status&) { ++woken; });
           } else if (event.wait().ok()) {
             ++woken;
           }
-        });
-      }
-      start.arrive_and_wait();
-      promise.set();
-    }
+        },
+        [&] { promise.set(); });
     CHECK(woken == 4);
   }
 }

@@ -1,34 +1,17 @@
-#include <barrier>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <thread>
-#include <vector>
 
 #include "devrt/memory/huge_page_allocator.hpp"
 #include "devrt/memory/lent_allocator.hpp"
 #include "devrt/memory/limit_allocator.hpp"
 #include "devrt/memory/recycling_allocator.hpp"
-#include "fault_allocator.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
-
-std::vector<int> failures(FaultPlan plan, int calls, std::size_t bytes = 100) {
-  FaultAllocator allocator(std::make_shared<AlignedAllocator>(), plan);
-  std::vector<int> failed;
-  for (int i = 1; i <= calls; ++i) {
-    if (void* data = allocator.allocate(bytes, kAlignment)) {
-      allocator.deallocate(data, bytes);
-    } else {
-      failed.push_back(i);
-    }
-  }
-  CHECK(allocator.injected_failures() == failed.size());
-  return failed;
-}
 
 std::int64_t fact(const HostAllocator& allocator, const std::string& name) {
   for (const AllocatorFact& fact : allocator.facts()) {
@@ -39,23 +22,6 @@ std::int64_t fact(const HostAllocator& allocator, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE(fault_plans_fail_what_they_say) {
-  CHECK(failures({}, 50).empty());
-  CHECK((failures({.nth = 3}, 10) == std::vector{3}));
-  CHECK((failures({.every = 4}, 12) == std::vector{4, 8, 12}));
-  CHECK((failures({.nth = 3, .every = 4}, 9) == std::vector{3, 4, 8}));
-  CHECK((failures({.after_bytes = 250}, 5) == std::vector{3, 4, 5}));
-  CHECK((failures({.after_bytes = 0}, 2) == std::vector{1, 2}));
-}
-
-TEST_CASE(fault_chances_depend_on_the_seed_alone) {
-  const auto some = failures({.probability = 0.2, .seed = 7}, 2000);
-  CHECK(some == failures({.probability = 0.2, .seed = 7}, 2000));
-  CHECK(some != failures({.probability = 0.2, .seed = 8}, 2000));
-  CHECK(some.size() > 300 && some.size() < 500);
-  CHECK(failures({.probability = 1}, 20).size() == 20);
-}
-
 TEST_CASE(limit_is_exact_and_never_overdrawn_by_threads) {
   const auto budget = std::make_shared<ByteBudget>(1000);
   LimitAllocator allocator(std::make_shared<AlignedAllocator>(), budget);
@@ -63,28 +29,21 @@ TEST_CASE(limit_is_exact_and_never_overdrawn_by_threads) {
   CHECK(all && !allocator.allocate(1, kAlignment) && allocator.free_bytes() == 0);
   allocator.deallocate(all, 1000);
   CHECK(!allocator.allocate(std::numeric_limits<std::size_t>::max(), kAlignment));
-  {
-    std::barrier start(4);
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 4; ++t) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
-        for (int i = 0; i < 2000; ++i) {
-          void* data = allocator.allocate(300, kAlignment);
-          CHECK(budget->used() <= 1000);
-          if (data) allocator.deallocate(data, 300);
-        }
-      });
+  in_threads(4, [&](std::size_t) {
+    for (int i = 0; i < 2000; ++i) {
+      void* data = allocator.allocate(300, kAlignment);
+      CHECK(budget->used() <= 1000);
+      if (data) allocator.deallocate(data, 300);
     }
-  }
+  });
   CHECK(budget->used() == 0 && budget->left() == 1000);
 }
 
 TEST_CASE(limit_gives_back_what_the_wrapped_allocator_refused) {
   const auto budget = std::make_shared<ByteBudget>(1000);
-  LimitAllocator allocator(
-      std::make_shared<FaultAllocator>(std::make_shared<AlignedAllocator>(), FaultPlan{.every = 1}),
-      budget);
+  const auto failing = std::make_shared<CountingAllocator>();
+  failing->capacity = 0;
+  LimitAllocator allocator(failing, budget);
   CHECK(!allocator.allocate(10, kAlignment) && budget->used() == 0);
 }
 
@@ -121,13 +80,12 @@ TEST_CASE(recycling_trims_to_a_size_oldest_first) {
 
 TEST_CASE(lent_allocator_crosses_the_border_of_c) {
   const auto budget = std::make_shared<ByteBudget>(100);
-  const LentAllocator lent(std::make_shared<FaultAllocator>(
-      std::make_shared<LimitAllocator>(std::make_shared<AlignedAllocator>(), budget),
-      FaultPlan{.nth = 2}));
+  const LentAllocator lent(std::make_shared<CountingAllocator>(
+      std::make_shared<LimitAllocator>(std::make_shared<AlignedAllocator>(), budget), 2));
   ForeignAllocator allocator(&lent.table(), {});
   void* data = allocator.allocate(60, kAlignment);
   CHECK(data && budget->used() == 60);
-  CHECK(!allocator.allocate(1, kAlignment) && fact(allocator, "num_injected_failures") == 1);
+  CHECK(!allocator.allocate(1, kAlignment) && fact(allocator, "failures") == 1);
   CHECK(!allocator.allocate(60, kAlignment));
   allocator.deallocate(data, 60);
   CHECK(budget->used() == 0);

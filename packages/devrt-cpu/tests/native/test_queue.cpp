@@ -1,18 +1,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <barrier>
 #include <chrono>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "devrt/async/ready_event.hpp"
 #include "devrt/async/work_queue.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 TEST_CASE(queue_runs_in_order) {
   std::vector<int> order;
@@ -86,16 +82,9 @@ TEST_CASE(queue_survives_its_last_owner_dying_in_a_task) {
 TEST_CASE(queue_takes_work_from_many_threads) {
   std::atomic<int> ran{0};
   WorkQueue queue("many", 4);
-  {
-    std::barrier start(4);
-    std::vector<std::jthread> producers;
-    for (int p = 0; p < 4; ++p) {
-      producers.emplace_back([&] {
-        start.arrive_and_wait();
-        for (int i = 0; i < 250; ++i) queue.enqueue([&] { ++ran; });
-      });
-    }
-  }
+  in_threads(4, [&](std::size_t) {
+    for (int i = 0; i < 250; ++i) queue.enqueue([&] { ++ran; });
+  });
   queue.close(WorkQueue::OnClose::kDrain);
   CHECK(ran == 1000);
 }

@@ -1,46 +1,13 @@
-#include <algorithm>
-#include <atomic>
-#include <barrier>
-#include <cstring>
-#include <memory>
-#include <thread>
-#include <vector>
-
-#include "devrt/buffers/storage.hpp"
 #include "devrt/memory/recycling_allocator.hpp"
-#include "harness.hpp"
+
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
 constexpr std::size_t kKiB = 1024;
-
-/// Counts what is out, and can be set to run out of memory.
-class CountingAllocator final : public HostAllocator {
- public:
-  void* allocate(std::size_t bytes, std::size_t alignment) override {
-    if (out + bytes > capacity) return nullptr;
-    ++calls;
-    out += bytes;
-    return heap_.allocate(bytes, alignment);
-  }
-  void deallocate(void* data, std::size_t bytes) noexcept override {
-    out -= bytes;
-    heap_.deallocate(data, bytes);
-  }
-  std::size_t free_bytes() const noexcept override {
-    return promised - std::min(promised, out.load());
-  }
-
-  std::atomic<std::size_t> out{0};
-  std::atomic<int> calls{0};
-  std::size_t capacity = std::size_t{1} << 40;
-  std::size_t promised = std::size_t{1} << 40;
-
- private:
-  AlignedAllocator heap_;
-};
 
 /// One allocator over one cache, as a client makes them.
 struct Fixture {
@@ -189,14 +156,11 @@ TEST_CASE(recycling_adds_up_under_threads) {
   auto stats = std::make_shared<MemoryStats>(std::int64_t{1} << 40, nullptr, f.reserved);
   const auto counted = std::make_shared<StatisticsAllocator>(
       std::make_shared<RecyclingAllocator>(f.source, f.cache, f.reserved, 64 * kKiB), stats);
-  {
-    std::barrier start(5);
-    std::vector<std::jthread> threads;
-    for (std::size_t t = 1; t <= 4; ++t) {
-      threads.emplace_back([&, t] {
-        start.arrive_and_wait();
+  in_threads(
+      4,
+      [&](std::size_t t) {
         for (std::size_t i = 0; i < 300; ++i) {
-          const std::size_t bytes = 50 * kKiB * (1 + (t * i) % 7);
+          const std::size_t bytes = 50 * kKiB * (1 + (t + 1) * i % 7);
           const Ref<Storage> storage = Storage::allocate(counted, bytes);
           storage->data()[0] = storage->data()[bytes - 1] = static_cast<std::byte>(t);
           const Ref<Storage> other = Storage::allocate(counted, bytes);
@@ -204,11 +168,10 @@ TEST_CASE(recycling_adds_up_under_threads) {
           CHECK(storage->data()[0] == static_cast<std::byte>(t) &&
                 other->data() != storage->data());
         }
+      },
+      [&] {
+        for (int i = 0; i < 50; ++i) f.cache->trim();
       });
-    }
-    start.arrive_and_wait();
-    for (int i = 0; i < 50; ++i) f.cache->trim();
-  }
   CHECK(f.cache->kept_bytes() <= f.cache->limit());
   CHECK(stats->snapshot().bytes_reserved == static_cast<std::int64_t>(f.cache->kept_bytes()));
   f.cache->trim();

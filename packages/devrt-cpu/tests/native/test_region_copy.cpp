@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "client/assembly.hpp"
-#include "client/client.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 namespace devrt::cpu {
 
@@ -78,14 +77,7 @@ TEST_CASE(assemblies_wait_for_their_sources_only) {
   options.num_devices = 2;
   auto client = Client::make(std::move(options));
   Memory& memory = client->devices()[0]->default_memory();
-  const std::vector<float> values = {1, 2, 3, 4};
-  const Dims shape{4};
-  const Dims strides{4};
-  const HostArray array{
-      {reinterpret_cast<const std::byte*>(values.data()), shape.span(), strides.span(), 4, 1},
-      ElementType::kFloat32};
-  ExternalOwner none;
-  const Ref<Buffer> ready = client->put(memory, array, none, {});
+  const Ref<Buffer> ready = harness::put(memory, harness::Floats({1, 2, 3, 4}));
   ReadyPromise promise;
   const Ref<Buffer> late = Buffer::make(memory.shared(), ElementType::kFloat32, Dims{4},
                                         ready->storage(), promise.event());

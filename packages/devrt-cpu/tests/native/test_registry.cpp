@@ -1,13 +1,9 @@
-#include <atomic>
-#include <barrier>
-#include <memory>
-#include <thread>
-#include <vector>
-
 #include "devrt/base/live_registry.hpp"
-#include "harness.hpp"
+
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
@@ -55,24 +51,20 @@ TEST_CASE(registry_closed_takes_no_more) {
 TEST_CASE(registry_is_read_while_items_come_and_go) {
   LiveRegistry<Item> registry;
   std::atomic<int> running{2};
-  std::barrier start(3);
-  {
-    std::vector<std::jthread> threads;
-    for (int t = 0; t < 2; ++t) {
-      threads.emplace_back([&] {
-        start.arrive_and_wait();
+  in_threads(
+      2,
+      [&](std::size_t) {
         std::vector<Ref<Item>> kept;
         for (int i = 0; i < 5000; ++i) {
           kept.push_back(make(registry, i));
           if (kept.size() > 8) kept.erase(kept.begin());
         }
         --running;
+      },
+      [&] {
+        while (running > 0) {
+          for (const Ref<Item>& item : registry.snapshot()) CHECK(item->value >= 0);
+        }
       });
-    }
-    start.arrive_and_wait();
-    while (running > 0) {
-      for (const Ref<Item>& item : registry.snapshot()) CHECK(item->value >= 0);
-    }
-  }
   CHECK(registry.size() == 0);
 }

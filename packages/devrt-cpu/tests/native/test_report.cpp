@@ -1,12 +1,8 @@
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "client/client.hpp"
 #include "devrt/profile/heap_profile.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using harness::Floats;
 
 namespace {
 
@@ -21,13 +17,8 @@ class FixedCallSite final : public AllocationSite {
 
 Ref<cpu::Buffer> put(cpu::Client& client, const std::vector<std::int64_t>& shape,
                      const char* kind = "device") {
-  const Dims strides = dense_strides(shape, 4);
   static const std::vector<float> zeros(1 << 16);
-  cpu::HostArray host{
-      {reinterpret_cast<const std::byte*>(zeros.data()), shape, strides.span(), 4, 1},
-      ElementType::kFloat32};
-  ExternalOwner none;
-  return client.put(client.devices().front()->memory(kind), host, none, {});
+  return harness::put(client.devices().front()->memory(kind), Floats(zeros, shape));
 }
 
 }  // namespace

@@ -1,11 +1,6 @@
 #include "devrt/buffers/storage_order.hpp"
 
-#include <cstring>
-#include <numeric>
-#include <vector>
-
-#include "client/client.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
 
@@ -39,18 +34,10 @@ TEST_CASE(contiguity_ignores_extents_of_one_and_empty_arrays) {
 TEST_CASE(a_buffer_is_stored_in_the_order_requested_and_so_are_its_copies) {
   auto client = cpu::Client::make({});
   cpu::Memory& memory = client->devices()[0]->default_memory();
-  const std::int32_t values[] = {0, 1, 2, 3, 4, 5};
-  const std::int32_t columns[] = {0, 3, 1, 4, 2, 5};
-  const Dims shape{2, 3};
-  const Dims strides{12, 4};
+  const float columns[] = {0, 3, 1, 4, 2, 5};
   const Dims order{0, 1};
-  const cpu::HostArray source{
-      {reinterpret_cast<const std::byte*>(values), shape.span(), strides.span(), 4, 1},
-      ElementType::kInt32};
-  cpu::PutOptions options;
-  options.order = order.span();
-  ExternalOwner hold;
-  const Ref<cpu::Buffer> put = client->put(memory, source, hold, options);
+  const harness::Floats source({0, 1, 2, 3, 4, 5}, {2, 3});
+  const Ref<cpu::Buffer> put = harness::put(memory, source, {.order = order.span()});
   const Ref<cpu::Buffer> copied = client->copy(*put, memory, false);
   const Ref<cpu::Buffer> cloned = client->clone(*put);
   for (const cpu::Buffer* buffer : {put.get(), copied.get(), cloned.get()}) {

@@ -1,10 +1,7 @@
 // Streams of executions: slots on devices, taken by many threads.
-#include <atomic>
-#include <thread>
-#include <vector>
-
 #include "execution/stream_order.hpp"
-#include "harness.hpp"
+
+#include "fixtures.hpp"
 
 using namespace devrt;
 using cpu::StreamOrder;
@@ -55,22 +52,18 @@ TEST_CASE(stream_order_does_not_wait_in_a_circle) {
   StreamOrder order;
   std::atomic<int> inside{0};
   std::atomic<int> most{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      const int forward[] = {0, 1, 2};
-      const int backward[] = {2, 1, 0};
-      for (int i = 0; i < 200; ++i) {
-        StreamOrder::Slot slot = order.wait(1, t % 2 ? forward : backward, keep_on);
-        const int now = ++inside;
-        if (now > most) most = now;
-        for (std::size_t d = 0; d < 3; ++d) slot.begun(d, ReadyEvent());
-        --inside;
-        order.finish(std::move(slot));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  harness::in_threads(4, [&](std::size_t t) {
+    const int forward[] = {0, 1, 2};
+    const int backward[] = {2, 1, 0};
+    for (int i = 0; i < 200; ++i) {
+      StreamOrder::Slot slot = order.wait(1, t % 2 ? forward : backward, keep_on);
+      const int now = ++inside;
+      if (now > most) most = now;
+      for (std::size_t d = 0; d < 3; ++d) slot.begun(d, ReadyEvent());
+      --inside;
+      order.finish(std::move(slot));
+    }
+  });
   CHECK(most == 1 && !order.is_used());
 }
 

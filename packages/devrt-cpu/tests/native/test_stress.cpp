@@ -1,23 +1,16 @@
 #include <algorithm>
-#include <atomic>
-#include <barrier>
-#include <cstring>
-#include <memory>
 #include <random>
-#include <thread>
-#include <vector>
 
-#include "client/client.hpp"
 #include "devrt/memory/arena_allocator.hpp"
 #include "devrt/memory/memory_report.hpp"
-#include "fault_allocator.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
-constexpr int kThreads = 16;
+constexpr std::size_t kThreads = 16;
 constexpr int kOperations = 400;
 constexpr std::int64_t kLimit = std::int64_t{4} << 20;
 
@@ -101,30 +94,16 @@ TEST_CASE(stress_leaves_counts_of_exactly_zero) {
   options.num_devices = 2;
   options.memory_limit = kLimit;
   options.recycled_bytes = 1 << 20;
-  const auto faulty = std::make_shared<FaultAllocator>(
+  const auto faulty = std::make_shared<CountingAllocator>(
       std::make_shared<ArenaAllocator>(std::make_shared<AlignedAllocator>(),
                                        ArenaOptions{std::size_t{1} << 20}),
-      FaultPlan{.every = 7, .probability = 0.05, .seed = 3});
+      7);
   options.added_kinds.push_back({"faulty", faulty});
   const auto client = cpu::Client::make(std::move(options));
   std::atomic<int> refused{0};
-  std::atomic<int> broken{0};
-  {
-    std::barrier start(kThreads);
-    std::vector<std::jthread> threads;
-    for (unsigned t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        try {
-          Worker worker(*client, t, refused);
-          start.arrive_and_wait();
-          worker.run();
-        } catch (...) {
-          ++broken;
-        }
-      });
-    }
-  }
-  CHECK(broken == 0 && refused > 0 && faulty->injected_failures() > 0);
+  in_threads(kThreads,
+             [&](std::size_t t) { Worker(*client, static_cast<unsigned>(t), refused).run(); });
+  CHECK(refused > 0 && faulty->failures > 0);
   client->close();
   CHECK(client->registry().size() == 0 && client->budget()->used() == 0);
   for (const auto& device : client->devices()) {

@@ -1,47 +1,16 @@
 // Temporary memory of programs: counted until their end, bounded by the client's limit.
-#include <algorithm>
-#include <atomic>
 #include <optional>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "execution/executable.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 using cpu::Executable;
 
 namespace {
 
-const std::string kFake = FAKE_PJRT;
 constexpr std::int64_t kTaken = 4096;  // by each execution of a program called temporary...
 constexpr std::int64_t kArray = 32;
-
-Ref<Executable> compile(cpu::Client& client, const char* kind) {
-  return Executable::compile(client, kFake, {kind, "mlir", ""});
-}
-
-Ref<cpu::Buffer> put(cpu::Client& client) {
-  float data[8];
-  std::fill_n(data, 8, 1.0F);
-  const std::int64_t shape = 8;
-  const std::int64_t stride = 4;
-  ExternalOwner none;
-  const cpu::HostArray array{
-      {reinterpret_cast<const std::byte*>(data), {&shape, 1}, {&stride, 1}, 4, 1},
-      ElementType::kFloat32};
-  return client.put(client.local_devices()[0]->default_memory(), array, none, {});
-}
-
-Ref<cpu::Buffer> call(const Executable& executable, cpu::Buffer& argument) {
-  cpu::Buffer* row[] = {&argument};
-  const std::span<cpu::Buffer* const> arguments(row);
-  (void)executable.check({&arguments, 1}, "execute");
-  Ref<cpu::Buffer> result;
-  executable.execute({&arguments, 1}, {&result, 1});
-  return result;
-}
 
 std::shared_ptr<cpu::Client> make_client(std::optional<std::int64_t> limit) {
   cpu::ClientOptions options;
@@ -57,7 +26,7 @@ std::int64_t in_use(const cpu::Client& client) {
 
 TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
   const auto client = make_client(std::nullopt);
-  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<cpu::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   const Ref<cpu::Buffer> made = call(*temporary, *x);
   CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use == kTaken + 2 * kArray);
@@ -69,7 +38,7 @@ TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
 
 TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
   const auto client = make_client(3 * kTaken);
-  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<cpu::Buffer> x = put(*client, 1);
   const Ref<Executable> fails = compile(*client, "temporaryfail");
   const Ref<Executable> poison = compile(*client, "temporarypoison");
   for (int i = 0; i < 20; ++i) {
@@ -82,7 +51,7 @@ TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
 
 TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs) {
   const auto client = make_client(kTaken);
-  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<cpu::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   const Status status = harness::status_of([&] { call(*temporary, *x); });
   CHECK(status.code() == StatusCode::kResourceExhausted);
@@ -96,24 +65,13 @@ TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs
 
 TEST_CASE(temporary_memory_is_waited_for_by_threads_under_a_limit) {
   const auto client = make_client(2 * kTaken + 100 * kArray);
-  const Ref<cpu::Buffer> x = put(*client);
+  const Ref<cpu::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
-  std::atomic<int> failures{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 16; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 20; ++i) {
-        try {
-          const Ref<cpu::Buffer> made = t % 4 ? call(*temporary, *x) : put(*client);
-          if (!made->ready().wait().ok()) ++failures;
-        } catch (const StatusError&) {
-          ++failures;
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(failures == 0);
+  in_threads(16, [&](std::size_t t) {
+    for (int i = 0; i < 20; ++i) {
+      CHECK((t % 4 ? call(*temporary, *x) : put(*client, 1))->ready().wait().ok());
+    }
+  });
   CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use <=
         2 * kTaken + 100 * kArray);
   client->close();

@@ -1,15 +1,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <barrier>
-#include <thread>
-#include <vector>
-
 #include "devrt/async/thread_pool.hpp"
-#include "harness.hpp"
+#include "fixtures.hpp"
 
 using namespace devrt;
+using namespace harness;
 
 namespace {
 
@@ -44,18 +40,14 @@ TEST_CASE(pool_serves_many_callers_while_it_is_closed) {
   for (int round = 0; round < 20; ++round) {
     ThreadPool pool("test", 3);
     std::atomic<int> failed{0};
-    {
-      std::barrier start(4);
-      std::vector<std::jthread> callers;
-      for (int c = 0; c < 3; ++c) {
-        callers.emplace_back([&] {
-          start.arrive_and_wait();
+    in_threads(
+        3,
+        [&](std::size_t) {
           for (std::size_t i = 0; i < 50; ++i) failed += !runs_each_once(pool, 1 + i % 9);
+        },
+        [&] {
+          if (round % 2) pool.close();
         });
-      }
-      start.arrive_and_wait();
-      if (round % 2) pool.close();
-    }
     pool.close();
     CHECK(failed == 0 && runs_each_once(pool, 7));
   }
