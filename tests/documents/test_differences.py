@@ -1,10 +1,8 @@
 """What the page of differences from JAX says of devrt is so."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
+
+from support import python
 
 pytest.importorskip("devrt_cpu")
 
@@ -62,11 +60,4 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_devrt_does_what_the_page_says(name):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(RUNS[name])],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python(RUNS[name], options=())

@@ -2,8 +2,6 @@
 
 import ctypes
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 
 import devrt
 from devrt import native
+from support import shared_library
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 pytest.importorskip("devrt_tpu")
@@ -23,12 +22,9 @@ PROGRAM = """func.func @main(%a: tensor<5xf32>) -> tensor<5xf32> {
 
 
 def test_the_handler_of_the_page_is_called(tmp_path):
-    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
     (source,) = re.findall(r"^```c\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    (tmp_path / "thrice.c").write_text(source, encoding="utf-8")
-    library = tmp_path / "thrice.so"
-    flags = ["-shared", "-fPIC", "-Wall", "-Werror", f"-I{native.include_dir()}"]
-    subprocess.run([compiler, *flags, str(tmp_path / "thrice.c"), "-o", str(library)], check=True)
+    flags = ["-Wall", "-Werror", f"-I{native.include_dir()}"]
+    library = shared_library(tmp_path / "thrice.so", source, *flags)
     client = devrt.get_backend("xla_cpu_pjrt")
     client.register_custom_call("page_thrice", ctypes.CDLL(str(library)).thrice)
     values = np.arange(5, dtype=np.float32)

@@ -1,9 +1,8 @@
 """A client that a function of its own program closes: an error at once, in both clients."""
 
-import subprocess
-import sys
-
 import pytest
+
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -41,9 +40,6 @@ print(client.is_closed)
 
 @pytest.mark.parametrize("client", list(_CLIENTS))
 def test_a_function_that_a_program_runs_cannot_close_its_client(client):
-    done = subprocess.run(
-        [sys.executable, "-c", _CLIENTS[client] + _CLOSES],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = python(_CLIENTS[client] + _CLOSES, options=(), timeout=60)
     expected = ["close True", "4", "close True", "65536", "True"]
     assert (done.stdout.splitlines(), done.stderr) == (expected, "")

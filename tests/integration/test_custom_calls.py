@@ -1,16 +1,15 @@
 """Functions of Python and of C that programs call, with both clients that run StableHLO."""
 
 import ctypes
-import importlib.util
 import itertools
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from devrt import errors
 from devrt.contract import DeviceCall
+from support import make_client
 
 ffi = pytest.importorskip("cffi").FFI()
 
@@ -21,17 +20,7 @@ X = np.arange(8, dtype=np.float32)
 @pytest.fixture(scope="module", params=["cpu", "loader"])
 def client(request):
     """Return a client of each kind with two devices, both of one compiler."""
-    spec = importlib.util.find_spec("xla_plugins")
-    if spec is None:
-        pytest.skip("xla-cpu-pjrt is not installed")
-    if request.param == "cpu":
-        made = pytest.importorskip("devrt_cpu").make_cpu_client(num_devices=2)
-    else:
-        devrt_pjrt = pytest.importorskip("devrt_pjrt")
-        (path,) = Path(spec.submodule_search_locations[0]).glob("*/xla_cpu_pjrt.so")
-        library = devrt_pjrt.library_for("both_clients", str(path))
-        made = devrt_pjrt.make_client(library, "both_clients", {"cpu_device_count": 2})
-    with made:
+    with make_client(request.param, 2) as made:
         yield made
 
 

@@ -1,14 +1,13 @@
 """The plugin on the page for backend authors is built as written, and devrt finds it."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from support import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/backend-authors/hooks.md").read_text(encoding="utf-8")
@@ -37,15 +36,7 @@ def site(tmp_path):
 
 
 def run(site, *arguments):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python(*arguments, PYTHONPATH=site).stdout
 
 
 def test_the_page_has_its_files():

@@ -6,8 +6,6 @@ seen. Processor time counts, which other processes do not take away from.
 """
 
 import contextlib
-import os
-import subprocess
 import sys
 import time
 
@@ -17,6 +15,7 @@ from devrt.compiling import Program
 from devrt.compiling.refusals import check
 from devrt.compiling.text import read_text
 from devrt.errors import InvalidArgumentError, UnimplementedError
+from support import run_python
 
 SIZE = 1 << 18
 BUDGET = 4  # seconds of processor time for one text and one reader
@@ -202,14 +201,7 @@ def read_all(say):
 
 def test_crafted_texts_are_read_in_linear_time():
     pytest.importorskip("devrt_cpu")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", __file__],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env=os.environ,
-    )
+    done = run_python("-W", "error", __file__, status=None, timeout=900)
     last = done.stdout.strip().splitlines()[-1:]
     assert (done.returncode, last) == (0, ["done"]), (last, done.stderr[-2000:])
 

@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from support import run_python
+
 pytestmark = pytest.mark.wheels
 
 WHEELS = ("jax-cuda13-pjrt==0.12.0.1", "libtpu==0.0.51", "xla-cpu-pjrt==0.0.1")
@@ -31,13 +33,7 @@ def site(tmp_path_factory):
 
 
 def run(site, *arguments, **environ):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(site), **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(*arguments, status=None, PYTHONPATH=site, **environ)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
 

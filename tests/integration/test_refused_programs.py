@@ -1,11 +1,11 @@
 """Programs that would never end are refused when they are compiled, by both clients."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
 from devrt.errors import UnimplementedError
+from support import make_client
 
 BYTECODE = Path(__file__).parents[2] / "packages" / "devrt-core" / "tests" / "bytecode"
 INFEED = """module @fed {
@@ -33,17 +33,8 @@ OUTFEED = """module @feeds {
 @pytest.fixture(scope="module", params=["cpu", "loader"])
 def client(request):
     """Return a client of each kind."""
-    spec = importlib.util.find_spec("xla_plugins")
-    if spec is None:
-        pytest.skip("xla-cpu-pjrt is not installed")
-    if request.param == "cpu":
-        made = pytest.importorskip("devrt_cpu").make_cpu_client(num_devices=1)
-    else:
-        pjrt = pytest.importorskip("devrt_pjrt")
-        (library,) = Path(spec.submodule_search_locations[0]).glob("*/xla_cpu_pjrt.so")
-        made = pjrt.make_client(pjrt.library_for("refusing", str(library)), "refusing", {})
-    with made as opened:
-        yield opened
+    with make_client(request.param) as made:
+        yield made
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,8 @@
 """Executables that are serialised, loaded, and serialised again, by both clients."""
 
-import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from support import python, xla_cpu_library
 
 HEAD = """
 import os, pathlib, sys
@@ -44,31 +40,19 @@ FILE = pathlib.Path(os.environ["FILE"])
 @pytest.fixture(params=["cpu", "loader"])
 def run(request, tmp_path):
     """Return a function that runs code in a process of its own, and returns what it prints."""
-    spec = importlib.util.find_spec("xla_plugins")
-    if spec is None:
-        pytest.skip("xla-cpu-pjrt is not installed")
     pytest.importorskip("devrt_cpu" if request.param == "cpu" else "devrt_tpu")
-    (library,) = Path(spec.submodule_search_locations[0]).glob("*/xla_cpu_pjrt.so")
+    library = xla_cpu_library()
+    environ = {
+        "CLIENT": request.param,
+        "LIBRARY": library,
+        "FILE": tmp_path / "executable",
+        "PJRT_NAMES_AND_LIBRARY_PATHS": f"loaded:{library}",
+        "DEVRT_COMPILATION_CACHE_DIR": tmp_path / "cache",
+        "DEVRT_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": 0,
+    }
 
     def call(code):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", HEAD + code],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={
-                **os.environ,
-                "CLIENT": request.param,
-                "LIBRARY": str(library),
-                "FILE": str(tmp_path / "executable"),
-                "PJRT_NAMES_AND_LIBRARY_PATHS": f"loaded:{library}",
-                "DEVRT_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
-                "DEVRT_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            },
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout.split()
+        return python(HEAD + code, timeout=120, **environ).stdout.split()
 
     return call
 

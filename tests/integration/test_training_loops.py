@@ -1,13 +1,11 @@
 """A training loop goes on for ever: on both clients, with every engine, donated or not."""
 
-import importlib.util
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support import module_file, run_python
 
 DRIVER = Path(__file__).with_name("training_loops.py")
 CLIENTS = ["cpu", "loader"]
@@ -28,31 +26,16 @@ SHORT = [p for p in PATTERNS if "/65536/" in p and ("donated" in p or p.endswith
 
 
 def library_of(engine):
-    module, name = ENGINES[engine]
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        spec = None
-    for folder in (spec.submodule_search_locations if spec else None) or ():
-        if (library := Path(folder, name)).is_file():
-            return str(library)
-    pytest.skip(f"{engine} is not installed")
+    return module_file(*ENGINES[engine]) or pytest.skip(f"{engine} is not installed")
 
 
 def run(client, engine, steps, seconds, patterns):
     """Run loops in a child, which ends itself where one stops."""
     module = {"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client]
     pytest.importorskip(module, reason=f"needs {module}")
-    command = [sys.executable, "-W", "error", str(DRIVER), client, library_of(engine)]
-    done = subprocess.run(
-        [*command, str(steps), str(seconds), *patterns],
-        capture_output=True,
-        text=True,
-        timeout=(seconds + 100) * len(patterns),
-        check=False,
-        env=dict(os.environ),
-    )
-    assert done.returncode == 0, f"stopped or failed:\n{done.stdout}{done.stderr[-6000:]}"
+    arguments = (DRIVER, client, library_of(engine), steps, seconds, *patterns)
+    timeout = (seconds + 100) * len(patterns)
+    done = run_python("-W", "error", *arguments, timeout=timeout)
     return done.stdout.splitlines()
 
 

@@ -3,13 +3,13 @@
 import dataclasses
 import importlib
 import os
-import subprocess
 import sys
 import textwrap
 import warnings
 
 import pytest
 
+import support
 from devrt._config.layers import Config
 from devrt.errors import DiscoveryWarning
 from devrt.plugins import Callbacks, PluginRegistry, installed_plugins
@@ -162,16 +162,9 @@ def run_python():
     """Run a fresh interpreter with an environment that says nothing of devrt but ``environ``."""
 
     def run(*arguments, path=(), **environ):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
-        clean |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONWARNINGS": "default"}
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env=clean | environ,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        path = os.pathsep.join(map(str, path))
+        environ = {"PYTHONPATH": path, "PYTHONWARNINGS": "default"} | environ
+        return support.run_python(*arguments, status=None, clean=("DEVRT_", "JAX_"), **environ)
 
     return run
 

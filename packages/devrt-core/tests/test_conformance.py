@@ -2,11 +2,11 @@
 
 import functools
 import inspect
-import os
 
 import pytest
 
 from devrt import contract
+from support import make_client
 
 ABSTRACT = ("Client", "Device", "Memory", "Buffer")
 
@@ -40,10 +40,7 @@ def classes_of_cpu():
 
 
 def classes_of_pjrt():
-    plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
-    pjrt = pytest.importorskip("devrt_pjrt")
-    library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
-    return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
+    return classes_of(make_client("loader"))
 
 
 @pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu, classes_of_pjrt])
@@ -59,13 +56,6 @@ def test_every_member_of_the_contract_is_there(classes, name):
             assert is_kept or not inspect.isroutine(found), f"{member} is no property"
         else:
             assert callable(getattr(concrete, member)), f"{member} is no method"
-
-
-def classes_of_pjrt():
-    plugin = pytest.importorskip("xla_plugins.xla_cpu_pjrt")
-    pjrt = pytest.importorskip("devrt_pjrt")
-    library = f"{os.path.dirname(plugin.__file__)}/xla_cpu_pjrt.so"
-    return classes_of(pjrt.make_client(pjrt.library_for("conforming", library), "conforming"))
 
 
 @pytest.mark.parametrize("classes", [classes_of_acme, classes_of_cpu, classes_of_pjrt])

@@ -1,10 +1,10 @@
 """What importing devrt does not do: each package is brought in by its first use."""
 
 import importlib.util
-import subprocess
-import sys
 
 import pytest
+
+from support import run_python
 
 # NumPy and the backends are the expensive ones; importlib.metadata reads every distribution.
 SLOW = [
@@ -80,18 +80,8 @@ def test_the_facade_needs_the_standard_library_only():
     import devrt
 
     folder = devrt.__file__.rpartition("devrt")[0].rstrip("/\\")
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.append({folder!r}); import devrt",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code = f"import sys; sys.path.append({folder!r}); import devrt"
+    result = run_python("-I", "-S", "-c", code, status=None)
     assert (result.returncode, result.stderr) == (0, "")
 
 

@@ -1,8 +1,6 @@
 """What the cuda plugin registers and says, on trees of files made for each case."""
 
 import importlib.metadata
-import subprocess
-import sys
 import tomllib
 from importlib.resources import files
 
@@ -11,6 +9,7 @@ import pytest
 from devrt.errors import StatusCode, UnimplementedError
 from devrt.records import ClientContext, ClientFactory, Unavailable
 from devrt_cuda import _machine, plugin
+from support import python
 
 VERSION = importlib.metadata.version("devrt-cuda")
 NO_CLIENT = f"devrt-cuda {VERSION} has no client of its own yet"
@@ -187,14 +186,8 @@ def test_importing_and_probing_load_no_native_library():
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        "['devrt', 'devrt_cuda']\n",
-        "",
-    )
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_cuda']\n", "")
 
 
 def test_the_version_is_the_distributions():

@@ -3,8 +3,6 @@
 import importlib.metadata
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import tomllib
 from importlib.resources import files
@@ -15,6 +13,7 @@ import pytest
 from devrt.errors import StatusCode, UnimplementedError
 from devrt.records import ClientContext, ClientFactory, Unavailable
 from devrt_rocm import _machine, plugin
+from support import python
 
 VERSION = importlib.metadata.version("devrt-rocm")
 NO_CLIENT = f"devrt-rocm {VERSION} has no client yet"
@@ -174,14 +173,8 @@ def test_importing_and_probing_load_no_native_library():
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        "['devrt', 'devrt_rocm']\n",
-        "",
-    )
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_rocm']\n", "")
 
 
 def test_the_version_is_the_distributions():

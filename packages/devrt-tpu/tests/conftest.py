@@ -1,14 +1,11 @@
 """What the tests of the PJRT loader share: a plugin made for them, and real ones."""
 
-import importlib.util
-import os
-import shutil
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+import support
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parents[1] / "devrt-core" / "src" / "devrt" / "native" / "include"
@@ -32,22 +29,15 @@ def include():
 @pytest.fixture(scope="session")
 def compiler():
     """Return the C compiler's command."""
-    found = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-    if not found:
-        pytest.skip("no C compiler (cc)")
-    return found
+    return support.c_compiler()
 
 
 @pytest.fixture(scope="session")
-def fake(tmp_path_factory, compiler, include):
+def fake(tmp_path_factory, include):
     """Return the path of the plugin that fails on request, built once."""
     library = tmp_path_factory.mktemp("fake") / "fake_pjrt.so"
     source = HERE / "fake" / "plugin.c"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-pthread", f"-I{include}", str(source), "-o", str(library)],
-        check=True,
-    )
-    return str(library)
+    return str(support.shared_library(library, source, "-pthread", f"-I{include}"))
 
 
 @pytest.fixture
@@ -55,16 +45,8 @@ def child(fake):
     """Return a function that runs Python in a child, with the fake plugin's switches set."""
 
     def run(code, timeout=60, **switches):
-        prelude = f"FAKE = {fake!r}\n" + textwrap.dedent(PRELUDE)
-        env = {**os.environ, **{key: str(value) for key, value in switches.items()}}
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=timeout,
-            check=False,
-        )
+        code = f"FAKE = {fake!r}\n" + PRELUDE + textwrap.dedent(code)
+        return support.python(code, status=None, timeout=timeout, **switches)
 
     return run
 
@@ -92,35 +74,16 @@ def raised(function, *args, **named):
 """
 
 
-def module_file(module, name):
-    """Return a file of an installed package, or None."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        return None
-    folders = spec.submodule_search_locations if spec is not None else None
-    for folder in folders or ():
-        if Path(folder, name).is_file():
-            return str(Path(folder, name))
-    return None
-
-
 @pytest.fixture(scope="session")
 def xla_cpu_library():
     """Return the path of XLA's CPU plugin."""
-    found = module_file("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so")
-    if found is None:
-        pytest.skip("xla-cpu-pjrt is not installed")
-    return found
+    return support.xla_cpu_library()
 
 
 @pytest.fixture(scope="session")
-def xla_cpu(xla_cpu_library):
+def xla_cpu():
     """Return a client of XLA's CPU plugin with eight devices."""
-    import devrt_pjrt
-
-    library = devrt_pjrt.library_for("xla_cpu_tests", xla_cpu_library)
-    with devrt_pjrt.make_client(library, "xla_cpu_tests", {"cpu_device_count": 8}) as client:
+    with support.make_client("loader", 8) as client:
         yield client
 
 
@@ -136,28 +99,18 @@ def add(xla_cpu):
     return xla_cpu.compile_and_load(ADD)
 
 
-@pytest.fixture(scope="session")
-def find_file():
-    """Return what finds a file of an installed package."""
-    return module_file
-
-
 @pytest.fixture
-def libtpu(find_file):
+def libtpu():
     """Return the path of the library for TPUs."""
-    found = find_file("libtpu", "libtpu.so")
-    if found is None:
-        pytest.skip("libtpu is not installed")
-    return found
+    found = support.module_file("libtpu", "libtpu.so")
+    return found or pytest.skip("libtpu is not installed")
 
 
 @pytest.fixture
-def cuda(find_file):
+def cuda():
     """Return the path of XLA's plugin for GPUs."""
-    found = find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so")
-    if found is None:
-        pytest.skip("jax-cuda13-pjrt is not installed")
-    return found
+    found = support.module_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so")
+    return found or pytest.skip("jax-cuda13-pjrt is not installed")
 
 
 BESIDE_A_CLIENT = """
@@ -178,16 +131,9 @@ def in_child(xla_cpu_library, add_text):
     """Return a function that runs code beside a client in a child, and returns its last line."""
 
     def run(code, timeout=300):
-        env = {**os.environ, "LIBRARY": xla_cpu_library, "PROGRAM": add_text}
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", BESIDE_A_CLIENT + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=timeout,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        options, code = ("-X", "faulthandler"), BESIDE_A_CLIENT + textwrap.dedent(code)
+        environ = {"LIBRARY": xla_cpu_library, "PROGRAM": add_text}
+        done = support.python(code, options=options, timeout=timeout, **environ)
         return done.stdout.strip().splitlines()[-1]
 
     return run

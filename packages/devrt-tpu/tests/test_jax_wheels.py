@@ -1,13 +1,12 @@
 """Real PJRT libraries in wheels made for JAX, whose modules register them under other names."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support import run_python
 
 MODULE = """
 import os
@@ -48,22 +47,8 @@ def site(tmp_path, xla_cpu_library):
 
 
 def run(site, *arguments, **environ):
-    environ = {
-        **os.environ,
-        "PYTHONPATH": str(site),
-        "DEVRT_CACHE_DIR": str(site.parent / "cache"),
-        **environ,
-    }
-    result = subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return result
+    environ = {"PYTHONPATH": site, "DEVRT_CACHE_DIR": site.parent / "cache"} | environ
+    return run_python("-W", "error", *arguments, **environ)
 
 
 @pytest.mark.parametrize("start", ["first", "with a verdict that was kept"])

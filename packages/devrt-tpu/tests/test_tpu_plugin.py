@@ -1,8 +1,6 @@
 """What the tpu plugin registers and says, on trees of files made for each case."""
 
 import importlib.metadata
-import subprocess
-import sys
 import tomllib
 from importlib.resources import files
 
@@ -13,6 +11,7 @@ from devrt.errors import BackendUnavailableError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
 from devrt_tpu.traits import TPU
+from support import python
 
 VERSION = importlib.metadata.version("devrt-tpu")
 
@@ -161,14 +160,8 @@ def test_importing_and_probing_load_no_native_library():
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        "['devrt', 'devrt_pjrt', 'devrt_tpu']\n",
-        "",
-    )
+    done = python(script)
+    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_pjrt', 'devrt_tpu']\n", "")
 
 
 def test_the_version_is_the_distributions():
@@ -200,8 +193,6 @@ library = pjrt.library_for("tpu", sys.argv[1], traits=[TPU])
 library.initialize()
 print(*library.changes.handlers)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, library], capture_output=True, text=True, check=True
-    )
+    done = python(code, library, options=())
     assert set(done.stdout.split()) == set(_machine.LIBRARY_HANDLERS)
     assert all(name in finding.message for name in _machine.LIBRARY_HANDLERS)

@@ -5,7 +5,6 @@ import gc
 import hashlib
 import io
 import sys
-import threading
 import tracemalloc
 
 import ml_dtypes
@@ -18,6 +17,7 @@ from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
 from devrt_acme.client import AcmeBuffer, AcmeClient
+from support import together
 
 pytest.importorskip("devrt_cpu")
 
@@ -156,14 +156,7 @@ def test_threads_share_an_array(cpu):
     a = devrt.device_put(X, NamedSharding(devrt.make_mesh((2,), ("x",), devices=cpu[:2]), P("x")))
     found = []
 
-    def use():
-        found.extend(bytes(a) == X.tobytes() for _ in range(200))
-
-    threads = [threading.Thread(target=use) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(lambda _: found.extend(bytes(a) == X.tobytes() for _ in range(200)))
     assert found == [True] * 800
 
 

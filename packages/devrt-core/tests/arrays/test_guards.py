@@ -2,9 +2,6 @@
 
 import logging
 import pickle
-import subprocess
-import sys
-import threading
 
 import numpy as np
 import pytest
@@ -15,6 +12,7 @@ from devrt.errors import ConfigError, InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 from devrt_acme.client import AcmeClient
+from support import python, together
 
 pytest.importorskip("devrt_cpu")
 
@@ -165,9 +163,7 @@ def test_a_guard_holds_in_its_own_thread_only(far):
         outcome.append(devrt.device_put(1.0, far[0]))
 
     with devrt.transfer_guard("disallow_explicit"):
-        thread = threading.Thread(target=put)
-        thread.start()
-        thread.join()
+        together(lambda _: put(), [0])
     assert len(outcome) == 1
 
 
@@ -197,6 +193,4 @@ def test_programs_without_guards_never_import_the_check():
         "np.asarray(devrt.device_put(np.ones(2), devrt.devices()[0]))\n"
         "assert not Config.guards_are_set\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
-                          check=False, timeout=120)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    python(script)

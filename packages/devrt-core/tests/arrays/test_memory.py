@@ -1,7 +1,6 @@
 """Memory counters across devices, the peak of a block of code, and that nothing leaks."""
 
 import gc
-import threading
 import tracemalloc
 
 import numpy as np
@@ -11,6 +10,7 @@ import devrt
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 from devrt_acme.client import AcmeClient
+from support import together
 
 pytest.importorskip("devrt_cpu")
 
@@ -162,14 +162,6 @@ def test_many_small_puts_leak_nothing(quiet, count):
 
 
 def test_puts_in_many_threads_leak_nothing(quiet):
-    def work():
-        for _ in range(200):
-            devrt.device_put(np.ones(64), quiet[0])
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(lambda _: [devrt.device_put(np.ones(64), quiet[0]) for _ in range(200)])
     assert sum(len(d.live_buffers()) for d in quiet) == 0
     assert in_use(quiet) == 0

@@ -1,8 +1,5 @@
 """Drawings of arrays: text on the standard output, SVG in a notebook."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -10,6 +7,7 @@ import devrt
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
+from support import python
 
 pytest.importorskip("devrt_cpu")
 
@@ -49,7 +47,4 @@ def test_a_notebook_shows_svg():
         "assert shown.stdout == '', shown.stdout\n"
         "assert '<svg' in shown.outputs[0].data['image/svg+xml']\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    python(script)

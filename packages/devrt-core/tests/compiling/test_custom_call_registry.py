@@ -1,7 +1,6 @@
 """The registry of custom calls, without a plugin: names, slots, and what an answer is."""
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from devrt import errors
 from devrt.compiling.custom_call_registry import CustomCallRegistry, code_of, dtype_of
 from devrt.contract import RawBuffer
+from support import together
 
 
 @pytest.fixture
@@ -110,11 +110,7 @@ def test_an_interrupt_in_the_main_thread_goes_through(registry, register):
     with pytest.raises(KeyboardInterrupt):
         registry.answer(0, lambda: ([], [], {}, 0))
     answers = []
-    thread = threading.Thread(
-        target=lambda: answers.append(registry.answer(0, lambda: ([], [], {}, 0)))
-    )
-    thread.start()
-    thread.join()
+    together(lambda _: answers.append(registry.answer(0, lambda: ([], [], {}, 0))), [0])
     assert "raised KeyboardInterrupt" in answers[0][1]
 
 

@@ -18,6 +18,7 @@ from devrt.doctor.environment import (
 from devrt.doctor.hardware import hardware_findings
 from devrt.plugins.discovery.accelerators import known_hardware
 from devrt.plugins.discovery.adopted import adopted_table
+from support import shared_library
 
 
 def put(root, name, text=""):
@@ -168,12 +169,7 @@ SOURCES = {
 def libraries(tmp_path_factory):
     folder = tmp_path_factory.mktemp("libraries")
     for name, source in SOURCES.items():
-        (folder / f"{name}.c").write_text(source)
-        command = ["cc", "-shared", "-fPIC", "-o", f"{name}.so", f"{name}.c"]
-        try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        except FileNotFoundError:
-            pytest.skip("there is no C compiler")
+        shared_library(folder / f"{name}.so", source)
     return folder
 
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import threading
 
 import pytest
 
 from devrt.doctor import diagnose, explain
 from devrt.plugins import Broken, Candidate, PluginRef, Policy, select
 from devrt.records import Available, Unavailable
+from support import together
 
 # -- when it is run -------------------------------------------------------------------------------
 
@@ -131,11 +131,7 @@ def test_a_platform_that_two_entries_register_is_one(wheels):
 def test_two_threads_that_ask_run_a_module_once(wheels, runs):
     wheels.register(before="import time; time.sleep(1)")
     registry = wheels.registry()
-    threads = [threading.Thread(target=registry.settle) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(lambda _: registry.settle())
     assert len(runs) == 1
     assert [ref.platform for ref in registry.refs()] == ["zip"]
 

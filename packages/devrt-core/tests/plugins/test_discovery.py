@@ -4,7 +4,6 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from fnmatch import fnmatchcase
@@ -20,6 +19,7 @@ from devrt.plugins import ENTRY_POINT_GROUP, PluginRef, installed_plugins
 from devrt.plugins.discovery import installed
 from devrt.plugins.discovery.adopted import is_like
 from devrt.plugins.discovery.refs import normalized
+from support import run_python
 
 PLATFORM = st.from_regex(r"[a-z][a-z0-9_.\-]{0,8}", fullmatch=True)
 DISTRIBUTION = st.from_regex(r"[A-Za-z][A-Za-z0-9]{0,4}([._\-][A-Za-z0-9]{1,3})?", fullmatch=True)
@@ -334,10 +334,5 @@ def test_a_listing_imports_nothing_that_takes_longer_than_it(tmp_path, write_dis
     library.parent.mkdir(parents=True)
     library.touch()
     source = str(Path(devrt.__file__).parents[1])
-    output = subprocess.run(
-        [sys.executable, "-S", "-E", "-c", LISTING, source, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    output = run_python("-S", "-E", "-c", LISTING, source, tmp_path)
     assert output.stdout.strip() == "['mine', 'theirs'] []"

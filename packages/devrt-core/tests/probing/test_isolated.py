@@ -4,7 +4,6 @@ import concurrent.futures
 import gc
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -19,6 +18,7 @@ from devrt.probing.isolated import (
     probe_all,
     probe_isolated,
 )
+from support import shared_library
 
 CRASH = "import os; os.abort()"
 
@@ -325,12 +325,7 @@ def libraries(tmp_path_factory):
     """Compile small libraries; skip where there is no C compiler."""
     folder = tmp_path_factory.mktemp("libraries")
     for name, source in LIBRARIES.items():
-        (folder / f"{name}.c").write_text(source)
-        command = ["cc", "-shared", "-fPIC", "-w", "-o", f"{name}.so", f"{name}.c"]
-        try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        except FileNotFoundError:
-            pytest.skip("there is no C compiler")
+        shared_library(folder / f"{name}.so", source, "-w")
     return folder
 
 

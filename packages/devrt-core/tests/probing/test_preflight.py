@@ -1,7 +1,5 @@
 """The preflight of a plugin in a child: its outcome as a state, and anew in each process."""
 
-import subprocess
-
 import pytest
 
 from devrt.errors import BackendInitializationError
@@ -9,6 +7,7 @@ from devrt.plugins import Broken, PluginRef, PluginRegistry
 from devrt.probing.isolated import Level, ProbeReport, ProbeRequest, probe_all, probe_isolated
 from devrt.probing.preflight import Preflight, state_of
 from devrt.records import Available, Unavailable
+from support import shared_library
 
 
 def isolated_state(ref):
@@ -170,13 +169,7 @@ except devrt.errors.DevrtError as error:
 
 def test_a_library_that_a_call_registers_is_tried_first(add_loader, plugins, run_python, tmp_path):
     source = "__attribute__((constructor)) void f() {__builtin_trap();}"
-    (tmp_path / "crash.c").write_text(source)
-    library = tmp_path / "crash.so"
-    command = ["cc", "-shared", "-fPIC", "-w", "-o", library, tmp_path / "crash.c"]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no C compiler")
+    library = shared_library(tmp_path / "crash.so", source, "-w")
     check = "lambda library: __import__('ctypes').CDLL(library) and Available()"
     add_loader(f"PjrtLoader(make_client=make_client, check={check})")
     code = REGISTERS.format(library=str(library))
@@ -191,17 +184,12 @@ def test_the_child_makes_its_client_with_the_options_of_the_call(
     makes = "lambda library, platform, options, context: ("
     makes += "options['count'], make_client(library, platform, options, context))[1]"
     add_loader(f"PjrtLoader(make_client={makes}, check=check)")
-    (tmp_path / "c.c").write_text(
+    source = (
         "struct {unsigned long s; void *e; unsigned long v;"
         " void *w; int major, minor;} api = {40, 0, 24, 0, 0, 7};"
         " void *GetPjrtApi(void) {return &api;}"
     )
-    library = tmp_path / "good.so"
-    command = ["cc", "-shared", "-fPIC", "-w", "-o", library, tmp_path / "c.c"]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("there is no C compiler")
+    library = shared_library(tmp_path / "good.so", source, "-w")
     code = REGISTERS.format(library=str(library))
     result = run_python("-c", code, path=[plugins.path], DEVRT_PROBE="isolated")
     assert result.stdout == "2\n", result.stderr

@@ -1,7 +1,5 @@
 """The execution stream id belongs to a thread, and a block gives it back."""
 
-import threading
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from devrt.xla_client import (
     get_execution_stream_id,
     set_execution_stream_id,
 )
+from support import together
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +36,12 @@ def test_every_thread_has_its_own():
     set_execution_stream_id(5)
     seen = []
 
-    def work():
+    def work(_):
         seen.append(get_execution_stream_id())
         set_execution_stream_id(6)
         seen.append(get_execution_stream_id())
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    together(work, [0])
     assert seen == [0, 6]
     assert get_execution_stream_id() == 5
 

@@ -1,11 +1,9 @@
 """Importing devrt.sharding is light."""
 
-import subprocess
-import sys
-
 import pytest
 
 from devrt import sharding
+from support import python
 
 CODE = """
 import sys
@@ -17,9 +15,9 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 
 @pytest.mark.parametrize("module", ["numpy", "rich"])
 def test_importing_imports_no(module):
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    assert "devrt" in done.stdout.split()
-    assert module not in done.stdout.split()
+    found = python(CODE).stdout.split()
+    assert "devrt" in found
+    assert module not in found
 
 
 def test_every_public_name_is_there():

@@ -6,9 +6,6 @@ JAX answers in a process of its own, because it reads its number of devices once
 import itertools
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +13,7 @@ import pytest
 
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from support import python
 
 pytest.importorskip("jax")
 
@@ -99,18 +97,9 @@ json.dump(module.answers(jax.devices(), vars(jax.sharding), ValueError), sys.std
 
 @pytest.fixture(scope="module")
 def jax_answers():
-    environment = os.environ | {
-        "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", ASK_JAX, str(Path(__file__).resolve())],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+    flags = "--xla_force_host_platform_device_count=8"
+    file = Path(__file__).resolve()
+    done = python(ASK_JAX, file, options=(), JAX_PLATFORMS="cpu", XLA_FLAGS=flags)
     return json.loads(done.stdout)
 
 

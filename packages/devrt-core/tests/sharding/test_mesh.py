@@ -3,7 +3,6 @@
 import contextvars
 import gc
 import pickle
-import threading
 import weakref
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import AbstractMesh, Mesh, current_mesh
+from support import together
 
 
 @pytest.fixture
@@ -135,11 +135,7 @@ def test_leaving_on_an_error(mesh):
 def test_the_current_mesh_is_a_threads_own(mesh):
     seen = []
     with mesh:
-        thread = threading.Thread(
-            target=contextvars.Context().run, args=(lambda: seen.append(current_mesh()),)
-        )
-        thread.start()
-        thread.join()
+        together(lambda _: contextvars.Context().run(lambda: seen.append(current_mesh())), [0])
     assert seen == [None]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from devrt import errors
 from devrt.records import MemoryKind
 from devrt_cpu import allocators, make_cpu_client
+from support import together
 
 KIB = 1024
 
@@ -102,29 +103,17 @@ def test_statistics_agree_with_a_model_under_threads():
         memories = [device.memory(kind) for kind in ("device", "unpinned_host")]
         seen = []
         barrier = threading.Barrier(threads, action=lambda: seen.append(device.memory_stats()))
-        failures = []
 
         def work(t):
-            try:
-                held = []
-                for i in range(rounds):
-                    held.append(
-                        client.buffer_from_pyval(np.zeros(sizes[t], np.int8), memories[t % 2])
-                    )
-                    client.buffer_from_pyval(np.zeros(5, np.int8), memories[i % 2]).delete()
-                    barrier.wait(timeout=60)
-                    barrier.wait(timeout=60)
-                held.clear()
-            except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
-                failures.append(error)
-                barrier.abort()
+            held = []
+            for i in range(rounds):
+                held.append(client.buffer_from_pyval(np.zeros(sizes[t], np.int8), memories[t % 2]))
+                client.buffer_from_pyval(np.zeros(5, np.int8), memories[i % 2]).delete()
+                barrier.wait(timeout=60)
+                barrier.wait(timeout=60)
+            held.clear()
 
-        workers = [threading.Thread(target=work, args=(t,)) for t in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert failures == []
+        together(work, range(threads))
         for i in range(rounds):
             stats = seen[2 * i]
             assert stats["bytes_in_use"] == (i + 1) * sum(sizes)

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.records import MemoryKind
 from devrt.runtime import Runtime
 from devrt_cpu import allocators, make_cpu_client
+from support import python
 
 MIB = 1 << 20
 HUGE = MIB * 2
@@ -41,14 +40,7 @@ POWERLESS = """
 
 def run_powerless(limit, code):
     program = textwrap.dedent(POWERLESS).replace("LIMIT, LIMIT", f"{limit}, {limit}")
-    done = subprocess.run(
-        [sys.executable, "-c", program + textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = python(program + textwrap.dedent(code), options=())
     assert "leaked" not in done.stderr
     return done.stdout
 
@@ -193,7 +185,7 @@ def test_the_plugin_adds_huge_pages_in_an_arena():
 
 
 def test_no_start_pays_for_huge_pages():
-    code = """if True:
+    code = """
         import sys
         import devrt
         memory = devrt.devices("cpu")[0].memory("huge_pages")
@@ -202,8 +194,7 @@ def test_no_start_pays_for_huge_pages():
         devrt.device_put([1.0], memory)
         assert memory.memory_stats()["bytes_mapped"] > 0
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python(code)
 
 
 def test_huge_pages_need_no_allocator_and_may_have_another():

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-import threading
 import weakref
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from devrt.errors import (
     UnimplementedError,
 )
 from devrt_cpu import make_cpu_client
+from support import python, together
 
 FILE = Path(__file__).parents[1] / "key_value_store.py"
 SOON = 0.005  # minutes
@@ -100,17 +100,13 @@ def in_threads(store, nodes):
     """Make one client for each node, each in a thread of its own; return clients and errors."""
     answers = [None] * len(nodes)
 
-    def make(index, options):
+    def make(index):
         try:
-            answers[index] = make_cpu_client(distributed_client=_Own(store), **options)
+            answers[index] = make_cpu_client(distributed_client=_Own(store), **nodes[index])
         except DevrtError as error:
             answers[index] = error
 
-    threads = [threading.Thread(target=make, args=pair) for pair in enumerate(nodes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(make, range(len(nodes)))
     return answers
 
 
@@ -278,13 +274,7 @@ PROGRAM = "func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<
     ],
 )
 def test_a_store_of_a_users_script_leaks_nothing_at_exit(last):
-    done = subprocess.run(
-        [sys.executable, "-c", LEAKS + last],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = python(LEAKS + last)
     assert (done.returncode, done.stdout, done.stderr) == (0, "released\n", "")
 
 

@@ -1,9 +1,8 @@
 """A process ends while daemon threads are inside native code that calls Python."""
 
-import subprocess
-import sys
-
 import pytest
+
+from support import python
 
 _SETUP = """
 import sys, threading
@@ -51,10 +50,7 @@ def go(call):
 def test_a_process_ends_while_daemon_threads_call_back_into_python(call):
     program = _SETUP + f"go(lambda: {call})\n"
     for _ in range(4):
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
-        )
-        assert (done.returncode, done.stderr) == (0, "")
+        assert python(program).stderr == ""
 
 
 _HOLDING = """
@@ -90,7 +86,5 @@ assert entered.wait(60)
 
 def test_a_thread_that_ends_in_a_native_call_lets_go_of_nothing():
     # The call holds the only share of the second Offset, which Python code ends.
-    done = subprocess.run(
-        [sys.executable, "-c", _HOLDING], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = python(_HOLDING)
+    assert (done.stdout, done.stderr) == ("", "")

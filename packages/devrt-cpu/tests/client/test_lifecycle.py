@@ -1,8 +1,6 @@
 """Deleting, closing, forking, exiting, and doing so from several threads."""
 
 import os
-import subprocess
-import sys
 import textwrap
 import threading
 import warnings
@@ -12,6 +10,7 @@ import pytest
 
 from devrt import errors
 from devrt_cpu import make_cpu_client
+from support import python
 
 USES = {
     "is_ready": lambda b: b.is_ready(),
@@ -185,14 +184,7 @@ def test_closing_with_work_in_flight_waits_or_cancels(cancel):
 
 
 def _run(code):
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONDEVMODE": "1"},
-    )
+    return python(code, options=(), status=None, PYTHONDEVMODE=1)
 
 
 EXITS = {

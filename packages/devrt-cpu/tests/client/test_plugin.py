@@ -1,8 +1,5 @@
 """The plugin: light to import, registered by an entry point, and true in what it says."""
 
-import os
-import subprocess
-import sys
 from importlib import metadata
 
 import numpy as np
@@ -13,6 +10,7 @@ from devrt import hookspecs
 from devrt.errors import DevrtWarning
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, MemoryKind
 from devrt_cpu import plugin
+from support import python
 
 
 def test_importing_the_plugin_loads_nothing_native():
@@ -22,8 +20,7 @@ def test_importing_the_plugin_loads_nothing_native():
         "slow = {'numpy', 'ml_dtypes', 'devrt_cpu._ext', 'nanobind_backend'};"
         "print(sorted(slow & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python(code).stdout == "[]\n"
 
 
 def test_hooks_fit_their_specifications():
@@ -96,11 +93,8 @@ runtime.register_backend_factory("cpu", xla_client.make_cpu_client, fail_quietly
 print(devrt.device_count("cpu"), devrt.default_runtime().decide().chosen.ref.name)
 print(xla_client.make_cpu_client(num_devices=3).device_count())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.stdout == "8 cpu@(code)\n3\n", done.stderr
-    assert (done.returncode, done.stderr) == (0, "")
+    done = python(script, options=())
+    assert (done.stdout, done.stderr) == ("8 cpu@(code)\n3\n", "")
 
 
 XLA_FLAG = "--xla_force_host_platform_device_count"
@@ -137,8 +131,4 @@ def test_a_number_of_devices_that_xla_could_not_use(value):
 
 
 def _run(code, environ, status=0):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, env=clean | environ, capture_output=True, text=True, check=False)
-    assert done.returncode == status, done.stderr
-    return done
+    return python(code, status=status, clean=("DEVRT_", "JAX_"), **environ)

@@ -1,8 +1,6 @@
 """Ways in which the native client was once made to crash, hang or read what is not its own."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import devrt_cpu._ext as ext
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_cpu import make_cpu_client
+from support import python
 
 CLASSES = [ext.CpuBuffer, ext._HostView, ext.CpuMemory, ext.CpuDevice, ext.CpuClient]
 
@@ -22,13 +21,7 @@ def aligned(size):
 
 
 def run(program):
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return python(program, options=("-W", "ignore"), status=None)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

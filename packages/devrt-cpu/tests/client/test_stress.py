@@ -2,13 +2,13 @@
 
 import gc
 import random
-import threading
 
 import numpy as np
 
 from devrt import errors
 from devrt.records import MemoryKind
 from devrt_cpu import allocators, make_cpu_client
+from support import together
 
 THREADS = 16
 OPERATIONS = 600
@@ -28,7 +28,6 @@ class Worker:
         self.random = random.Random(seed)
         self.held = []
         self.refused = []
-        self.failure = None
 
     def run(self):
         try:
@@ -37,8 +36,6 @@ class Worker:
                     self.step()
                 except errors.OutOfMemoryError as error:
                     self.refused.append((error.limit, error.requested > 0))
-        except BaseException as error:  # noqa: BLE001 - raised by the test's own thread
-            self.failure = error
         finally:
             if self.random.random() < 0.5:
                 self.held.clear()  # else closing the client ends them
@@ -75,12 +72,7 @@ def test_sixteen_threads_leave_counts_of_exactly_zero():
         traceback_in_buffers="all",
     )
     workers = [Worker(client, seed) for seed in range(THREADS)]
-    threads = [threading.Thread(target=worker.run) for worker in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [worker.failure for worker in workers] == [None] * THREADS
+    together(Worker.run, workers)
     assert {refusal for worker in workers for refusal in worker.refused} == {(LIMIT, True)}
     devices = client.devices()
     client.close()

@@ -2,8 +2,6 @@
 
 import gc
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from devrt.errors import (
 )
 from devrt.topology import DeviceTopology
 from devrt_cpu import make_cpu_client
+from support import python
 
 
 def test_what_a_client_says(client):
@@ -223,10 +222,7 @@ print("untouched")
 
 
 def test_a_copied_source_is_never_read_again():
-    done = subprocess.run(
-        [sys.executable, "-c", POISONED], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.stdout == "untouched\n", done.stderr
+    assert python(POISONED).stdout == "untouched\n"
 
 
 def test_a_forked_child_is_refused_streams_and_layouts(client):
@@ -252,8 +248,5 @@ if child == 0:
     os._exit(1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.stdout == "7\n", done.stderr
+    assert python(program, options=()).stdout == "7\n"
     assert issubclass(ForkedError, DevrtError)

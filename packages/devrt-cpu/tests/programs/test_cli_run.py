@@ -2,12 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from support import run_python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -15,8 +15,7 @@ PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 def devrt(*arguments):
-    command = [sys.executable, "-W", "error", "-m", "devrt", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    return run_python("-W", "error", "-m", "devrt", *arguments, status=None)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,10 @@
 """Programs whose shards talk to each other: found wherever the talk is, and never left to wait."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from devrt.errors import DevrtError, OutOfMemoryError
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -131,11 +128,7 @@ print({{float(np.asarray(shard)[3, 3]) for result in results for shard in result
 
 def test_hundreds_may_be_in_flight():
     """More than the compiler's runtime takes, where its threads wait for each other."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", MANY],
-        capture_output=True, text=True, timeout=100, check=False, env=dict(os.environ),
-    )  # fmt: skip
-    assert (run.returncode, run.stdout.strip()) == (0, "{2.0}"), run.stderr[-500:]
+    assert python(MANY, timeout=100).stdout == "{2.0}\n"
 
 
 def test_too_little_memory_within_a_program_is_reported_as_such(client):

@@ -2,8 +2,6 @@
 
 import gc
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ from devrt.errors import (
     UnimplementedError,
 )
 from devrt_cpu import make_cpu_client
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -161,10 +160,7 @@ def test_serialised_programs_load_in_another_process(client, tmp_path):
         "x = client.buffer_from_pyval(np.ones(8, np.float32))\n"
         "print(np.asarray(add.execute([x, x])[0]).sum())\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, file],
-        capture_output=True, text=True, check=True, timeout=120,
-    )  # fmt: skip
+    run = python(code, file)
     assert run.stdout.strip() == "16.0"
     assert run.stderr == ""  # the plugin's own lines are kept from users
 
@@ -366,7 +362,7 @@ def test_nothing_is_opened_before_the_first_compilation():
         "assert 'xla_cpu_pjrt' in maps.read_text()\n"
         "assert not [name for name in sys.modules if name.startswith('xla_plugins')]\n"
     )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
+    python(code)
 
 
 def test_without_the_wheel_the_error_names_it(client, monkeypatch):

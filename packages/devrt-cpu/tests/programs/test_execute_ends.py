@@ -1,9 +1,6 @@
 """Calls of compiled programs from many threads, and processes that end in the middle of them."""
 
 import gc
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +10,7 @@ import pytest
 
 from devrt.errors import ClosedError, DevrtError
 from devrt_cpu import make_cpu_client
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -28,13 +26,10 @@ SLOW = """func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {
 
 def run(code):
     """Run code in a process of its own; it must end well and say nothing."""
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    result = python(code)
     # A slow machine says meanwhile what the exit waits for.
     output = [line for line in result.stderr.splitlines() if "devrt: waiting for" not in line]
-    assert (result.returncode, output) == (0, [])
+    assert output == []
     return result.stdout
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from devrt.xla_client import execution_stream_id
 from devrt_cpu import make_cpu_client
+from support import together
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -67,18 +68,14 @@ def test_threads_that_share_a_stream_alternate(calls):
     in_order = []
     failures = []
 
-    def work():
+    def work(_):
         with execution_stream_id(3):
             for _ in range(5):
                 with lock:  # so that the test knows the order of the calls
                     in_order.append(calls["slow", 0]())
                     failures.extend(r for r in in_order[:-1] if not r.is_ready())
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(work)
     assert len(in_order) == 20
     assert failures == []
 
@@ -119,9 +116,4 @@ def test_streams_in_turn_over_several_devices_do_not_wait_in_a_circle():
                 for _ in range(200):
                     (shards,) = executable.execute_sharded([shards])
 
-        threads = [threading.Thread(target=work, args=(pairs[i % 2],)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in threads)
+        together(work, pairs * 2, timeout=60)

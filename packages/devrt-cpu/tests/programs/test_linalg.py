@@ -1,7 +1,5 @@
 """Custom calls: LAPACK behind programs that name it, checked by what defines each result."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt_cpu import _linalg
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 pytest.importorskip("scipy", reason="needs SciPy")
@@ -355,13 +354,11 @@ from devrt_cpu import make_cpu_client
 client = make_cpu_client()
 client.compile_and_load('func.func @main() { return }')
 assert 'scipy' not in sys.modules
-client.compile_and_load(sys.stdin.read())
+client.compile_and_load(sys.argv[1])
 assert 'scipy' in sys.modules
 """
     text = program("lapack_dpotrf_ffi", [np.eye(2)], [((2, 2), "float64"), ((), "int32")], "")
-    subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], input=text.encode(), check=True, timeout=120
-    )
+    python(code, text)
 
 
 def test_serialised_programs_find_their_handlers_in_another_process(tmp_path, client):
@@ -382,7 +379,7 @@ executable = client.deserialize_executable(open(sys.argv[1], 'rb').read())
 factor, _ = executable.execute([client.buffer_from_pyval(4 * np.eye(2))])
 assert np.asarray(factor)[0, 0] == 2
 """
-    subprocess.run([sys.executable, "-c", code, str(file)], check=True, timeout=120)
+    python(code, file)
 
 
 def test_the_system_library_has_every_routine_or_is_passed_over():

@@ -1,9 +1,8 @@
 """Calls that wait for a slot in flight: they say so when nothing ends, and signals reach them."""
 
-import subprocess
-import sys
-
 import pytest
+
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -57,14 +56,7 @@ def finish():
 
 def child(code, timeout):
     head = HEAD.replace("TIMEOUT", str(timeout))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", head + code, PROGRAM, LONG],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python(head + code, PROGRAM, LONG)
     return done.stdout.splitlines()
 
 

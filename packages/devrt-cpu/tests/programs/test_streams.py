@@ -16,6 +16,7 @@ import pytest
 from devrt.contract import HostBufferSemantics
 from devrt.xla_client import execution_stream_id
 from devrt_cpu import make_cpu_client
+from support import together
 
 LATER = HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
 SIZE = 256 << 10
@@ -165,11 +166,7 @@ def test_many_threads_with_streams_of_their_own():
         def work(stream):
             results[stream] = [put(client, source, stream) for source in host]
 
-        threads = [threading.Thread(target=work, args=(stream,)) for stream in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(work, range(20))
         for buffers in results.values():
             buffers[-1].block_until_ready()
             assert all(buffer.is_ready() for buffer in buffers)  # in the order they were started

@@ -9,6 +9,7 @@ import pytest
 
 from devrt import errors
 from devrt_cpu import make_cpu_client
+from support import together
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -137,23 +138,13 @@ def test_threads_alternate_under_a_limit():
             (client.compile_and_load(SLOW, [device]), ones(client, device))
             for device in client.devices()
         ]
-        failures = []
 
         def work(number):
             program, x = pairs[number % 2]
-            try:
-                for _ in range(10):
-                    assert float(np.asarray(program.execute([x])[0])) == 512.0**4
-            except BaseException as error:  # noqa: BLE001  raised by the main thread
-                failures.append(error)
+            for _ in range(10):
+                assert float(np.asarray(program.execute([x])[0])) == 512.0**4
 
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(300)
-        assert not any(thread.is_alive() for thread in threads)
-        assert failures == []
+        together(work, range(16))
         assert stats(client)["peak_bytes_in_use"] <= 2 * MIB + TAKEN + 4096
 
 

@@ -1,10 +1,8 @@
 """Flags in ``XLA_FLAGS`` that XLA would end the process over."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from support import python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -31,12 +29,8 @@ REFUSED = [
 
 
 def _run(code, flags):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
-    environ = clean | {"XLA_FLAGS": flags, "DEVRT_ENABLE_COMPILATION_CACHE": "0"}
-    command = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=300, check=False
-    )
+    environ = {"XLA_FLAGS": flags, "DEVRT_ENABLE_COMPILATION_CACHE": 0}
+    return python(code, status=None, clean=("DEVRT_", "JAX_"), **environ)
 
 
 @pytest.mark.parametrize(("flags", "named"), REFUSED)

@@ -1,13 +1,10 @@
 """What the loader takes from the host, and what its arrays show there."""
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 
 from devrt.errors import InvalidTypeError
+from support import python
 
 
 @pytest.mark.parametrize("library", ["numpy", "polars", "pandas", "pyarrow"])
@@ -52,11 +49,5 @@ except DeletedError:
 
 
 def test_arrays_have_the_buffer_protocol_without_another_backend(xla_cpu_library):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(ALONE.format(path=xla_cpu_library))],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python(ALONE.format(path=xla_cpu_library), options=())
     assert done.stdout.strip() == "output so False", done.stderr

@@ -2,11 +2,10 @@
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from support import python
 
 COMPARE = """
 import dataclasses, json, os, sys
@@ -47,15 +46,7 @@ for function in (softmax, sort, step):
 def compare(where, cost_rel, **env):
     if importlib.util.find_spec("jax") is None:
         pytest.skip("jax is not installed")
-    done = subprocess.run(
-        [sys.executable, "-c", COMPARE, where],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python(COMPARE, where, options=(), timeout=500, **env)
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert len(rows) == 3
     for _, memory, their_memory, cost, their_cost in rows:

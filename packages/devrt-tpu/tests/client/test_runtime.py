@@ -1,23 +1,12 @@
 """A library that the environment names, or that a wheel brings, as a platform of devrt."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from support import python
 
 
 def run(code, **env):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return python(code, **env).stdout
 
 
 def test_a_library_that_the_environment_names(xla_cpu_library):

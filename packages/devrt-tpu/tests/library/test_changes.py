@@ -1,8 +1,6 @@
 """What plugins change in their process, and what they write: nothing stands between them and it."""
 
-import os
-import subprocess
-import sys
+from support import python
 
 
 def test_what_a_plugin_writes_goes_to_standard_error_at_once(child):
@@ -45,13 +43,5 @@ library = devrt_pjrt.library_for("x", sys.argv[1])
 client = devrt_pjrt.make_client(library, "x", {"cpu_device_count": 2})
 """
     for level, is_quiet in (({}, True), ({"TF_CPP_MIN_LOG_LEVEL": "0"}, False)):
-        clean = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-        done = subprocess.run(
-            [sys.executable, "-c", code, xla_cpu_library],
-            env=clean | level,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
+        done = python(code, xla_cpu_library, options=(), clean=("TF_CPP_MIN_LOG_LEVEL",), **level)
         assert (done.stderr == "") == is_quiet

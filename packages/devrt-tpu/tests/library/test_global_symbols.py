@@ -1,12 +1,11 @@
 """Libraries that declare that the others shall see their symbols, and those that do not."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from support import python
 
 CHILD = """
 import ctypes, json, os, sys
@@ -24,17 +23,8 @@ def run(fake, tmp_path):
     """Return a function that runs code in a child and returns what it printed."""
 
     def run(code, **env):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "PJRT_"))}
-        clean |= {"FAKE": fake, "DEVRT_CACHE_DIR": str(tmp_path / "cache"), **env}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", CHILD + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            env=clean,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        env = {"FAKE": fake, "DEVRT_CACHE_DIR": tmp_path / "cache"} | env
+        done = python(CHILD + textwrap.dedent(code), clean=("DEVRT_", "PJRT_"), **env)
         return done.stdout.splitlines()
 
     return run

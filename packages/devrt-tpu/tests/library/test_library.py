@@ -1,7 +1,6 @@
 """Opening plugins: what is refused and how, versions, names and capsules."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import devrt_pjrt
 from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, PluginLoadError
 from devrt_pjrt.library import capsule
 from devrt_pjrt.library.elf import problem_with
+from support import python, shared_library
 
 
 def elf(machine=62, kind=3):
@@ -60,9 +60,8 @@ import devrt_pjrt as pjrt
 try: pjrt.library_for("cut", {str(file)!r})
 except PluginLoadError as error: print("refused")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     # Where only what describes sections is missing, the loader says so itself, or does not mind.
-    assert done.returncode == 0, done.stderr
+    done = python(code, options=())
     assert done.stdout == "refused\n" or share > 0.8
 
 
@@ -108,16 +107,11 @@ def test_a_library_without_the_function_is_refused():
         devrt_pjrt.library_for("broken", _native.__file__)
 
 
-def test_a_missing_dependency_is_named(tmp_path, compiler):
+def test_a_missing_dependency_is_named(tmp_path):
     needed, user = tmp_path / "libdevrt_needed.so", tmp_path / "plugin.so"
-    source = tmp_path / "a.c"
-    source.write_text("int a(void) { return 1; }\nint b(void) { return a(); }\n")
-    subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(needed)], check=True)
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-Wl,--no-as-needed", source, needed, "-o", user],
-        check=True,
-        cwd=tmp_path,
-    )
+    source = "int a(void) { return 1; }\nint b(void) { return a(); }\n"
+    shared_library(needed, source)
+    shared_library(user, source, "-Wl,--no-as-needed", str(needed))
     needed.unlink()
     with pytest.raises(PluginLoadError) as caught:
         devrt_pjrt.library_for("broken", str(user))

@@ -1,13 +1,11 @@
 """Plugins by name, as programs written for jaxlib's xla_client load and use them."""
 
-import subprocess
-import sys
-
 import pytest
 
 import devrt_pjrt
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_pjrt.library import names
+from support import python
 
 USE = """
 import sys
@@ -39,14 +37,7 @@ for act in (lambda: xla_client.load_pjrt_plugin_dynamically("mine", "/etc/passwd
 
 
 def test_a_plugin_is_loaded_and_used_by_name(xla_cpu_library, add_text):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", USE, xla_cpu_library, add_text],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python(USE, xla_cpu_library, add_text)
     assert done.stdout.splitlines() == [
         "True False",
         "True False",
@@ -75,14 +66,7 @@ try:
 except DevrtError as error:
     print(type(error).__name__)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, libtpu],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = python(code, libtpu, options=())
     assert done.stdout.splitlines() == ["tpu 4", "8", "InvalidArgumentError"]
 
 
@@ -108,8 +92,7 @@ for name in ("tomllib", "hashlib", "importlib.resources", "tempfile", "json"):
 for name in ("_custom_call", "_compile", "_topology", "_dlpack", "_store"):
     assert f"devrt_pjrt.{{name}}" not in loaded, name
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    python(code)
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])

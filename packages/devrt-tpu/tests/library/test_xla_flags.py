@@ -1,11 +1,10 @@
 """Flags in ``XLA_FLAGS`` that XLA would end the process over, with any library of XLA."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from support import run_python
 
 MAKE = """
 import sys
@@ -20,15 +19,7 @@ except ConfigError as error:
 
 
 def _run(*command, **environ):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DEVRT_", "JAX_"))}
-    return subprocess.run(
-        [sys.executable, *command],
-        env=clean | environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return run_python(*command, status=None, clean=("DEVRT_", "JAX_"), **environ)
 
 
 @pytest.mark.parametrize(

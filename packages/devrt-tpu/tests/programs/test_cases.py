@@ -6,14 +6,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from devrt.errors import UnimplementedError
+from support import python
 
 pytestmark = pytest.mark.stress
 
@@ -96,15 +95,8 @@ for path in paths:
 
 
 def compiled(platform, topology, names, partitions=1):
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, platform, topology, str(partitions)]
-        + [str(FOLDER / f"{name}.mlirbc") for name in names],
-        capture_output=True,
-        text=True,
-        timeout=580,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    files = [FOLDER / f"{name}.mlirbc" for name in names]
+    done = python(COMPILE, platform, topology, partitions, *files, options=(), timeout=580)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == len(names)
     failed = {Path(row[0]).stem: row[1] for row in rows if not isinstance(row[1], int)}

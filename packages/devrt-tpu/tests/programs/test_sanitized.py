@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from support import python
+
 HERE = Path(__file__).resolve().parents[1]
 KINDS = "address,undefined"
 
@@ -124,22 +126,12 @@ print("done")
 )
 def test_no_memory_is_misused(sanitized, code, switches):
     module, plugin, runtime = sanitized
-    env = {
-        **os.environ,
-        **switches,
+    env = switches | {
         "LD_PRELOAD": runtime,
         "ASAN_OPTIONS": "detect_leaks=0:handle_segv=1",
         "UBSAN_OPTIONS": "halt_on_error=1",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + code, str(module), str(plugin)],
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    done = python(HEAD + code, module, plugin, options=(), **env)
     assert done.stdout == "done\n"
     assert "Sanitizer" not in done.stderr
     assert "runtime error" not in done.stderr

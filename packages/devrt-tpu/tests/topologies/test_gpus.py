@@ -1,25 +1,17 @@
 """Programs compiled for GPUs where there is none."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support import python, run_python
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
 def devrt(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "devrt", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ,
-        check=False,
-    )
+    return run_python("-m", "devrt", *arguments, status=None)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("h100:1x1x1", "H100 80GB"), ("l4", "NVIDIA L4")])
@@ -54,5 +46,4 @@ for given in ({{"allowed_devices": {{0}}, "num_nodes": 1, "node_id": 0}}, {{"nob
     try: pjrt.make_client(library, "cuda", given)
     except DevrtError as error: print("nexpected option" in error.message)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "False\nTrue\n", done.stderr
+    assert python(code, options=()).stdout == "False\nTrue\n"

@@ -12,6 +12,7 @@ import pytest
 from devrt.errors import InvalidArgumentError
 from devrt_pjrt.library.values import check_types
 from devrt_tpu._topology import GENERATIONS, check
+from support import python, run_python
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -55,16 +56,7 @@ def test_options_of_a_wrong_type_are_refused():
 
 
 def run(code, **env):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **env},
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return python(code, options=(), **env).stdout
 
 
 TPU = """
@@ -134,30 +126,18 @@ except DevrtError as error:
 
 def test_the_command_compiles_for_a_topology(libtpu, tmp_path):
     output = tmp_path / "mlp.exe"
-    command = [sys.executable, "-m", "devrt", "compile", str(PROGRAMS / "mlp.mlir")]
-    done = subprocess.run(
-        [*command, "--topology", "v5e:1x1", "-o", str(output), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
+    command = ["-m", "devrt", "compile", PROGRAMS / "mlp.mlir"]
+    done = run_python(*command, "--topology", "v5e:1x1", "-o", output, "--json")
     report = json.loads(done.stdout)
     assert report["bytes"] == output.stat().st_size
     assert report["device_kind"] == "TPU v5 lite"
     assert (report["num_replicas"], report["num_partitions"]) == (1, 1)
     assert report["memory"]["argument_size_in_bytes"] > 0
     assert report["cost"]["flops"] > 0
-    done = subprocess.run(
-        [*command, "--topology", "v5e:0x1", "-o", str(tmp_path / "none.exe")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1
+    none = tmp_path / "none.exe"
+    done = run_python(*command, "--topology", "v5e:0x1", "-o", none, status=1)
     assert "at least 1" in done.stderr
-    assert not (tmp_path / "none.exe").exists()
+    assert not none.exists()
 
 
 def test_the_cuda_library_says_what_it_lacks(cuda):

@@ -1,0 +1,101 @@
+"""What tests of several packages share: Python in its own process, threads, C, both clients."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+
+def run_python(*arguments, status=0, timeout=300, clean=(), **environ):
+    """Run the interpreter; it must end with ``status``, where that is not None.
+
+    Its environment is this one without variables that begin with one of ``clean``, and with
+    ``environ``.
+    """
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(tuple(clean))}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=kept | {key: str(value) for key, value in environ.items()},
+        timeout=timeout,
+        check=False,
+    )
+    assert status in (None, done.returncode), f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done
+
+
+def python(code, *arguments, options=("-W", "error"), **how):
+    """Run a program, indented or not, with ``run_python``; warnings are errors in it."""
+    return run_python(*options, "-c", textwrap.dedent(code), *arguments, **how)
+
+
+def together(work, arguments=range(4), timeout=300):
+    """Call a function with each argument, each in a thread; raise what one of them raised."""
+    failures = []
+
+    def guarded(argument):
+        try:
+            work(argument)
+        except BaseException as error:  # noqa: BLE001  raised by the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(a,), daemon=True) for a in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    assert not any(thread.is_alive() for thread in threads), f"not done after {timeout} s"
+    if failures:
+        raise failures[0]
+
+
+def c_compiler():
+    """Return the C compiler's command; without one the test is skipped."""
+    found = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    return found or pytest.skip("there is no C compiler")
+
+
+def shared_library(target, source, *flags):
+    """Compile C, text or a file, into a shared library; return its path."""
+    if not isinstance(source, Path):
+        text, source = source, Path(target).with_suffix(".c")
+        source.write_text(text, encoding="utf-8")
+    command = [c_compiler(), "-shared", "-fPIC", *flags, str(source), "-o", str(target)]
+    subprocess.run(command, cwd=source.parent, check=True, capture_output=True)
+    return Path(target)
+
+
+def module_file(module, name):
+    """Return a file of an installed package, or None."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    folders = spec.submodule_search_locations if spec is not None else None
+    return next((str(Path(f, name)) for f in folders or () if Path(f, name).is_file()), None)
+
+
+def xla_cpu_library():
+    """Return the path of XLA's plugin for the CPU; without it the test is skipped."""
+    found = module_file("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so")
+    return found or pytest.skip("xla-cpu-pjrt is not installed")
+
+
+def make_client(kind, devices=1):
+    """Make a client that runs programs: ``cpu``, or ``loader`` with the same compiler."""
+    if kind == "cpu":
+        pytest.importorskip("devrt_cpu")
+        from devrt_cpu import make_cpu_client
+
+        xla_cpu_library()
+        return make_cpu_client(num_devices=devices)
+    pjrt = pytest.importorskip("devrt_pjrt")
+    library = pjrt.library_for("xla_cpu_tests", xla_cpu_library())
+    return pjrt.make_client(library, "xla_cpu_tests", {"cpu_device_count": devices})
