@@ -1,14 +1,12 @@
 """What all test folders share: eight virtual host devices, and a clean environment."""
 
-from __future__ import annotations
-
 import os
-import shutil
-import subprocess
 import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from support import shared_library
 
 # The same examples in every run: a failure is the change's fault, not the dice's. The profile
 # "fuzz" draws anew each time (pytest --hypothesis-profile=fuzz).
@@ -109,10 +107,6 @@ def thrice(tmp_path_factory):
 
     import devrt.native
 
-    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
     folder = tmp_path_factory.mktemp("thrice")
-    (folder / "thrice.c").write_text(_NATIVE)
     include = f"-I{devrt.native.include_dir()}"
-    command = [compiler, "-shared", "-fPIC", include, str(folder / "thrice.c")]
-    subprocess.run([*command, "-o", str(folder / "thrice.so")], check=True)
-    return ctypes.CDLL(str(folder / "thrice.so")).thrice
+    return ctypes.CDLL(str(shared_library(folder / "thrice.so", _NATIVE, include))).thrice

@@ -3,13 +3,15 @@
 import ctypes
 import itertools
 import os
+import signal
+import threading
 
 import numpy as np
 import pytest
 
 from devrt import errors
 from devrt.contract import DeviceCall
-from support import make_client
+from support import make_client, together
 
 ffi = pytest.importorskip("cffi").FFI()
 
@@ -19,8 +21,8 @@ X = np.arange(8, dtype=np.float32)
 
 @pytest.fixture(scope="module", params=["cpu", "loader"])
 def client(request):
-    """Return a client of each kind with two devices, both of one compiler."""
-    with make_client(request.param, 2) as made:
+    """Return a client of each kind with eight devices, both of one compiler."""
+    with make_client(request.param, 8) as made:
         yield made
 
 
@@ -28,6 +30,14 @@ def client(request):
 def name():
     """Return a name that nothing is registered under: XLA forgets none."""
     return f"both_test_call_{next(_numbers)}"
+
+
+@pytest.fixture
+def interrupts():
+    """Let interrupts raise, which a shell has ignored in what it runs in the background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 def run(client, text, value):
@@ -216,3 +226,45 @@ def test_an_address_without_code_is_refused(client, name, address):
     for function in (address, ctypes.c_void_p(address), ffi.cast("void *", address)):
         with pytest.raises(errors.InvalidArgumentError, match="must be that of a function"):
             client.register_custom_call(name, function)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_reaches_the_program(client, name, call_program):
+    def call(a):
+        if threading.current_thread() is threading.main_thread():
+            signal.raise_signal(signal.SIGINT)
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+        return a
+
+    client.register_custom_call(name, call)
+    executable, value = client.compile_and_load(call_program(name)), client.buffer_from_pyval(X)
+    with pytest.raises((KeyboardInterrupt, errors.DevrtError)) as caught:  # noqa: PT012  whichever is first
+        executable.execute([value])[0].block_until_ready()
+        for _ in range(1000):
+            threading.Event().wait(0.01)
+    if client.runtime_type != "cpu":  # its functions run in the calling thread
+        assert caught.type is KeyboardInterrupt
+        assert isinstance(caught.value.__cause__, errors.DevrtError)
+    client.register_custom_call(name, lambda a: a + 1)
+    assert np.asarray(executable.execute([value])[0])[0] == 1
+
+
+def test_many_threads_and_devices_call_at_once(client, name, call_program):
+    client.register_custom_call(name, lambda a: a * 2)
+    one = [client.compile_and_load(call_program(name), [d]) for d in client.devices()]
+    short = client.compile_and_load(
+        "func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {"
+        " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
+    )
+
+    def work(at):
+        program, device = one[at % 8], client.devices()[at % 8]
+        for step in range(50):
+            value = np.full(8, step, np.float32)
+            (made,) = program.execute([client.buffer_from_pyval(value, device)])
+            (other,) = short.execute([client.buffer_from_pyval(value)])
+            assert (np.asarray(made) == 2 * step).all()
+            assert (np.asarray(other) == 2 * step).all()
+
+    together(work, range(16))

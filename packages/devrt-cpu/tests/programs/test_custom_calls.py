@@ -1,10 +1,6 @@
 """Functions of Python and of C that the CPU client's programs call."""
 
 import itertools
-import os
-import signal
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -32,32 +28,6 @@ def run(client, text, value):
     return [np.asarray(out) for out in executable.execute([client.buffer_from_pyval(value)])]
 
 
-@pytest.fixture
-def interrupts():
-    """Let interrupts raise, which a shell has ignored in what it runs in the background."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
-
-
-@pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_reaches_the_program(name, call_program):
-    def call(a):
-        if threading.current_thread() is threading.main_thread():
-            signal.raise_signal(signal.SIGINT)
-        else:
-            os.kill(os.getpid(), signal.SIGINT)
-        return a
-
-    with make_cpu_client() as client:
-        client.register_custom_call(name, call)
-        executable, value = client.compile_and_load(call_program(name)), client.buffer_from_pyval(X)
-        with pytest.raises((KeyboardInterrupt, errors.DevrtError)):  # noqa: PT012  whichever is first
-            executable.execute([value])[0].block_until_ready()
-            for _ in range(1000):
-                threading.Event().wait(0.01)
-
-
 def test_the_names_that_it_brings_are_taken(client):
     with pytest.raises(errors.PluginError, match="cannot forget"):
         client.register_custom_call("lapack_spotrf_ffi", print)
@@ -68,28 +38,6 @@ def test_a_closed_client_registers_nothing(name):
     client.close()
     with pytest.raises(errors.ClosedError):
         client.register_custom_call(name, print)
-
-
-def test_sixteen_threads_and_several_devices_call_at_once(name, call_program):
-    with make_cpu_client(num_devices=8) as client, ThreadPoolExecutor(16) as pool:
-        client.register_custom_call(name, lambda a: a * 2)
-        devices = client.devices()
-        one = [client.compile_and_load(call_program(name), [d]) for d in devices]
-        short = client.compile_and_load(
-            "func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {"
-            " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
-        )
-
-        def work(at):
-            for step in range(50):
-                value = np.full(8, step, np.float32)
-                (made,) = one[at % 8].execute([client.buffer_from_pyval(value, devices[at % 8])])
-                (other,) = short.execute([client.buffer_from_pyval(value)])
-                assert (np.asarray(made) == 2 * step).all()
-                assert (np.asarray(other) == 2 * step).all()
-            return at
-
-        assert sorted(pool.map(work, range(16))) == list(range(16))
 
 
 MEETING = """module attributes {{mhlo.num_partitions = 4 : i32}} {{
