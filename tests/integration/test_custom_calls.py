@@ -243,7 +243,7 @@ def test_an_interrupt_reaches_the_program(client, name, call_program):
         executable.execute([value])[0].block_until_ready()
         for _ in range(1000):
             threading.Event().wait(0.01)
-    if client.runtime_type != "cpu":  # its functions run in the calling thread
+    if client.runtime_type != "native":  # its functions run in the calling thread
         assert caught.type is KeyboardInterrupt
         assert isinstance(caught.value.__cause__, errors.DevrtError)
     client.register_custom_call(name, lambda a: a + 1)
