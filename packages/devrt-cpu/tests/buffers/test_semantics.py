@@ -10,8 +10,6 @@ import pytest
 from devrt.contract import HostBufferSemantics as Semantics
 from devrt_cpu import make_cpu_client
 
-SIZES = [8, 1 << 16, 1 << 20]
-
 
 class Tracked(np.ndarray[Any, Any]):
     """An array that can be watched dying."""
@@ -26,57 +24,6 @@ def aligned(size, offset=0):
     return array
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_source_may_change_after_the_call(client, size):
-    host = aligned(size)
-    buffer = client.buffer_from_pyval(host)
-    host[:] = -1
-    assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_source_may_change_once_ready(client, size):
-    host = aligned(size)
-    buffer = client.buffer_from_pyval(
-        host, None, False, Semantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
-    )
-    assert buffer.block_until_ready() is buffer
-    assert buffer.is_ready()
-    host[:] = -1
-    assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_source_may_be_dropped_at_once(client, size):
-    for semantics in Semantics:
-        buffer = client.buffer_from_pyval(aligned(size), None, False, semantics)
-        assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32))
-
-
-@pytest.mark.parametrize("semantics", [2, 3])
-@pytest.mark.parametrize("size", SIZES)
-def test_zero_copy_shows_the_source(client, size, semantics):
-    host = aligned(size)
-    buffer = client.buffer_from_pyval(host, None, False, semantics)
-    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
-    host[0] = 42
-    assert np.asarray(buffer)[0] == 42
-    assert client.devices()[0].memory_stats()["bytes_in_use"] == 0
-
-
-def test_zero_copy_keeps_the_source_and_lets_it_go(client):
-    host = aligned(64).view(Tracked)
-    alive = weakref.ref(host)
-    buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
-    view = np.asarray(buffer)
-    del host
-    buffer.delete()
-    assert alive() is not None
-    assert view[3] == 3
-    del view
-    assert alive() is None
-
-
 @pytest.mark.parametrize("semantics", [1, 2, 3])
 def test_handle_collection_lets_the_source_go(client, semantics):
     host = aligned(1 << 16).view(Tracked)
@@ -86,13 +33,6 @@ def test_handle_collection_lets_the_source_go(client, semantics):
     del buffer
     client.buffer_from_pyval(1)  # a call that holds the GIL releases what a worker queued
     assert sys.getrefcount(host) == references
-
-
-@pytest.mark.parametrize("semantics", list(Semantics))
-def test_force_copy_never_aliases(client, semantics):
-    host = aligned(64)
-    buffer = client.buffer_from_pyval(host, None, True, semantics)
-    assert buffer.unsafe_buffer_pointer() != host.ctypes.data
 
 
 @pytest.mark.parametrize(

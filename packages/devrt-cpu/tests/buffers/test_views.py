@@ -42,19 +42,6 @@ def test_views_outlive_the_buffer(client, host):
     assert client.devices()[0].memory_stats()["bytes_in_use"] == 0
 
 
-def test_array_arguments(client, host):
-    buffer = client.buffer_from_pyval(host)
-    assert buffer.__array__(np.dtype("float64")).dtype == np.float64
-    assert np.asarray(buffer, dtype=np.int8).dtype == np.int8
-    assert buffer.__array__(np.dtype("float32")).ctypes.data == buffer.unsafe_buffer_pointer()
-    copied = buffer.__array__(copy=True)
-    assert copied.flags.writeable
-    assert copied.ctypes.data != buffer.unsafe_buffer_pointer()
-    assert buffer.__array__(copy=False).ctypes.data == buffer.unsafe_buffer_pointer()
-    with pytest.raises(ValueError, match="copy=False"):
-        buffer.__array__(np.dtype("float64"), copy=False)
-
-
 @pytest.mark.parametrize("name", STANDARD)
 def test_memoryview_formats(client, name):
     source = np.ones((2, 3), dtypes.to_numpy(dtypes.by_name(name).code))

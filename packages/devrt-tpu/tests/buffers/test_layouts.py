@@ -3,11 +3,8 @@
 import ctypes
 import itertools
 
-import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import devrt_pjrt
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
@@ -39,75 +36,6 @@ def flipped(xla_cpu):
     return xla_cpu.compile_and_load(TWICE.format("2x3", "f32", FLIPPED, FLIPPED))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, np.complex128, bool])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("semantics", range(4))
-def test_elements_lie_in_the_order_requested(xla_cpu, dtype, order, semantics):
-    host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
-    buffer = xla_cpu.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
-    assert buffer.layout == Layout(order)
-    assert buffer.pjrt_layout == PjRtLayout(Layout(order))
-    assert memory_of(buffer) == physical(host, order)
-    for found in (buffer, buffer.clone()):
-        assert np.array_equal(np.asarray(found), host)
-        assert found.layout == Layout(order)
-    assert not np.asarray(buffer).flags.writeable
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_elements_below_a_byte_have_it_too(xla_cpu, order):
-    host = (np.arange(24) % 7).astype(ml_dtypes.int4).reshape(2, 3, 4)
-    buffer = xla_cpu.buffer_from_pyval(host, layout=Layout(order))
-    assert buffer.layout == Layout(order)
-    assert np.array_equal(np.asarray(buffer), host)
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_copies_keep_it(xla_cpu, order):
-    host = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    buffer = xla_cpu.buffer_from_pyval(host, layout=Layout(order))
-    other = xla_cpu.devices()[1]
-    for place in (other.default_memory(), buffer.device.memory("pinned_host"), buffer.memory):
-        copied = buffer.copy_to_memory(place, may_alias=False)
-        assert copied.layout == Layout(order)
-        assert memory_of(copied) == physical(host, order)
-        assert np.array_equal(np.asarray(copied), host)
-    assert xla_cpu.buffer_from_pyval(buffer).layout == Layout((2, 1, 0))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_every_source_of_every_shape_is_read_back(xla_cpu, data):
-    shape = tuple(data.draw(st.lists(st.integers(0, 4), max_size=5)))
-    order = data.draw(st.permutations(range(len(shape))))
-    host = np.arange(np.prod(shape, dtype=int), dtype=np.int16).reshape(shape)
-    for axis in range(len(shape)):
-        if data.draw(st.booleans()):
-            host = np.flip(host, axis)
-    if shape and data.draw(st.booleans()):
-        host = np.swapaxes(host, 0, -1)
-    semantics = data.draw(st.integers(0, 3))
-    buffer = xla_cpu.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
-    assert np.array_equal(np.asarray(buffer), host)
-    assert buffer.layout == Layout(order)
-    copied = buffer.copy_to_memory(xla_cpu.devices()[2].default_memory())
-    assert np.array_equal(np.asarray(copied), host)
-    if host.size:
-        assert memory_of(buffer) == physical(host, order)
-
-
-def test_a_large_source_in_that_order_is_aliased_and_another_is_not(xla_cpu):
-    storage = np.zeros(512 * 600 * 4 + 64, np.uint8)
-    start = -storage.ctypes.data % 64
-    host = storage[start : start + 512 * 600 * 4].view(np.float32).reshape((512, 600), order="F")
-    buffer = xla_cpu.buffer_from_pyval(host, None, False, 2, layout=Layout((0, 1)))
-    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
-    copied = xla_cpu.buffer_from_pyval(host, layout=Layout((0, 1)))
-    assert copied.unsafe_buffer_pointer() != host.ctypes.data
-    host[1, 2] = 5
-    assert np.asarray(copied)[1, 2] == 0
-
-
 def test_a_view_outlives_its_buffer(xla_cpu):
     view = np.asarray(xla_cpu.buffer_from_pyval(A, layout="{0,1}"))
     for _ in range(50):
@@ -116,10 +44,7 @@ def test_a_view_outlives_its_buffer(xla_cpu):
 
 
 def test_the_default_is_a_plain_buffer(xla_cpu, add):
-    for layout in (Layout((1, 0)), PjRtLayout("{1,0}"), "{1,0}", None):
-        buffer = xla_cpu.buffer_from_pyval(A, layout=layout)
-        assert type(buffer) is devrt_pjrt.PjrtBuffer
-        assert buffer.layout == Layout((1, 0))
+    assert type(xla_cpu.buffer_from_pyval(A, layout="{1,0}")) is devrt_pjrt.PjrtBuffer
     line = xla_cpu.buffer_from_pyval(np.arange(8, dtype=np.float32), layout="{0}")
     assert np.asarray(add.execute([line, line])[0])[7] == 14
 

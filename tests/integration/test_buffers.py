@@ -1,0 +1,315 @@
+"""Arrays of the host in every dtype, order and semantics, there and back, over both clients."""
+
+import gc
+import itertools
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from devrt import dtypes
+from devrt.contract import HostBufferSemantics as Semantics
+from devrt.errors import InvalidTypeError
+from devrt.layout import Layout, PjRtLayout, row_major
+from support import make_client
+
+# The types of the youngest C API that the loader's plugin here knows.
+ALL_TYPES = [element.name for element in dtypes.ELEMENT_TYPES]
+MULTIBYTE = ["int16", "uint32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
+SIZES = [8, 1 << 16, 1 << 20]
+ORDERS = list(itertools.permutations(range(3)))
+
+
+@pytest.fixture(scope="module", params=["cpu", "loader"])
+def client(request):
+    """Return a client of each kind with four devices."""
+    with make_client(request.param, 4) as made:
+        yield made
+
+
+def knows(client, name):
+    if client.runtime_type == "native":
+        return True
+    from devrt_pjrt.library.since import TYPES
+
+    return TYPES.get(dtypes.by_name(name).code, 0) <= 81
+
+
+def values(name, shape):
+    """Return every kind of bit pattern that the type has, or small values where it has few."""
+    element = dtypes.by_name(name)
+    count = int(np.prod(shape))
+    if name == "bool":
+        return (np.arange(count) % 2 == 0).reshape(shape)
+    raw = np.random.default_rng(7).integers(0, 256, count * element.itemsize, dtype=np.uint8)
+    if element.bits < 8:
+        raw &= (1 << (element.bits - (1 if name.startswith("int") else 0))) - 1
+    return raw.view(dtypes.to_numpy(element.code)).reshape(shape)
+
+
+def same(left, right):
+    return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
+
+
+def aligned(size, offset=0):
+    """Return float32 values that start at a multiple of 64 bytes plus ``offset``."""
+    raw = np.zeros(size * 4 + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    array = raw[start : start + size * 4].view(np.float32)
+    array[:] = np.arange(size)
+    return array
+
+
+class Tracked(np.ndarray):
+    """An array that can be watched dying."""
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL_TYPES)
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 1, 3), (0,), (2, 0, 3)])
+def test_every_dtype_and_shape(client, name, shape):
+    if not knows(client, name):
+        pytest.skip(f"the plugin is older than {name}")
+    host = values(name, shape)
+    buffer = client.buffer_from_pyval(host)
+    back = np.asarray(buffer)
+    assert same(back, host)
+    assert not back.flags.writeable
+    assert (buffer.shape, buffer.ndim, buffer.size) == (shape, host.ndim, host.size)
+    assert (buffer.nbytes, buffer.itemsize) == (host.nbytes, host.itemsize)
+    assert buffer.dtype is buffer.dtype is dtypes.to_numpy(dtypes.by_name(name).code)
+
+
+@pytest.mark.parametrize(
+    "name", ["uint8", "bfloat16", "float32", "int64", "complex128", "int4", "int8"]
+)
+@pytest.mark.parametrize(
+    "index",
+    [np.s_[::-1], np.s_[:, ::-2], np.s_[1::2, ::3], np.s_[..., 0], np.s_[:, None, 2:4], np.s_[3:3]],
+)
+def test_strided_sources(client, name, index):
+    host = values(name, (6, 7, 4))[index]
+    assert same(np.asarray(client.buffer_from_pyval(host)), host)
+
+
+@pytest.mark.parametrize("rows", [130, 15_000])
+def test_transposed_and_broadcast_sources(client, rows):
+    base = np.arange(rows * 70 * 3, dtype=np.int32).reshape(rows, 70, 3)
+    sources = (base.T, base.transpose(1, 0, 2), np.broadcast_to(base[0], (5, 70, 3)))
+    for host in (*sources, np.asfortranarray(base)):
+        assert np.array_equal(np.asarray(client.buffer_from_pyval(host)), host)
+
+
+@pytest.mark.parametrize("name", MULTIBYTE)
+@pytest.mark.parametrize("rows", [4, 1 << 15])
+def test_big_endian_is_converted(client, name, rows):
+    native = values(name, (rows, 6))[::2]
+    buffer = client.buffer_from_pyval(native.astype(native.dtype.newbyteorder(">")))
+    assert buffer.dtype.isnative
+    assert same(np.asarray(buffer), native)
+
+
+@settings(max_examples=100)
+@given(
+    host=npst.arrays(
+        npst.integer_dtypes(endianness="=")
+        | npst.boolean_dtypes()
+        | npst.floating_dtypes(sizes=(16, 32, 64), endianness="=")
+        | npst.complex_number_dtypes(sizes=(64, 128), endianness="="),
+        npst.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5),
+    ),
+    data=st.data(),
+)
+def test_any_array_any_view_any_order(client, host, data):
+    view = host
+    if host.ndim and host.size:
+        view = np.asarray(host[data.draw(npst.basic_indices(host.shape))])
+        view = view.transpose(data.draw(st.permutations(range(view.ndim))))
+    order = Layout(tuple(data.draw(st.permutations(range(view.ndim)))))
+    buffer = client.buffer_from_pyval(
+        view,
+        None,
+        False,
+        data.draw(st.integers(0, 3)),
+        layout=data.draw(st.sampled_from([None, order])),
+    )
+    other = client.devices()[data.draw(st.integers(0, 3))].default_memory()
+    for found in (buffer, buffer.clone(), buffer.copy_to_memory(other)):
+        assert same(np.asarray(found), view)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), "text", [1, "x"], np.array(["a"]), np.zeros(2, "M8[s]"), [[1], [1, 2]]]
+)
+def test_what_no_device_can_hold_is_refused(client, value):
+    with pytest.raises(InvalidTypeError):
+        client.buffer_from_pyval(value)
+
+
+# -- semantics ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("step", [1, 2, -1])
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_source_may_change_when_its_semantics_say_so(client, size, step, offset):
+    for semantics in (Semantics.IMMUTABLE_ONLY_DURING_CALL, 1):
+        host = aligned(size, offset)[::step]
+        buffer, wanted = client.buffer_from_pyval(host, None, False, semantics), host.copy()
+        if semantics == 1:
+            assert buffer.block_until_ready() is buffer
+            assert buffer.is_ready()
+        host[:] = -1
+        assert np.array_equal(np.asarray(buffer), wanted)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_source_may_be_dropped_at_once(client, size):
+    for semantics, offset, step in itertools.product(Semantics, (0, 4, 64), (1, 2, -1)):
+        source = aligned(size, offset)[::step]
+        buffer = client.buffer_from_pyval(source, None, False, semantics)
+        del source
+        assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32)[::step])
+
+
+@pytest.mark.parametrize("semantics", [2, 3])
+@pytest.mark.parametrize("size", SIZES)
+def test_zero_copy_shows_the_source(client, size, semantics):
+    host, device = aligned(size), client.devices()[3]
+    in_use = device.memory_stats()["bytes_in_use"]
+    buffer = client.buffer_from_pyval(host, device, False, semantics)
+    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
+    host[0] = 42
+    assert np.asarray(buffer)[0] == 42
+    if client.runtime_type == "native":  # the loader counts what is lent
+        assert device.memory_stats()["bytes_in_use"] == in_use
+
+
+def test_zero_copy_keeps_the_source_and_lets_it_go(client):
+    host = aligned(1000).view(Tracked)
+    alive = weakref.ref(host)
+    buffer = client.buffer_from_pyval(host, None, False, Semantics.ZERO_COPY)
+    view, clone = np.asarray(buffer), buffer.clone()
+    del host
+    buffer.delete()
+    del buffer
+    gc.collect()
+    assert alive() is not None
+    assert view[3] == np.asarray(clone)[3] == 3
+    del view, clone
+    gc.collect()
+    client.buffer_from_pyval(1)  # a call releases what other threads queued
+    assert alive() is None
+
+
+@pytest.mark.parametrize("semantics", list(Semantics))
+def test_force_copy_never_aliases(client, semantics):
+    host = aligned(64)
+    buffer = client.buffer_from_pyval(host, None, True, semantics)
+    assert buffer.unsafe_buffer_pointer() != host.ctypes.data
+
+
+# -- views, copies, ends --------------------------------------------------------------------------
+
+
+def test_asarray_converts_and_copies_on_request(client):
+    buffer = client.buffer_from_pyval(np.arange(3, dtype=np.float32))
+    assert np.asarray(buffer, dtype=np.int32).tolist() == [0, 1, 2]
+    assert buffer.__array__(np.dtype("float64")).dtype == np.float64
+    copied = np.array(buffer, copy=True)
+    assert copied.flags.writeable
+    assert copied.ctypes.data != buffer.unsafe_buffer_pointer()
+    assert buffer.__array__(copy=False).ctypes.data == buffer.unsafe_buffer_pointer()
+    with pytest.raises(ValueError, match="copy=False"):
+        buffer.__array__(np.dtype(np.int32), copy=False)
+
+
+@pytest.mark.parametrize("count", [4, 100_000])
+def test_a_view_is_read_only_for_good_and_outlives_its_buffer(client, count):
+    buffer = client.buffer_from_pyval(np.arange(count, dtype=np.float32))
+    views = [np.asarray(buffer), np.from_dlpack(buffer)]
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        views[0].flags.writeable = True
+    buffer.delete()
+    del buffer
+    gc.collect()
+    assert all(view[-1] == count - 1 for view in views)
+
+
+def test_buffers_go_to_every_device_and_memory(client):
+    array = np.arange(10, dtype=np.float32)
+    here = client.buffer_from_pyval(array)
+    for device in client.devices():
+        for memory in device.addressable_memories():
+            buffer, copied = client.buffer_from_pyval(array, memory), here.copy_to_memory(memory)
+            assert memory.addressable_by_devices() == [device]
+            for found in (buffer, copied):
+                assert (found.memory, found.device) == (memory, device)
+                assert np.array_equal(np.asarray(found), array)
+
+
+# -- orders ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, ml_dtypes.bfloat16, np.complex128, bool])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("semantics", range(4))
+def test_elements_lie_in_the_order_requested(client, dtype, order, semantics):
+    host = (np.arange(24) % 7).astype(dtype).reshape(2, 3, 4)
+    buffer = client.buffer_from_pyval(host, None, False, semantics, layout=Layout(order))
+    assert (buffer.layout, buffer.pjrt_layout) == (Layout(order), PjRtLayout(Layout(order)))
+    assert not np.asarray(buffer).flags.writeable
+    pinned = client.devices()[1].memory("pinned_host")
+    copies = [buffer.copy_to_memory(pinned), buffer.copy_to_memory(buffer.memory, may_alias=False)]
+    for found in (buffer, buffer.clone(), *copies):
+        assert found.layout == Layout(order)
+        assert np.array_equal(np.asarray(found), host)
+        # What lies at the address, byte by byte: major to minor is the order backwards.
+        assert memory_of(found) == np.ascontiguousarray(host.transpose(order[::-1])).tobytes()
+    again = client.buffer_from_pyval(buffer)  # a buffer as a source: its values, row-major
+    assert again.layout == row_major(3)
+    assert np.array_equal(np.asarray(again), host)
+
+
+def memory_of(buffer):
+    import ctypes
+
+    buffer.block_until_ready()
+    return ctypes.string_at(buffer.unsafe_buffer_pointer(), buffer.nbytes)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_elements_below_a_byte_have_it_too(client, order):
+    host = (np.arange(24) % 7).astype(ml_dtypes.int4).reshape(2, 3, 4)
+    buffer = client.buffer_from_pyval(host, layout=Layout(order))
+    assert buffer.layout == Layout(order)
+    assert np.array_equal(np.asarray(buffer), host)
+
+
+def test_a_source_in_the_order_requested_is_aliased(client):
+    host = aligned(512 * 600).reshape((512, 600), order="F")
+    buffer = client.buffer_from_pyval(host, None, False, 2, layout=Layout((0, 1)))
+    assert buffer.unsafe_buffer_pointer() == host.ctypes.data
+    for layout, semantics in ((Layout((0, 1)), 0), (None, 2)):
+        copied = client.buffer_from_pyval(host, None, False, semantics, layout=layout)
+        assert copied.unsafe_buffer_pointer() != host.ctypes.data
+
+
+def test_the_default_is_row_major(client):
+    device = client.devices()[1]
+    for shape in ((), (3,), (2, 3), (4, 0, 2)):
+        layout = client.get_default_layout(np.dtype("float32"), shape, device)
+        assert layout == PjRtLayout(row_major(len(shape)))
+        assert client.buffer_from_pyval(np.zeros(shape, np.float32), device).pjrt_layout == layout
+    assert str(client.get_default_layout(np.dtype("bfloat16"), [2, 3])) == "{1,0}"
+    host = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for explicit in (Layout((1, 0)), PjRtLayout("{1,0}"), row_major(2), None):
+        buffer = client.buffer_from_pyval(host, layout=explicit)
+        assert buffer.layout == Layout((1, 0))
+        assert memory_of(buffer) == host.tobytes()
