@@ -15,7 +15,7 @@ from devrt import dtypes
 from devrt.contract import HostBufferSemantics as Semantics
 from devrt.errors import InvalidTypeError
 from devrt.layout import Layout, PjRtLayout, row_major
-from support import make_client
+from support import aligned, make_client
 
 # The types of the youngest C API that the loader's plugin here knows.
 ALL_TYPES = [element.name for element in dtypes.ELEMENT_TYPES]
@@ -53,15 +53,6 @@ def values(name, shape):
 
 def same(left, right):
     return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
-
-
-def aligned(size, offset=0):
-    """Return float32 values that start at a multiple of 64 bytes plus ``offset``."""
-    raw = np.zeros(size * 4 + 128, np.uint8)
-    start = -raw.ctypes.data % 64 + offset
-    array = raw[start : start + size * 4].view(np.float32)
-    array[:] = np.arange(size)
-    return array
 
 
 class Tracked(np.ndarray):
@@ -160,7 +151,7 @@ def test_what_no_device_can_hold_is_refused(client, value):
 @pytest.mark.parametrize("offset", [0, 4])
 def test_a_source_may_change_when_its_semantics_say_so(client, size, step, offset):
     for semantics in (Semantics.IMMUTABLE_ONLY_DURING_CALL, 1):
-        host = aligned(size, offset)[::step]
+        host = aligned(size, offset=offset)[::step]
         buffer, wanted = client.buffer_from_pyval(host, None, False, semantics), host.copy()
         if semantics == 1:
             assert buffer.block_until_ready() is buffer
@@ -172,7 +163,7 @@ def test_a_source_may_change_when_its_semantics_say_so(client, size, step, offse
 @pytest.mark.parametrize("size", SIZES)
 def test_a_source_may_be_dropped_at_once(client, size):
     for semantics, offset, step in itertools.product(Semantics, (0, 4, 64), (1, 2, -1)):
-        source = aligned(size, offset)[::step]
+        source = aligned(size, offset=offset)[::step]
         buffer = client.buffer_from_pyval(source, None, False, semantics)
         del source
         assert np.array_equal(np.asarray(buffer), np.arange(size, dtype=np.float32)[::step])

@@ -11,7 +11,7 @@ import pytest
 
 from devrt import errors
 from devrt.contract import DeviceCall
-from support import make_client, together
+from support import double, make_client, together
 
 ffi = pytest.importorskip("cffi").FFI()
 
@@ -253,10 +253,7 @@ def test_an_interrupt_reaches_the_program(client, name, call_program):
 def test_many_threads_and_devices_call_at_once(client, name, call_program):
     client.register_custom_call(name, lambda a: a * 2)
     one = [client.compile_and_load(call_program(name), [d]) for d in client.devices()]
-    short = client.compile_and_load(
-        "func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {"
-        " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
-    )
+    short = client.compile_and_load(double())
 
     def work(at):
         program, device = one[at % 8], client.devices()[at % 8]

@@ -9,6 +9,7 @@ import textwrap
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 
@@ -99,3 +100,33 @@ def make_client(kind, devices=1):
     pjrt = pytest.importorskip("devrt_pjrt")
     library = pjrt.library_for("xla_cpu_tests", xla_cpu_library())
     return pjrt.make_client(library, "xla_cpu_tests", {"cpu_device_count": devices})
+
+
+def aligned(size, dtype=np.float32, offset=0):
+    """Return 0, 1, 2 ... at an address that is a multiple of 64 plus ``offset``: memory to lend."""
+    count = size * np.dtype(dtype).itemsize
+    raw = np.zeros(count + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    array = raw[start : start + count].view(dtype)
+    array[:] = np.arange(size)
+    return array
+
+
+def double(kind="8xf32", alias=""):
+    """Return a program that adds an array to itself; ``alias`` are its parameter's attributes."""
+    return (
+        f"func.func @main(%a: tensor<{kind}>{alias}) -> tensor<{kind}> {{\n"
+        f"  %0 = stablehlo.add %a, %a : tensor<{kind}>\n  return %0 : tensor<{kind}> }}"
+    )
+
+
+def square(size=256, products=2):
+    """Return a program that multiplies a matrix by itself: slower than its call."""
+    kind = f"tensor<{size}x{size}xf32>"
+    steps = "\n".join(
+        f"  %{i} = stablehlo.dot %{i - 1 if i else 'a'}, %a : ({kind}, {kind}) -> {kind}"
+        for i in range(products)
+    )
+    return (
+        f"func.func @main(%a: {kind}) -> {kind} {{\n{steps}\n  return %{products - 1} : {kind} }}"
+    )

@@ -9,18 +9,9 @@ from devrt import dlpack, dtypes
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
+from support import aligned
 
 pytest.importorskip("devrt_cpu")
-
-
-def aligned(count, start=0, dtype=np.float32):
-    """Return an array that begins `start` bytes past a multiple of 64."""
-    size = np.dtype(dtype).itemsize
-    raw = np.zeros(count * size + 128, np.uint8)
-    first = -raw.ctypes.data % 64 + start
-    array = raw[first : first + count * size].view(dtype)
-    array[...] = np.arange(count)
-    return array
 
 
 def address(x):
@@ -54,7 +45,7 @@ def test_memory_is_shared_where_it_can_be(cpu, wrap, copy):
 @pytest.mark.parametrize("wrap", [lambda x: x, Old], ids=["versioned", "unversioned"])
 @pytest.mark.parametrize(
     "x",
-    [aligned(16, start=16), aligned(32)[::2], aligned(16)[::-1]],
+    [aligned(16, offset=16), aligned(32)[::2], aligned(16)[::-1]],
     ids=["apart", "strided", "back"],
 )
 def test_a_copy_is_made_where_it_must_be_and_refused_where_it_may_not(cpu, wrap, x):
@@ -211,7 +202,7 @@ def test_an_array_is_exported_once(cpu, copy):
     a = dlpack.from_dlpack(source, copy=copy)
     assert source.exports == 1
     assert (address(a) == source.array.ctypes.data) is (copy is not True)
-    apart = Exporter(aligned(16, start=16))
+    apart = Exporter(aligned(16, offset=16))
     with pytest.raises(InvalidArgumentError, match="array of type Exporter on cpu:0 as it is"):
         dlpack.from_dlpack(apart, copy=False)
     assert apart.exports == 1

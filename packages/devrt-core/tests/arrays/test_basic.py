@@ -15,6 +15,7 @@ from devrt import dtypes
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
+from support import aligned
 
 pytest.importorskip("devrt_cpu")
 
@@ -62,9 +63,7 @@ def test_changing_the_source_afterwards_changes_nothing(cpu):
 
 
 def test_may_alias_shares_aligned_memory(cpu):
-    raw = np.zeros(4096 + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    x = raw[start : start + 4096].view(np.float32)
+    x = aligned(1024)
     aliased = devrt.device_put(x, cpu[0], may_alias=True)
     copied = devrt.device_put(x, cpu[0])
     assert aliased.unsafe_buffer_pointer() == x.ctypes.data

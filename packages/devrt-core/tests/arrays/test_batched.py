@@ -13,6 +13,7 @@ from devrt.sharding import DeviceList, Mesh, NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
 from devrt.xla_client import ArrayCopySemantics
 from devrt_acme.client import AcmeClient
+from support import aligned
 
 pytest.importorskip("devrt_cpu")
 
@@ -99,9 +100,7 @@ def test_shards_of_the_host_and_of_devices_may_be_mixed(cpu, rows):
 
 
 def test_aliasing_as_the_caller_promises(cpu):
-    raw = np.zeros(4096 + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    x = raw[start : start + 4096].view(np.float32)
+    x = aligned(1024)
     aval = types.SimpleNamespace(shape=x.shape, dtype=x.dtype)
     zero_copy = xla_client.HostBufferSemantics.ZERO_COPY
     sharding = SingleDeviceSharding(cpu[0])

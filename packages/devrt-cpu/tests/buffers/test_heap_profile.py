@@ -9,6 +9,7 @@ import devrt
 from devrt import errors
 from devrt.wire.pprof import read_profile
 from devrt_cpu import make_cpu_client
+from support import aligned
 
 descriptor_pb2 = pytest.importorskip(
     "google.protobuf.descriptor_pb2", reason="protobuf, which reads profiles, is not installed"
@@ -108,8 +109,7 @@ def test_profile_tells_what_lives_where():
 
 
 def test_lent_memory_is_reported_apart():
-    source = np.zeros(4096 + 64, np.uint8)
-    source = source[-source.ctypes.data % 64 :][:4096]
+    source = aligned(4096, np.uint8)
     with make_cpu_client() as client:
         lent = client.buffer_from_pyval(source, host_buffer_semantics=2)
         ((values, labels, _),) = decode(client.heap_profile())

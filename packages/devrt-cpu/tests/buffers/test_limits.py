@@ -8,7 +8,7 @@ import pytest
 from devrt import errors
 from devrt.runtime import Runtime
 from devrt_cpu import make_cpu_client
-from support import python
+from support import aligned, python
 
 MIB = 1 << 20
 
@@ -35,8 +35,7 @@ def test_the_limit_is_exact_and_counts_every_memory():
 
 
 def test_lent_memory_does_not_count():
-    source = np.zeros(2 * MIB + 64, np.uint8)
-    source = source[-source.ctypes.data % 64 :][: 2 * MIB]
+    source = aligned(2 * MIB, np.uint8)
     with make_cpu_client(memory_limit_bytes=MIB) as client:
         lent = client.buffer_from_pyval(source, host_buffer_semantics=2)
         assert lent.unsafe_buffer_pointer() == source.ctypes.data

@@ -9,19 +9,11 @@ import pytest
 
 from devrt.contract import HostBufferSemantics as Semantics
 from devrt_cpu import make_cpu_client
+from support import aligned
 
 
 class Tracked(np.ndarray[Any, Any]):
     """An array that can be watched dying."""
-
-
-def aligned(size, offset=0):
-    """Return float32 values that start at a multiple of 64 bytes plus ``offset``."""
-    raw = np.zeros(size * 4 + 128, np.uint8)
-    start = -raw.ctypes.data % 64 + offset
-    array = raw[start : start + size * 4].view(np.float32)
-    array[:] = np.arange(size)
-    return array
 
 
 @pytest.mark.parametrize("semantics", [1, 2, 3])
@@ -37,7 +29,7 @@ def test_handle_collection_lets_the_source_go(client, semantics):
 
 @pytest.mark.parametrize(
     "host",
-    [aligned(64, 4), aligned(64)[::2], aligned(64).astype(">f4"), aligned(64).reshape(8, 8).T],
+    [aligned(9, offset=4), aligned(64)[::2], aligned(8).astype(">f4"), aligned(64).reshape(8, 8).T],
     ids=["unaligned", "strided", "big-endian", "transposed"],
 )
 def test_zero_copy_copies_where_it_must(client, host):

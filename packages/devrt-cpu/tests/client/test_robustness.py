@@ -9,15 +9,9 @@ import pytest
 import devrt_cpu._ext as ext
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt_cpu import make_cpu_client
-from support import python
+from support import aligned, python
 
 CLASSES = [ext.CpuBuffer, ext._HostView, ext.CpuMemory, ext.CpuDevice, ext.CpuClient]
-
-
-def aligned(size):
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size]
 
 
 def run(program):
@@ -65,7 +59,7 @@ def test_the_shape_outlives_a_source_that_goes_early():
 def test_a_long_chain_of_aliases_is_freed_without_recursion():
     with make_cpu_client() as client:
         device = client.devices()[0]
-        buffer = client.buffer_from_pyval(aligned(4096), device, False, 2)
+        buffer = client.buffer_from_pyval(aligned(4096, np.uint8), device, False, 2)
         for _ in range(100_000):
             buffer = client.buffer_from_pyval(
                 np.frombuffer(memoryview(buffer), np.uint8), device, False, 2

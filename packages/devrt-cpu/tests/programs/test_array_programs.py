@@ -10,13 +10,13 @@ from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.programs import load_program
 from devrt.sharding import Mesh, NamedSharding, P
 from devrt_cpu import make_cpu_client
+from support import double
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-ADD = """func.func @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {
-  %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"""
+ADD = double(alias=" {tf.aliasing_output = 0 : i32}")
 
 
 def stored(name):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from devrt.errors import DevrtError, OutOfMemoryError
-from support import python
+from support import double, python
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -161,17 +161,14 @@ def test_a_limit_of_memory_holds_for_results_too():
     from devrt_cpu import make_cpu_client
 
     client = make_cpu_client(memory_limit_bytes=100_000)
-    double = client.compile_and_load(
-        "func.func @main(%a: tensor<64x64xf64>) -> tensor<64x64xf64> {\n"
-        "  %0 = stablehlo.add %a, %a : tensor<64x64xf64>\n  return %0 : tensor<64x64xf64> }"
-    )
+    program = client.compile_and_load(double("64x64xf64"))
     x = client.buffer_from_pyval(np.ones((64, 64)))
-    kept = [double.execute([x])[0] for _ in range(2)]
+    kept = [program.execute([x])[0] for _ in range(2)]
     with pytest.raises(
         MemoryError, match=r"32768 bytes of outputs.* of the 100000 bytes"
     ) as raised:
-        double.execute([x])
+        program.execute([x])
     assert isinstance(raised.value, DevrtError)
     assert (np.asarray(kept[0]) == 2).all()
     kept.pop()
-    assert (np.asarray(double.execute([x])[0]) == 2).all()
+    assert (np.asarray(program.execute([x])[0]) == 2).all()

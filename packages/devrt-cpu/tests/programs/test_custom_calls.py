@@ -9,6 +9,7 @@ import devrt
 import devrt.native
 from devrt import errors, xla_client
 from devrt_cpu import make_cpu_client
+from support import double
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
@@ -98,12 +99,8 @@ def test_a_failed_result_poisons_what_is_made_of_it(name):
     with make_cpu_client(num_devices=4) as client:
         client.register_custom_call(name, call)
         failed = meet(client, name, X)
-        double = client.compile_and_load(
-            "func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {"
-            " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
-        )
         with pytest.raises(errors.InvalidArgumentError, match="no"):
-            np.asarray(double.execute([failed[0]])[0])
+            np.asarray(client.compile_and_load(double()).execute([failed[0]])[0])
 
 
 def test_jaxlibs_name_registers_with_the_default_runtimes_client(name, call_program):

@@ -10,18 +10,13 @@ import pytest
 
 from devrt.errors import ClosedError, DevrtError
 from devrt_cpu import make_cpu_client
-from support import python
+from support import double, python, square
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
-DOUBLE = """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
-  %0 = stablehlo.add %a, %a : tensor<8xf32>
-  return %0 : tensor<8xf32> }"""
+DOUBLE = double()
 
-SLOW = """func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {
-  %0 = stablehlo.dot %a, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  %1 = stablehlo.dot %0, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  return %1 : tensor<256x256xf32> }"""
+SLOW = square()
 
 
 def run(code):

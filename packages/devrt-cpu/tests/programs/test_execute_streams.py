@@ -11,18 +11,14 @@ import pytest
 
 from devrt.xla_client import execution_stream_id
 from devrt_cpu import make_cpu_client
-from support import together
+from support import double, square, together
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
 # Runs in the engine's threads, after the call has returned, for some milliseconds.
-SLOW = """func.func @main(%a: tensor<512x512xf32>) -> tensor<512x512xf32> {
-  %0 = stablehlo.dot %a, %a : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
-  %1 = stablehlo.dot %0, %a : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
-  return %1 : tensor<512x512xf32> }"""
+SLOW = square(512)
 
-SHORT = """func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = stablehlo.add %a, %a : tensor<2xf32> return %0 : tensor<2xf32> }"""
+SHORT = double("2xf32")
 
 
 @pytest.fixture

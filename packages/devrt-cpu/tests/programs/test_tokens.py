@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from devrt.errors import InvalidArgumentError
+from support import double, square
 
 pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
-SLOW = """func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {
-  %0 = stablehlo.dot %a, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
-  return %0 : tensor<256x256xf32> }"""
+SLOW = square(256, 1)
 
 NOTHING = "func.func @main(%a: tensor<2xf32>) { return }"
 
@@ -94,14 +93,11 @@ def test_live_executables_come_oldest_first(client):
 
 
 def test_a_result_that_is_only_passed_on_keeps_its_place_and_its_values(client):
-    double = client.compile_and_load(
-        "func.func @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32}) -> tensor<8xf32> {"
-        " %0 = stablehlo.add %a, %a : tensor<8xf32> return %0 : tensor<8xf32> }"
-    )
-    (x,) = double.execute([client.buffer_from_pyval(np.ones(8, np.float32))])
+    program = client.compile_and_load(double(alias=" {tf.aliasing_output = 0 : i32}"))
+    (x,) = program.execute([client.buffer_from_pyval(np.ones(8, np.float32))])
     for _ in range(6):  # donated in place; nobody has looked where they are
-        (x,) = double.execute([x])
+        (x,) = program.execute([x])
     address = x.unsafe_buffer_pointer()
-    (x,) = double.execute([x])
+    (x,) = program.execute([x])
     assert x.unsafe_buffer_pointer() == address
     np.testing.assert_array_equal(np.asarray(x), np.full(8, 2.0**8))

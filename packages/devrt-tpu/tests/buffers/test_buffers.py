@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
+from support import aligned
 
 
 def test_scalars_and_lists_are_converted(xla_cpu):
@@ -22,12 +23,6 @@ def test_a_dtype_that_is_younger_than_the_plugin_is_refused(xla_cpu, monkeypatch
     xla_cpu._putter._codes.clear()
     with pytest.raises(InvalidTypeError, match=r"does not know float8_e3m4, which came with 0\.99"):
         xla_cpu.buffer_from_pyval(np.zeros(2, ml_dtypes.float8_e3m4))
-
-
-def aligned(count):
-    raw = np.zeros(count * 4 + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + count * 4].view(np.float32)
 
 
 def test_a_source_that_is_copied_is_not_kept(xla_cpu):
@@ -183,9 +178,7 @@ def test_a_program_never_writes_to_read_only_memory(xla_cpu, add_text, count):
     )
     add = xla_cpu.compile_and_load(text)
     other = xla_cpu.buffer_from_pyval(np.ones(count, np.float32))
-    storage = np.zeros(4 * count + 64, np.uint8)
-    start = -storage.ctypes.data % 64
-    source = storage[start : start + 4 * count].view(np.float32)
+    source = aligned(count)
     for is_writable in (False, True):
         source[:] = 1
         lent = source.view()
