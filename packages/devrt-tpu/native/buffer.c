@@ -20,11 +20,8 @@ static handle* make_handle(storage* of, int is_view) {
   return made;
 }
 
-static void destroy_buffer(const PJRT_Api* api, PJRT_Buffer* buffer) {
-  PJRT_Buffer_Destroy_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Buffer_Destroy_Args, buffer),
-      .buffer = buffer,
-  };
+void destroy_buffer(const PJRT_Api* api, PJRT_Buffer* buffer) {
+  ARGS(Buffer_Destroy, buffer, args, .buffer = buffer);
   destroy_error(api, api->PJRT_Buffer_Destroy(&args));
 }
 
@@ -34,10 +31,7 @@ static void free_memory(storage* of) {
     return;
   }
   if (atomic_exchange(&of->is_gone, 1)) return;
-  PJRT_Buffer_Delete_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Buffer_Delete_Args, buffer),
-      .buffer = of->buffer,
-  };
+  ARGS(Buffer_Delete, buffer, args, .buffer = of->buffer);
   destroy_error(of->core->api, of->core->api->PJRT_Buffer_Delete(&args));
 }
 
@@ -89,10 +83,7 @@ uintptr_t devrt_hold(uintptr_t of) {
   const PJRT_Api* api = held->core->api;
   handle* made = make_handle(held, 1);
   if (made != NULL && DEVRT_HAS(api, PJRT_Buffer_IncreaseExternalReferenceCount)) {
-    PJRT_Buffer_IncreaseExternalReferenceCount_Args args = {
-        .struct_size = DEVRT_SIZE(PJRT_Buffer_IncreaseExternalReferenceCount_Args, buffer),
-        .buffer = held->buffer,
-    };
+    ARGS(Buffer_IncreaseExternalReferenceCount, buffer, args, .buffer = held->buffer);
     PJRT_Error* error = api->PJRT_Buffer_IncreaseExternalReferenceCount(&args);
     if (error != NULL) {
       destroy_error(api, error);
@@ -106,10 +97,7 @@ static void release_view(handle* view) {
   storage* held = view->storage;
   const PJRT_Api* api = held->core->api;
   if (view->is_view == 1 && DEVRT_HAS(api, PJRT_Buffer_DecreaseExternalReferenceCount)) {
-    PJRT_Buffer_DecreaseExternalReferenceCount_Args args = {
-        .struct_size = DEVRT_SIZE(PJRT_Buffer_DecreaseExternalReferenceCount_Args, buffer),
-        .buffer = held->buffer,
-    };
+    ARGS(Buffer_DecreaseExternalReferenceCount, buffer, args, .buffer = held->buffer);
     destroy_error(api, api->PJRT_Buffer_DecreaseExternalReferenceCount(&args));
   }
   atomic_fetch_sub(&held->views, 1);
@@ -273,10 +261,7 @@ int devrt_view(devrt_core* core, const devrt_view_spec* spec, devrt_result* resu
 }
 
 static PJRT_Error* ready_event(storage* of, PJRT_Event** event) {
-  PJRT_Buffer_ReadyEvent_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Buffer_ReadyEvent_Args, event),
-      .buffer = of->buffer,
-  };
+  ARGS(Buffer_ReadyEvent, event, args, .buffer = of->buffer);
   PJRT_Error* error = of->core->api->PJRT_Buffer_ReadyEvent(&args);
   *event = args.event;
   return error;
@@ -284,17 +269,11 @@ static PJRT_Error* ready_event(storage* of, PJRT_Event** event) {
 
 /* Returns whether an event is ready, and then its error; an error of asking counts as ready. */
 static int ask_event(const PJRT_Api* api, PJRT_Event* event, PJRT_Error** error) {
-  PJRT_Event_IsReady_Args ready = {
-      .struct_size = DEVRT_SIZE(PJRT_Event_IsReady_Args, is_ready),
-      .event = event,
-  };
+  ARGS(Event_IsReady, is_ready, ready, .event = event);
   *error = api->PJRT_Event_IsReady(&ready);
   if (*error != NULL) return 1;
   if (!ready.is_ready) return 0;
-  PJRT_Event_Error_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Event_Error_Args, event),
-      .event = event,
-  };
+  ARGS(Event_Error, event, args, .event = event);
   *error = api->PJRT_Event_Error(&args);
   return 1;
 }
@@ -344,10 +323,7 @@ int devrt_wait(devrt_core* core, uintptr_t of, int timeout_ms, devrt_result* res
 }
 
 static int address_of(storage* of, devrt_result* result) {
-  PJRT_Buffer_UnsafePointer_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Buffer_UnsafePointer_Args, buffer_pointer),
-      .buffer = of->buffer,
-  };
+  ARGS(Buffer_UnsafePointer, buffer_pointer, args, .buffer = of->buffer);
   result->error = of->core->api->PJRT_Buffer_UnsafePointer(&args);
   result->handle = args.buffer_pointer;
   return result->error == NULL ? DEVRT_OK : DEVRT_FAILED;

@@ -125,10 +125,7 @@ void serial_take(devrt_core* core, PJRT_Event** events, const devrt_execution* r
 static void destroy_client(devrt_core* core) {
   drop_running(core);
   if (atomic_load(&core->is_stuck)) return; /* it would wait for its threads for ever */
-  PJRT_Client_Destroy_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Client_Destroy_Args, client),
-      .client = core->client,
-  };
+  ARGS(Client_Destroy, client, args, .client = core->client);
   destroy_error(core->api, core->api->PJRT_Client_Destroy(&args));
 }
 
@@ -246,18 +243,12 @@ size_t devrt_core_finished(devrt_core* core, int64_t* tokens, size_t capacity) {
 
 void destroy_event(const PJRT_Api* api, PJRT_Event* event) {
   if (event == NULL) return;
-  PJRT_Event_Destroy_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Event_Destroy_Args, event),
-      .event = event,
-  };
+  ARGS(Event_Destroy, event, args, .event = event);
   destroy_error(api, api->PJRT_Event_Destroy(&args));
 }
 
 void destroy_error(const PJRT_Api* api, PJRT_Error* error) {
   if (error == NULL) return;
-  PJRT_Error_Destroy_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Error_Destroy_Args, error),
-      .error = error,
-  };
+  ARGS(Error_Destroy, error, args, .error = error);
   api->PJRT_Error_Destroy(&args);
 }

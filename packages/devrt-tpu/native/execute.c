@@ -38,10 +38,7 @@ static void mark_donated(devrt_core* core, const devrt_execution* run, const uin
   for (size_t i = 0; i < run->num_donated; ++i) {
     for (size_t device = 0; device < run->num_devices; ++device) {
       storage* of = ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
-      PJRT_Buffer_IsDeleted_Args args = {
-          .struct_size = DEVRT_SIZE(PJRT_Buffer_IsDeleted_Args, is_deleted),
-          .buffer = of->buffer,
-      };
+      ARGS(Buffer_IsDeleted, is_deleted, args, .buffer = of->buffer);
       PJRT_Error* error = core->api->PJRT_Buffer_IsDeleted(&args);
       if (error == NULL && args.is_deleted) {
         atomic_store(&of->is_taken, 1);
@@ -108,12 +105,7 @@ static int is_promised(const devrt_execution* run, const uintptr_t* arguments) {
 
 static void destroy_outputs(devrt_core* core, PJRT_Buffer** made, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    if (made[i] == NULL) continue;
-    PJRT_Buffer_Destroy_Args args = {
-        .struct_size = DEVRT_SIZE(PJRT_Buffer_Destroy_Args, buffer),
-        .buffer = made[i],
-    };
-    destroy_error(core->api, core->api->PJRT_Buffer_Destroy(&args));
+    if (made[i] != NULL) destroy_buffer(core->api, made[i]);
   }
 }
 

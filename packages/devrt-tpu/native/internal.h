@@ -12,6 +12,11 @@
 /* Offset of the last field plus its size: what plugins of this ABI call the structure's size. */
 #define DEVRT_SIZE(type, last) (offsetof(type, last) + sizeof(((type*)0)->last))
 
+/* What a plugin's function takes, up to the last field that is used. */
+#define ARGS(function, last, args, ...)                                                   \
+  PJRT_##function##_Args args = {.struct_size = DEVRT_SIZE(PJRT_##function##_Args, last), \
+                                 __VA_ARGS__}
+
 /* Whether a plugin has a function: older tables end before it. */
 #define DEVRT_HAS(api, function)                                                   \
   (offsetof(PJRT_Api, function) + sizeof((api)->function) <= (api)->struct_size && \
@@ -97,6 +102,7 @@ void outbox_release(outbox* box);
 void outbox_put(outbox* box, int64_t token);
 int core_is_forked(const devrt_core* core);
 int devrt_forks(void); /* how often this process's forebears have forked since the first call */
+void destroy_buffer(const PJRT_Api* api, PJRT_Buffer* buffer);
 void destroy_event(const PJRT_Api* api, PJRT_Event* event);
 void destroy_error(const PJRT_Api* api, PJRT_Error* error);
 

@@ -113,7 +113,7 @@ typedef struct devrt_description {
   PJRT_Error* error;
 } devrt_description;
 
-/* describe.c: DEVRT_STALE where the plugin's table does not have the function */
+/* snapshot.c: DEVRT_STALE where the plugin's table does not have the function */
 int devrt_describe_device(const PJRT_Api* api, PJRT_DeviceDescription* device,
                           devrt_description* row);
 

@@ -56,16 +56,35 @@ static int keep(devrt_snapshot* snapshot, devrt_description* row) {
   return DEVRT_OK;
 }
 
+/* Notes a text that a plugin gave, with its size. */
+#define TEXT(to, from, field) (row->to = (from).field, row->to##_size = (from).field##_size)
+
+int devrt_describe_device(const PJRT_Api* api, PJRT_DeviceDescription* device,
+                          devrt_description* row) {
+  ASK(DeviceDescription_Id, device_description, device);
+  ASK(DeviceDescription_ProcessIndex, device_description, device);
+  ASK(DeviceDescription_Kind, device_description, device);
+  ASK(DeviceDescription_ToString, device_description, device);
+  ASK(DeviceDescription_DebugString, device_description, device);
+  ASK(DeviceDescription_Attributes, device_description, device);
+  row->id = DeviceDescription_Id.id;
+  row->process_index = DeviceDescription_ProcessIndex.process_index;
+  TEXT(kind, DeviceDescription_Kind, device_kind);
+  TEXT(text, DeviceDescription_ToString, to_string);
+  TEXT(debug, DeviceDescription_DebugString, debug_string);
+  row->attributes = DeviceDescription_Attributes.attributes;
+  row->num_attributes = DeviceDescription_Attributes.num_attributes;
+  return DEVRT_OK;
+}
+
 static int read_memory(const PJRT_Api* api, PJRT_Memory* memory, devrt_snapshot* snapshot,
                        devrt_description* row) {
   ASK(Memory_Id, memory, memory);
   ASK(Memory_Kind, memory, memory);
   ASK(Memory_ToString, memory, memory);
   row->id = Memory_Id.id;
-  row->kind = Memory_Kind.kind;
-  row->kind_size = Memory_Kind.kind_size;
-  row->text = Memory_ToString.to_string;
-  row->text_size = Memory_ToString.to_string_size;
+  TEXT(kind, Memory_Kind, kind);
+  TEXT(text, Memory_ToString, to_string);
   return keep(snapshot, row);
 }
 
@@ -145,10 +164,8 @@ static int read_client(const PJRT_Api* api, PJRT_Client* client, devrt_snapshot*
   ASK(Client_PlatformName, client, client);
   ASK(Client_PlatformVersion, client, client);
   ASK(Client_ProcessIndex, client, client);
-  row->kind = Client_PlatformName.platform_name;
-  row->kind_size = Client_PlatformName.platform_name_size;
-  row->text = Client_PlatformVersion.platform_version;
-  row->text_size = Client_PlatformVersion.platform_version_size;
+  TEXT(kind, Client_PlatformName, platform_name);
+  TEXT(text, Client_PlatformVersion, platform_version);
   row->process_index = Client_ProcessIndex.process_index;
   return keep(snapshot, row);
 }

@@ -73,12 +73,7 @@ devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core
     return NULL;
   }
   if (core != NULL) watch->outbox = outbox_share(core);
-  PJRT_Event_OnReady_Args args = {
-      .struct_size = DEVRT_SIZE(PJRT_Event_OnReady_Args, user_arg),
-      .event = event,
-      .callback = on_ready,
-      .user_arg = watch,
-  };
+  ARGS(Event_OnReady, user_arg, args, .event = event, .callback = on_ready, .user_arg = watch);
   *error = api->PJRT_Event_OnReady(&args);
   if (*error == NULL) return watch;
   if (watch->outbox != NULL) outbox_release(watch->outbox);
