@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support import run_python
+from support import module_file, run_python
 
 MODULE = """
 import os
@@ -80,10 +80,10 @@ def test_the_doctor_and_the_list_know_it_by_that_name(site):
     assert "othername" in [row["platform"] for row in listed["backends"]]
 
 
-def test_a_real_wheel_that_the_table_knows_is_not_run(find_file):
+def test_a_real_wheel_that_the_table_knows_is_not_run():
     from devrt.plugins import Callbacks, PluginRegistry, installed_plugins
 
-    if find_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
+    if module_file("jax_plugins.xla_cuda13", "xla_cuda_plugin.so") is None:
         pytest.skip("jax-cuda13-pjrt is not installed")
     callbacks = Callbacks(run_entries=lambda refs: pytest.fail(f"{refs} were run"))
     registry = PluginRegistry(installed_plugins, callbacks)

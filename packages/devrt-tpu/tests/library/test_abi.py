@@ -10,6 +10,7 @@ import pytest
 
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.since import FUNCTIONS, MINIMUM_MINOR, TYPES
+from support import module_file
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _STRUCT = re.compile(r"struct (PJRT_\w+) \{(.*?)\n\}", re.S)
@@ -92,8 +93,8 @@ def test_the_layout_is_that_of_the_header_of_the_cpu_plugin(xla_cpu_library, com
 
 
 @pytest.mark.wheels
-def test_the_layout_is_that_of_a_later_header(compiler, tmp_path, find_file):
-    found = find_file("tensorflow", "include/xla/pjrt/c/pjrt_c_api.h")
+def test_the_layout_is_that_of_a_later_header(compiler, tmp_path):
+    found = module_file("tensorflow", "include/xla/pjrt/c/pjrt_c_api.h")
     if found is None:
         pytest.skip("tensorflow-cpu is not installed")
     assert len(compare(Path(found), compiler, tmp_path)) > 120
