@@ -1,10 +1,7 @@
 """Processes that end, fork or run out of names while programs call functions of Python."""
 
-from pathlib import Path
-
 import pytest
 
-import support
 from support import make_client, python
 
 PROGRAM = """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
@@ -28,8 +25,7 @@ both = pytest.mark.parametrize("client", ["cpu", "loader"])
 def child(client, code):
     make_client(client).close()  # skips the test where it cannot be had
     options = ("-X", "faulthandler", "-W", "error")
-    folder = Path(support.__file__).parent
-    done = python(HEAD + code, client, PROGRAM, options=options, PYTHONPATH=folder)
+    done = python(HEAD + code, client, PROGRAM, options=options)
     return done.stdout.splitlines(), done.stderr
 
 

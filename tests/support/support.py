@@ -12,14 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+FOLDER = str(Path(__file__).parent)
+
 
 def run_python(*arguments, status=0, timeout=300, clean=(), **environ):
     """Run the interpreter; it must end with ``status``, where that is not None.
 
     Its environment is this one without variables that begin with one of ``clean``, and with
-    ``environ``.
+    ``environ``. It can import this module.
     """
     kept = {k: v for k, v in os.environ.items() if not k.startswith(tuple(clean))}
+    kept["PYTHONPATH"] = os.pathsep.join(filter(None, [FOLDER, kept.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
         capture_output=True,
