@@ -7,6 +7,22 @@ from support import python
 pytest.importorskip("devrt_cpu")
 
 RUNS = {
+    "layouts without names are from minor to major": """
+        from devrt.layout import Layout
+        assert Layout((1, 0)) == Layout(major_to_minor=(0, 1))
+        assert Layout((1, 0)).tiling() == []
+    """,
+    "arrays with unreduced axes are not put": """
+        import numpy as np, devrt
+        from devrt.sharding import NamedSharding, P
+        sharding = NamedSharding(devrt.make_mesh((1,), ("x",)), P(unreduced={"x"}))
+        try:
+            devrt.device_put(np.ones(2), sharding)
+        except devrt.errors.UnimplementedError as error:
+            assert "summand" in str(error)
+        else:
+            raise AssertionError
+    """,
     "donate=True onto the same place deletes the source": """
         import numpy as np, devrt
         x = devrt.device_put(np.ones(4), devrt.devices("cpu")[0])

@@ -153,3 +153,22 @@ def test_numpy_names(cpu):
         jnp.sum  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         jnp.nonsense  # noqa: B018
+
+
+def test_process_local_data_may_be_a_tree(cpu):
+    mesh = devrt.make_mesh((8,), ("x",), devices=cpu)
+    rows, whole = NamedSharding(mesh, P("x")), NamedSharding(mesh, P())
+    batch = {"x": np.arange(16.0).reshape(8, 2), "y": (np.arange(8), [np.float32(1)])}
+    shardings = {"x": rows, "y": (rows, whole)}
+    shapes = {"x": (8, None), "y": ((8,), None)}
+    for made in (
+        devrt.make_array_from_process_local_data(shardings, batch),
+        devrt.make_array_from_process_local_data(shardings, batch, shapes),
+    ):
+        assert made["x"].sharding == rows
+        assert made["y"][1][0].sharding == whole
+        devrt.tree.map(np.testing.assert_array_equal, made, batch)
+    with pytest.raises(InvalidArgumentError, match="does not fit the tree"):
+        devrt.make_array_from_process_local_data({"x": rows}, batch)
+    with pytest.raises(InvalidArgumentError, match=r"leaf x\['y'\]\[0\]"):
+        devrt.make_array_from_process_local_data(rows, batch, {"x": None, "y": (8, 2)})

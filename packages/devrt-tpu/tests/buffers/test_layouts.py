@@ -6,9 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
+import devrt
 import devrt_pjrt
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
-from devrt.layout import Layout, PjRtLayout
+from devrt.layout import Format, Layout, PjRtLayout
+from devrt.programs import ArrayProgram
+from devrt.sharding import Mesh, NamedSharding, P, SingleDeviceSharding
 from devrt_tpu.traits import TPU
 
 ORDERS = list(itertools.permutations(range(3)))
@@ -243,3 +246,38 @@ def test_tiled_layouts_of_a_program_for_tpus_are_reported(libtpu):
     assert taken._xla_layout().minor_to_major() == (0, 1)
     assert given._xla_layout().minor_to_major() == (1, 0)
     assert taken._xla_layout().tiling() == given._xla_layout().tiling() == [(8, 128)]
+
+
+def test_arrays_are_put_in_a_format(xla_cpu):
+    devices = xla_cpu.local_devices()[:2]
+    mesh = Mesh(np.array(devices, dtype=object), ("x",))
+    columns, rows = Layout(major_to_minor=(1, 0)), Layout(major_to_minor=(0, 1))
+    for sharding in (SingleDeviceSharding(devices[1]), NamedSharding(mesh, P("x"))):
+        wanted = Format(columns, sharding)
+        for source in (A, devrt.device_put(A, sharding)):
+            placed = devrt.device_put(source, wanted)
+            assert placed.format == wanted
+            assert placed.copy().format == wanted
+            np.testing.assert_array_equal(placed, A)
+        back = devrt.device_put(placed, Format(rows, sharding))
+        assert back.format == Format(rows, sharding)
+        np.testing.assert_array_equal(back, A)
+
+
+def test_a_program_of_arrays_tells_the_formats_that_it_takes(xla_cpu, flipped):
+    program = ArrayProgram(flipped)
+    (taken,), (made,) = program.input_formats, program.output_formats
+    assert taken.layout == made.layout == Layout(major_to_minor=(1, 0))
+    with pytest.raises(InvalidArgumentError, match="must lie in layout"):
+        program(devrt.device_put(A, program.in_shardings[0]))
+    (result,) = program(devrt.device_put(A, taken))
+    assert result.format == made
+    np.testing.assert_array_equal(result, A + A)
+
+
+def test_memory_kinds_have_the_names_of_old(xla_cpu):
+    device = xla_cpu.local_devices()[0]
+    assert device.memory("default") is device.default_memory()
+    assert device.memory("pinned").kind == "pinned_host"
+    with pytest.raises(InvalidArgumentError, match="no memory of kind"):
+        device.memory("pinned_hos")

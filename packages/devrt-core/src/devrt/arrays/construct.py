@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt._pytree.functions import tree_map
 from devrt.arrays import tree
 from devrt.arrays.array import Array
 from devrt.arrays.construct_checks import (
@@ -167,22 +168,29 @@ def put_parts(
 
 @names_plugins
 def make_array_from_process_local_data(
-    sharding: Sharding,
+    sharding: Any,
     local_data: Any,
-    global_shape: Sequence[int | None] | None = None,
-) -> Array:
-    """Make an array of the part that this process has.
+    global_shape: Any = None,
+) -> Any:
+    """Make an array, or a tree of arrays, of the parts that this process has.
 
     Parameters
     ----------
     sharding
-        Which part goes where.
+        Which part goes where: a `Sharding`, or a tree of them that is a prefix of ``local_data``.
     local_data
         The parts that this process addresses, put together as they lie in the array: all of it
-        where there is one process. A dimension may hold all of the array's elements instead.
+        where there is one process. A dimension may hold all of the array's elements instead. Or a
+        tree of such values.
     global_shape
         The shape of the whole array; None, or None for a dimension, to have it worked out from
-        the local part: as many times that as processes divide it.
+        the local part: as many times that as processes divide it. Or a tree of shapes that is a
+        prefix of ``local_data``.
+
+    Returns
+    -------
+    Array or tree of Array
+        One for each leaf of ``local_data``. Does not wait for the devices.
 
     Raises
     ------
@@ -190,6 +198,31 @@ def make_array_from_process_local_data(
         If ``local_data`` does not have the shape of this process's part, or the parts of this
         process do not form a block.
     """
+    if tree.is_leaf(local_data):
+        return _of_local_data(local_data, sharding, global_shape)
+    shapes = tree_map(_Shape, global_shape, is_leaf=_is_shape)
+    return tree.map_leaves(
+        lambda data, where, shape: _of_local_data(data, where, shape.sizes),
+        local_data,
+        sharding,
+        shapes,
+    )
+
+
+class _Shape:
+    """A shape as a leaf: a tuple would be a node."""
+
+    def __init__(self, sizes: Any) -> None:
+        self.sizes = sizes
+
+
+def _is_shape(x: Any) -> bool:
+    if not isinstance(x, tuple | list):
+        return x is None
+    return all(size is None or hasattr(size, "__index__") for size in x)
+
+
+def _of_local_data(local_data: Any, sharding: Any, global_shape: Any) -> Array:
     from devrt.arrays.process_local import LocalBlock
 
     name = "make_array_from_process_local_data"

@@ -195,7 +195,8 @@ class ArrayProgram:
     @property
     def input_formats(self) -> tuple[Format, ...]:
         """The sharding of each argument and the layout of its shards: `device_put` takes it."""
-        return _formats(self.executable.get_parameter_layouts(), self.in_shardings)
+        layouts = self.executable.get_parameter_layouts()[len(self._first) :]
+        return _formats(layouts, self.in_shardings)
 
     @property
     def output_formats(self) -> tuple[Format, ...]:
