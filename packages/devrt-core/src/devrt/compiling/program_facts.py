@@ -19,24 +19,12 @@ _Key = tuple[int, bytes]
 
 @dataclasses.dataclass(slots=True)
 class Function:
-    """A function of a program.
+    """A function of a program: its symbol, without quotes, empty until it is read.
 
-    Attributes
-    ----------
-    name : bytes
-        Its symbol, without quotes; empty until it is read.
-    has_body : bool
-        Whether it is more than a declaration.
-    module : int
-        The module that it is in, by number: others may have functions of the same name.
-    at : int
-        Where it begins in text.
-    calls : set of bytes
-        The functions that it calls, of its module.
-    has_tuples : bool
-        Whether a parameter or a result is a tuple.
-    donated : tuple of int
-        The parameters, by number, whose memory the program may take over.
+    It has a body unless it is a declaration. ``module`` is the one that it is in, by number: others
+    may have functions of the same name, and ``calls`` are those of its own. ``at`` is where it
+    begins in text. ``donated`` are the parameters, by number, whose memory the program may take
+    over.
     """
 
     name: bytes

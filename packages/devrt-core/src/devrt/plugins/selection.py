@@ -72,25 +72,12 @@ class Candidate:
 class Policy:
     """What the user requested. A name is a platform, an alias or ``platform@distribution``.
 
-    Attributes
-    ----------
-    platforms : tuple of str
-        Names that may be used, the preferred first; empty means any.
-    source : str
-        Where that was given, for messages.
-    require : tuple of str
-        Names that must all be usable; else there is no choice.
-    prefer : tuple of str
-        Names that come first, whatever their priority; others may be used too.
-    forbid : tuple of str
-        Names that are not used, even where ``platforms`` names them.
-    default : tuple of str
-        Names of which the first is the default and each must be usable; others may be used too.
-    allow_experimental : bool
-        Whether a backend that calls itself experimental may be used without being named by its
-        platform or its full name.
-    origins : tuple of (str, str)
-        Where the last five were given: the field's name and the source.
+    Of ``platforms`` any may be used, the preferred first; none there means any, and ``source`` says
+    where that was given. ``require`` must all be usable, else there is no choice; ``prefer`` come
+    first, whatever their priority; ``forbid`` are not used, even where ``platforms`` names them. Of
+    ``default`` the first is the default and each must be usable; others may be used too. A backend
+    that calls itself experimental may be used without ``allow_experimental`` where it is named by
+    its platform or its full name. ``origins`` tells by field where the last five were given.
     """
 
     platforms: tuple[str, ...] = ()
@@ -136,18 +123,10 @@ class Verdict:
 
 @record(frozen=True, slots=True)
 class Decision:
-    """What `select` found.
+    """What `select` found: every candidate's verdict, in order of preference.
 
-    Attributes
-    ----------
-    policy : Policy
-        What was requested.
-    verdicts : tuple of Verdict
-        Every candidate, in order of preference.
-    unknown : tuple of str
-        Names in the policy that no candidate answers to.
-    unserved : tuple of str
-        Names in the policy that candidates answer to, of which none can be used.
+    ``unknown`` are names in the policy that no candidate answers to, ``unserved`` those of which
+    none that does can be used.
     """
 
     policy: Policy
@@ -173,19 +152,7 @@ def select(candidates: Iterable[Candidate], policy: Policy) -> Decision:
 
     Where the policy names or requires platforms, each name must be served, and the first named is
     the default: a name that is not served leaves the decision without a choice, never with another
-    platform.
-
-    Parameters
-    ----------
-    candidates
-        The backends, in any order.
-    policy
-        What the user requested.
-
-    Returns
-    -------
-    Decision
-        Equal for equal sets of candidates and equal policies.
+    platform. The candidates may come in any order.
     """
     ordered = sorted(_bounded(tuple(candidates), policy), key=lambda c: _key(c, policy))
     unknown = tuple(name for name in policy.needed if not any(c.answers_to(name) for c in ordered))

@@ -33,29 +33,12 @@ _VERSION_END = 40  # the table's size, the extensions, and the version's own 24 
 
 
 class Library(Handle):
-    """A plugin: its function table, and whether it is initialised.
+    """A plugin: its function table, a ``PJRT_Api*``, and whether it is initialised.
 
-    Parameters
-    ----------
-    name
-        The platform, for errors and for what the environment needs.
-    table
-        A ``PJRT_Api*``.
-    path
-        The library's file; empty where the table came in a capsule.
-    is_global
-        Whether it was opened with its symbols visible to every other library.
-    traits
-        What plugins say of kinds of libraries.
-
-    Attributes
-    ----------
-    traits : PluginTraits
-        What counts for it, as far as that is known without a client.
-    changes : Changes
-        What initialising it has changed in the process.
-    is_global : bool
-        Whether its symbols are visible to every other library of the process.
+    ``name`` is the platform, for errors and for what the environment needs; ``path`` the library's
+    file, empty where the table came in a capsule. ``is_global`` tells whether its symbols are
+    visible to every other library of the process, ``traits`` what counts for it as far as that is
+    known without a client, and ``changes`` what initialising it has changed in the process.
     """
 
     def __init__(
@@ -217,24 +200,11 @@ def open_library(
     is_global: bool = False,
     traits: Iterable[PluginTraits] = (),
 ) -> Library:
-    """Open a plugin; what was opened stays open until the process ends.
+    """Open a plugin by its path, or take one in a capsule; it stays open until the end.
 
-    Parameters
-    ----------
-    name
-        The platform that it serves.
-    library
-        The library's path, or a capsule named ``pjrt_c_api``.
-    is_global
-        Whether a library that is opened by its path shows its symbols to every other one.
-    traits
-        What plugins say of kinds of libraries.
-
-    Raises
-    ------
-    PluginLoadError
-        If it is no library of this machine, needs another library that is missing, exports no
-        ``GetPjrtApi``, or is of a version that cannot be used.
+    With ``is_global`` a library that is opened by its path shows its symbols to every other one.
+    Raises `PluginLoadError` if it is no library of this machine, needs another library that is
+    missing, exports no ``GetPjrtApi``, or is of a version that cannot be used.
     """
     if _capsule.is_capsule(library):
         table = ffi.cast("const PJRT_Api *", _capsule.unwrap(library))

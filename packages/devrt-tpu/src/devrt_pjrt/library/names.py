@@ -37,21 +37,12 @@ def library_for(
     global_symbols: bool = False,
     traits: Iterable[PluginTraits] = (),
 ) -> Library:
-    """Return the one object for a plugin, opening it at the first call.
+    """Return the one object for a plugin, a path or a capsule, opening it at the first call.
 
-    Two names may stand for one library: it is initialised once all the same.
-
-    Parameters
-    ----------
-    name
-        The platform; empty for a capsule without a name.
-    library
-        Its path, or a capsule named ``pjrt_c_api``.
-    global_symbols
-        Whether its symbols are visible to every other library of the process; for a library by
-        its path. One that is open without that gets it now, and none loses it.
-    traits
-        What plugins say of kinds of libraries; counts when the library is opened.
+    Two names may stand for one library: it is initialised once all the same. A capsule's name may
+    be empty. With ``global_symbols`` the symbols of a library given by its path are visible to
+    every other one; one that is open without that gets it now, and none loses it. Traits count when
+    it is opened.
     """
     _check(name)
     _check_new(name)

@@ -54,36 +54,17 @@ UNNAMED = "(unnamed)"
 class PluginRef:
     """A plugin that somebody installed or registered, not yet loaded.
 
-    Attributes
-    ----------
-    platform : str
-        The entry point's name in lower case, as platforms are requested.
-    distribution : str
-        The distribution's name; one in parentheses where there is none: ``"(code)"`` for a plugin
-        registered by a call, ``"(environment)"``, ``"(namespace)"``.
-    version : str
-        The distribution's version; empty where unknown.
-    module : str
-        The module to import; empty for a library.
-    source : str
-        How it was found.
-    library : str
-        A PJRT library that stands in for a module; empty for a plugin that is a module.
-    config : str
-        The configuration file that names the library and its options; empty where there is none.
-    problem : str
-        Why it cannot be used as it was named; empty where nothing is wrong with that.
-    global_symbols : bool
-        Whether the library is to be opened with its symbols visible to every other one.
-    experimental : bool
-        Whether the library was named as an experimental one.
-    entry : str
-        The module made for JAX or XLA that registers the library, where nobody knows what it
-        registers without running it; it is never imported here.
-    registered : str
-        What that module was seen to register, as `devrt.plugins.discovery.registered` writes it;
-        empty where
-        it was not run, and the platform is a guess.
+    ``platform`` is the entry point's name in lower case, as platforms are requested;
+    ``distribution`` is in parentheses where there is none: ``"(code)"`` for a plugin registered by
+    a call, ``"(environment)"``, ``"(namespace)"``. It is a ``module`` to import or a PJRT
+    ``library``, found as ``source`` says; ``config`` is the file that names the library and its
+    options. ``problem`` says why it cannot be used as it was named. ``global_symbols`` and
+    ``experimental`` are as the library was named or declared.
+
+    ``entry`` is the module made for JAX or XLA that registers the library, where nobody knows what
+    it registers without running it; it is never imported here. ``registered`` is what it was seen
+    to register, as `devrt.plugins.discovery.registered` writes it; empty where it was not run, and
+    the platform is a guess.
     """
 
     platform: str
