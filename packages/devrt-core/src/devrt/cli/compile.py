@@ -62,28 +62,13 @@ def compile_file(
     topology_options: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Compile a program for a topology or for devices here, write it, and return what it needs.
+    """Compile a program for a topology, write the executable, and return what it needs.
 
-    Parameters
-    ----------
-    path
-        StableHLO, as text or bytecode.
-    topology
-        The topology's name; None for the devices of this machine.
-    output
-        Where the executable goes; written whole or not at all.
-    platform
-        Who describes the topology; when None, the first platform that knows the name. Whose
-        devices they are where there is no topology; when None, the default's.
-    topology_options, options
-        The topology's, and the compiler's.
-
-    Returns
-    -------
-    dict
-        Keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``num_replicas``,
-        ``num_partitions``, ``output``, ``bytes``, ``fingerprint``, ``memory`` and ``cost``; a
-        figure that the plugin does not tell is None.
+    The program is StableHLO, as text or bytecode; the executable is written whole or not at all.
+    Without ``platform`` the first one that knows the topology's name describes it. The answer has
+    keys ``platform``, ``topology``, ``devices``, ``device_kind``, ``num_replicas``,
+    ``num_partitions``, ``output``, ``bytes``, ``fingerprint``, ``memory`` and ``cost``; a figure
+    that the plugin does not tell is None.
     """
     program = read_program(path)
     with writing(output) as file:  # a mistake in its name is an error before minutes of compiling

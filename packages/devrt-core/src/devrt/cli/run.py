@@ -35,30 +35,12 @@ def run(
     repeat: int = 1,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Run a program on arrays of an ``.npz`` file, or on made-up ones.
+    """Run a program on arrays of an ``.npz`` file; returns one line for each output.
 
-    Parameters
-    ----------
-    program
-        StableHLO, text or bytecode, or an executable that ``devrt compile`` wrote.
-    inputs
-        The arguments: ``in0``, ``in1``, ..., or in the order of the file.
-    outputs
-        Where ``out0``, ``out1``, ... are written; None writes nothing. Types that NumPy does not
-        know are stored as their raw bits.
-    platform
-        Where it runs; None for the default platform.
-    devices
-        How many devices it runs on where the program does not say; None for one.
-    repeat
-        How often it is run.
-    seed
-        Where random arguments begin; None for those of ``inputs``.
-
-    Returns
-    -------
-    dict
-        Keys ``outputs`` (arrays), ``load_seconds``, ``run_seconds`` (of each run) and ``devices``.
+    ``program`` is StableHLO, text or bytecode. ``inputs`` has ``in0``, ``in1``, ..., or else takes
+    them in the order of the file. ``out0``, ``out1``, ... are written to ``outputs``, if not None,
+    types that NumPy does not know as their raw bits. ``devices`` is how many it runs on where the
+    program does not say; None for one.
     """
     import numpy as np
 

@@ -100,17 +100,9 @@ class HloModule:
     def read(cls, data: bytes, *, with_config: bool = True) -> HloModule:
         """Read a serialised module.
 
-        Parameters
-        ----------
-        data
-            A ``HloModuleProtoWithConfig``, as `LoadedExecutable.optimized_program` gives it.
-        with_config
-            False for a ``HloModuleProto``.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the bytes are no such message.
+        It is a ``HloModuleProtoWithConfig``, as `LoadedExecutable.optimized_program` gives it;
+        without ``with_config`` a ``HloModuleProto``. Raises `InvalidArgumentError` if the bytes are
+        no such message.
         """
         whole = Message(data) if with_config else None
         module = Message(data) if whole is None else whole.message(1)

@@ -40,33 +40,21 @@ class Function:
 class ProgramFacts:
     """What was read of a program.
 
-    Attributes
-    ----------
-    functions : list of Function
-        In order; of text, to the first whose head is cut short.
-    operations : set of str
-        The names of its operations, of StableHLO and CHLO, without versions, and without calls,
-        functions and what else gives a program its structure.
-    custom_calls : set of str
-        The targets of its custom calls.
-    feed : tuple of str and int, or None
-        The first operation that waits for the host, infeed or outfeed, and where it stands.
-    num_replicas, num_partitions : int or None
-        As the program says; None where it does not.
-    meshes : tuple
-        Axes, by name and size, of the Shardy meshes with more than one device, each once.
-    has_shardy : bool
-        Whether its shardings are Shardy's: it has a mesh of Shardy's, or Shardy's frontend
-        attributes. A compiler for those ignores GSPMD's.
-    first : dict
-        By subject, where the first of the things stands that a compiler is known not to survive
-        (`devrt.compiling.quirks`): ``bitcast_of_booleans`` (made or read by a bitcast_convert),
-        ``quantised_types``, ``all_to_all_without_groups``. Of bytecode the first only.
-    is_whole : bool
-        Whether all of it was read; of bytecode in a later version than devrt knows, some is not.
-    is_too_deep : bool
-        Whether brackets are nested deeper than compilers survive, which go down by recursion. The
-        reading ends there.
+    ``functions`` are in order; of text, to the first whose head is cut short. ``operations`` are
+    names, of StableHLO and CHLO, without versions, and without calls, functions and what else gives
+    a program its structure; ``custom_calls`` are targets. ``feed`` is the first operation that
+    waits for the host, infeed or outfeed, and where it stands. ``num_replicas`` and
+    ``num_partitions`` are None where the program does not say. ``meshes`` are the axes, by name and
+    size, of the Shardy meshes with more than one device, each once.
+
+    ``has_shardy`` tells whether its shardings are Shardy's: it has a mesh of Shardy's, or Shardy's
+    frontend attributes. A compiler for those ignores GSPMD's. ``first`` tells by subject where the
+    first of the things stands that a compiler is known not to survive (`devrt.compiling.quirks`):
+    ``bitcast_of_booleans`` (made or read by a bitcast_convert), ``quantised_types``,
+    ``all_to_all_without_groups``; of bytecode the first only. ``is_whole`` tells whether all of it
+    was read; of bytecode in a later version than devrt knows, some is not. ``is_too_deep`` tells
+    that brackets are nested deeper than compilers survive, which go down by recursion; the reading
+    ends there.
     """
 
     functions: list[Function] = dataclasses.field(default_factory=list)

@@ -15,16 +15,9 @@ Shape: TypeAlias = tuple[int, ...]
 class Piece:
     """A box of elements that is copied from a buffer into a block.
 
-    Attributes
-    ----------
-    source : int
-        The buffer, by its index in the list of sources.
-    source_start : tuple of int
-        The box's first element in the buffer.
-    block_start : tuple of int
-        The box's first element in the block.
-    extent : tuple of int
-        The box's shape.
+    ``source`` is the buffer, by its index in the list of sources; ``source_start`` and
+    ``block_start`` are the box's first element in the buffer and in the block, ``extent`` is its
+    shape.
     """
 
     source: int

@@ -45,21 +45,9 @@ def named_sharding(
 ) -> NamedSharding:
     """Return a compiler's sharding as one over the axes of a mesh.
 
-    Parameters
-    ----------
-    sharding
-        How a tensor is divided over the partitions of a program.
-    mesh
-        The mesh, over the devices that the program runs on.
-    devices
-        The device of each partition.
-    memory_kind
-        The memory that the tensor lies in; None for the devices' default.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the mesh has other devices, or its axes cannot say it.
+    ``sharding`` is how a tensor is divided over the partitions of a program, ``devices`` has the
+    device of each partition; a ``memory_kind`` of None is the devices' default. Raises
+    `InvalidArgumentError` if the mesh has other devices, or its axes cannot say it.
     """
     partition_of = {device: number for number, device in enumerate(devices)}
     flat: list[Any] = list(mesh.devices.flat)

@@ -48,18 +48,9 @@ class IndexMap:
 class Placement:
     """What goes where when this process puts an array: one entry per addressable device.
 
-    Attributes
-    ----------
-    devices : tuple of Device
-        The addressable devices, in the order of the sharding's device assignment.
-    offsets : tuple of tuple of int
-        For each device the index, in the global array, of its block's first element.
-    shard_shape : tuple of int
-        Shape of every block.
-    indices : tuple of tuple of slice
-        For each device what cuts its block out of the global array.
-    replica_ids : tuple of int
-        For each device which copy of its block it holds, counted over all processes.
+    ``devices`` are in the order of the sharding's device assignment. For each, ``offsets`` has the
+    index, in the global array, of its block's first element, ``indices`` what cuts the block out of
+    it, and ``replica_ids`` which copy of its block it holds, counted over all processes.
     """
 
     devices: tuple[Device, ...]

@@ -16,23 +16,13 @@ __all__ = ["order_by_topology"]
 
 
 def order_by_topology(devices: Iterable[Device], mesh_shape: Shape = ()) -> list[Device]:
-    """Order devices for a mesh.
+    """Order devices for a mesh of a shape.
 
-    Parameters
-    ----------
-    devices
-        The devices. Their position in the hardware is read from the attributes ``coords`` (a
-        sequence of int) and ``core_on_chip`` (an int, 0 where there is none).
-    mesh_shape
-        Shape of the mesh that the devices are for.
-
-    Returns
-    -------
-    list of Device
-        Where the devices fill a box of coordinates and each mesh axis can be given box
-        dimensions of its size, an order in which consecutive positions along every mesh axis
-        are one step apart; else, where there are coordinates, a walk through all devices from
-        neighbour to neighbour; else the order of the ids.
+    Their position in the hardware is read from the attributes ``coords`` (a sequence of int) and
+    ``core_on_chip`` (an int, 0 where there is none). Where the devices fill a box of coordinates
+    and each mesh axis can be given box dimensions of its size, consecutive positions along every
+    mesh axis are one step apart; else, where there are coordinates, it is a walk through all
+    devices from neighbour to neighbour; else the order of the ids.
     """
     given = list(devices)
     points = [_point_of(device) for device in given]

@@ -49,12 +49,10 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     @property
     def name(self) -> str:
-        """The program's name."""
         return self.executable.name
 
     @property
     def client(self) -> Client:
-        """The client that compiled or loaded it."""
         return self._connection.client
 
     def local_devices(self) -> list[Device]:
@@ -94,11 +92,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     @property
     def fingerprint(self) -> bytes:
-        """Bytes that are equal for equal programs and equal options."""
         return self.executable.fingerprint
 
     def cost_analysis(self) -> Mapping[str, Any]:
-        """Return what running the program costs."""
         return self.executable.cost_analysis()
 
     def memory_analysis(self) -> MemoryAnalysis:
@@ -106,11 +102,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         return self.executable.memory_analysis()
 
     def get_compiled_memory_stats(self) -> dict[str, int]:
-        """Return what the program takes of memory, as `memory_analysis`, by name."""
         return self.executable.get_compiled_memory_stats()
 
     def size_of_generated_code_in_bytes(self) -> int:
-        """Return the size of the code; below 0 where the plugin does not know."""
         return self.executable.size_of_generated_code_in_bytes()
 
     def optimized_program(self) -> tuple[str, bytes]:
@@ -127,45 +121,36 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
 
     @property
     def parameters(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each parameter, of one device's shard."""
         return self.executable.parameters
 
     @property
     def outputs(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Shape and dtype of each output, of one device's shard."""
         return self.executable.outputs
 
     @property
     def num_replicas(self) -> int:
-        """Number of replicas."""
         return self.executable.num_replicas
 
     @property
     def num_partitions(self) -> int:
-        """Number of partitions of each replica."""
         return self.executable.num_partitions
 
     @property
     def donated_parameters(self) -> list[int]:
-        """Indices of the parameters whose buffers a call deletes."""
         return self.executable.donated_parameters
 
     @property
     def is_collective(self) -> bool:
-        """Whether its devices may wait for each other."""
         return len(self._devices) > 1 and self.executable.known("is_collective").may_communicate
 
     @property
     def custom_calls(self) -> list[str]:
-        """The targets of the custom calls that the optimised program makes."""
         return self.executable.custom_calls
 
     def get_parameter_shardings(self) -> list[OpSharding]:
-        """Return how the compiler divided each parameter; empty with one partition."""
         return self.executable.get_parameter_shardings()
 
     def get_output_shardings(self) -> list[OpSharding]:
-        """Return how the compiler divided each output; empty with one partition."""
         return self.executable.get_output_shardings()
 
     def get_parameter_layouts(self) -> list[PjRtLayout]:
@@ -176,23 +161,18 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         return self.executable.get_parameter_layouts()
 
     def get_output_layouts(self) -> list[PjRtLayout]:
-        """Return how each result lies in memory, on each device."""
         return self.executable.get_output_layouts()
 
     def get_parameter_memory_kinds(self) -> list[str]:
-        """Return the memory kind of each argument."""
         return self.executable.get_parameter_memory_kinds()
 
     def get_output_memory_kinds(self) -> list[str]:
-        """Return the memory kind of each result."""
         return self.executable.get_output_memory_kinds()
 
     def get_hlo_text(self) -> str:
-        """Return the compiler's own program as text in HLO's notation, for people to read."""
         return self.executable.get_hlo_text()
 
     def delete(self) -> None:
-        """Unload the program once no execution in flight uses it. Idempotent."""
         self._runner.delete()
         self.executable.forget_source()
 
