@@ -90,6 +90,21 @@ class PluginFolder:
         importlib.invalidate_caches()
         return module
 
+    def package(self, platform, manifest="", source=None, *, distribution=None, **options):
+        """Install a plugin as a package: its module ``plugin``, and a manifest beside it."""
+        folder = self.path / f"{platform}_pkg"
+        folder.mkdir()
+        source = body(platform, **options) if source is None else textwrap.dedent(source)
+        (folder / "__init__.py").write_text("")
+        (folder / "plugin.py").write_text(source, encoding="utf-8")
+        if manifest:
+            text = manifest if isinstance(manifest, bytes) else manifest.encode()
+            (folder / "devrt.toml").write_bytes(text)
+        points = f"[devrt_plugins]\n{platform} = {platform}_pkg.plugin\n"
+        write_distribution(self.path, distribution or f"fake-{platform}", points)
+        importlib.invalidate_caches()
+        return f"{platform}_pkg.plugin"
+
     def refs(self):
         return installed_plugins([str(self.path)])
 
@@ -209,20 +224,13 @@ LOADER_MANIFEST = 'schema = 1\n[[backend]]\nplatform = "loading"\npjrt_loader = 
 
 
 @pytest.fixture
-def add_loader(plugins, write_distribution):
+def add_loader(plugins):
     """Return a function that installs a plugin that can load PJRT libraries."""
 
     def add(loader=FULL_LOADER, says="true"):
-        folder = plugins.path / "loading_pkg"
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-        (folder / "plugin.py").write_text(textwrap.dedent(PJRT_LOADER).replace("{loader}", loader))
-        if says:
-            (folder / "devrt.toml").write_text(LOADER_MANIFEST.format(says=says))
-        write_distribution(
-            plugins.path, "loading-dist", "[devrt_plugins]\nloading = loading_pkg.plugin\n"
-        )
-        return "loading_pkg.plugin"
+        manifest = LOADER_MANIFEST.format(says=says) if says else ""
+        source = textwrap.dedent(PJRT_LOADER).replace("{loader}", loader)
+        return plugins.package("loading", manifest, source, distribution="loading-dist")
 
     return add
 

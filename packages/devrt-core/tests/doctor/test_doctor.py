@@ -13,15 +13,6 @@ from devrt.probing.isolated import Level
 from devrt.runtime import Runtime
 
 
-@pytest.fixture
-def examine(plugins, tmp_path):
-    def run(environ=None, **options):
-        with plugins.runtime(**(environ or {})) as runtime:
-            return diagnose(runtime=runtime, root=tmp_path, **options)
-
-    return run
-
-
 def codes(report):
     return [finding.code for finding in report.findings]
 
@@ -105,16 +96,10 @@ def test_the_levels(plugins, examine):
         examine(level="all")
 
 
-def test_devices_that_one_process_holds_are_not_opened(plugins, examine, write_distribution):
-    package = plugins.path / "held"
-    package.mkdir()
-    (package / "__init__.py").touch()
-    source = (plugins.path / f"{plugins.add('model', make='raise OSError')}.py").read_text()
-    (package / "plugin.py").write_text(source.replace("'model'", "'held'"))
-    (package / "devrt.toml").write_text(
-        "schema = 1\n[[backend]]\nplatform = 'held'\nexclusive = true\n"
-    )
-    write_distribution(plugins.path, "fake-held", "[devrt_plugins]\nheld = held.plugin\n")
+def test_devices_that_one_process_holds_are_not_opened(plugins, examine):
+    plugins.add("model", make="raise OSError")
+    manifest = "schema = 1\n[[backend]]\nplatform = 'held'\nexclusive = true\n"
+    plugins.package("held", manifest, make="raise OSError")
     report = examine()
     assert (row(report, "held").level, row(report, "held").state) == ("load", "chosen")
     assert row(report, "model").state == "broken"

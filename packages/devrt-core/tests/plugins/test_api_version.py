@@ -22,20 +22,16 @@ MANIFEST = 'schema = 1\n[[backend]]\nplatform = "acme2"\n'
 
 
 @pytest.fixture
-def add(plugins, write_distribution):
+def add(plugins):
     """Return a function that installs a plugin with a manifest, and returns its error."""
 
     def add(fields="", manifest="", *, source=RECORD, requires=""):
-        folder = plugins.path / "acme2_pkg"
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-        (folder / "plugin.py").write_text(source.replace("{fields}", fields))
-        if manifest:
-            (folder / "devrt.toml").write_text(MANIFEST + manifest)
-        entry = "[devrt_plugins]\nacme2 = acme2_pkg.plugin\n"
-        info = write_distribution(plugins.path, "acme2-dist", entry)
+        manifest = MANIFEST + manifest if manifest else ""
+        plugins.package(
+            "acme2", manifest, source.replace("{fields}", fields), distribution="acme2-dist"
+        )
         if requires:
-            with (info / "METADATA").open("a") as file:
+            with (plugins.path / "acme2_dist-1.0.dist-info" / "METADATA").open("a") as file:
                 file.write(f"Requires-Dist: numpy\nRequires-Dist: {requires}\n")
         return PluginRegistry(plugins.refs), plugins.ref("acme2")
 

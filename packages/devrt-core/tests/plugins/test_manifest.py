@@ -152,35 +152,12 @@ def test_requirements_are_looked_for_below_a_root(tmp_path):
 # -- plugins with a manifest ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def package(plugins):
-    """Return a function that moves a plugin into a package of its own, beside a manifest."""
-
-    def add(platform, manifest, source=None, **options):
-        module = plugins.add(platform, source, **options)
-        folder = plugins.path / f"{platform}_pkg"
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-        (plugins.path / f"{module}.py").rename(folder / "plugin.py")
-        info = next(plugins.path.glob(f"fake_{platform}-*"))
-        (info / "entry_points.txt").write_text(
-            f"[devrt_plugins]\n{platform} = {platform}_pkg.plugin\n"
-        )
-        (folder / "devrt.toml").write_bytes(
-            manifest.encode() if isinstance(manifest, str) else manifest
-        )
-        importlib.invalidate_caches()
-        return f"{platform}_pkg.plugin"
-
-    return add
-
-
 ABSENT = '[[backend.requires]]\npath = "/no/such/device"\nreason = "no card"\nremedy = "Buy one."\n'
 
 
-def test_what_the_machine_lacks_is_known_without_an_import(plugins, package):
+def test_what_the_machine_lacks_is_known_without_an_import(plugins):
     manifest = backend(f'aliases = ["fast"]\npriority = 7\nexperimental = true\n{ABSENT}')
-    module = package("acme2", manifest, "raise AssertionError")
+    module = plugins.package("acme2", manifest, "raise AssertionError")
     registry = PluginRegistry(plugins.refs)
     (candidate,) = registry.candidates(("fast",))
     assert candidate.state == Unavailable("no card", "Buy one.")
@@ -189,16 +166,16 @@ def test_what_the_machine_lacks_is_known_without_an_import(plugins, package):
     assert registry.manifest(plugins.ref("acme2")).priority == 7
 
 
-def test_an_alias_of_one_plugin_does_not_import_the_others(plugins, package):
-    package("one", backend("").replace("acme2", "one"), "raise AssertionError")
-    package("two", backend('aliases = ["fast"]').replace("acme2", "two"), aliases=("fast",))
+def test_an_alias_of_one_plugin_does_not_import_the_others(plugins):
+    plugins.package("one", backend("").replace("acme2", "one"), "raise AssertionError")
+    plugins.package("two", backend('aliases = ["fast"]').replace("acme2", "two"), aliases=("fast",))
     with plugins.runtime() as runtime:
         assert runtime.get_backend("fast").platform == "two"
     assert "one_pkg" not in sys.modules
 
 
-def test_a_manifest_that_agrees_changes_nothing(plugins, package):
-    package("acme2", backend("priority = 3"), priority=3)
+def test_a_manifest_that_agrees_changes_nothing(plugins):
+    plugins.package("acme2", backend("priority = 3"), priority=3)
     with plugins.runtime() as runtime:
         assert runtime.get_backend().platform == "acme2"
         assert runtime.decide().chosen.priority == 3
@@ -214,11 +191,9 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("field", COUNTS)
-def test_what_a_manifest_says_counts_and_the_record_need_not_repeat_it(
-    plugins, package, field, caplog
-):
+def test_what_a_manifest_says_counts_and_the_record_need_not_repeat_it(plugins, field, caplog):
     text, options, value = COUNTS[field]
-    package("acme2", backend(text), **options)
+    plugins.package("acme2", backend(text), **options)
     registry = PluginRegistry(plugins.refs)
     with caplog.at_level("INFO", "devrt"):
         (candidate,) = registry.candidates()
@@ -241,8 +216,8 @@ def test_a_plugin_without_a_manifest_is_what_its_record_says(plugins):
     assert not manifest.exclusive
 
 
-def test_a_manifest_that_tells_of_a_loader_that_is_not_there(plugins, package):
-    package("acme2", backend("pjrt_loader = true"))
+def test_a_manifest_that_tells_of_a_loader_that_is_not_there(plugins):
+    plugins.package("acme2", backend("pjrt_loader = true"))
     registry = PluginRegistry(plugins.refs)
     (candidate,) = registry.candidates()
     assert candidate.state.phase == "contract"
@@ -250,8 +225,8 @@ def test_a_manifest_that_tells_of_a_loader_that_is_not_there(plugins, package):
     assert registry.load_errors()
 
 
-def test_a_manifest_for_another_contract_is_refused_without_an_import(plugins, package):
-    package("acme2", backend("api_version = 2"), "raise AssertionError")
+def test_a_manifest_for_another_contract_is_refused_without_an_import(plugins):
+    plugins.package("acme2", backend("api_version = 2"), "raise AssertionError")
     (candidate,) = PluginRegistry(plugins.refs).candidates()
     assert candidate.state.phase == "contract"
     assert "was built against plugin contract 2.0, and this devrt-core" in candidate.state.reason
@@ -267,8 +242,8 @@ def test_a_manifest_for_another_contract_is_refused_without_an_import(plugins, p
     ],
     ids=["ten megabytes", "no text", "an unknown key"],
 )
-def test_a_bad_manifest_costs_its_own_plugin_only(plugins, package, content, words):
-    module = package("acme2", content, "raise AssertionError")
+def test_a_bad_manifest_costs_its_own_plugin_only(plugins, content, words):
+    module = plugins.package("acme2", content, "raise AssertionError")
     plugins.add("good")
     with plugins.runtime() as runtime:
         with pytest.warns(DiscoveryWarning, match="of plugin fake-acme2 1.0 is not valid"):
@@ -280,8 +255,8 @@ def test_a_bad_manifest_costs_its_own_plugin_only(plugins, package, content, wor
     assert module not in sys.modules
 
 
-def test_a_manifest_is_read_again_after_a_refresh(plugins, package):
-    package("acme2", backend(ABSENT))
+def test_a_manifest_is_read_again_after_a_refresh(plugins):
+    plugins.package("acme2", backend(ABSENT))
     registry = PluginRegistry(plugins.refs)
     assert isinstance(registry.candidates()[0].state, Unavailable)
     (plugins.path / "acme2_pkg/devrt.toml").write_text(backend(""))
@@ -300,14 +275,12 @@ def test_a_manifest_of_a_module_in_a_namespace_package(plugins):
 
 
 @pytest.mark.parametrize(("version", "conflicts"), [("2.0", True), ("2.1", False), (None, False)])
-def test_a_conflict_with_an_installed_distribution(
-    plugins, package, write_distribution, version, conflicts
-):
+def test_a_conflict_with_an_installed_distribution(plugins, write_distribution, version, conflicts):
     text = (
         '[[backend.conflicts]]\ndistribution = "Acme.Runtime"\nversions = "<2.1"\n'
         'reason = "its sums are wrong"\nremedy = "Upgrade it."\n'
     )
-    package("acme2", backend(text))
+    plugins.package("acme2", backend(text))
     if version:
         write_distribution(plugins.path, "acme-runtime", "", version=version)
     (candidate,) = PluginRegistry(plugins.refs).candidates()

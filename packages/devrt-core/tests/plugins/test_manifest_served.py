@@ -3,34 +3,17 @@
 import importlib
 import sys
 
-import pytest
-
 from devrt.doctor import diagnose
 from devrt.plugins import PluginRegistry
 
 MANIFEST = 'schema = 1\n[[backend]]\nplatform = "acme2"\n'
 
 
-@pytest.fixture
-def package(plugins, write_distribution):
-    """Return a function that installs a package with a manifest, which nothing may import."""
-
-    def add(platform, manifest):
-        folder = plugins.path / f"{platform}_pkg"
-        folder.mkdir()
-        (folder / "__init__.py").write_text("raise AssertionError")
-        (folder / "devrt.toml").write_text(manifest)
-        module = f"{platform}_pkg.plugin"
-        points = f"[devrt_plugins]\n{platform} = {module}\n"
-        write_distribution(plugins.path, f"fake-{platform}", points)
-        importlib.invalidate_caches()
-        return module
-
-    return add
+RAISES = "raise AssertionError"
 
 
-def test_a_backend_that_no_entry_point_is_called_like_is_refused(plugins, package):
-    module = package("acme2", MANIFEST.replace("acme2", "acme3"))
+def test_a_backend_that_no_entry_point_is_called_like_is_refused(plugins):
+    module = plugins.package("acme2", MANIFEST.replace("acme2", "acme3"), RAISES)
     (candidate,) = PluginRegistry(plugins.refs).candidates()
     assert candidate.state.phase == "manifest"
     assert "backend[0] is of platform 'acme3'" in candidate.state.reason
@@ -38,9 +21,9 @@ def test_a_backend_that_no_entry_point_is_called_like_is_refused(plugins, packag
     assert module not in sys.modules
 
 
-def test_a_manifest_may_say_something_of_each_of_several_entry_points(plugins, package):
+def test_a_manifest_may_say_something_of_each_of_several_entry_points(plugins):
     second = '\n[[backend]]\nplatform = "acme3"\n'
-    package("acme2", MANIFEST + "priority = 3" + second)
+    plugins.package("acme2", MANIFEST + "priority = 3" + second, RAISES)
     points = next(plugins.path.glob("fake_acme2-*")) / "entry_points.txt"
     points.write_text(points.read_text() + "acme3 = acme2_pkg.plugin\n")
     importlib.invalidate_caches()
@@ -49,8 +32,8 @@ def test_a_manifest_may_say_something_of_each_of_several_entry_points(plugins, p
     assert registry.manifest(plugins.ref("acme3")).platform == "acme3"
 
 
-def test_a_manifest_of_a_later_schema_asks_for_a_later_devrt(plugins, package):
-    package("acme2", "schema = 2\nnews = true\n")
+def test_a_manifest_of_a_later_schema_asks_for_a_later_devrt(plugins):
+    plugins.package("acme2", "schema = 2\nnews = true\n", RAISES)
     (candidate,) = PluginRegistry(plugins.refs).candidates()
     assert "its schema must be 1, not 2, which is a later one" in candidate.state.reason
     assert candidate.state.remedy.startswith("Upgrade devrt-core with: pip install --upgrade ")

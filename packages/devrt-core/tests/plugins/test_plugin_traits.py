@@ -25,19 +25,13 @@ ONE = '[PluginTraits(patterns=("lib{name}*",), platforms=("{name}",))]'
 
 
 @pytest.fixture
-def add_traits(plugins, write_distribution):
+def add_traits(plugins):
     """Return a function that installs a plugin which brings traits."""
 
     def add(name, traits=ONE, says="true"):
-        folder = plugins.path / f"{name}_pkg"
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
         source = textwrap.dedent(TRAITS).replace("{traits}", traits).replace("{name}", name)
-        (folder / "plugin.py").write_text(source)
         manifest = f'schema = 1\n[[backend]]\nplatform = "{name}"\nplugin_traits = {says}\n'
-        (folder / "devrt.toml").write_text(manifest)
-        points = f"[devrt_plugins]\n{name} = {name}_pkg.plugin\n"
-        write_distribution(plugins.path, f"{name}-dist", points)
+        plugins.package(name, manifest, source, distribution=f"{name}-dist")
 
     return add
 

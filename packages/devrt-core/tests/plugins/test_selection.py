@@ -13,27 +13,6 @@ from devrt.records import Available, Unavailable
 NAMES = ("cpu", "cuda", "rocm", "gpu", "acme")
 STATES = (Available("here"), Unavailable("no card", "Buy one."), Broken("load", "bad", "Fix it."))
 
-refs = st.builds(
-    PluginRef, st.sampled_from(NAMES), st.sampled_from(["d1", "d2", "d3"]), st.just("1.0")
-)
-candidates = st.lists(
-    st.builds(
-        Candidate,
-        refs,
-        st.sampled_from([STATES[0], *STATES]),
-        st.integers(-2, 2),
-        st.lists(st.sampled_from(NAMES), max_size=2).map(tuple),
-        st.booleans(),
-    ),
-    max_size=6,
-    unique_by=lambda candidate: candidate.ref,
-)
-names_of_requests = st.sampled_from([*NAMES, "none", "cpu@d1", "cuda@d2", "acme@d9"])
-policies = st.builds(
-    Policy, st.lists(names_of_requests, max_size=3, unique=True).map(tuple), st.just("TEST")
-)
-questions = st.tuples(candidates, policies)
-
 
 def candidate(platform, distribution="d1", state=STATES[0], priority=0, aliases=()):
     return Candidate(PluginRef(platform, distribution, "1.0"), state, priority, aliases)
@@ -46,102 +25,6 @@ def outcomes(decision):
 def chosen(*found, names=()):
     decision = select(found, Policy(tuple(names), "TEST"))
     return decision.chosen.ref.name if decision.chosen else None
-
-
-# -- for every question ---------------------------------------------------------------------------
-
-
-@given(questions, st.data())
-def test_the_order_of_the_candidates_does_not_matter(question, data):
-    found, policy = question
-    shuffled = data.draw(st.permutations(found))
-    assert select(shuffled, policy) == select(found, policy)
-
-
-@given(questions)
-def test_asking_again_about_the_answer_gives_the_answer(question):
-    decision = select(*question)
-    again = select([verdict.candidate for verdict in decision.verdicts], decision.policy)
-    assert again == decision
-    assert select(iter(question[0]), question[1]) == decision
-
-
-@given(questions)
-def test_every_candidate_gets_one_verdict_with_a_reason(question):
-    found, policy = question
-    decision = select(found, policy)
-    assert sorted(v.candidate.ref for v in decision.verdicts) == sorted(c.ref for c in found)
-    assert all(isinstance(v.outcome, Outcome) and v.reason for v in decision.verdicts)
-
-
-@given(questions)
-def test_at_most_one_is_chosen_and_it_can_be_used_and_is_the_first_that_can(question):
-    decision = select(*question)
-    winners = [v.candidate for v in decision.verdicts if v.outcome is Outcome.CHOSEN]
-    assert winners == ([decision.chosen] if decision.chosen else [])
-    assert all(isinstance(c.state, Available) for c in decision.usable)
-    if decision.chosen:
-        assert decision.usable[0] is decision.chosen
-
-
-@given(questions)
-def test_no_choice_outside_of_the_policy(question):
-    found, policy = question
-    decision = select(found, policy)
-    for verdict in decision.verdicts:
-        allowed = not policy.platforms or any(
-            verdict.candidate.answers_to(name) for name in policy.platforms
-        )
-        assert (verdict.outcome is Outcome.EXCLUDED) is not allowed
-    if decision.chosen and policy.platforms:
-        assert decision.chosen.answers_to(policy.platforms[0])
-
-
-@given(questions)
-def test_a_name_that_is_not_served_leaves_no_choice(question):
-    decision = select(*question)
-    usable = decision.usable
-    served = {n for n in decision.policy.platforms if any(c.answers_to(n) for c in usable)}
-    missing = set(decision.policy.platforms) - served
-    assert missing == {*decision.unknown, *decision.unserved}
-    assert not set(decision.unknown) & set(decision.unserved)
-    assert (decision.chosen is None) == (bool(missing) or not usable)
-
-
-@given(questions)
-def test_unknown_means_that_nobody_answers_to_it(question):
-    found, policy = question
-    expected = [n for n in policy.platforms if not any(c.answers_to(n) for c in found)]
-    assert list(select(found, policy).unknown) == expected
-
-
-@given(candidates)
-def test_without_a_policy_nothing_usable_comes_before_the_choice(found):
-    decision = select(found, Policy())
-    usable = [c for c in found if isinstance(c.state, Available)]
-    assert (decision.chosen is None) == (not usable)
-    if usable:
-        best = min(usable, key=lambda c: (-c.priority, c.ref.platform, c.ref.distribution))
-        assert decision.chosen is best
-
-
-@given(candidates)
-def test_one_usable_candidate_of_each_platform_and_the_others_are_in_its_shadow(found):
-    decision = select(found, Policy())
-    platforms = [c.ref.platform for c in decision.usable]
-    assert len(platforms) == len(set(platforms))
-    for verdict in decision.verdicts:
-        if verdict.outcome is Outcome.SHADOWED:
-            assert verdict.candidate.ref.platform in platforms
-            assert verdict.candidate.ref.name in verdict.reason
-
-
-@given(questions)
-def test_it_changes_nothing_that_it_was_given(question):
-    found, policy = question
-    before = [dataclasses.replace(c) for c in found]
-    select(found, policy)
-    assert found == before
 
 
 # -- what the rules mean --------------------------------------------------------------------------

@@ -154,30 +154,6 @@ def test_what_breaks_the_contract(good, examine, case):
     good_works(good, report)
 
 
-HOOK = """
-from devrt.hookspecs import hookimpl
-@hookimpl
-def {name}():
-    return {value}
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("devrt_client_factories", "5", "must return a list of ClientFactory, not int"),
-        ("devrt_client_factories", "[5]", "must return ClientFactory records, not int"),
-        ("devrt_client_factories", "None", "not None"),
-        ("devrt_client_factory", "[]", "unknown hooks devrt_client_factory"),
-    ],
-)
-def test_hooks_that_return_nonsense_or_are_misspelt(good, examine, name, value, words):
-    good.add("bad", HOOK.format(name=name, value=value))
-    report = examine()
-    only_finding(report, "plugin-contract", words)
-    good_works(good, report)
-
-
 def test_another_version_of_the_contract(good, examine):
     good.add("bad", api_version=99)
     report = examine()
@@ -218,22 +194,6 @@ def test_names_that_are_not_ascii(good, examine):
 # -- manifests ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def add_with_manifest(good, write_distribution):
-    """Install ``bad`` as a package with a manifest."""
-
-    def add(manifest, source="raise AssertionError('imported')"):
-        package = good.path / "bad_package"
-        package.mkdir()
-        (package / "__init__.py").touch()
-        (package / "plugin.py").write_text(source)
-        (package / "devrt.toml").write_text(manifest, encoding="utf-8")
-        points = "[devrt_plugins]\nbad = bad_package.plugin\n"
-        write_distribution(good.path, "fake-bad", points)
-
-    return add
-
-
 MANIFEST = "schema = 1\n[[backend]]\nplatform = 'bad'\n"
 MANIFESTS = {
     "ten megabytes": (MANIFEST + "# " + "x" * 10_000_000, "10000"),
@@ -246,25 +206,25 @@ MANIFESTS = {
 
 
 @pytest.mark.parametrize("case", MANIFESTS)
-def test_manifests_that_are_not_valid(good, add_with_manifest, examine, case):
+def test_manifests_that_are_not_valid(good, examine, case):
     manifest, words = MANIFESTS[case]
-    add_with_manifest(manifest)
+    good.package("bad", manifest, "raise AssertionError('imported')")
     report = examine()
     only_finding(report, "plugin-manifest-invalid", words)
     assert report.status == 1
     good_works(good, report)
 
 
-def test_a_manifest_for_another_version_of_the_contract(good, add_with_manifest, examine):
-    add_with_manifest(MANIFEST + "api_version = 99\n")
+def test_a_manifest_for_another_version_of_the_contract(good, examine):
+    good.package("bad", MANIFEST + "api_version = 99\n", "raise AssertionError('imported')")
     report = examine()
     only_finding(report, "version-mismatch", "plugin contract 99")
     good_works(good, report)
 
 
-def test_what_the_manifest_lacks_is_reported_without_an_import(good, add_with_manifest, examine):
+def test_what_the_manifest_lacks_is_reported_without_an_import(good, examine):
     needs = "[[backend.requires]]\npath = 'no/such/file'\nreason = 'no card'\nremedy = 'Buy one.'\n"
-    add_with_manifest(MANIFEST + needs)
+    good.package("bad", MANIFEST + needs, "raise AssertionError('imported')")
     report = examine()
     (finding,) = report.findings
     assert (finding.code, finding.message) == ("platform-unavailable", "no card.")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from devrt import errors
-from devrt.contract import Buffer, Client, Device, Memory
 from devrt.records import MemoryKind
 from devrt_cpu import make_cpu_client
 
@@ -24,28 +23,6 @@ KEYS = {
     "bytes_reservable_limit",
     "largest_free_block_bytes",
 }
-
-
-def test_device_facts(client):
-    for i, device in enumerate(client.devices()):
-        assert (device.id, device.local_hardware_id) == (i, i)
-        assert device.process_index == device.host_id == device.task_id == 0
-        assert (device.platform, device.device_kind) == ("cpu", "cpu")
-        assert (repr(device), str(device)) == (f"CpuDevice(id={i})", f"cpu:{i}")
-        assert device() is device
-        assert device.client is client
-        assert client.device_from_local_hardware_id(i) is device
-        with pytest.raises(errors.UnimplementedError, match="streams"):
-            device.get_stream_for_external_ready_events()
-    assert client.device_count() == client.local_device_count() == 2
-
-
-def test_contract_classes(client):
-    device = client.devices()[0]
-    assert isinstance(client, Client)
-    assert isinstance(device, Device)
-    assert isinstance(device.default_memory(), Memory)
-    assert isinstance(client.buffer_from_pyval(1), Buffer)
 
 
 def test_handles_are_the_same_object(client):

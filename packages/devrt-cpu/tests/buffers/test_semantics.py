@@ -39,16 +39,6 @@ def test_zero_copy_copies_where_it_must(client, host):
     assert np.array_equal(np.asarray(buffer), host)
 
 
-def test_synchronous_client_is_ready_at_once(synchronous_client):
-    for semantics in Semantics:
-        buffer = synchronous_client.buffer_from_pyval(aligned(1 << 18), None, False, semantics)
-        assert buffer.is_ready()
-        copied = buffer.copy_to_memory(
-            synchronous_client.devices()[0].memory("pinned_host"), may_alias=False
-        )
-        assert copied.is_ready()
-
-
 def test_many_transfers_in_flight():
     host = [np.full(1 << 15, i, np.float32) for i in range(200)]
     with make_cpu_client(num_devices=2) as client:

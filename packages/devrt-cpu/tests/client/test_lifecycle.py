@@ -10,7 +10,7 @@ import pytest
 
 from devrt import errors
 from devrt_cpu import make_cpu_client
-from support import python
+from support import python, together
 
 USES = {
     "is_ready": lambda b: b.is_ready(),
@@ -110,43 +110,28 @@ def test_deleting_through_another_handle(client):
 
 def test_threads_create_read_delete_and_enumerate():
     with make_cpu_client(num_devices=2) as client:
-        start = threading.Barrier(3)
-        done = threading.Event()
-        failures = []
-
-        def guarded(work):
-            try:
-                start.wait()
-                work()
-            except BaseException as error:  # noqa: BLE001 - handed to the main thread
-                failures.append(error)
-                done.set()
+        churning = [1, 2]
 
         def churn(seed):
-            for i in range(1500):
-                size = (1, 100, 20_000)[i % 3]
-                host = np.full(size, seed + i, np.float32)
-                buffer = client.buffer_from_pyval(host, client.devices()[i % 2], False, i % 3)
-                other = buffer.copy_to_memory(client.devices()[0].memory("pinned_host"))
-                assert np.asarray(buffer)[-1] == np.asarray(other)[0] == seed + i
-                if i % 2:
-                    buffer.delete()
+            try:
+                for i in range(1500):
+                    size = (1, 100, 20_000)[i % 3]
+                    host = np.full(size, seed + i, np.float32)
+                    buffer = client.buffer_from_pyval(host, client.devices()[i % 2], False, i % 3)
+                    other = buffer.copy_to_memory(client.devices()[0].memory("pinned_host"))
+                    assert np.asarray(buffer)[-1] == np.asarray(other)[0] == seed + i
+                    if i % 2:
+                        buffer.delete()
+            finally:
+                churning.remove(seed)
 
         def enumerate_all():
-            while not done.is_set():
+            while churning:
                 for buffer in client.live_buffers():
                     assert len(buffer) > 0
                     assert isinstance(buffer.is_deleted(), bool)
 
-        workers = [threading.Thread(target=guarded, args=(lambda s=s: churn(s),)) for s in (1, 2)]
-        watcher = threading.Thread(target=guarded, args=(enumerate_all,))
-        for thread in (*workers, watcher):
-            thread.start()
-        for thread in workers:
-            thread.join()
-        done.set()
-        watcher.join()
-        assert failures == []
+        together(lambda seed: churn(seed) if seed else enumerate_all(), range(3))
         assert client.live_buffers() == []
         for device in client.devices():
             assert device.memory_stats()["bytes_in_use"] == 0

@@ -42,7 +42,8 @@ def test_what_a_device_says(client):
         assert device.process_index == device.host_id == device.task_id == 0
         assert (device.platform, device.device_kind, device.client) == ("cpu", "cpu", client)
         assert device() is device
-        assert str(device) == f"cpu:{number}"
+        assert (repr(device), str(device)) == (f"CpuDevice(id={number})", f"cpu:{number}")
+        assert client.device_from_local_hardware_id(number) is device
         assert device.default_memory() is device.memory("device")
         for memory in device.addressable_memories():
             assert memory.addressable_by_devices() == [device]

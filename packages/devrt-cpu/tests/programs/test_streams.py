@@ -141,12 +141,6 @@ def test_closing_waits_for_every_stream(absent):
     assert all(buffer.is_deleted() for buffer in buffers)
 
 
-def test_a_synchronous_client_has_no_work_left_to_order():
-    with make_cpu_client(asynchronous=False) as client:
-        for stream in (0, 1):
-            assert put(client, np.ones(SIZE, np.uint8), stream).is_ready()
-
-
 def test_a_synchronous_put_returns_only_when_the_source_was_read(absent):
     with make_cpu_client(asynchronous=False) as client:
         made = []
