@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from devrt._support import cache_files
-from devrt._support.cache_files import FileHashes, cache_folder, file_hash, write_atomically
+from devrt._support.cache_files import cache_folder, file_hash, kept_file_hash, write_atomically
 
 
 def test_where_the_cache_is(monkeypatch, tmp_path):
@@ -41,17 +41,17 @@ def test_a_large_file_is_read_once_for_as_long_as_it_stays(tmp_path, monkeypatch
     folder = tmp_path / "hashes"
     library = tmp_path / "library.so"
     library.write_bytes(b"content")
-    first = FileHashes(folder).of(library)
-    assert FileHashes(folder).of(library) == first
+    first = kept_file_hash(library, folder)
+    assert kept_file_hash(library, folder) == first
     assert len(read) == 1
     library.write_bytes(b"Content, another")
-    assert FileHashes(folder).of(library) != first
+    assert kept_file_hash(library, folder) != first
     assert len(read) == 2
     status = library.stat()
     os.utime(library, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
-    FileHashes(folder).of(library)
+    kept_file_hash(library, folder)
     assert len(read) == 3
     (memo,) = folder.iterdir()
     memo.write_text(json.dumps({"schema": 1, "file": "other", "hash": 5}))
-    FileHashes(folder).of(library)
+    kept_file_hash(library, folder)
     assert len(read) == 4

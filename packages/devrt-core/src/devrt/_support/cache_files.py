@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TEMPORARY", "FileHashes", "cache_folder", "file_hash", "write_atomically"]
+__all__ = ["TEMPORARY", "cache_folder", "file_hash", "kept_file_hash", "write_atomically"]
 
 TEMPORARY = ".devrt-"
 """What the names of files begin with that are being written."""
@@ -58,30 +58,24 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class FileHashes:
-    """Hashes of files' contents; a large file is read once for as long as it stays what it is.
+def kept_file_hash(path: Path, folder: Path | None) -> str:
+    """Return the hash of a file's content; a large one is read once while it stays what it is.
 
-    They are remembered in ``folder``, if there is one. What cannot be read or written there is made
+    That is remembered in ``folder``, if there is one. What cannot be read or written there is made
     anew each time.
     """
-
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
-
-    def of(self, path: Path) -> str:
-        """Return the hash of a file's content."""
-        status = path.stat()
-        if status.st_size < _LARGE or self._folder is None:
-            return file_hash(path)
-        name = os.path.abspath(path)
-        known_as: list[Any] = [name, status.st_size, status.st_mtime_ns, status.st_ino]
-        memo = self._folder / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:40]}.json"
-        found = _remembered(memo, known_as)
-        if found is None:
-            found = file_hash(path)
-            with contextlib.suppress(OSError):
-                write_atomically(memo, json.dumps({"file": known_as, "hash": found}).encode())
-        return found
+    status = path.stat()
+    if status.st_size < _LARGE or folder is None:
+        return file_hash(path)
+    name = os.path.abspath(path)
+    known_as: list[Any] = [name, status.st_size, status.st_mtime_ns, status.st_ino]
+    memo = folder / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:40]}.json"
+    found = _remembered(memo, known_as)
+    if found is None:
+        found = file_hash(path)
+        with contextlib.suppress(OSError):
+            write_atomically(memo, json.dumps({"file": known_as, "hash": found}).encode())
+    return found
 
 
 def _remembered(memo: Path, known_as: list[Any]) -> str | None:

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from devrt._support.cache_files import TEMPORARY, FileHashes, cache_folder, write_atomically
+from devrt._support.cache_files import TEMPORARY, cache_folder, kept_file_hash, write_atomically
 from devrt._support.record import record
 from devrt._support.warn import report_unraised, warn
 from devrt.errors import ConfigError, DevrtWarning
@@ -343,7 +343,7 @@ def _hash_of(path: str, *_state: int) -> str:
         folder: Path | None = cache_folder() / "hashes"
     except RuntimeError:
         folder = None
-    return FileHashes(folder).of(Path(path))
+    return kept_file_hash(Path(path), folder)
 
 
 @functools.cache

@@ -12,7 +12,6 @@ from devrt.wire.protobuf import Message
 __all__ = ["OpSharding"]
 
 _REPLICATED = 0
-_MAXIMAL = 1
 _TILED = 3
 
 
