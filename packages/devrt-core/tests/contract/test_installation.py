@@ -5,6 +5,7 @@ import pytest
 from devrt.contract.installation import how_to_install, install_command, name_of
 from devrt.plugins.discovery.known import (
     advice_for,
+    advice_for_topologies,
     command_for,
     command_for_module,
     wheels_for_topology,
@@ -34,6 +35,10 @@ def test_what_is_of_no_use_alone_is_installed_with_what_it_needs():
     assert command_for("devrt-cuda") == (
         'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
     )
+    assert advice_for_topologies("devrt-cuda") == (
+        'pip install ./packages/devrt-tpu "./packages/devrt-cuda[compile]" (in devrt\'s checkout)'
+    )
+    assert advice_for_topologies("devrt-rocm") == advice_for("devrt-rocm")
     assert advice_for("devrt-rocm").endswith("./packages/devrt-rocm (in devrt's checkout)")
 
 

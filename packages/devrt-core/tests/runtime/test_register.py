@@ -293,7 +293,7 @@ def test_a_topology_of_a_library_that_nobody_describes(runtime, add_loader, libr
 def test_a_topology_of_a_library_whose_platform_has_a_wheel_names_it(runtime, add_loader, library):
     add_loader("PjrtLoader(make_client=make_client)")
     registry.register_plugin("cuda", library_path=library)
-    with pytest.raises(UnimplementedError, match=r"makes none.*pip install .*/devrt-cuda\[xla"):
+    with pytest.raises(UnimplementedError, match=r"makes none.*pip install .*/devrt-cuda\[compile"):
         registry.make_pjrt_topology("cuda", "h100:1x1x8")
 
 

@@ -179,3 +179,11 @@ def test_two_processes_describe_topologies_at_once(libtpu):
     output = [process.stdout.readline() for process in started]  # both are inside now
     errors = [process.communicate("", timeout=60)[1] for process in started]
     assert output == ["PjrtTopology('tpu', 4 devices)\n"] * 2, errors
+
+
+def test_every_generation_leads_to_this_distribution():
+    from devrt.plugins.discovery.known import wheels_for_topology
+
+    assert {name: wheels_for_topology(f"{name}:2x2") for name in GENERATIONS} == {
+        name: {"tpu": "devrt-tpu"} for name in GENERATIONS
+    }

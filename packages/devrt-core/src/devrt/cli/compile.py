@@ -9,7 +9,7 @@ from devrt.cli.executables import compiled
 from devrt.cli.files import naming, read, read_program, writing
 from devrt.cli.tables import Output, human_bytes, waiting
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
-from devrt.plugins.discovery.known import advice_for, wheels_for_topology
+from devrt.plugins.discovery.known import advice_for_topologies, wheels_for_topology
 from devrt.runtime import default_runtime, make_pjrt_topology
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
             remedies |= dict.fromkeys([remedy] if remedy else [])
             refused.append(f"{candidate}: {error.message.removesuffix(remedy).rstrip()}")
     missing = {p: w for p, w in wheels_for_topology(name).items() if p not in platforms}
-    remedies |= {f"Install what describes {name}: {advice_for(w)}": None for w in missing.values()}
+    advice = map(advice_for_topologies, missing.values())
+    remedies |= {f"Install what describes {name}: {words}": None for words in advice}
     reasons = "\n  ".join([*(refused or ["no installed plugin describes devices"]), *remedies])
     msg = f"no platform knows the topology {name!r}:\n  {reasons}"
     raise InvalidArgumentError(msg, topology=name)

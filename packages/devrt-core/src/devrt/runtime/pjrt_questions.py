@@ -9,7 +9,7 @@ from typing import Any
 from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
 from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
-from devrt.plugins.discovery.known import advice_for, wheels_for
+from devrt.plugins.discovery.known import advice_for_topologies, wheels_for
 from devrt.plugins.discovery.refs import normalized
 from devrt.records import TopologyFactory
 from devrt.runtime.choice import requested_policy
@@ -101,7 +101,7 @@ def _missing_wheels(platform: str) -> tuple[str, ...]:
 
 
 def _advice(wheels: Sequence[str]) -> str:
-    return " or ".join(map(advice_for, wheels))
+    return " or ".join(map(advice_for_topologies, wheels))
 
 
 def make_pjrt_tpu_topology(topology_name: str = "", **kwargs: Any) -> Any:

@@ -8,6 +8,7 @@ from devrt.plugins.discovery.refs import normalized
 
 __all__ = [
     "advice_for",
+    "advice_for_topologies",
     "command_for",
     "command_for_module",
     "platform_with_option",
@@ -52,6 +53,11 @@ def advice_for(wheel: str) -> str:
     return how_to_install(*_with_it(wheel))
 
 
+def advice_for_topologies(wheel: str) -> str:
+    """Return what to install to compile for devices that are not here, for a message."""
+    return how_to_install(*_with_it(wheel, "describe", "install"))
+
+
 def command_for_module(distribution: str, module: str) -> str:
     """Return what installs a module that a distribution needs.
 
@@ -85,6 +91,7 @@ def platform_with_option(option: str) -> tuple[str, str] | None:
     return None
 
 
-def _with_it(wheel: str) -> tuple[str, ...]:
-    rows = (row for row in known_wheels() if row["wheel"] == wheel)
-    return tuple(next((row["install"] for row in rows if "install" in row), (wheel,)))
+def _with_it(wheel: str, *keys: str) -> tuple[str, ...]:
+    rows = [row for row in known_wheels() if row["wheel"] == wheel]
+    found = (row[key] for key in keys or ("install",) for row in rows if key in row)
+    return tuple(next(found, (wheel,)))

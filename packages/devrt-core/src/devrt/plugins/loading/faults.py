@@ -28,5 +28,9 @@ def missing_module(error: BaseException | None) -> str:
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return error.name
+        _, _, named = str(error).partition("module '")  # as native modules say it
+        name, _, rest = named.partition("'")
+        if isinstance(error, ImportError) and rest.startswith(" is not installed"):
+            return name
         error = error.__cause__ or error.__context__
     return ""

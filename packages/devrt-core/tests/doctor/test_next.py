@@ -1,0 +1,65 @@
+"""What the doctor proposes to type next, and the findings that it follows from."""
+
+import pytest
+
+from devrt.doctor import entries
+from devrt.doctor.examination import Examination, Examined
+from devrt.plugins import Candidate, PluginRef, Policy, select
+from devrt.plugins.discovery.adopted import adopted_table
+from devrt.plugins.discovery.refs import FROM_TABLE
+from devrt.probing.isolated import Level, ProbeReport
+from devrt.records import Unavailable
+
+
+@pytest.mark.parametrize(
+    "source", [{"source": "import no_such_one"}, {"make": "import no_such_one"}]
+)
+def test_a_missing_module_is_a_missing_dependency_wherever_it_is_missed(plugins, examine, source):
+    plugins.add("one", **source)
+    (found,) = [f for f in examine().findings if f.subject == "one@fake-one"]
+    assert found.code == "plugin-missing-dependency"
+    assert "'no_such_one'" in found.message
+    assert found.command == "pip install --force-reinstall fake-one"
+    assert found.command in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("built", "command"),
+    [(0, "pip install --upgrade fake-one"), (9, "pip install --upgrade ./packages/devrt-core")],
+)
+def test_another_native_abi_is_a_mismatch_of_versions(plugins, examine, built, command):
+    plugins.add("one", make=f"from devrt.native import check_abi; check_abi('fake_one', {built})")
+    (found,) = [f for f in examine().findings if f.subject == "one@fake-one"]
+    assert (found.code, found.command) == ("version-mismatch", command)
+    assert f"version {built} of devrt's native ABI" in found.message
+    assert examine().next_command == command
+
+
+def test_what_is_requested_and_not_installed_is_what_to_install(plugins, examine):
+    plugins.add("one")
+    report = examine(platforms="gpu")
+    assert report.status == 2
+    assert report.next_command == 'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
+    assert examine(platforms="nonsense").next_command == "devrt list"
+
+
+def test_where_nothing_works_the_list_of_reasons_is_next(plugins, examine):
+    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    report = examine()
+    assert (report.status, report.next_command) == (2, "devrt list")
+
+
+def test_a_library_that_nothing_can_load_failed_at_nothing():
+    ref = PluginRef("acme", "acme-pjrt", library="/x.so", source=FROM_TABLE)
+    remedy = adopted_table().loader_remedy
+    candidate = Candidate(ref, Unavailable("no loader", remedy))
+    report = ProbeReport("unavailable", "probe", "no loader", {"remedy": remedy})
+    examined = Examined(ref, Level.CLIENT, report=report, candidate=candidate)
+    decision = select((candidate,), Policy())
+    found = Examination((examined,), Policy(), decision, "", ())
+    (entry,) = entries(found)
+    assert (entry.state, entry.reason, entry.remedy) == ("unavailable", "no loader", remedy)
+    assert {rule.rule: rule.passed for rule in entry.rules} == {
+        **dict.fromkeys(("found", "policy", "load"), True),
+        **dict.fromkeys(("manifest", "probe", "client", "choice")),
+    }
