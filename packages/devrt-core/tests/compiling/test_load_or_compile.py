@@ -6,6 +6,7 @@ import pytest
 
 from devrt.compiling.cache import ExecutableCache
 from devrt.compiling.load_or_compile import cache_source, load_or_compile
+from devrt.compiling.program_facts import ProgramFacts
 from devrt.errors import DevrtError, InvalidArgumentError
 
 
@@ -20,7 +21,15 @@ def compiler(tmp_path):
     def refuse(*_):
         raise InvalidArgumentError("no")
 
-    def run(*depends_on, source=lambda: cache, path=library, loads=True, serializes=True):
+    def run(
+        *depends_on,
+        source=lambda: cache,
+        path=library,
+        loads=True,
+        serializes=True,
+        facts=None,
+        **options,
+    ):
         steps.clear()
         made = SimpleNamespace(name="main")
 
@@ -31,7 +40,9 @@ def compiler(tmp_path):
             source,
             "acme",
             str(path),
+            facts or ProgramFacts(),
             depends_on,
+            **options,
             load=note("load", made) if loads else refuse,
             compile=note("compile", made),
             serialize=note("serialize", b"bytes") if serializes else refuse,
@@ -82,7 +93,14 @@ def test_without_a_cache_or_a_file_nothing_is_read(compiler, missing):
     assert compiler("program", **missing) == ["compile"]
     if "path" not in missing:
         load_or_compile(
-            missing["source"], "acme", "x", never(), load=None, compile=lambda: 1, serialize=None
+            missing["source"],
+            "acme",
+            "x",
+            ProgramFacts(),
+            never(),
+            load=None,
+            compile=lambda: 1,
+            serialize=None,
         )
 
 
@@ -92,7 +110,7 @@ def test_an_error_of_the_compiler_goes_through(compiler):
 
     with pytest.raises(DevrtError, match="broken"):
         load_or_compile(
-            lambda: compiler.cache, "acme", str(compiler.library), ["x"],
+            lambda: compiler.cache, "acme", str(compiler.library), ProgramFacts(), ["x"],
             load=None, compile=fail, serialize=None,
         )  # fmt: skip
     assert compiler.cache.entries() == []
@@ -105,3 +123,19 @@ def test_options_are_read_when_the_cache_is_first_opened(tmp_path):
     assert source().folder == tmp_path
     options["enable_compilation_cache"] = False
     assert source() is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_kept"),
+    [
+        (ProgramFacts(custom_calls={"scaled"}), False),
+        (ProgramFacts(custom_calls={"Sharding"}), True),
+        (ProgramFacts(custom_calls={"Sharding", "ours"}), True),
+        (ProgramFacts(is_whole=False), False),
+    ],
+)
+def test_what_only_the_compiler_can_check_is_compiled(compiler, facts, is_kept):
+    """A program whose handlers may be missing is never loaded: its calls would fail later."""
+    for _ in range(2):
+        steps = compiler("program", facts=facts, answers=lambda name: name == "ours")
+    assert steps == (["load"] if is_kept else ["compile"])

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling.load_or_compile import CacheSource, cache_source, load_or_compile
+from devrt_cpu._linalg import is_known
 
 if TYPE_CHECKING:
+    from devrt.compiling import Program
     from devrt_cpu._ext import CpuClient, CpuLoadedExecutable
 
 __all__ = ["compiled", "remember"]
@@ -25,7 +27,7 @@ def remember(client: CpuClient, options: Mapping[str, Any]) -> None:
 def compiled(
     client: CpuClient,
     library: str,
-    code: bytes,
+    program: Program,
     options: bytes,
     compile: Callable[[], CpuLoadedExecutable],
 ) -> CpuLoadedExecutable:
@@ -36,7 +38,9 @@ def compiled(
         _sources.get(client),
         "cpu",
         library,
-        ("cpu", code, options),
+        program.facts,
+        ("cpu", program, options),
+        answers=is_known,
         load=lambda known: _ext._deserialize(client, library, known, options),
         compile=compile,
         serialize=lambda made: made._serialize(),

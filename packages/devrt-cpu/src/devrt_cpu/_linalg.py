@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from devrt.contract.installation import how_to_install
 from devrt.errors import UnimplementedError
 
-__all__ = ["known_calls", "named_calls", "provide"]
+__all__ = ["is_known", "known_calls", "named_calls", "provide"]
 
 _CALL = re.compile(
     rb"\b(?:(?:lapack|blas)_[sdcz][a-z0-9]+_ffi|cpu_csr_sparse_dense_ffi"
@@ -29,6 +29,11 @@ def named_calls(code: bytes) -> list[str]:
     return sorted({name.decode() for name in _CALL.findall(code)})
 
 
+def is_known(name: str) -> bool:
+    """Return whether a custom call is one that `provide` makes programs able to call."""
+    return _CALL.fullmatch(name.encode()) is not None
+
+
 def known_calls() -> list[str]:
     """Return the custom calls that `provide` makes programs able to call."""
     from devrt_cpu import _ext
@@ -41,7 +46,7 @@ def provide(library: str, names: Iterable[str]) -> None:
 
     If there is no LAPACK, the `UnimplementedError` says what to install.
     """
-    wanted = sorted(name for name in names if _CALL.fullmatch(name.encode()))
+    wanted = sorted(filter(is_known, names))
     if not wanted:
         return
     from devrt_cpu import _ext

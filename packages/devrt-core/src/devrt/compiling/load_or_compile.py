@@ -15,11 +15,27 @@ from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
     from devrt.compiling.cache import ExecutableCache
+    from devrt.compiling.program_facts import ProgramFacts
 
 __all__ = ["CacheSource", "cache_source", "load_or_compile"]
 
 CacheSource = Callable[[], "ExecutableCache | None"]
 """Opens a client's cache."""
+
+
+_OF_COMPILERS = frozenset(
+    (
+        "LayoutConstraint",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "Sharding",
+        "annotate_device_placement",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+    )
+)
+"""Custom calls that XLA's compilers take as their own notes, and call nobody for."""
 
 
 class _Named(Protocol):
@@ -48,13 +64,18 @@ def load_or_compile(
     source: CacheSource | None,
     platform: str,
     compiler: str,
+    facts: ProgramFacts,
     depends_on: Iterable[str | bytes],
     *,
+    answers: Callable[[str], bool] = lambda _: False,
     load: Callable[[bytes], Made],
     compile: Callable[[], Made],
     serialize: Callable[[Made], bytes],
 ) -> Made:
     """Return a program as an earlier compilation left it on disk, or else compile and keep it.
+
+    One that makes custom calls, or that devrt cannot read to its end, is compiled each time: only
+    the compiler looks whether the handlers are there. What the backend answers itself is no matter.
 
     Parameters
     ----------
@@ -64,13 +85,17 @@ def load_or_compile(
         The platform, as the cache shows it.
     compiler
         The path of the compiler's library. One that is no file keeps nothing.
+    facts
+        What was read of the program.
     depends_on
         What the executable depends on beside compiler, processor and ``XLA_FLAGS``: the client,
         the program, the options, the devices. Read only where there is a cache.
+    answers
+        Tells of the name of a custom call whether the backend always has its handler.
     load, compile, serialize
         Make the program of the cache's bytes, make it of its source, and give its bytes.
     """
-    cache = source() if source is not None else None
+    cache = source() if source is not None and _is_kept(facts, answers) else None
     key = None if cache is None else _key(compiler, depends_on)
     if cache is None or key is None:
         return compile()
@@ -89,6 +114,11 @@ def load_or_compile(
         return made
     cache.put(key, serialized, name=made.name, platform=platform, compile_seconds=seconds)
     return made
+
+
+def _is_kept(facts: ProgramFacts, answers: Callable[[str], bool]) -> bool:
+    calls = facts.custom_calls - _OF_COMPILERS
+    return facts.is_whole and all(map(answers, calls))
 
 
 def _key(compiler: str, depends_on: Iterable[str | bytes]) -> str | None:

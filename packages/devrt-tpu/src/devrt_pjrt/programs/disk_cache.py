@@ -24,16 +24,12 @@ def compiled(
     load: Callable[[bytes], PjrtLoadedExecutable],
     compile: Callable[[], PjrtLoadedExecutable],
 ) -> PjrtLoadedExecutable:
-    """Return a program as an earlier compilation left it on disk, or else compile it.
-
-    A program with custom calls, or one that devrt cannot read to its end, is compiled: only the
-    compiler looks whether the handlers are there.
-    """
-    facts = program.facts
+    """Return a program as an earlier compilation left it on disk, or else compile it."""
     return load_or_compile(
-        connection.cache if facts.is_whole and not facts.custom_calls else None,
+        connection.cache,
         connection.platform,
         connection.library.path or "",
+        program.facts,
         _facts(connection, program, options),
         load=load,
         compile=compile,
