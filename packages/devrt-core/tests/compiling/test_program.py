@@ -106,6 +106,25 @@ def test_donated_parameters_are_numbered_in_generic_form(properties, attributes,
 
 
 @pytest.mark.parametrize(
+    "aliases",
+    [
+        "#given = [{}, {tf.aliasing_output = 0 : i32}]",
+        "#one = {tf.aliasing_output = 0 : i32}\n#given = [{}, #one]",
+        "#given = #other\n#other = [{}, {tf.aliasing_output = 0 : i32}]",
+    ],
+)
+def test_donated_parameters_are_numbered_where_their_attributes_have_names(aliases):
+    text = f"{aliases}\n{GENERIC % (f'arg_attrs = #given, {TYPE}', '')}"
+    assert Program.of(text).facts.main.donated == (1,)
+
+
+@pytest.mark.parametrize("aliases", ["#given = #given", "#given = #b\n#b = #given", ""])
+def test_names_of_attributes_that_stand_for_nothing_donate_nothing(aliases):
+    text = f"{aliases}\n{GENERIC % (f'arg_attrs = #given, {TYPE}', '')}"
+    assert Program.of(text).facts.main.donated == ()
+
+
+@pytest.mark.parametrize(
     ("text", "is_shardy"),
     [
         ('sdy.mesh @m = <["x"=1]>', True),

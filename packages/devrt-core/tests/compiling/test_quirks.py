@@ -93,6 +93,29 @@ def test_bytecode_with_the_same_words_apart_is_not(name):
     assert read(name).facts.functions
 
 
+ONE_BY_TWO, ONE_BY_NONE = b"\x05\x05\x09", b"\x05\x05\x01"
+"""Extents in bytecode. No parser takes an all_to_all without groups, so none can be written out."""
+
+
+@pytest.mark.parametrize("name", ["all_to_all", "all_to_all_not_portable"])
+def test_bytecode_of_an_all_to_all_without_groups_is_refused(name):
+    program = read(name)
+    assert program.count(ONE_BY_TWO) == 1
+    refuse(QUIRKS, program, "compile")
+    with pytest.raises(UnimplementedError, match=r"bytecode: .*all_to_all without"):
+        refuse(QUIRKS, Program.of(program.replace(ONE_BY_TWO, ONE_BY_NONE)), "compile")
+
+
+@pytest.mark.parametrize("number", [24, 30])
+def test_bytecode_with_quantised_types_is_refused(number):
+    program, kind = read("all_to_all"), bytes([4 << 1 | 1])  # the entry of f32: its number
+    replaced = bytes([number << 1 | 1])
+    places = [at for at in range(len(program)) if program[at : at + 1] == kind]
+    made = [Program.of(program[:at] + replaced + program[at + 1 :]) for at in places]
+    assert any("quantised_types" in each.facts.first for each in made)
+    assert not read("all_to_all").facts.first
+
+
 def test_groups_of_other_collectives_are_taken():
     text = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
       %0 = "stablehlo.all_to_all"(%a) {replica_groups = dense<0> : tensor<1x1xi64>}

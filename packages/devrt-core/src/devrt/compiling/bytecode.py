@@ -31,6 +31,8 @@ _CALLEES = {
 _CUSTOM_CALLS = {"vhlo.custom_call_v1", "stablehlo.custom_call"}
 _TARGET = 2, b"call_target_name"
 _BITCASTS = {"vhlo.bitcast_convert_v1", "stablehlo.bitcast_convert"}
+_ALL_TO_ALLS = {"vhlo.all_to_all_v1", "vhlo.all_to_all_v2", "stablehlo.all_to_all"}
+_GROUPS = 2, b"replica_groups"
 _REPLICAS, _PARTITIONS = b"mhlo.num_replicas", b"mhlo.num_partitions"
 
 
@@ -45,8 +47,13 @@ def read_bytecode(code: bytes) -> ProgramFacts:
         facts.functions = walk.functions
         walk.read_signature(facts.main)
         facts.custom_calls = {text.decode(errors="replace") for text in walk.targets}
-        if any(map(bytecode.is_boolean, walk.cast)):
-            facts.first["bitcast_of_booleans"] = 0
+        for subject, is_there in (
+            ("bitcast_of_booleans", any(map(bytecode.is_boolean, walk.cast))),
+            ("quantised_types", bytecode.has_quantised()),
+            ("all_to_all_without_groups", any(map(bytecode.is_empty, walk.groups - {UNKNOWN}))),
+        ):
+            if is_there:
+                facts.first[subject] = 0
         facts.is_whole = True
     return facts
 
@@ -71,6 +78,7 @@ class _Walk(Walk):
         self.functions: list[Function] = []
         self.targets: set[bytes] = set()  # of custom calls
         self.cast: set[int] = set()  # types that a bitcast_convert takes or makes
+        self.groups: set[int] = set()  # attributes: the replica groups of all_to_all
         self._mains: list[tuple[Function, Operation]] = []
         self._inside: list[tuple[int, Function | None]] = [(0, None)]
         self._modules = 0
@@ -89,6 +97,8 @@ class _Walk(Walk):
             self.targets.update(self._texts(operation, *_TARGET))
         elif name in _BITCASTS:
             self.cast.update(operation.results, operation.operands)
+        elif name in _ALL_TO_ALLS:
+            self.groups.add(self._property(operation, *_GROUPS))
         self._inside.append((module, function))
 
     def leave(self) -> None:

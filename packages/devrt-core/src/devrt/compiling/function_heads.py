@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -22,7 +23,9 @@ _VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
 _TUPLE = re.compile(STRING + rb"|//[^\n]*|\b(tuple<)|(![\w$-]+)(?![\w.$-])")
 _ALIAS = re.compile(rb"(![\w$-]+)\s*=\s*(?:(tuple<)|(![\w$-]+))")
 _OPENING = re.compile(rb"\(|\[|(<?\s*\{)")
-_ARGUMENTS = re.compile(rb'\s*(?://[^\n]*\s*)*"?arg_attrs"?\s*=\s*\[')
+_ARGUMENTS = re.compile(rb'\s*(?://[^\n]*\s*)*"?arg_attrs"?\s*=\s*')
+_ALIAS_NAME = re.compile(rb"#[\w$.-]+")
+_ALIAS_OF = re.compile(rb"^[ \t]*(#[\w$.-]+)[ \t]*=[ \t]*", re.M)
 _DONATED = re.compile(
     STRING + rb"|//[^\n]*|\b(" + b"|".join(map(re.escape, sorted(DONATES))) + rb")\b"
 )
@@ -98,6 +101,41 @@ def _argument_attributes(code: bytes, at: int) -> Iterator[bytes]:
         if opening[1]:
             for item in split(code[opening.end() : end].rstrip(b">").rstrip()[:-1]):
                 if found := _ARGUMENTS.match(item):
-                    yield from split(item[found.end() : end_of_group(item, found.end() - 1) - 1])
+                    aliases = _Aliases(code)
+                    listed = aliases.resolve(item[found.end() :].strip())
+                    yield from (aliases.resolve(each.strip()) for each in _items(listed))
                     return
         at = skip_space(code, end)
+
+
+def _items(listed: bytes) -> Iterator[bytes]:
+    """Yield the items of a list in brackets; nothing of what is none."""
+    if listed.startswith(b"["):
+        yield from split(listed[1 : end_of_group(listed, 0) - 1])
+
+
+class _Aliases:
+    """What the names of attributes in a text stand for; each is looked up once."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        self._known: dict[bytes, bytes] = {}
+
+    @functools.cached_property
+    def _values(self) -> dict[bytes, int]:
+        return {found[1]: found.end() for found in _ALIAS_OF.finditer(self._code)}
+
+    def resolve(self, value: bytes) -> bytes:
+        """Return an attribute's text: that which it stands for where it is a name."""
+        if not value.startswith(b"#"):
+            return value
+        if value not in self._known:
+            self._known[value] = b""  # of a name that stands for itself nothing is known
+            self._known[value] = self._read(self._values.get(value, len(self._code)))
+        return self._known[value]
+
+    def _read(self, at: int) -> bytes:
+        if self._code.startswith((b"[", b"{"), at):
+            return self._code[at : end_of_group(self._code, at)]
+        other = _ALIAS_NAME.match(self._code, at)
+        return self.resolve(other.group()) if other is not None else b""

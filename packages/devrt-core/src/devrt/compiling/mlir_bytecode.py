@@ -31,9 +31,12 @@ _TYPE_ATTRIBUTES = {("builtin", 6), ("vhlo", 17)}
 _MESH = ("sdy", 2)
 _FUNCTION_TYPES = {("builtin", 2), ("vhlo", 8)}
 _TUPLES = {("builtin", 15), ("vhlo", 23)}
+_QUANTISED = {("vhlo", 24), ("vhlo", 30)}  # of a tensor, and of each of an axis
+_ELEMENTS = {("builtin", 18), ("vhlo", 15)}
 _TENSORS = {("builtin", 13), ("builtin", 14), ("vhlo", 20), ("vhlo", 21)}
 _ENCODED_TENSOR = ("builtin", 14)
 _BUILTIN_INTEGER, _VHLO_BOOLEAN, _ONE_BIT = ("builtin", 0), ("vhlo", 0), 1
+_EMPTY_TEXT = re.compile(rb"tensor<(?:\d+x)*0x")
 _TUPLE_TEXT, _BOOLEAN_TEXT = re.compile(rb"\btuple<"), re.compile(rb"[<x]i1>")
 
 
@@ -240,6 +243,24 @@ class Bytecode:
             kind == _BUILTIN_INTEGER and reader.number() >> 2 == _ONE_BIT
         )
 
+    def has_quantised(self) -> bool:
+        """Return whether the module has quantised types."""
+        return any(e.dialect == "quant" or e.kind()[0] in _QUANTISED for e in self._types)
+
+    def is_empty(self, attribute: int) -> bool:
+        """Return whether an attribute is a tensor without elements."""
+        entry = self._attributes[attribute]
+        if not entry.is_encoded:
+            return _EMPTY_TEXT.search(entry.data) is not None
+        kind, reader = entry.kind()
+        if kind not in _ELEMENTS:
+            return False
+        entry = self._types[reader.number()]
+        if not entry.is_encoded:
+            return _EMPTY_TEXT.search(entry.data) is not None
+        kind, reader = entry.kind()
+        return kind in _TENSORS and 0 in _extents(kind, reader)
+
     def has_tuples(self, attribute: int) -> bool:
         """Return whether an attribute is the type of a function that takes or gives a tuple."""
         kind, reader = self._attributes[attribute].kind()
@@ -259,10 +280,15 @@ class Bytecode:
 
 def _element(kind: tuple[str, int], reader: Reader) -> int:
     """Return the number of a tensor's element type."""
+    _extents(kind, reader)
+    return reader.number()
+
+
+def _extents(kind: tuple[str, int], reader: Reader) -> list[int]:
+    """Return a tensor's extents as they are encoded: 0 is 0."""
     if kind == _ENCODED_TENSOR:
         reader.number()  # the encoding, which VHLO has at the end
-    reader.numbers()  # the extents
-    return reader.number()
+    return reader.numbers()
 
 
 def _sections(code: bytes) -> Iterator[tuple[int, bytes | memoryview]]:
