@@ -143,3 +143,29 @@ def test_a_sharding_with_its_devices_is_read():
     assert OpSharding.parse(b"") == OpSharding()
     with pytest.raises(InvalidArgumentError):
         OpSharding.parse(b"\x0a\xff")
+
+
+def test_options_are_read_back():
+    given = CompileOptions(
+        num_replicas=2,
+        num_partitions=3,
+        device_assignment=[[0, 1, 2], [3, 4, 5]],
+        use_spmd_partitioning=True,
+        use_shardy_partitioner=True,
+        parameter_is_tupled_arguments=True,
+        compile_portable_executable=True,
+        allow_spmd_sharding_propagation_to_parameters=(True, False),
+        allow_spmd_sharding_propagation_to_output=(True,),
+        exec_time_optimization_effort=0.5,
+        memory_fitting_effort=-0.25,
+        device_memory_size=1 << 40,
+        env_option_overrides={"a": "text", "b": True, "c": -5, "d": 0.5},
+    )
+    found = CompileOptions.deserialize(given.serialize())
+    assert found == given.replace(device_assignment=given.assignment())
+    assert found.serialize() == given.serialize()
+
+
+def test_bytes_that_are_no_options_are_refused():
+    with pytest.raises(InvalidArgumentError, match="protobuf"):
+        CompileOptions.deserialize(b"\x0b\xff")

@@ -55,3 +55,10 @@ def test_a_checksum_that_is_cut_or_followed_by_bytes_is_damage():
     for more in b"x", bytes(99):
         with pytest.raises(InvalidArgumentError, match="damaged"):
             Serialized.read(checked + more, "test")
+
+
+@pytest.mark.parametrize("donated", [None, (), (0, 2, 300)])
+def test_what_a_program_takes_over_is_kept_with_its_bytes(donated):
+    data = with_checksum(MESSAGES[1], b"options", b"made by", donated)
+    found = Serialized.read(data, "test")
+    assert (found.donated, found.data, found.options) == (donated, MESSAGES[1], b"options")

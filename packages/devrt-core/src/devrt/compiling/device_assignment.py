@@ -68,6 +68,11 @@ class DeviceAssignment:
             raise InvalidArgumentError(msg, shape=ids.shape)
         return DeviceAssignment(ids.tolist())
 
+    @property
+    def ids(self) -> tuple[tuple[int, ...], ...]:
+        """The device numbers: a row for each replica."""
+        return self._ids
+
     def replica_count(self) -> int:
         """Return the number of replicas."""
         return len(self._ids)

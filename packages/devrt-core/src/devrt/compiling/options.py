@@ -12,6 +12,7 @@ from typing import Any
 from devrt.compiling.device_assignment import DeviceAssignment
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.wire.protobuf import (
+    Message,
     bool_field,
     bytes_field,
     double_field,
@@ -194,6 +195,34 @@ sequence of bool
             )
         )
 
+    @classmethod
+    def deserialize(cls, data: bytes) -> CompileOptions:
+        """Read what `serialize`, or XLA, wrote; of XLA's options those that are fields here.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If ``data`` is no such message.
+        """
+        whole = Message(data)
+        build = whole.message(3)
+        assignment = bytes(build.part(9))
+        return cls(
+            num_replicas=build.number(4) or None,
+            num_partitions=build.number(5) or None,
+            device_assignment=DeviceAssignment.deserialize(assignment) if assignment else None,
+            use_spmd_partitioning=bool(build.number(6)),
+            use_shardy_partitioner=bool(build.number(19)),
+            parameter_is_tupled_arguments=bool(whole.number(2)),
+            compile_portable_executable=bool(whole.number(4)),
+            allow_spmd_sharding_propagation_to_parameters=tuple(map(bool, build.ints(18))),
+            allow_spmd_sharding_propagation_to_output=tuple(map(bool, build.ints(12))),
+            exec_time_optimization_effort=build.real(20),
+            memory_fitting_effort=build.real(21),
+            device_memory_size=build.number(15),
+            env_option_overrides=dict(map(_read_override, whole.messages(7))),
+        )
+
     def _build_options(self) -> bytes:
         """Return the ``ExecutableBuildOptionsProto``.
 
@@ -252,6 +281,15 @@ def _override(name: Any, value: Any) -> bytes:
         f"and is {value!r}."
     )
     raise InvalidTypeError(msg, option=name)
+
+
+def _read_override(entry: Message) -> tuple[str, str | bool | int | float]:
+    value = entry.message(2)
+    if 2 in value:
+        return entry.text(1), bool(value.number(2))
+    if 3 in value:
+        return entry.text(1), value.ints(3)[-1]
+    return entry.text(1), value.real(4) if 4 in value else value.text(1)
 
 
 def _is_unicode(text: str) -> bool:

@@ -15,13 +15,13 @@ import hashlib
 from operator import eq
 
 from devrt.errors import InvalidArgumentError
-from devrt.wire.protobuf import bytes_field, fields
+from devrt.wire.protobuf import bytes_field, fields, ints, packed
 
 __all__ = ["Serialized", "origin_of", "with_checksum"]
 
 _NUMBER = 0x0DE5_2017
 _MAGIC = b"devrt sha256 2 "
-_OPTIONS, _MADE_BY = 1, 2
+_OPTIONS, _MADE_BY, _DONATED = 1, 2, 3
 _LENGTH_BYTES, _DIGEST_BYTES = 4, 32
 _TAIL_BYTES = len(_MAGIC) + _LENGTH_BYTES + _DIGEST_BYTES
 _TAG = bytes_field(_NUMBER, b"")[:-1]
@@ -41,12 +41,15 @@ class Serialized:
         The identity of what made them; empty where nobody gave one.
     is_checked : bool
         Whether there was a checksum, which holds.
+    donated : tuple of int or None
+        Numbers of the parameters that the program may take over; None where nobody said.
     """
 
     data: bytes
     options: bytes = b""
     made_by: bytes = b""
     is_checked: bool = False
+    donated: tuple[int, ...] | None = None
 
     @classmethod
     def read(cls, data: bytes, operation: str) -> Serialized:
@@ -69,7 +72,8 @@ class Serialized:
         whole = len(bytes_field(_NUMBER, bytes(size + _TAIL_BYTES)))
         found = dict(fields(data[-_TAIL_BYTES - size : -_TAIL_BYTES]))
         options, made_by = (bytes(found.get(n, b"")) for n in (_OPTIONS, _MADE_BY))
-        return cls(data[:-whole], options, made_by, True)
+        donated = tuple(ints(found[_DONATED])) if _DONATED in found else None
+        return cls(data[:-whole], options, made_by, True, donated)
 
     @staticmethod
     def is_one(data: bytes) -> bool:
@@ -132,7 +136,12 @@ def _machine() -> bytes:
     return hashlib.sha256(host_cpu().encode()).digest()
 
 
-def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> bytes:
+def with_checksum(
+    data: bytes,
+    options: bytes = b"",
+    made_by: bytes = b"",
+    donated: tuple[int, ...] | None = None,
+) -> bytes:
     """Return a plugin's serialised bytes with a checksum.
 
     What is no message stays as it is, as long as nothing is added to it.
@@ -145,6 +154,8 @@ def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> by
         The serialised compile options to load them with; empty for those within the bytes.
     made_by
         The identity of what made them, for the reader to compare.
+    donated
+        Numbers of the parameters that the program may take over; None where that is not known.
     """
     if not (options or made_by or _is_message(data)):
         return data
@@ -153,6 +164,7 @@ def with_checksum(data: bytes, options: bytes = b"", made_by: bytes = b"") -> by
         for number, value in ((_OPTIONS, options), (_MADE_BY, made_by))
         if value
     )
+    added += b"" if donated is None else packed(_DONATED, donated)
     tail = _MAGIC + len(added).to_bytes(_LENGTH_BYTES, "little") + bytes(_DIGEST_BYTES)
     head = data + bytes_field(_NUMBER, added + tail)[:-_DIGEST_BYTES]
     return head + hashlib.sha256(head).digest()

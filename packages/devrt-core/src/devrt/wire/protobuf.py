@@ -127,6 +127,14 @@ class Message:
         value = self._fields.get(number, (0,))[-1]
         return value if isinstance(value, int) else 0
 
+    def real(self, number: int) -> float:
+        """Return a field of a float or of a double."""
+        value = self.part(number)
+        if not value:
+            return 0.0
+        found: float = struct.unpack("<f" if len(value) == 4 else "<d", value)[0]
+        return found
+
     def ints(self, number: int) -> list[int]:
         """Return a repeated field of integers."""
         return [one for value in self._fields.get(number, ()) for one in ints(value)]
