@@ -33,7 +33,7 @@ MODULES = [
     ),
     *("devrt.runtime", "devrt.doctor", "devrt.compiling", "devrt.compiling.cache", "devrt.errors"),
     *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.hookspecs", "devrt.hardware"),
-    *("devrt.contract.installation", "devrt.xla_client", "devrt_pjrt"),
+    *("devrt.contract.installation", "devrt.xla_client", "devrt.xla_bridge", "devrt_pjrt"),
 ]
 
 

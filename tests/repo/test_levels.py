@@ -33,7 +33,7 @@ LEVELS = {
     3: {"arrays", "dlpack", "experimental", "numpy", "tree", "tree_util"},
     4: {"programs"},
     5: {FACADE},
-    6: {"cli", "xla_client", "testing", "examples", "__main__"},
+    6: {"cli", "xla_bridge", "xla_client", "testing", "examples", "__main__"},
 }
 LEVEL_OF = {layer: level for level, layers in LEVELS.items() for layer in layers}
 

@@ -23,6 +23,10 @@ JAXLIB_NAMES = {
 EXCEPTIONS = {
     # Names that jaxlib's users write, and that devrt offers under the same names.
     "xla_client/*": JAXLIB_NAMES,
+    "xla_bridge/*": {
+        *("_get_tpu_library_path", "get_tpu_library_path", "make_pjrt_tpu_topology"),
+        *("make_tpu_client", "tpu_client_timer_callback", "TPU_LIBRARY_PATH"),
+    },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
     "runtime/pjrt_questions.py": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH", "tpu"},
