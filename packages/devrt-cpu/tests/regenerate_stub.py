@@ -12,10 +12,11 @@ STUB = Path(__file__).parents[1] / "src" / "devrt_cpu" / "_ext.pyi"
 def main(target):
     """Run nanobind's generator, private names and the methods in Python included."""
     run = (
-        "import runpy; from devrt_cpu import _client_methods as methods, _contract\n"
+        "import runpy; from devrt_cpu import _client_methods, _contract, _executable_methods\n"
         "_contract.register()\n"
-        "for name in methods.__all__:\n"  # the generator shows what is of the module itself
-        "    getattr(methods, name).__module__ = 'devrt_cpu._ext'\n"
+        "for methods in _client_methods, _executable_methods:\n"
+        "    for name in methods.__all__:\n"  # the generator shows what is of the module itself
+        "        getattr(methods, name).__module__ = 'devrt_cpu._ext'\n"
         "runpy.run_module('nanobind.stubgen', run_name='__main__')"
     )
     arguments = ["-q", "-P", "-m", "devrt_cpu._ext", "-o", os.fspath(target)]

@@ -118,7 +118,9 @@ void serial_take(devrt_core* core, PJRT_Event** events, const devrt_execution* r
       watch = devrt_watch_make(core->api, events[i], NULL, 0, &error);
     }
     destroy_error(core->api, error);
-    if (watch != NULL) core->running[core->num_running++] = watch;
+    if (watch == NULL) continue;
+    core->running[core->num_running++] = watch;
+    if (run->watches != NULL) run->watches[i] = devrt_watch_share(watch);
   }
 }
 

@@ -17,18 +17,21 @@ static void unpin_all(const uintptr_t* handles, size_t count) {
   for (size_t i = 0; i < count; ++i) unpin((handle*)handles[i]);
 }
 
+int devrt_is_shared(uintptr_t of) {
+  const storage* it = ((const handle*)of)->storage;
+  return atomic_load(&it->open) > 1 || atomic_load(&it->views) > 0 || atomic_load(&it->pins) > 1;
+}
+
 /* An argument that another handle or a view shares must not be written to. */
 static size_t find_shared(const devrt_execution* run, const uintptr_t* arguments, int64_t* shared) {
   size_t count = 0;
   for (size_t i = 0; i < run->num_donated; ++i) {
-    int is_shared = 0;
-    for (size_t device = 0; device < run->num_devices && !is_shared; ++device) {
-      const storage* of =
-          ((handle*)arguments[device * run->num_args + (size_t)run->donated[i]])->storage;
-      is_shared =
-          atomic_load(&of->open) > 1 || atomic_load(&of->views) > 0 || atomic_load(&of->pins) > 1;
+    int found = 0;
+    for (size_t device = 0; device < run->num_devices && !found; ++device) {
+      const uintptr_t of = arguments[device * run->num_args + (size_t)run->donated[i]];
+      found = devrt_is_shared(of);
     }
-    if (is_shared) shared[count++] = run->donated[i];
+    if (found) shared[count++] = run->donated[i];
   }
   return count;
 }
@@ -72,6 +75,7 @@ static PJRT_Error* call(devrt_core* core, const devrt_execution* run, PJRT_Execu
   for (size_t i = 0; i < run->num_devices && error == NULL; ++i) {
     args.argument_lists = arguments + i;
     args.output_lists = outputs + i;
+    args.device_complete_events = events == NULL ? NULL : events + i;
     args.execute_device = run->devices[i];
     error = core->api->PJRT_LoadedExecutable_Execute(&args);
   }
@@ -153,6 +157,29 @@ static int run_pinned(devrt_core* core, const devrt_execution* run, const uintpt
   return DEVRT_FAILED;
 }
 
+/* Lets the caller wait for each device's end. The events are taken over. */
+static void watch_all(devrt_core* core, const devrt_execution* run, PJRT_Event** events) {
+  for (size_t i = 0; i < run->num_devices; ++i) {
+    PJRT_Error* error = NULL;
+    if (events[i] != NULL) {
+      run->watches[i] = devrt_watch_make(core->api, events[i], NULL, 0, &error);
+    }
+    destroy_error(core->api, error);
+  }
+}
+
+static int run_watched(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
+                       uintptr_t* outputs, lists* of, devrt_result* result) {
+  const int status = run_pinned(core, run, arguments, outputs, of, result);
+  if (of->events == NULL) return status;
+  if (status == DEVRT_OK) {
+    watch_all(core, run, of->events);
+  } else {
+    for (size_t i = 0; i < run->num_devices; ++i) destroy_event(core->api, of->events[i]);
+  }
+  return status;
+}
+
 /* One after the other: of several at once each may have some of the threads that the plugin has for
  * all devices, and none of them all that it needs. */
 static int run_serially(devrt_core* core, const devrt_execution* run, const uintptr_t* arguments,
@@ -160,7 +187,7 @@ static int run_serially(devrt_core* core, const devrt_execution* run, const uint
   enum { kSlice = 100 };
   int status = find_missing(run, arguments, result);
   if (status != DEVRT_OK) return status;
-  if (gate_is_inside()) return run_pinned(core, run, arguments, outputs, of, result);
+  if (gate_is_inside()) return run_watched(core, run, arguments, outputs, of, result);
   pthread_mutex_lock(&core->serial);
   status = serial_wait(core, kSlice);
   if (status == DEVRT_OK) {
@@ -205,12 +232,12 @@ int devrt_execute(devrt_core* core, const devrt_execution* run, const uintptr_t*
   };
   const size_t pinned = pin_all(core, arguments, num_in, &status);
   result->index = pinned;
-  if (run->needs_arrived && !gate_is_inside()) {
+  if (run->watches != NULL || (run->needs_arrived && !gate_is_inside())) {
     of.events = (PJRT_Event**)(memory + num_in + num_out + 2 * run->num_devices + run->num_donated);
   }
   if (status == DEVRT_OK) {
-    status = (run->needs_arrived ? run_serially : run_pinned)(core, run, arguments, outputs, &of,
-                                                              result);
+    status = (run->needs_arrived ? run_serially : run_watched)(core, run, arguments, outputs, &of,
+                                                               result);
   }
   unpin_all(arguments, pinned);
   if (memory != on_stack) free(memory);

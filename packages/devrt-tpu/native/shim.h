@@ -61,6 +61,7 @@ typedef struct devrt_execution {
   int needs_arrived; /* all arguments must be there: their devices may wait for each other */
   int is_collective; /* they do for certain */
   int launch_id;
+  devrt_watch** watches; /* gets one for each device's end; null: nobody asks */
 } devrt_execution;
 
 /* What a plugin asks of the cluster's key-value store, and what Python answers: a value that the
@@ -180,6 +181,7 @@ long devrt_core_settled(devrt_core* core);
 devrt_watch* devrt_watch_make(const PJRT_Api* api, PJRT_Event* event, devrt_core* core,
                               int64_t token, PJRT_Error** error);
 int devrt_watch_wait(devrt_watch* watch, int timeout_ms, PJRT_Error** error);
+devrt_watch* devrt_watch_share(devrt_watch* watch);
 void devrt_watch_release(devrt_watch* watch);
 
 /* buffer.c */
@@ -196,6 +198,7 @@ uintptr_t devrt_clone(uintptr_t handle);
 void devrt_release(uintptr_t handle);
 void devrt_delete(uintptr_t handle);
 int devrt_is_deleted(uintptr_t handle);
+int devrt_is_shared(uintptr_t handle); /* by another handle, a view, or a second call */
 int devrt_pin(devrt_core* core, uintptr_t handle, PJRT_Buffer** buffer);
 void devrt_unpin(devrt_core* core, uintptr_t handle);
 int devrt_wait(devrt_core* core, uintptr_t handle, int timeout_ms, devrt_result* result);

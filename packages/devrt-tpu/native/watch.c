@@ -109,4 +109,9 @@ int devrt_watch_wait(devrt_watch* watch, int timeout_ms, PJRT_Error** error) {
   return *error == NULL ? DEVRT_OK : DEVRT_FAILED;
 }
 
+devrt_watch* devrt_watch_share(devrt_watch* watch) {
+  atomic_fetch_add(&watch->shares, 1);
+  return watch;
+}
+
 void devrt_watch_release(devrt_watch* watch) { drop(watch); }

@@ -296,6 +296,8 @@ class PluginTraits:
         Takes an error of the compiler, and returns it or one that says what to do.
     dlpack_device : int
         DLPack's type of the devices; 0 for none.
+    dlpack_host_types : tuple of int
+        DLPack's types of memory that the host can read too, such as page-locked memory.
     takes_layouts : bool
         Whether it puts elements in memory as a layout says; else as they come.
     aliases_sources : bool
@@ -318,6 +320,7 @@ class PluginTraits:
     compiler_variables: tuple[str, ...] = ()
     explain: Callable[[DevrtError], DevrtError] = _unchanged
     dlpack_device: int = 0
+    dlpack_host_types: tuple[int, ...] = ()
     takes_layouts: bool = True
     aliases_sources: bool = False
     runs_on_caller: bool = False

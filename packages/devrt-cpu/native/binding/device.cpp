@@ -57,6 +57,10 @@ void bind_device_facts(nb::class_<Device>& cls) {
       .def_prop_ro("platform", [](const Device&) { return nb::str("cpu"); })
       .def_prop_ro("device_kind", [](const Device&) { return nb::str("cpu"); })
       .def_prop_ro("client", [](const Device& d) { return d.client().shared(); })
+      .def_prop_ro(
+          "attributes", [](const Device&) { return nb::dict(); },
+          nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
+          "Nothing: a virtual device has no more to say of itself.")
       .def(
           "__call__", [](nb::handle_t<Device> self) { return nb::borrow(self); },
           nb::sig("def __call__(self) -> CpuDevice"),

@@ -213,11 +213,8 @@ nb::object execute_on_all(const ExecutableHandle& self, nb::handle arguments,
   return outer;
 }
 
-nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments) {
-  return execute_on_all(self, arguments, {});
-}
-
-nb::object execute_sharded_with_tokens(const ExecutableHandle& self, nb::handle arguments) {
+nb::object execute_sharded(const ExecutableHandle& self, nb::handle arguments, bool with_tokens) {
+  if (!with_tokens) return execute_on_all(self, arguments, {});
   std::vector<ReadyEvent> ended(self.state->devices().size());
   nb::object results = execute_on_all(self, arguments, ended);
   nb::list tokens;
@@ -270,16 +267,13 @@ void bind_class(nb::module_& module) {
            nb::sig("def execute_with_token(self, arguments: collections.abc.Sequence[CpuBuffer]) "
                    "-> tuple[list[CpuBuffer], CpuToken]"),
            "Do as `execute`, and return with the results a token of the program's end.")
-      .def("execute_sharded_with_tokens", &execute_sharded_with_tokens, "arguments"_a.none(),
-           nb::sig("def execute_sharded_with_tokens(self, arguments: collections.abc.Sequence["
-                   "collections.abc.Sequence[CpuBuffer]]) -> "
-                   "tuple[list[list[CpuBuffer]], list[CpuToken]]"),
-           "Do as `execute_sharded`, and return with the results one token for each device.")
-      .def("execute_sharded", &execute_sharded, "arguments"_a.none(),
+      .def("execute_sharded", &execute_sharded, "arguments"_a.none(), "with_tokens"_a = false,
            nb::sig("def execute_sharded(self, arguments: collections.abc.Sequence["
-                   "collections.abc.Sequence[CpuBuffer]]) -> list[list[CpuBuffer]]"),
+                   "collections.abc.Sequence[CpuBuffer]], with_tokens: bool = False) -> "
+                   "typing.Any"),
            "Start the program on all its devices; arguments by parameter, then by device; results "
-           "by output, then by device. Does not wait.")
+           "by output, then by device. With tokens they come beside one of each device's end. Does "
+           "not wait.")
       .def(
           "delete",
           [](const ExecutableHandle& e) {

@@ -34,16 +34,6 @@ nb::dict memory_stats(const ExecutableHandle& self) {
   return figures;
 }
 
-/// Returns how the compiler divided parameters or results: what no call needs, Python reads.
-nb::list shardings(const ExecutableHandle& self, const char* operation, const char* which) {
-  if (self.state->signature().num_partitions == 1) return {};
-  static PyObject* module = nullptr;
-  const nb::object read = module_attribute(module, "devrt.compiling.hlo", "HloModule").attr("read");
-  const nb::object found =
-      call_python(read, to_bytes(self.state->loaded(operation)->optimized_program())).attr(which);
-  return nb::steal<nb::list>(PySequence_List(found.ptr()));
-}
-
 nb::list to_specs(const std::vector<pjrt::Tensor>& tensors) {
   nb::list specs;
   for (const pjrt::Tensor& tensor : tensors) {
@@ -97,30 +87,13 @@ void bind_facts(nb::class_<ExecutableHandle>& cls) {
                    })
       .def_prop_ro("custom_calls",
                    [](const ExecutableHandle& e) { return e.state->signature().custom_calls; })
-      .def("get_output_memory_kinds",
-           [](const ExecutableHandle& e) {
-             std::vector<std::string> kinds;
-             for (const auto& output : e.state->signature().outputs) {
-               kinds.push_back(output.memory_kind);
-             }
-             return kinds;
-           })
-      .def(
-          "get_parameter_shardings",
-          [](const ExecutableHandle& e) {
-            return shardings(e, "get_parameter_shardings", "parameter_shardings");
-          },
-          nb::sig("def get_parameter_shardings(self) -> list[typing.Any]"),
-          "Return how the compiler divided each parameter, as "
-          "`devrt.contract.op_sharding.OpSharding`; "
-          "empty with one partition.")
-      .def(
-          "get_output_shardings",
-          [](const ExecutableHandle& e) {
-            return shardings(e, "get_output_shardings", "result_shardings");
-          },
-          nb::sig("def get_output_shardings(self) -> list[typing.Any]"),
-          "Return how the compiler divided each output; empty with one partition.");
+      .def("get_output_memory_kinds", [](const ExecutableHandle& e) {
+        std::vector<std::string> kinds;
+        for (const auto& output : e.state->signature().outputs) {
+          kinds.push_back(output.memory_kind);
+        }
+        return kinds;
+      });
 }
 
 void bind_analyses(nb::class_<ExecutableHandle>& cls) {
@@ -143,18 +116,18 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
       .def(
           "optimized_program",
           [](const ExecutableHandle& e) {
-            return to_bytes(e.state->loaded("optimized_program")->optimized_program());
+            return nb::make_tuple(
+                "hlo_with_config",
+                to_bytes(e.state->loaded("optimized_program")->optimized_program()));
           },
-          "Return the compiler's own program, a serialised HloModuleProtoWithConfig.")
+          nb::sig("def optimized_program(self) -> tuple[str, bytes]"),
+          "Return the compiler's own program: its format, and its bytes.")
       .def(
-          "get_hlo_text",
+          "_options",
           [](const ExecutableHandle& e) {
-            static PyObject* function = nullptr;
-            return call_python(module_attribute(function, "devrt.compiling.hlo_text", "hlo_text"),
-                               to_bytes(e.state->loaded("get_hlo_text")->optimized_program()));
+            return to_bytes(e.state->loaded("compile_options")->options());
           },
-          nb::sig("def get_hlo_text(self) -> str"),
-          "Return the compiler's own program as text in HLO's notation, for people to read.")
+          "Return the serialised compile options that it was made with; empty for its own.")
       .def_prop_ro("fingerprint",
                    [](const ExecutableHandle& e) {
                      return to_bytes(e.state->loaded("fingerprint")->fingerprint());

@@ -12,10 +12,15 @@ __all__ = ["register"]
 def register() -> None:
     """Load the native module and make its classes those of `devrt.contract`, once."""
     from devrt import contract
-    from devrt_cpu import _client_methods, _ext
+    from devrt_cpu import _client_methods, _executable_methods, _ext
 
-    for name in _client_methods.__all__:
-        setattr(_ext.CpuClient, name, getattr(_client_methods, name))
+    written: tuple[tuple[type, Any], ...] = (
+        (_ext.CpuClient, _client_methods),
+        (_ext.CpuLoadedExecutable, _executable_methods),
+    )
+    for kind, methods in written:
+        for name in methods.__all__:
+            setattr(kind, name, getattr(methods, name))
 
     # Any: register() is typed for subclasses, and these become subclasses only by this call.
     pairs: tuple[tuple[Any, type], ...] = (

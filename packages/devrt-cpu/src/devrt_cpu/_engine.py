@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "compile_and_load",
     "deserialize_executable",
+    "local_ids",
     "register_custom_call",
     "serialize_executable",
 ]
@@ -128,7 +129,7 @@ def deserialize_executable(
 
     given, ids = (
         CompileOptions.of({"compile_options": compile_options, **options}),
-        dict(enumerate(_local_ids(client))),
+        dict(enumerate(local_ids(client))),
     )
     found, chosen = read_to_load(serialized, devices, given, _serialized.read, ids)
     over = found.options
@@ -141,7 +142,7 @@ def deserialize_executable(
         _linalg.provide(library, _linalg.named_calls(code))
         loaded = _ext._deserialize(client, library, code, over)
     if b"infeed" in code or b"outfeed" in code:
-        refuse_feed(HloModule.read(loaded.optimized_program()), "cpu", loaded.delete)
+        refuse_feed(HloModule.read(loaded.optimized_program()[1]), "cpu", loaded.delete)
     return loaded
 
 
@@ -171,7 +172,7 @@ def _complete(
         )
         raise InvalidArgumentError(msg, operation=operation)
     named = device_ids(client, devices, operation)
-    local = {device: number for number, device in enumerate(_local_ids(client))}
+    local = {device: number for number, device in enumerate(local_ids(client))}
     made = complete(options, program, named, operation)
     needed = made.device_count
     remedy = (
@@ -185,7 +186,8 @@ def _complete(
     )
 
 
-def _local_ids(client: CpuClient) -> list[int]:
+def local_ids(client: CpuClient) -> list[int]:
+    """Return the ids of this process's devices, in the order of the compiler's numbers."""
     return [device.id for device in client.local_devices()]
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import devrt.compiling.hlo_modules
 import devrt.compiling.options
 import devrt.contract
+import devrt.layout
 import numpy
 import numpy.typing
 
@@ -69,6 +71,10 @@ class CpuDevice:
 
     @property
     def client(self) -> CpuClient: ...
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Nothing: a virtual device has no more to say of itself."""
 
     def __call__(self) -> CpuDevice:
         """Return the device itself, so that ``buffer.device()`` works too."""
@@ -394,14 +400,9 @@ class CpuLoadedExecutable:
         Do as `execute`, and return with the results a token of the program's end.
         """
 
-    def execute_sharded_with_tokens(self, arguments: Sequence[Sequence[CpuBuffer]]) -> tuple[list[list[CpuBuffer]], list[CpuToken]]:
+    def execute_sharded(self, arguments: Sequence[Sequence[CpuBuffer]], with_tokens: bool = False) -> Any:
         """
-        Do as `execute_sharded`, and return with the results one token for each device.
-        """
-
-    def execute_sharded(self, arguments: Sequence[Sequence[CpuBuffer]]) -> list[list[CpuBuffer]]:
-        """
-        Start the program on all its devices; arguments by parameter, then by device; results by output, then by device. Does not wait.
+        Start the program on all its devices; arguments by parameter, then by device; results by output, then by device. With tokens they come beside one of each device's end. Does not wait.
         """
 
     def delete(self) -> None:
@@ -448,14 +449,6 @@ class CpuLoadedExecutable:
 
     def get_output_memory_kinds(self) -> list[str]: ...
 
-    def get_parameter_shardings(self) -> list[Any]:
-        """
-        Return how the compiler divided each parameter, as `devrt.contract.op_sharding.OpSharding`; empty with one partition.
-        """
-
-    def get_output_shardings(self) -> list[Any]:
-        """Return how the compiler divided each output; empty with one partition."""
-
     def serialize(self) -> bytes:
         """
         Return the compiled program, for `deserialize_executable` on a machine of this kind.
@@ -466,14 +459,12 @@ class CpuLoadedExecutable:
         Return the compiler's own serialised form, which nothing guards against damage.
         """
 
-    def optimized_program(self) -> bytes:
-        """
-        Return the compiler's own program, a serialised HloModuleProtoWithConfig.
-        """
+    def optimized_program(self) -> tuple[str, bytes]:
+        """Return the compiler's own program: its format, and its bytes."""
 
-    def get_hlo_text(self) -> str:
+    def _options(self) -> bytes:
         """
-        Return the compiler's own program as text in HLO's notation, for people to read.
+        Return the serialised compile options that it was made with; empty for its own.
         """
 
     @property
@@ -490,6 +481,35 @@ class CpuLoadedExecutable:
         """
 
     def size_of_generated_code_in_bytes(self) -> int: ...
+
+    def compile_options(self: CpuLoadedExecutable) -> devrt.compiling.options.CompileOptions:
+        """
+        Return the options that it was compiled with, or loaded with in their place.
+        """
+
+    def get_hlo_text(self: CpuLoadedExecutable) -> str:
+        """
+        Return the compiler's own program as text in HLO's notation, for people to read.
+        """
+
+    def get_output_layouts(self: CpuLoadedExecutable) -> list[devrt.layout.PjRtLayout]:
+        """Return how each output lies in memory, as each device sees it."""
+
+    def get_output_shardings(self: CpuLoadedExecutable) -> list[Any]:
+        """Return how the compiler divided each output; empty with one partition."""
+
+    def get_parameter_layouts(self: CpuLoadedExecutable) -> list[devrt.layout.PjRtLayout]:
+        """Return how each parameter must lie in memory, as each device sees it."""
+
+    def get_parameter_shardings(self: CpuLoadedExecutable) -> list[Any]:
+        """
+        Return how the compiler divided each parameter; empty with one partition.
+        """
+
+    def hlo_modules(self: CpuLoadedExecutable) -> list[devrt.compiling.hlo_modules.CompiledModule]:
+        """
+        Return the compiler's own program: one module, with its text and its bytes.
+        """
 
 def _compile(client: CpuClient, library: str, program: bytes, format: str, options: bytes) -> CpuLoadedExecutable: ...
 

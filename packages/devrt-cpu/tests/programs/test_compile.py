@@ -76,7 +76,7 @@ def test_an_executable_describes_itself(client):
     assert executable.cost_analysis()["flops"] >= 8
     assert executable.get_compiled_memory_stats()["argument_size_in_bytes"] == 64
     assert executable.fingerprint == client.compile_and_load(ADD).fingerprint
-    assert executable.optimized_program()
+    assert executable.optimized_program()[1]
     assert executable.donated_parameters == []
 
 
@@ -132,7 +132,7 @@ def test_the_text_of_a_loop_names_body_and_condition(client):
           %m = stablehlo.add %n, %one : tensor<i32>
           stablehlo.return %m : tensor<i32> }
       return %0 : tensor<i32> }"""
-    program = client.compile_and_load(loop).optimized_program()
+    _, program = client.compile_and_load(loop).optimized_program()
     text = hlo_text(program)
     body, condition = re.search(r"while\(%\S+\), body=%(\S+), condition=%(\S+)", text).groups()
     assert f"\n%{body} (" in text

@@ -51,7 +51,7 @@ def test_a_program_without_results_has_a_token(client):
 def test_each_device_has_a_token(client):
     executable = client.compile_and_load(ON_TWO)
     shards = [client.buffer_from_pyval(np.ones(2, np.float32), d) for d in client.devices()]
-    (results,), tokens = executable.execute_sharded_with_tokens([shards])
+    (results,), tokens = executable.execute_sharded([shards], with_tokens=True)
     assert len(tokens) == 2
     for token, result in zip(tokens, results, strict=True):
         token.block_until_ready()

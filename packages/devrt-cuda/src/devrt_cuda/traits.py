@@ -46,5 +46,6 @@ CUDA = PluginTraits(
     compiler_flags=_flags,
     explain=_explain,
     dlpack_device=2,
+    dlpack_host_types=(3, 13),  # page-locked, managed
 )
 """By its name, its file, or what it offers."""

@@ -27,5 +27,6 @@ ROCM = PluginTraits(
     adapt_options=lambda options: renamed_gpu_options(options, _NAMES),
     adapt_topology=_topology,
     dlpack_device=10,
+    dlpack_host_types=(11,),  # page-locked
 )
 """By its name or its file."""

@@ -314,8 +314,10 @@ static PJRT_Error* Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
   args->event = make_event(getenv("FAKE_NEVER") == NULL && getenv("FAKE_SLOW") == NULL);
   return NULL;
 }
+#include "copies.h"
 static PJRT_Error* Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
   BEGIN(Buffer_ToHostBuffer);
+  ++transfers;
   fetch_laid_out(args->src, args->host_layout, args->dst);
   args->event = make_event(1);
   return NULL;
@@ -367,6 +369,8 @@ static PJRT_Api api = {
     SET(Buffer_UnsafePointer),
     SET(Buffer_ReadyEvent),
     SET(Buffer_ToHostBuffer),
+    SET(Buffer_CopyToMemory),
+    SET(Buffer_Bitcast),
     SET(Buffer_GetMemoryLayout),
 };
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
+from typing import Self
 
 from devrt.contract.op_sharding import OpSharding
 from devrt.errors import InvalidArgumentError, UnimplementedError
@@ -97,7 +98,7 @@ class HloModule:
     custom_calls: tuple[str, ...]
 
     @classmethod
-    def read(cls, data: bytes, *, with_config: bool = True) -> HloModule:
+    def read(cls, data: bytes, *, with_config: bool = True) -> Self:
         """Read a serialised module.
 
         It is a ``HloModuleProtoWithConfig``, as `LoadedExecutable.optimized_program` gives it;

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from devrt.compiling.device_assignment import DeviceAssignment
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.serialized import Serialized
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.wire.protobuf import Message
 
-__all__ = ["read_to_load"]
+__all__ = ["read_to_load", "stored_options"]
 
 _OPERATION = "deserialize_executable"
 _MOST = (1 << 31) - 1
@@ -94,6 +94,20 @@ def _stored(found: Serialized) -> Message | None:
     except InvalidArgumentError:
         return None
     return stored if build.number(4) and build.number(5) else None
+
+
+def stored_options(data: bytes) -> bytes:
+    """Return the serialised compile options within a plugin's bytes.
+
+    Raises
+    ------
+    UnimplementedError
+        If none can be seen there.
+    """
+    if _stored(Serialized(data)) is None:
+        msg = "the compile options cannot be seen in this plugin's serialised executables."
+        raise UnimplementedError(msg, operation="compile_options")
+    return bytes(Message(data).part(2))
 
 
 def _check_stored(data: bytes) -> None:

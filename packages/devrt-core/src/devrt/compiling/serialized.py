@@ -42,7 +42,7 @@ class Serialized:
     is_checked : bool
         Whether there was a checksum, which holds.
     donated : tuple of int or None
-        Numbers of the parameters that the program may take over; None where nobody said.
+        Numbers of the parameters that the program may take over; None where that is not known.
     """
 
     data: bytes

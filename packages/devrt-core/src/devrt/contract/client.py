@@ -117,6 +117,30 @@ class Client(BatchedTransfers, metaclass=Contract):
 
         return PjRtLayout(row_major(len(shape)))
 
+    def get_default_device_assignment(
+        self, num_replicas: int, num_partitions: int = 1
+    ) -> list[list[Device]]:
+        """Return the devices that a program gets when none are named: by replica, by partition.
+
+        By default the first ones of this process.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are fewer, or a number is below one.
+        """
+        devices, wanted = self.local_devices(), num_replicas * num_partitions
+        if num_replicas < 1 or num_partitions < 1 or wanted > len(devices):
+            from devrt.errors import InvalidArgumentError
+
+            msg = (
+                f"{num_replicas} x {num_partitions} devices cannot be assigned: this process has "
+                f"{len(devices)} of platform {self.platform!r}. Ask for one to {len(devices)}."
+            )
+            raise InvalidArgumentError(msg, operation="get_default_device_assignment")
+        width = num_partitions
+        return [devices[at : at + width] for at in range(0, wanted, width)]
+
     def defragment(self) -> None:
         """Give memory that is kept for reuse back, where the backend keeps any."""
         return None

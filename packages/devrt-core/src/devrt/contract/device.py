@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract.members import Contract
@@ -71,6 +71,11 @@ class Device(metaclass=Contract):
     @property
     @abc.abstractmethod
     def client(self) -> Client: ...
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What the platform says of the device beyond the above, such as its coordinates."""
+        return {}
 
     def __call__(self) -> Device:
         return self

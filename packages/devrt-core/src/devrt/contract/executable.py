@@ -114,6 +114,24 @@ class Executable(metaclass=Contract):
         """Return the compiler's own program as text in HLO's notation, for people to read."""
         raise _unimplemented(self, "get_hlo_text")
 
+    def optimized_program(self) -> tuple[str, bytes]:
+        """Return the compiler's own program: its format, and its bytes.
+
+        XLA's format is ``"hlo_with_config"``, a serialised ``HloModuleProtoWithConfig``.
+        """
+        raise _unimplemented(self, "optimized_program")
+
+    def hlo_modules(self) -> Sequence[Any]:
+        """Return `optimized_program` in jaxlib's form: a list of one module.
+
+        It has a ``name``, ``to_string()`` and ``as_serialized_hlo_module_proto()``.
+        """
+        raise _unimplemented(self, "hlo_modules")
+
+    def compile_options(self) -> Any:
+        """Return the `devrt.compiling.options.CompileOptions` that it was compiled with."""
+        raise _unimplemented(self, "compile_options")
+
 
 class ExecutionToken(metaclass=Contract):
     """The end of a program on one device, apart from its results."""
@@ -163,6 +181,11 @@ class LoadedExecutable(Executable):
     def local_devices(self) -> list[Device]:
         """Return the devices of this process that the program runs on, in argument order."""
 
+    def device_assignment(self) -> list[list[Device]]:
+        """Return the devices by replica, then by partition; by default the local ones in order."""
+        devices, width = self.local_devices(), self.num_partitions
+        return [devices[at : at + width] for at in range(0, len(devices), width)]
+
     @abc.abstractmethod
     def execute(self, arguments: Sequence[Buffer]) -> list[Buffer]:
         """Start the program on one device and return its results. Does not wait.
@@ -174,8 +197,19 @@ class LoadedExecutable(Executable):
         """
 
     @abc.abstractmethod
-    def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
-        """Start the program on all its devices and return results by output, then by device."""
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Buffer]], with_tokens: bool = False
+    ) -> Any:
+        """Start the program on all its devices and return results by output, then by device.
+
+        Parameters
+        ----------
+        arguments
+            For each parameter, one buffer on each of `local_devices`, in their order.
+        with_tokens
+            Whether to return ``(results, tokens)`` instead, with one `ExecutionToken` for each
+            device.
+        """
 
     def execute_with_token(
         self, arguments: Sequence[Buffer]
@@ -185,12 +219,6 @@ class LoadedExecutable(Executable):
         It is the only way to wait for a program without results.
         """
         raise _unimplemented(self, "execute_with_token")
-
-    def execute_sharded_with_tokens(
-        self, arguments: Sequence[Sequence[Buffer]]
-    ) -> tuple[list[list[Buffer]], list[ExecutionToken]]:
-        """Do as `execute_sharded`, and return with the results one token for each device."""
-        raise _unimplemented(self, "execute_sharded_with_tokens")
 
     @abc.abstractmethod
     def delete(self) -> None:

@@ -15,6 +15,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.device_assignment",
     "devrt.compiling.gpu_target",
     "devrt.compiling.hlo",
+    "devrt.compiling.hlo_modules",
     "devrt.compiling.hlo_text",
     "devrt.compiling.load_or_compile",
     "devrt.compiling.loading",

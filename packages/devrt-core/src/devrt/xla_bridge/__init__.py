@@ -16,34 +16,10 @@ if TYPE_CHECKING:
 
 _exported, __dir__, __all__ = attach(__name__)
 
-_STATE = frozenset(
-    (
-        *("_alias_to_platforms", "_backend_errors", "_backend_factories", "_backends"),
-        *("_default_backend", "_platform_aliases", "_topology_factories"),
-    )
-)
-_FUNCTIONS = {
-    "_clear_backends": ("devrt.runtime", "clear_backends"),
-    "_discover_and_register_pjrt_plugins": ("devrt.runtime", "discover_pjrt_plugins"),
-    "_get_backend_uncached": ("devrt.runtime", "get_backend"),
-    "_init_backend": ("devrt.runtime", "get_backend"),
-    "_get_pjrt_plugin_config": ("devrt.xla_bridge.functions", "get_pjrt_plugin_config"),
-    "_get_pjrt_plugin_names_and_library_paths": (
-        "devrt.xla_bridge.functions",
-        "get_pjrt_plugin_names_and_library_paths",
-    ),
-    "_get_tpu_library_path": ("devrt.xla_bridge.functions", "get_tpu_library_path"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _STATE:
-        from devrt.xla_bridge import state
+    if name.startswith("_") and not name.startswith("__"):
+        from devrt.xla_bridge.private import value_of
 
-        return getattr(state, name[1:])()
-    if name in _FUNCTIONS:
-        from importlib import import_module
-
-        module, attribute = _FUNCTIONS[name]
-        return getattr(import_module(module), attribute)
+        return value_of(name)
     return _exported(name)

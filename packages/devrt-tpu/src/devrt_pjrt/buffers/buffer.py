@@ -11,6 +11,7 @@ from devrt.contract import Buffer, Client, Memory
 from devrt.errors import DeadlineExceededError, DeletedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers import fetch
+from devrt_pjrt.buffers.pinned import Pinned
 from devrt_pjrt.buffers.sites import NOTED_BYTES, note_site, traceback_of
 from devrt_pjrt.library.apart import note_interrupt, watch_interrupts
 from devrt_pjrt.library.checks import seconds_of
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from devrt_pjrt.buffers.spec import Spec
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.connection.device import PjrtDevice, PjrtMemory
+    from devrt_pjrt.connection.event import Event
 
-__all__ = ["LaidOutBuffer", "PjrtBuffer", "handles_of"]
+__all__ = ["PjrtBuffer", "handles_of"]
 
 _SLICE = 100
 """Milliseconds between two looks at signals and at the client while something is waited for."""
@@ -35,20 +37,11 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 
 
 class PjrtBuffer(Handle, Buffer):
-    """One allocation on one memory of a PJRT client, made by the client's methods.
+    """One allocation on one memory of a PJRT client, made by the client's methods."""
 
-    Attributes
-    ----------
-    connection : Connection
-        The client's.
-    given_layout : Layout or None
-        How its elements lie, where that is not as the client puts them by default.
-    """
+    __slots__ = ("_connection", "_device", "_fetched", "_handle", "_memory", "_spec")
 
-    __slots__ = ("_device", "_handle", "_memory", "_spec", "connection")
-
-    connection: Connection
-    given_layout: Layout | None = None
+    _given_layout: Layout | None = None
 
     def __init__(
         self,
@@ -58,7 +51,7 @@ class PjrtBuffer(Handle, Buffer):
         memory: PjrtMemory,
         device: PjrtDevice,
     ) -> None:
-        self.connection = connection
+        self._connection = connection
         self._handle = handle
         self._spec = spec
         self._memory = memory
@@ -66,12 +59,26 @@ class PjrtBuffer(Handle, Buffer):
         connection.live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
 
     def __del__(self) -> None:
-        connection = self.connection
+        connection = self._connection
         # The handle is released where the entry is taken out: here, or when the client is closed.
         if connection.live.pop(self._handle, 0) != 0:
             _release(self._handle)
             if connection.kept:
                 connection.drain()
+
+    @property
+    def connection(self) -> Connection:
+        """The client's."""
+        return self._connection
+
+    @property
+    def given_layout(self) -> Layout | None:
+        """How its elements lie, where that is not as the client puts them by default."""
+        return self._given_layout
+
+    def lies(self, layout: Layout) -> None:
+        """Note in which layout the plugin has put it."""
+        self._given_layout = layout
 
     @property
     def handle(self) -> int:
@@ -114,19 +121,19 @@ class PjrtBuffer(Handle, Buffer):
     @property
     def client(self) -> Client:
         """The client that owns the buffer."""
-        return self.connection.client
+        return self._connection.client
 
     @property
     def traceback(self) -> Traceback | None:
         """Where in the program the buffer was made; None for one below 1 MiB."""
-        return traceback_of(self.connection.live.get(self._handle))
+        return traceback_of(self._connection.live.get(self._handle))
 
     def is_ready(self) -> bool:
         """Return whether the data has arrived; a failed buffer is ready too."""
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_wait(self.connection.core, self._handle, 0, result)
+        status = lib.devrt_wait(self._connection.core, self._handle, 0, result)
         if status == lib.DEVRT_FAILED and not result.kept:
-            self.connection.api.take(result.error, "is_ready")
+            self._connection.api.take(result.error, "is_ready")
         elif status not in (lib.DEVRT_OK, lib.DEVRT_WAITING, lib.DEVRT_FAILED):
             self.fail(status, "is_ready", result)
         return bool(status != lib.DEVRT_WAITING)
@@ -157,7 +164,7 @@ class PjrtBuffer(Handle, Buffer):
             raise
 
     def _wait_in_slices(self, operation: str, timeout: float | None) -> None:
-        connection = self.connection
+        connection = self._connection
         result = ffi.new(_NEW_RESULT)
         timeout = seconds_of(timeout, operation)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -182,14 +189,14 @@ class PjrtBuffer(Handle, Buffer):
     def is_settled(self, timeout_ms: int) -> bool:
         """Wait for at most a while; return whether the data or an error has come."""
         result = ffi.new(_NEW_RESULT)
-        status = lib.devrt_wait(self.connection.core, self._handle, timeout_ms, result)
+        status = lib.devrt_wait(self._connection.core, self._handle, timeout_ms, result)
         if status == lib.DEVRT_FAILED and not result.kept:
-            self.connection.api.take(result.error, "wait")
+            self._connection.api.take(result.error, "wait")
         return bool(status != lib.DEVRT_WAITING)
 
     def fail(self, status: int, operation: str, result: Any) -> NoReturn:
         """Raise what a status of the native half means for this buffer."""
-        connection = self.connection
+        connection = self._connection
         if status == lib.DEVRT_DELETED:
             msg = f"{operation} failed: {self.describe()} was deleted or donated. Put it again."
             raise DeletedError(msg, operation=operation, device=str(self._device))
@@ -200,7 +207,7 @@ class PjrtBuffer(Handle, Buffer):
 
     def is_deleted(self) -> bool:
         """Return whether the buffer was deleted or donated, or its client closed."""
-        connection = self.connection
+        connection = self._connection
         if self._handle not in connection.live:
             return True
         if lib.devrt_core_enter(connection.core) != lib.DEVRT_OK:
@@ -211,7 +218,7 @@ class PjrtBuffer(Handle, Buffer):
             lib.devrt_core_leave(connection.core)
 
     def delete(self) -> None:
-        connection = self.connection
+        connection = self._connection
         if lib.devrt_core_enter(connection.core) == lib.DEVRT_OK:
             try:
                 if self._handle in connection.live:
@@ -228,24 +235,24 @@ class PjrtBuffer(Handle, Buffer):
 
     def like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> PjrtBuffer:
         """Return a buffer of the same dtype, shape and layout on another handle."""
-        return PjrtBuffer(self.connection, handle, self._spec, memory, device)
+        return PjrtBuffer(self._connection, handle, self._spec, memory, device)
 
     def copy_to_memory(self, memory: Memory, *, may_alias: bool = True) -> PjrtBuffer:
-        target = self.connection.inventory.target(memory, "copy_to_memory")
+        target = self._connection.inventory.target(memory, "copy_to_memory")
         if may_alias and target.memory is self._memory and target.device is self._device:
             return self.clone()
         return fetch.copy(self, target)
 
     def on_device_size_in_bytes(self) -> int:
         with self.pinned("on_device_size_in_bytes") as buffer:
-            args = self.connection.api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
+            args = self._connection.api.call("PJRT_Buffer_OnDeviceSizeInBytes", buffer=buffer)
             return int(args.on_device_size_in_bytes)
 
     def unsafe_buffer_pointer(self) -> int:
         """Wait for the data and return its address, valid only while the buffer is alive."""
         self.wait("unsafe_buffer_pointer")
         with self.pinned("unsafe_buffer_pointer") as buffer:
-            api = self.connection.api
+            api = self._connection.api
             return int(api.call("PJRT_Buffer_UnsafePointer", buffer=buffer).buffer_pointer)
 
     @property
@@ -254,10 +261,60 @@ class PjrtBuffer(Handle, Buffer):
 
         return reported_layout(self)
 
+    def copy_to_host_async(self) -> None:
+        """Start the transfer that a later `__array__` waits for, where the host needs one."""
+        if not fetch.is_host_visible(self) and self.fetched is None:
+            self._fetched = fetch.start(self)
+
+    @property
+    def fetched(self) -> tuple[np.ndarray[Any, Any], Event] | None:
+        """What `copy_to_host_async` has started: the target, and when it is filled."""
+        return getattr(self, "_fetched", None)  # a slot that is empty until then
+
+    def copy_raw_to_host(self, target: Any, *, offset: int = 0, size: int | None = None) -> None:
+        """Wait for the data and copy bytes as they lie on the device, whatever the layout.
+
+        Parameters
+        ----------
+        target
+            Writable memory, such as a NumPy array or a bytearray.
+        offset
+            The first byte.
+        size
+            How many; as many as ``target`` holds when omitted.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If they are not in the buffer, or do not fit into ``target``.
+        """
+        from devrt_pjrt.buffers import raw
+
+        raw.copy_to_host(self, target, offset, size)
+
+    def bitcast(self, dtype: Any, shape: Sequence[int] | None = None) -> PjrtBuffer:
+        """Return the same bytes as elements of another type or shape; this buffer is taken over.
+
+        Nothing is copied, unless a clone, a view or a call shares the memory.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the sizes differ in bytes.
+        UnimplementedError
+            If the plugin has no function for it.
+        """
+        from devrt_pjrt.buffers import raw
+
+        handle, spec = raw.bitcast(self, dtype, self.shape if shape is None else shape)
+        return PjrtBuffer(self._connection, handle, spec, self._memory, self._device)
+
     def __array__(
         self, dtype: np.dtype[Any] | None = None, copy: bool | None = None
     ) -> np.ndarray[Any, Any]:
-        array = fetch.to_numpy(self, self._handle, self._spec, self._memory)
+        array = fetch.to_numpy(
+            self, self._handle, self._spec, self._memory, self._connection, self._given_layout
+        )
         if dtype is None and copy is None:
             return array
         if dtype is not None and array.dtype != dtype:
@@ -299,9 +356,9 @@ class PjrtBuffer(Handle, Buffer):
         """Return dtype, shape and target, for messages."""
         return f"{self._spec} on {self._device}, memory={self._memory.kind}"
 
-    def pinned(self, operation: str) -> _Pinned:
+    def pinned(self, operation: str) -> Pinned:
         """Return a context that yields the plugin's buffer, which stays as it is meanwhile."""
-        return _Pinned(self, operation)
+        return Pinned(self, operation)
 
 
 def handles_of(
@@ -321,52 +378,3 @@ def handles_of(
             return None
         handles.append(buffer._handle)
     return handles
-
-
-class _Pinned:
-    """Keeps a buffer and its client as they are while a plugin's function works on it."""
-
-    __slots__ = ("_of", "_operation")
-
-    def __init__(self, of: PjrtBuffer, operation: str) -> None:
-        self._of = of
-        self._operation = operation
-
-    def __enter__(self) -> Any:
-        of = self._of
-        found = ffi.new("PJRT_Buffer **")
-        status = lib.devrt_pin(of.connection.core, of._handle, found)
-        if status != lib.DEVRT_OK:
-            of.fail(status, self._operation, None)
-        return found[0]
-
-    def __exit__(self, *_: object) -> None:
-        lib.devrt_unpin(self._of.connection.core, self._of._handle)
-
-
-class LaidOutBuffer(PjrtBuffer):
-    """A buffer in a layout of its own: it was put so, or a program returns it so."""
-
-    __slots__ = ("given_layout",)
-
-    given_layout: Layout
-
-    def __init__(
-        self,
-        connection: Connection,
-        handle: int,
-        spec: Spec,
-        memory: PjrtMemory,
-        device: PjrtDevice,
-        layout: Layout,
-    ) -> None:
-        super().__init__(connection, handle, spec, memory, device)
-        self.given_layout = layout
-
-    @property
-    def layout(self) -> Layout:
-        with self.pinned("layout"):  # plugins forget it in copies
-            return self.given_layout
-
-    def like(self, handle: int, memory: PjrtMemory, device: PjrtDevice) -> LaidOutBuffer:
-        return LaidOutBuffer(self.connection, handle, self._spec, memory, device, self.given_layout)

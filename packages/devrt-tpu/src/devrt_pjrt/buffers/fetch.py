@@ -17,10 +17,11 @@ from devrt_pjrt.connection.event import Event
 if TYPE_CHECKING:
     from devrt_pjrt.buffers.buffer import PjrtBuffer
     from devrt_pjrt.buffers.spec import Spec
+    from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.connection.device import PjrtMemory
     from devrt_pjrt.connection.target import Target
 
-__all__ = ["copy", "elements", "is_host_visible", "to_host", "to_numpy", "view"]
+__all__ = ["copy", "elements", "is_host_visible", "start", "to_host", "to_numpy", "view"]
 
 _COPIED = 1 << 16
 """Up to this many bytes a copy is cheaper than a view, which must be released again."""
@@ -37,23 +38,27 @@ def _new_staging() -> tuple[Any, Any]:
 
 
 def to_numpy(
-    buffer: PjrtBuffer, handle: int, spec: Spec, memory: PjrtMemory
+    buffer: PjrtBuffer,
+    handle: int,
+    spec: Spec,
+    memory: PjrtMemory,
+    connection: Connection,
+    layout: Layout | None,
 ) -> np.ndarray[Any, Any]:
     """Wait for a buffer and return its data as an array that is never writable.
 
     It is row-major, but for a view of a buffer that lies in another order. The buffer gives its
-    handle, spec and memory along, as its properties take longer.
+    members along, as its properties take longer.
     """
     is_visible = memory.host_visible
     if is_visible is None:
         is_visible = is_host_visible(buffer)
-    if not is_visible or spec.is_packed or not (buffer.given_layout is None or spec.size):
+    if not is_visible or spec.is_packed or not (layout is None or spec.size):
         return read_only(to_host(buffer))
-    if buffer.given_layout is not None:
+    if layout is not None:
         return _in_order(view(buffer), spec.shape, _order(buffer))
     if spec.nbytes > _COPIED:
         return view(buffer).reshape(spec.shape)
-    connection = buffer.connection
     spare = connection.results
     result = spare.pop() if spare else ffi.new(_NEW_RESULT)
     pool = connection.staging
@@ -104,18 +109,26 @@ def view(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
 
 def to_host(buffer: PjrtBuffer) -> np.ndarray[Any, Any]:
     """Transfer a buffer to the host, row-major whatever its layout on the device."""
-    order = _order(buffer)
-    found = _in_order(elements(buffer, order), buffer.spec.shape, order)
+    order, started = _order(buffer), _started(buffer)
+    flat = elements(buffer, order) if started is None else started
+    found = _in_order(flat, buffer.spec.shape, order)
     return np.ascontiguousarray(found).reshape(buffer.spec.shape)
 
 
 def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
     """Transfer a buffer's elements to the host in an order of its dimensions, fastest first."""
+    buffer.wait("to_host")
+    target, arrived = _transfer(buffer, order)
+    arrived.wait("to_host")
+    return target
+
+
+def _transfer(buffer: PjrtBuffer, order: Sequence[int]) -> tuple[np.ndarray[Any, Any], Event]:
+    """Start a transfer to the host; return its target, and when that is filled."""
     spec, connection = buffer.spec, buffer.connection
     api = connection.api
     target = np.empty(spec.size, spec.dtype)
     layout, kept = pointer_to(api, Layout(order))
-    buffer.wait("to_host")
     with buffer.pinned("to_host") as pointer:
         args = api.call(
             "PJRT_Buffer_ToHostBuffer",
@@ -124,7 +137,21 @@ def elements(buffer: PjrtBuffer, order: Sequence[int]) -> np.ndarray[Any, Any]:
             dst=ffi.cast("void *", target.__array_interface__["data"][0]),
             dst_size=target.nbytes,
         )
-    Event(connection, args.event, keeps=(target, layout, kept)).wait("to_host")
+    return target, Event(connection, args.event, keeps=(target, layout, kept))
+
+
+def start(buffer: PjrtBuffer) -> tuple[np.ndarray[Any, Any], Event]:
+    """Start the transfer of a buffer that the host cannot see, for `to_host` to wait for."""
+    return _transfer(buffer, _order(buffer))
+
+
+def _started(buffer: PjrtBuffer) -> np.ndarray[Any, Any] | None:
+    """Wait for the transfer that `start` began and return its target; None if there was none."""
+    if buffer.fetched is None:
+        return None
+    target, arrived = buffer.fetched
+    with buffer.pinned("to_host"):  # not of one that was deleted since
+        arrived.wait("to_host")
     return target
 
 
@@ -166,5 +193,5 @@ def copy(buffer: PjrtBuffer, target: Target) -> PjrtBuffer:
     made = buffer.like(handle, target.memory, target.device)
     if made.given_layout is not None and connection.traits.takes_layouts:
         # It may have been laid out anew; the others copy the bytes as they lie.
-        made.given_layout = reported_layout(made)
+        made.lies(reported_layout(made))
     return made

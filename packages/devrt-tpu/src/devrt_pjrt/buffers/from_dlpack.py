@@ -72,7 +72,8 @@ def take(putter: Putter, value: Any, target: Target, copy: bool | None) -> PjrtB
     check_type(connection.api, code)
     shape = tuple(int(tensor.shape[i]) for i in range(tensor.ndim))
     problem = _problem(connection, taken, shape, code, target)
-    if problem and (copy is False or tensor.device_type != CPU):
+    readable = (CPU, *connection.traits.dlpack_host_types)
+    if problem and (copy is False or tensor.device_type not in readable):
         msg = f"buffer_from_dlpack failed: the tensor cannot be viewed, as {problem}."
         raise InvalidArgumentError(msg, operation="buffer_from_dlpack")
     if problem or copy:

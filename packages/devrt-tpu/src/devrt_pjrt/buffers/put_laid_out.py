@@ -16,7 +16,8 @@ from devrt.errors import UnimplementedError
 from devrt.layout import Layout, row_major
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers import fetch
-from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.buffer import PjrtBuffer
+from devrt_pjrt.buffers.laid_out import LaidOutBuffer
 from devrt_pjrt.buffers.layout import checked, default_layout, pointer_to, reported_layout
 from devrt_pjrt.buffers.put import Putter, check_semantics
 from devrt_pjrt.buffers.spec import Spec, spec_of

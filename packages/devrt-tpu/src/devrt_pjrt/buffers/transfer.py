@@ -10,7 +10,8 @@ import numpy as np
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt.layout import row_major
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer
+from devrt_pjrt.buffers.buffer import PjrtBuffer
+from devrt_pjrt.buffers.laid_out import LaidOutBuffer
 from devrt_pjrt.buffers.layout import checked, pointer_to
 from devrt_pjrt.buffers.spec import Spec, spec_of, type_code
 from devrt_pjrt.connection.event import Event

@@ -102,6 +102,11 @@ class PjrtClient(Handle, Client):
         """Return what the plugin says of itself, such as ``stablehlo_current_version``."""
         return self.connection.library.attributes()
 
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The extensions of the C API that the plugin has, by the API's names for them."""
+        return self.connection.api.extension_names()
+
     def process_index(self) -> int:
         return self._inventory.process_index
 
@@ -114,6 +119,14 @@ class PjrtClient(Handle, Client):
     def memories(self) -> list[PjrtMemory]:
         """Return the memories that this process addresses, ordered by ``id``."""
         return sorted(self._inventory.memories, key=lambda memory: memory.id)
+
+    def get_default_device_assignment(
+        self, num_replicas: int, num_partitions: int = 1
+    ) -> list[list[Device]]:
+        """Return the devices that the plugin gives a program for which none are named."""
+        from devrt_pjrt.client.assignment import default_assignment
+
+        return default_assignment(self.connection, num_replicas, num_partitions)
 
     def device_from_local_hardware_id(self, local_hardware_id: int) -> PjrtDevice:
         local = self._inventory.local
@@ -195,6 +208,25 @@ class PjrtClient(Handle, Client):
 
         target = self._inventory.target(memory, "create_buffers_for_async_host_to_device")
         return TransferManager(self.connection, specs, target, layouts)
+
+    def create_uninitialized_buffer(
+        self, shape: Sequence[int], dtype: Any, memory: Device | Memory | None = None
+    ) -> PjrtBuffer:
+        """Make a buffer whose elements are whatever its memory holds, such as a result's place.
+
+        Parameters
+        ----------
+        shape, dtype
+            Of the buffer.
+        memory
+            Where it goes; the first device's default memory when omitted.
+        """
+        from devrt_pjrt.buffers.buffer import PjrtBuffer
+        from devrt_pjrt.buffers.raw import uninitialized
+
+        target = self._inventory.target(memory, "create_uninitialized_buffer")
+        handle, spec = uninitialized(self.connection, shape, dtype, target)
+        return PjrtBuffer(self.connection, handle, spec, target.memory, target.device)
 
     def get_default_layout(
         self, dtype: np.dtype[Any], shape: Sequence[int], device: Device | Memory | None = None
@@ -278,8 +310,9 @@ class PjrtClient(Handle, Client):
     def register_custom_call(self, name: str, function: Any, *, kind: str = "host") -> None:
         """Let programs of this plugin call a function; see `devrt.contract.Client`.
 
-        The pointer may be of cffi too. Raises `UnimplementedError` if the plugin takes no custom
-        calls, or 256 callables are registered.
+        On a GPU a function of kind ``"device"`` gets the stream too. The pointer may be of cffi.
+        Raises `UnimplementedError` if the plugin takes no custom calls, or 256 callables are
+        registered.
         """
         from devrt_pjrt.programs.custom_call import register_custom_call
 

@@ -153,7 +153,8 @@ class PjrtDevice(Handle, Device):
         return text_of(about.kind, about.kind_size)
 
     @functools.cached_property
-    def _attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Mapping[str, Any]:
+        """What the plugin says of the device beyond the above; each is an attribute too."""
         about = self._row.about
         return MappingProxyType(read_values(about.attributes, about.num_attributes))
 
@@ -200,8 +201,8 @@ class PjrtDevice(Handle, Device):
         return stats
 
     def __getattr__(self, name: str) -> Any:
-        if "_row" in self.__dict__ and name in self._attributes:
-            return self._attributes[name]
+        if "_row" in self.__dict__ and name in self.attributes:
+            return self.attributes[name]
         msg = f"{type(self).__name__!r} object has no attribute {name!r}"
         raise AttributeError(msg)
 

@@ -46,6 +46,21 @@ class Event(Handle):
                 raise connection.api.take(error[0], "PJRT_Event_OnReady")
             raise MemoryError
 
+    @classmethod
+    def of_watch(cls, connection: Connection, watch: Any) -> Event:
+        """Return the event that a ``devrt_watch*`` waits for, which is taken over.
+
+        Raises
+        ------
+        MemoryError
+            If there is none: the native half makes one as long as it has memory.
+        """
+        if watch == ffi.NULL:
+            raise MemoryError
+        made = cls.__new__(cls)
+        made._connection, made._watch = connection, watch
+        return made
+
     def is_ready(self) -> bool:
         """Return whether the event is ready, without waiting."""
         error = ffi.new("PJRT_Error **")

@@ -209,6 +209,12 @@ class Api:
             at = at.next
         return found
 
+    def extension_names(self) -> tuple[str, ...]:
+        """Return the names of the plugin's extensions, in their numbers' order."""
+        known = ffi.typeof("PJRT_Extension_Type").elements
+        names = (known.get(number, f"number {number}") for number in sorted(self.extensions()))
+        return tuple(name.removeprefix("PJRT_Extension_Type_") for name in names)
+
     def extension(self, number: int, structure: str, function: str) -> Any | None:
         """Return an extension's function, or None where the plugin does not have it."""
         base = self.extensions().get(number)

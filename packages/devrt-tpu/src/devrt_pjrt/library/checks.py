@@ -9,7 +9,15 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["dims_of", "encoded", "listed", "number_of", "options_of", "seconds_of"]
+__all__ = [
+    "checked_launch_id",
+    "dims_of",
+    "encoded",
+    "listed",
+    "number_of",
+    "options_of",
+    "seconds_of",
+]
 
 _MOST_BYTES = 1 << 62
 
@@ -31,6 +39,21 @@ def number_of(value: Any, what: str, operation: str) -> int:
     except TypeError as error:
         msg = f"{operation} failed: {what} must be an int, and is {value!r:.60}."
         raise InvalidTypeError(msg, operation=operation) from error
+
+
+def checked_launch_id(value: Any) -> int:
+    """Return the number of a launch, which plugins take in 32 bits.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidArgumentError
+        If it is none.
+    """
+    number = number_of(value, "launch_id", "execute")
+    if not -(1 << 31) <= number < 1 << 31:
+        msg = f"execute failed: launch_id must fit into 32 bits, and is {number}."
+        raise InvalidArgumentError(msg, operation="execute")
+    return number
 
 
 def dims_of(shape: Any, operation: str) -> tuple[int, ...]:

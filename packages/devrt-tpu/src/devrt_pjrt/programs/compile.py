@@ -46,6 +46,7 @@ def compile_and_load(
     _check_program(program, quirks, "compile_and_load")
     given = CompileOptions.of(options)
     made = _complete(connection, program, devices, given, "compile_and_load")
+    made = _with_flags(made, connection.traits, quirks)
     donated = program.donated
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
@@ -67,7 +68,7 @@ def compile_and_load(
     def find_or_compile(data: bytes) -> PjrtLoadedExecutable:
         return compiled(connection, program, data, load, lambda: compile(data))
 
-    found = find_or_compile(_with_flags(made, connection.traits, quirks).serialize())
+    found = find_or_compile(made.serialize())
     if donated is None and found.executable.facts is None:
         found.delete()
         raise _unknown_donation(connection.platform)
@@ -233,7 +234,8 @@ def _load(
     api = connection.api
     plain, over = found.data, over or found.options
     is_same = found.is_checked and over == found.options
-    source = data if is_same else with_checksum(plain, over, found.made_by)
+    donated = found.donated if donated is None else donated
+    source = data if is_same else with_checksum(plain, over, found.made_by, donated)
     held, text = ffi.from_buffer(plain), ffi.from_buffer(over)
     args = api.new(
         "PJRT_Executable_DeserializeAndLoad_Args",

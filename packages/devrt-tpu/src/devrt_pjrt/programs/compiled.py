@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt import contract
 from devrt.compiling.hlo import HloModule
-from devrt.compiling.hlo_text import hlo_text
-from devrt.compiling.serialized import with_checksum
+from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.buffers.layout import executable_layouts
@@ -21,6 +20,8 @@ from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.library.values import read_values
 
 if TYPE_CHECKING:
+    from devrt.compiling.hlo_modules import CompiledModule
+    from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.connection.connection import Connection
 
@@ -243,15 +244,28 @@ class Executable(Handle, contract.Executable):
         try:
             data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
             origin = self._connection.origin() if self._connection is not None else b""
-            return with_checksum(bytes(data), made_by=origin)
+            return with_checksum(bytes(data), made_by=origin, donated=self.donated)
         finally:
             args.serialized_executable_deleter(args.serialized_executable)
 
-    def compile_options(self) -> bytes:
-        """Return the serialised ``CompileOptionsProto`` that the program was compiled with."""
+    def compile_options(self) -> CompileOptions:
+        """Return the options that the program was compiled with, as far as devrt has such options.
+
+        Raises
+        ------
+        UnimplementedError
+            If the plugin neither tells them nor shows them in its serialised executables.
+        """
+        from devrt.compiling.loading import stored_options
+        from devrt.compiling.options import CompileOptions
+
+        if not self._api.has("PJRT_Executable_GetCompileOptions"):
+            kept = Serialized.read(self.serialize(), "compile_options")
+            return CompileOptions.deserialize(kept.options or stored_options(kept.data))
         args = self._ask("GetCompileOptions")
         try:
-            return bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+            data = ffi.buffer(args.serialized_bytes, args.serialized_bytes_size)
+            return CompileOptions.deserialize(bytes(data))
         finally:
             args.serialized_compile_options_deleter(args.serialized_compile_options)
 
@@ -315,11 +329,19 @@ class Executable(Handle, contract.Executable):
 
     def get_hlo_text(self) -> str:
         self.known("get_hlo_text")
-        form, data = self.optimized_program()
-        if form != "hlo_with_config":
-            msg = f"get_hlo_text failed: the PJRT plugin {self._api.name} gives {form!r} only."
-            raise UnimplementedError(msg, operation="get_hlo_text")
-        return hlo_text(data)
+        return self.hlo_modules()[0].to_string()
+
+    def hlo_modules(self) -> list[CompiledModule]:
+        """Return the optimised program: one module, with its text and its bytes.
+
+        Raises
+        ------
+        UnimplementedError
+            If the plugin does not give it, or gives it in another form than XLA's.
+        """
+        from devrt.compiling.hlo_modules import CompiledModule
+
+        return [CompiledModule.of(self.optimized_program())]
 
     def __repr__(self) -> str:
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"

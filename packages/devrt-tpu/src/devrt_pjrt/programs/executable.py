@@ -6,17 +6,22 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt.compiling.device_assignment import DeviceAssignment
 from devrt.contract import Buffer, Client, Device, LoadedExecutable, OpSharding
+from devrt.errors import UnimplementedError
+from devrt_pjrt._native import ffi
 from devrt_pjrt.library.handle import Handle
 from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
 from devrt_pjrt.programs.run import Runner
 
 if TYPE_CHECKING:
+    from devrt.compiling.hlo_modules import CompiledModule
     from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.buffers.spec import Spec
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.connection.device import PjrtDevice
+    from devrt_pjrt.programs.token import PjrtToken
 
 __all__ = ["PjrtLoadedExecutable"]
 
@@ -43,6 +48,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         # A portable executable is bound to none until it runs.
         is_portable = not bound or (options is not None and options.compile_portable_executable)
         self._devices = list(connection.inventory.local) if is_portable else bound
+        self._options, self._is_portable = options, is_portable
+        is_one = self.executable.num_replicas * self.executable.num_partitions == 1
+        self._assignment = None if is_one else _assignment_of(connection, pointer)
         self._runner = Runner(connection, pointer, self.executable, self._devices, is_portable)
         self.execute = self._runner.execute  # type: ignore[method-assign]  # one call less
         connection.executables[next(_numbers)] = self
@@ -62,7 +70,9 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         """
         return list(self._devices)
 
-    def execute(self, arguments: Sequence[Buffer], device: Device | None = None) -> list[Buffer]:
+    def execute(
+        self, arguments: Sequence[Buffer], device: Device | None = None, launch_id: int = 0
+    ) -> list[Buffer]:
         """Start the program on one device and return its results. Does not wait.
 
         Parameters
@@ -71,18 +81,43 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
             One buffer for each parameter, on the program's device.
         device
             Where a portable executable runs; the arguments' device when omitted.
+        launch_id
+            A number of this launch, which is equal on all hosts that take part in it; plugins tell
+            by it that hosts launch programs in another order.
         """
-        return self._runner.execute(arguments, device)
+        return self._runner.execute(arguments, device, launch_id)
 
-    def execute_sharded(self, arguments: Sequence[Sequence[Buffer]]) -> list[list[Buffer]]:
+    def execute_with_token(self, arguments: Sequence[Buffer]) -> tuple[list[Buffer], PjrtToken]:
+        """Do as `execute`, and return with the results a token of the program's end."""
+        return self._runner.execute_with_token(arguments)
+
+    def execute_sharded(
+        self,
+        arguments: Sequence[Sequence[Buffer]],
+        with_tokens: bool = False,
+        launch_id: int = 0,
+    ) -> Any:
         """Start the program on all its devices and return results by output, then by device.
 
         Parameters
         ----------
         arguments
             For each parameter, one buffer on each of `local_devices`, in any order.
+        with_tokens
+            Whether to return ``(results, tokens)``, with a token of each device's end.
+        launch_id
+            As for `execute`.
         """
-        return self._runner.execute_sharded(arguments)
+        return self._runner.execute_sharded(arguments, with_tokens, launch_id)
+
+    def device_assignment(self) -> list[list[Device]]:
+        """Return the devices by replica, then by partition; of a portable executable each alone."""
+        if self._is_portable:
+            return [[device] for device in self._devices]
+        if self._assignment is None:
+            return super().device_assignment()
+        devices = {device.id: device for device in self._connection.inventory.devices}
+        return [[devices[number] for number in row] for row in self._assignment.ids]
 
     def serialize(self) -> bytes:
         """Return the executable as bytes; see `PjrtClient.deserialize_executable`."""
@@ -110,6 +145,14 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def optimized_program(self) -> tuple[str, bytes]:
         """Return the program as the compiler left it: its format, and its bytes."""
         return self.executable.optimized_program()
+
+    def hlo_modules(self) -> list[CompiledModule]:
+        """Return the optimised program: one module, with its text and its bytes."""
+        return self.executable.hlo_modules()
+
+    def compile_options(self) -> CompileOptions:
+        """Return the options that it was compiled with, or loaded with in their place."""
+        return self._options or self.executable.compile_options()
 
     def parameter_specs(self) -> list[Spec] | None:
         """Return dtype and shape of each argument on each device; None where nobody knows."""
@@ -183,6 +226,19 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def __repr__(self) -> str:
         state = ", deleted" if self.is_deleted() else ""
         return f"PjrtLoadedExecutable({self.executable!r} on {self._devices}{state})"
+
+
+def _assignment_of(connection: Connection, pointer: Any) -> DeviceAssignment | None:
+    """Return which devices a loaded executable is for; None where the plugin does not tell."""
+    try:
+        args = connection.api.call("PJRT_LoadedExecutable_GetDeviceAssignment", executable=pointer)
+    except UnimplementedError:
+        return None
+    try:
+        data = bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+        return DeviceAssignment.deserialize(data)
+    finally:
+        args.serialized_device_assignment_deleter(args.serialized_device_assignment)
 
 
 def _devices_of(connection: Connection, pointer: Any) -> list[PjrtDevice]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,12 +18,16 @@ from devrt.errors import (
     UnraisableErrorWarning,
 )
 from devrt_pjrt._native import ffi, lib
-from devrt_pjrt.buffers.buffer import LaidOutBuffer, PjrtBuffer, handles_of
+from devrt_pjrt.buffers.buffer import PjrtBuffer, handles_of
+from devrt_pjrt.buffers.laid_out import LaidOutBuffer
 from devrt_pjrt.buffers.layout import is_dense
 from devrt_pjrt.buffers.spec import Spec
+from devrt_pjrt.connection.event import Event
 from devrt_pjrt.library.apart import INTERRUPTS, call_apart
-from devrt_pjrt.library.checks import listed
+from devrt_pjrt.library.checks import checked_launch_id, listed
 from devrt_pjrt.programs.arguments import Arguments
+from devrt_pjrt.programs.stall import Stall
+from devrt_pjrt.programs.token import PjrtToken
 
 if TYPE_CHECKING:
     from devrt_pjrt.connection.connection import Connection
@@ -40,32 +43,7 @@ _NULL = ffi.NULL
 _PATIENCE = 1.0
 """Seconds for an argument that depends on data to be sent, perhaps by another thread."""
 
-_STALLED = 600.0
-"""Seconds without the end of a program that took donated arguments, for which a call waits."""
-
 Output = tuple[Spec, "PjrtMemory", Callable[..., PjrtBuffer]]
-
-
-class _Stall:
-    """For how long no program that took donated arguments has ended."""
-
-    def __init__(self, core: Any) -> None:
-        self._core = core
-        self._ended, self._since = lib.devrt_core_settled(core), time.monotonic()
-
-    def check(self, label: str, devices: Sequence[Any]) -> None:
-        """Raise where that is too long."""
-        now, ended = time.monotonic(), lib.devrt_core_settled(self._core)
-        if ended != self._ended:
-            self._ended, self._since = ended, now
-        if now - self._since >= _STALLED:
-            names = ", ".join(map(str, devices))
-            msg = (
-                f"execute failed: {label} waited on {names} for the programs before it, whose "
-                f"donated arguments are not free yet: none has ended for {now - self._since:.0f} "
-                "seconds. Find the one that does not end."
-            )
-            raise DeadlineExceededError(msg, operation="execute")
 
 
 class Runner:
@@ -96,7 +74,7 @@ class Runner:
         self._parameters = executable.parameter_specs()
         takes = facts.parameters if facts is not None else ()
         self._arguments = Arguments(connection, self._label, self._parameters, takes)
-        self._donated = executable.donated or ()
+        self._donated = executable.donated  # None: perhaps any of them
         self._outputs = [self._outputs_on(device) for device in devices]
         self._one = devices[0] if len(devices) == 1 and not is_portable else None
         # A loop over little data is run on the caller's thread, however often it goes round.
@@ -106,7 +84,7 @@ class Runner:
             self._one is not None
             and self._parameters is not None
             and self._arguments.are_dense
-            and not self._donated
+            and self._donated == ()
             and not self._may_block
         )
         # One after the other is four times as fast on a processor, and hangs where devices wait
@@ -116,7 +94,7 @@ class Runner:
         self._needs_arrived = is_host and len(devices) > 1 and not self._one_by_one
         self._is_collective = facts is not None and facts.is_collective
         self._devices_array = ffi.new("PJRT_Device *[]", [d.pointer for d in devices])
-        self._donated_array = ffi.new("int64_t[]", list(self._donated))
+        self._donated_array = ffi.new("int64_t[]", list(self._donated or ()))
         connection.runners.add(self)
 
     def _outputs_on(self, device: PjrtDevice) -> list[Output]:
@@ -139,20 +117,22 @@ class Runner:
 
     # -- one device ---------------------------------------------------------------------------
 
-    def execute(self, arguments: Sequence[Any], device: Any = None) -> list[Any]:
+    def execute(
+        self, arguments: Sequence[Any], device: Any = None, launch_id: int = 0
+    ) -> list[Any]:
         """Run on one device; see `PjrtLoadedExecutable.execute`."""
         if arguments.__class__ is not list:
             arguments = listed(arguments, "execute", "arguments")
         arguments = tuple(arguments)  # nobody else can take a buffer out of this one meanwhile
-        if not self._is_plain or device is not None:
-            return self._execute_chosen(arguments, device)
+        if not self._is_plain or device is not None or launch_id:
+            return self._execute_chosen(arguments, device, launch_id)[0]
         here, parameters = self._one, self._parameters
         assert parameters is not None
         if len(arguments) != len(parameters):
             self._arguments.check_count(len(arguments))
         handles = handles_of(arguments, parameters, here)
         if handles is None:
-            return self._execute_chosen(arguments, device)  # which refuses it, or does not
+            return self._execute_chosen(arguments, device)[0]  # which refuses it, or does not
         pointer = self._pointer
         if pointer is None or self.is_deleted:
             self._refuse_deleted()
@@ -188,7 +168,20 @@ class Runner:
             for handle, (spec, memory, kind) in zip(made, outputs, strict=True)
         ]
 
-    def _execute_chosen(self, arguments: Sequence[Any], device: Any) -> list[Any]:
+    def execute_with_token(self, arguments: Sequence[Any]) -> tuple[list[Any], PjrtToken]:
+        """Run on one device, and return a token of the end beside the results."""
+        arguments = tuple(listed(arguments, "execute", "arguments"))
+        made, (token,) = self._execute_chosen(arguments, None, with_tokens=True)
+        return made, token
+
+    def _execute_chosen(
+        self,
+        arguments: Sequence[Any],
+        device: Any,
+        launch_id: int = 0,
+        *,
+        with_tokens: bool = False,
+    ) -> tuple[list[Any], list[PjrtToken]]:
         """Run where there is something to choose or to take over."""
         if len(self._devices) != 1 and not self._is_portable:
             msg = (
@@ -212,12 +205,22 @@ class Runner:
         self._arguments.check([(a,) for a in arguments], [here])
         chosen = ffi.new("PJRT_Device *[]", [here.pointer]) if self._is_portable else ffi.NULL
         outputs = self._outputs_on(here) if self._is_portable else self._outputs[0]
-        (made,) = self._run([list(arguments)], [here], [outputs], chosen, one_by_one=False)
-        return made
+        (made,), tokens = self._run(
+            [list(arguments)],
+            [here],
+            [outputs],
+            chosen,
+            one_by_one=False,
+            launch_id=checked_launch_id(launch_id),
+            with_tokens=with_tokens,
+        )
+        return made, tokens
 
     # -- all devices --------------------------------------------------------------------------
 
-    def execute_sharded(self, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def execute_sharded(
+        self, arguments: Sequence[Sequence[Any]], with_tokens: bool, launch_id: int
+    ) -> Any:
         """Run on all devices; see `PjrtLoadedExecutable.execute_sharded`."""
         devices = self._devices
         if self._is_portable:
@@ -231,8 +234,17 @@ class Runner:
         self._arguments.check(ordered, devices)
         by_device = [[shards[i] for shards in ordered] for i in range(len(devices))]
         chosen = self._devices_array if self._one_by_one and len(devices) > 1 else ffi.NULL
-        made = self._run(by_device, devices, self._outputs, chosen, one_by_one=bool(chosen))
-        return [list(shards) for shards in zip(*made, strict=True)]
+        made, tokens = self._run(
+            by_device,
+            devices,
+            self._outputs,
+            chosen,
+            one_by_one=bool(chosen),
+            launch_id=checked_launch_id(launch_id),
+            with_tokens=with_tokens,
+        )
+        results = [list(shards) for shards in zip(*made, strict=True)]
+        return (results, tokens) if with_tokens else results
 
     def _run(
         self,
@@ -242,7 +254,9 @@ class Runner:
         chosen: Any,
         *,
         one_by_one: bool,
-    ) -> list[list[Any]]:
+        launch_id: int,
+        with_tokens: bool,
+    ) -> tuple[list[list[Any]], list[PjrtToken]]:
         connection, count = self._connection, len(outputs[0])
         if self._pointer is None or self.is_deleted:
             self._refuse_deleted()
@@ -251,17 +265,25 @@ class Runner:
         run.num_devices, run.num_args, run.num_outputs = len(devices), len(by_device[0]), count
         run.devices, run.one_by_one = chosen, one_by_one
         run.needs_arrived, run.is_collective = self._needs_arrived, self._is_collective
-        # Nobody may know how many arguments the program takes.
-        run.num_donated = bisect.bisect_left(self._donated, run.num_args)
-        run.donated = self._donated_array
+        # Nobody may know how many arguments the program takes, or which of them it takes over.
+        donated: Sequence[int] | None = self._donated
+        array = self._donated_array
+        if donated is None:
+            donated = range(run.num_args)
+            array = ffi.new("int64_t[]", list(donated))
+        run.num_donated = bisect.bisect_left(donated, run.num_args)
+        run.donated = array
+        run.launch_id = launch_id
+        watches = ffi.new("devrt_watch *[]", len(devices)) if with_tokens else ffi.NULL
+        run.watches = watches
         handles = [buffer.handle for buffers in by_device for buffer in buffers]
         made = ffi.new(_NEW_HANDLES, max(1, len(devices) * count))
         result = ffi.new(_NEW_RESULT)
         connection.last_run = self._label_here
-        donations: _Stall | None = None
+        donations: Stall | None = None
         while status := self._start(run, handles, made, result, by_device):
             if status == lib.DEVRT_BUSY:
-                donations = donations or _Stall(connection.core)
+                donations = donations or Stall(connection.core)
                 donations.check(self._label, devices)
                 continue
             given = [b for buffers in by_device for b in buffers]
@@ -271,13 +293,14 @@ class Runner:
                 self._await(given, status, result)
             else:  # it is another program's turn
                 connection.refuse_if_stuck("execute_sharded")
-        return [
+        results = [
             [
                 kind(connection, made[row * count + at], spec, memory, device)
                 for at, (spec, memory, kind) in enumerate(outputs[row])
             ]
             for row, device in enumerate(devices)
         ]
+        return results, [PjrtToken(Event.of_watch(connection, w)) for w in watches or ()]
 
     def _start(self, run: Any, handles: list[int], made: Any, result: Any, buffers: Any) -> int:
         core = self._connection.core

@@ -56,7 +56,9 @@ class Executable final : public RefCounted<Executable> {
     args.compile_options = options.data();
     args.compile_options_size = options.size();
     client.api().check<&PJRT_Api::PJRT_Client_Compile>(args);
-    return adopt(client, args.executable, packs_parameters(options));
+    Ref<Executable> made = adopt(client, args.executable, packs_parameters(options));
+    made->options_ = options;
+    return made;
   }
 
   /// Loads what `serialize` gave, of this or another process.
@@ -73,6 +75,7 @@ class Executable final : public RefCounted<Executable> {
     client.api().check<&PJRT_Api::PJRT_Executable_DeserializeAndLoad>(args);
     Ref<Executable> made = adopt(client, args.loaded_executable, true);
     made->loaded_from_ = {std::string(serialized), std::string(options)};
+    made->options_ = options;
     return made;
   }
 
@@ -176,6 +179,9 @@ class Executable final : public RefCounted<Executable> {
     api().check<&PJRT_Api::PJRT_Executable_Fingerprint>(args);
     return {args.executable_fingerprint, args.executable_fingerprint_size};
   }
+
+  /// Returns the options that it was compiled or loaded with; empty for those within its bytes.
+  const std::string& options() const noexcept { return options_; }
 
   /// Returns what `deserialize` takes. Of a loaded executable it is what that was loaded from:
   /// XLA's CPU client serialises a loaded one without its functions, and finds none of them later.
@@ -290,6 +296,7 @@ class Executable final : public RefCounted<Executable> {
   std::vector<std::size_t> devices_;
   std::shared_ptr<const Signature> signature_;
   Serialized loaded_from_;  // empty if it was compiled
+  std::string options_;
 };
 
 inline std::vector<CostItem> Executable::cost_analysis() const {
