@@ -51,10 +51,10 @@ class ProgramFacts:
     frontend attributes. A compiler for those ignores GSPMD's. ``first`` tells by subject where the
     first of the things stands that a compiler is known not to survive (`devrt.compiling.quirks`):
     ``bitcast_of_booleans`` (made or read by a bitcast_convert), ``quantised_types``,
-    ``all_to_all_without_groups``; in bytecode 0 stands for anywhere. ``is_whole`` tells whether all of it
-    was read; of bytecode in a later version than devrt knows, some is not. ``is_too_deep`` tells
-    that brackets are nested deeper than compilers survive, which go down by recursion; the reading
-    ends there.
+    ``all_to_all_without_groups``; in bytecode 0 stands for anywhere. ``is_whole`` tells whether all
+    of it was read; of bytecode in a later version than devrt knows, some is not. ``is_too_deep``
+    tells that brackets are nested deeper than compilers survive, which go down by recursion; the
+    reading ends there.
     """
 
     functions: list[Function] = dataclasses.field(default_factory=list)
