@@ -11,7 +11,7 @@ SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/
 	packages/devrt-cpu/CMakeLists.txt packages/devrt-tpu/CMakeLists.txt \
 	$(shell find packages/devrt-cpu/native packages/devrt-tpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
 
-.PHONY: help setup plugins check demo test test-all lint types stubs rules native bench docs format clean
+.PHONY: help setup plugins check demo test test-all lint types stubs rules native bench docs parity format clean
 
 help:
 	@echo "make demo      discover the backends, shard a data set over a mesh, check it bit for bit"
@@ -78,6 +78,10 @@ rules: $(STAMP)
 docs: $(STAMP) $(SPHINX)
 	@$(BIN)/python -m sphinx --fresh-env --fail-on-warning --quiet docs docs/_build
 	@echo "docs/_build/index.html"
+
+# Runs the rows of tools/parity_rows, and writes docs/parity.md where all of them are true.
+parity: $(STAMP)
+	$(BIN)/python tools/parity.py
 
 bench: $(STAMP)
 	$(BIN)/python -m bench $(ARGS)

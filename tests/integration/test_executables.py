@@ -74,6 +74,11 @@ def test_layouts_are_the_compilers_own(executable):
     assert [each._xla_layout() for each in given] == [Layout((1, 0)), Layout((0,))]
 
 
+def test_memory_kinds_are_the_devices_where_the_compiler_names_none(executable):
+    assert executable.get_parameter_memory_kinds() == ["device"] * 2
+    assert executable.get_output_memory_kinds() == ["device"] * 2
+
+
 def test_the_options_are_those_that_it_was_compiled_with(client):
     flags = {"xla_cpu_enable_fast_math": True}
     made = client.compile_and_load(DOUBLE, num_replicas=2, env_option_overrides=flags)

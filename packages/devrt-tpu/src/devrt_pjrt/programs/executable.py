@@ -207,10 +207,16 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
         return self.executable.get_output_layouts()
 
     def get_parameter_memory_kinds(self) -> list[str]:
-        return self.executable.get_parameter_memory_kinds()
+        try:
+            return self.executable.get_parameter_memory_kinds()
+        except UnimplementedError:
+            return list(super().get_parameter_memory_kinds())
 
     def get_output_memory_kinds(self) -> list[str]:
-        return self.executable.get_output_memory_kinds()
+        try:
+            return self.executable.get_output_memory_kinds()
+        except UnimplementedError:
+            return list(super().get_output_memory_kinds())
 
     def get_hlo_text(self) -> str:
         return self.executable.get_hlo_text()
