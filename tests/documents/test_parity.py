@@ -59,5 +59,6 @@ def test_a_row_that_is_no_longer_true_is_found(parity, state, check, note, probl
 
 def test_every_name_stands_once(parity):
     for title, sections in parity.tables():
-        names = [row.name for rows in sections.values() for row in rows]
-        assert len(names) == len(set(names)), title
+        for section, rows in sections.items():
+            names = [row.name for row in rows]
+            assert len(names) == len(set(names)), (title, section)

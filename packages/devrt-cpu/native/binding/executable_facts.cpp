@@ -90,7 +90,9 @@ void bind_facts(nb::class_<ExecutableHandle>& cls) {
       .def("get_output_memory_kinds", [](const ExecutableHandle& e) {
         std::vector<std::string> kinds;
         for (const auto& output : e.state->signature().outputs) {
-          kinds.push_back(output.memory_kind);
+          const bool is_named = !output.memory_kind.empty();
+          kinds.push_back(is_named ? output.memory_kind
+                                   : e.state->devices().front()->default_memory().kind());
         }
         return kinds;
       });
