@@ -81,10 +81,12 @@ class Array(Described, Unsupported, BufferExporter):
         """How the global shape maps onto devices."""
         sharding = self._sharding
         if sharding is None:
-            memory = self._buffers[0].memory
-            sharding = self._sharding = SingleDeviceSharding(
-                self._buffers[0].device, memory_kind=memory.kind
-            )
+            buffer = self._buffers[0]
+            try:
+                device, memory = buffer.device, buffer.memory
+            except ClosedError as error:
+                raise gone(self, "sharding") from error
+            sharding = self._sharding = SingleDeviceSharding(device, memory_kind=memory.kind)
         return sharding
 
     @property

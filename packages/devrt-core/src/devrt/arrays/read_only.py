@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.contract.host_values import is_read_only, read_only
 from devrt.contract.results import checked_array
+from devrt.errors import DevrtError
 from devrt.runtime.plugin_errors import raise_named
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def host_of(buffer: Buffer) -> np.ndarray[Any, Any]:
     """Return a buffer's elements as `read_only` does, checked to be of its shape and dtype."""
     try:
         host = buffer.__array__()
+    except DevrtError:
+        raise  # it names what failed, and a closed client tells no device any more
     except Exception as error:  # noqa: BLE001  plugin code
         raise_named(error, buffer.device.client, "__array__")
     try:

@@ -81,7 +81,7 @@ def is_host_visible(buffer: PjrtBuffer) -> bool:
     """Return whether the host can read a buffer's memory through a pointer; found out once."""
     memory = buffer.memory
     if memory.host_visible is None:
-        with buffer.pinned("IsOnCpu") as pointer:
+        with buffer.pinned("__array__") as pointer:
             args = buffer.connection.api.call("PJRT_Buffer_IsOnCpu", buffer=pointer)
         memory.host_visible = bool(args.is_on_cpu)
     return memory.host_visible

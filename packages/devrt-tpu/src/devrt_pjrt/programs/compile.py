@@ -50,7 +50,7 @@ def compile_and_load(
     donated = program.donated
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
-        with connection.using("compile"), custom_calls_explained(connection.platform):
+        with connection.using("compile_and_load"), custom_calls_explained(connection.platform):
             args = _compile(
                 connection.library,
                 connection.traits,
