@@ -142,6 +142,17 @@ def test_no_page_promises_devrt_from_an_index(checkout):
     assert not (found := checkout.report(index_findings, ".md")), found
 
 
+def test_no_message_promises_devrt_from_an_index(checkout):
+    found = [
+        finding
+        for ending in (".py", ".toml", ".cpp", ".hpp")
+        for path, text in checkout.texts(ending)
+        if "/src/" in path or "/native/" in path
+        for finding in index_findings(path, text)
+    ]
+    assert not found, "\n".join(found)
+
+
 @pytest.mark.parametrize("line", ["pip install devrt-cpu", "`pip install x 'devrt-cpu[xla]'`"])
 def test_a_promise_of_an_index_is_reported(line):
     assert len(index_findings("x.md", line)) == 1

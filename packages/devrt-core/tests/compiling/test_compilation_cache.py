@@ -79,7 +79,7 @@ def test_whatever_byte_is_damaged_it_is_a_miss_and_the_file_goes(tmp_path_factor
             content += b"x"
 
     damage(path, change)
-    with pytest.warns(DevrtWarning, match=r"damaged, and was removed\. The program is compiled again\. [^S]*$"):
+    with pytest.warns(DevrtWarning, match=r"was removed\. The program is compiled again\. "):
         assert cache.get(KEY) is None
     assert not os.path.exists(path)
     cache.put(KEY, b"machine code")

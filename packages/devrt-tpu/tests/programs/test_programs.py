@@ -347,3 +347,20 @@ def test_it_is_refused_in_bytecode_too(xla_cpu, name):
         xla_cpu.compile_and_load((BYTECODE / f"{name}.mlirbc").read_bytes())
     for other in ("nearby", "nearby_in_a_loop", "nearby_not_portable"):
         xla_cpu.compile_and_load((BYTECODE / f"{other}.mlirbc").read_bytes())
+
+
+def test_a_buffer_of_another_client_is_named_as_such(add, xla_cpu, xla_cpu_library):
+    """Devices of two clients have the same names."""
+    library = devrt_pjrt.library_for("another", xla_cpu_library)
+    with devrt_pjrt.make_client(library, "another", {"cpu_device_count": 1}) as other:
+        ours, theirs = (
+            c.buffer_from_pyval(np.ones(8, np.float32), c.devices()[0]) for c in (xla_cpu, other)
+        )
+        for operation, call in (
+            ("execute", lambda: add.execute([ours, theirs])),
+            ("execute_sharded", lambda: add.execute_sharded([[ours], [theirs]])),
+        ):
+            with pytest.raises(InvalidArgumentError, match=r"argument 1 of .* another client's"):
+                call()
+            with pytest.raises(InvalidArgumentError, match=f"^{operation} failed: "):
+                call()

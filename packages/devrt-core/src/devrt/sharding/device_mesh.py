@@ -126,7 +126,8 @@ def _raise_too_few(sizes: tuple[int, ...], names: tuple[str, ...], available: li
     msg = (
         f"A mesh of shape {sizes} ({axes}) needs {needed} devices, but only {len(available)}"
         f"{of} devices are available. Make the mesh smaller, pass more devices, or, where the "
-        f"platform offers virtual devices, set {option}."
+        f"platform offers virtual devices, set {option} before its first use "
+        f"(DEVRT_{option.upper()}={needed})."
     )
     raise InvalidArgumentError(
         msg, needed=needed, available=len(available), mesh_shape=sizes, platform=platform
