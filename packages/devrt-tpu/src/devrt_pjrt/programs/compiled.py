@@ -112,7 +112,7 @@ class Executable(Handle, contract.Executable):
             yield pointer
 
     def _ask(self, function: str, **fields: Any) -> Any:
-        with self.using(_as_asked(function)) as pointer:
+        with self.using(_python_name(function)) as pointer:
             return self._api.call(f"PJRT_Executable_{function}", executable=pointer, **fields)
 
     def release(self) -> None:
@@ -347,7 +347,7 @@ class Executable(Handle, contract.Executable):
         return f"Executable({self.name!r}, {self.num_replicas}x{self.num_partitions})"
 
 
-def _as_asked(function: str) -> str:
+def _python_name(function: str) -> str:
     """Return what a function of the C API is called in Python, as errors name it."""
     name = function.removeprefix("Get")
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
