@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "binding/calls.hpp"
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
 #include "client/release_queue.hpp"
@@ -27,8 +28,6 @@ ExecutableHandle::~ExecutableHandle() {
 }
 
 namespace {
-
-using Row = SmallArray<Buffer*, kFew>;
 
 /// Says when a program has ended on one device.
 struct TokenHandle {
@@ -102,10 +101,11 @@ void call_in_other_thread(const Executable& executable, std::vector<Ref<Buffer>>
   std::ranges::move(given->ended, ended.begin());
 }
 
-/// Calls the program: with the GIL where that takes no time, without it elsewhere.
-void call(const Executable& executable, std::span<const std::span<Buffer* const>> arguments,
-          std::span<Ref<Buffer>> results, const char* operation, std::span<ReadyEvent> ended = {}) {
-  const bool is_immediate = executable.check(arguments, operation);
+}  // namespace
+
+void call_checked(const Executable& executable, bool is_immediate,
+                  std::span<const std::span<Buffer* const>> arguments,
+                  std::span<Ref<Buffer>> results, std::span<ReadyEvent> ended) {
   if (is_immediate && executable.is_short() && arguments.size() == 1 &&
       !executable.engine().streams().is_used() && !has_bound_custom_calls()) [[likely]] {
     executable.execute(arguments, results, 0, ended);
@@ -135,6 +135,14 @@ void set_item(nb::handle list, std::size_t i, nb::object item) {
   if (PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr()) != 0) {
     throw nb::python_error();
   }
+}
+
+namespace {
+
+/// Calls the program with arguments that it has not checked.
+void call(const Executable& executable, std::span<const std::span<Buffer* const>> arguments,
+          std::span<Ref<Buffer>> results, const char* operation, std::span<ReadyEvent> ended = {}) {
+  call_checked(executable, executable.check(arguments, operation), arguments, results, ended);
 }
 
 nb::object execute_on_one(const ExecutableHandle& self, nb::handle arguments,
@@ -286,6 +294,7 @@ void bind_class(nb::module_& module) {
                ", devices=" + std::to_string(e.state->devices().size()) +
                (e.state->is_deleted() ? ", deleted)" : ")");
       });
+  bind_array_calls(cls);
   bind_executable_facts(cls);
 }
 

@@ -1,6 +1,6 @@
 """The native half of devrt's CPU backend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import devrt.compiling.hlo_modules
@@ -411,6 +411,11 @@ class CpuLoadedExecutable:
     def is_deleted(self) -> bool: ...
 
     def __repr__(self) -> str: ...
+
+    def array_caller(self, array_class: type[Any], sharding: Any, first: Sequence[CpuBuffer], gives_one: bool) -> Callable[[Sequence[Any]], Any] | None:
+        """
+        Return what calls the program with arrays that lie whole on its one device.
+        """
 
     @property
     def name(self) -> str: ...

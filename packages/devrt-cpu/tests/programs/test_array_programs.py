@@ -8,7 +8,7 @@ import pytest
 import devrt
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt.programs import load_program
-from devrt.sharding import Mesh, NamedSharding, P
+from devrt.sharding import Mesh, NamedSharding, P, SingleDeviceSharding
 from devrt_cpu import make_cpu_client
 from support import double
 
@@ -174,3 +174,38 @@ def test_too_few_devices_are_reported_with_what_makes_more():
         pytest.raises(InvalidArgumentError, match=r"DEVRT_NUM_CPU_DEVICES=4.* num_cpu_devices"),
     ):
         load_program(code, client)
+
+
+def test_arrays_that_lie_there_are_passed_without_a_step_in_python(monkeypatch):
+    text = ADD.replace(" {tf.aliasing_output = 0 : i32}", "")
+    one, two = load_program(text), load_program(text.replace("add", "multiply"))
+    device = devrt.devices("cpu")[0]
+    x = np.arange(8, dtype=np.float32)
+    named = devrt.device_put(x, SingleDeviceSharding(device))
+    one(named)  # an equal sharding becomes the programs' own
+    monkeypatch.setattr(type(one), "call_flat", None)
+    for array in (devrt.device_put(x), devrt.device_put(x, device), named):
+        (y,) = one(array)
+        (z,) = two(y)
+        np.testing.assert_array_equal(z, (x + x) ** 2)
+        assert array.sharding is y.sharding is z.sharding is two.out_shardings[0]
+        assert array.sharding == SingleDeviceSharding(device)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), (np.ones(8, np.float32),), (None,), (1, 2)],
+    ids=["none", "host", "None", "two"],
+)
+def test_a_caller_of_arrays_takes_nothing_else(arguments):
+    program = load_program(ADD)
+    call = program.executable.array_caller(devrt.Array, program.in_shardings[0], [], False)
+    assert call(arguments) is None
+    assert call(list(arguments)) is None
+
+
+def test_a_caller_of_arrays_is_for_one_device():
+    program = load_program((PROGRAMS / "gspmd_mlp.mlir").read_bytes())
+    assert program.executable.array_caller(devrt.Array, program.mesh, [], False) is None
+    with pytest.raises((TypeError, AttributeError)):
+        load_program(ADD).executable.array_caller(object, program.mesh, [], False)

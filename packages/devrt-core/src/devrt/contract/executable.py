@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract.members import Contract
@@ -219,6 +219,35 @@ class LoadedExecutable(Executable):
         It is the only way to wait for a program without results.
         """
         raise _unimplemented(self, "execute_with_token")
+
+    def array_caller(
+        self, array_class: type[Any], sharding: Any, first: Sequence[Buffer], gives_one: bool
+    ) -> Callable[[Sequence[Any]], Any] | None:
+        """Return what calls the program with arrays faster than `execute` by way of Python.
+
+        It takes a list or tuple of the arguments, which follow the buffers ``first``, and returns a
+        list of arrays, one for each result. It returns None, and does nothing, where an argument is
+        no array with one buffer in the default memory of the program's one device, or does not fit.
+
+        Parameters
+        ----------
+        array_class
+            `devrt.Array`; its slots are those that its constructor sets.
+        sharding
+            The sharding onto the device, which results get. An array that has this object as its
+            sharding lies there; one that has none yet gets it.
+        first
+            Buffers of the first parameters.
+        gives_one
+            Whether the array of an only result is returned itself.
+
+        Returns
+        -------
+        callable or None
+            None, the default, where there is no such way.
+        """
+        del array_class, sharding, first, gives_one
+        return None
 
     @abc.abstractmethod
     def delete(self) -> None:

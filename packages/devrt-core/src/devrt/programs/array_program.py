@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from devrt.arrays import Array
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
 from devrt.programs.parameter import Parameter, order_of
 from devrt.programs.signature import Signature
@@ -14,10 +15,12 @@ from devrt.runtime.plugin_errors import check_count, raise_named
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
 
 if TYPE_CHECKING:
-    from devrt.contract import Buffer, LoadedExecutable
+    from devrt.contract import Buffer, Device, LoadedExecutable
     from devrt.layout import Format, PjRtLayout
 
 __all__ = ["ArrayProgram"]
+
+_singles: WeakValueDictionary[Device, SingleDeviceSharding] = WeakValueDictionary()
 
 
 class ArrayProgram:
@@ -62,7 +65,7 @@ class ArrayProgram:
             mesh = mesh_of([("devices", len(self._devices))], self._devices)
         self.mesh = mesh
         self._signature = signature or Signature(executable.name)
-        self._single_sharding = SingleDeviceSharding(self._devices[0])
+        self._single_sharding = _single(self._devices[0])
         parameters = self._described(len(first))
         bound = zip(parameters, first, strict=False)
         self._first = [list(parameter.shards(value)) for parameter, value in bound]
@@ -74,7 +77,7 @@ class ArrayProgram:
         executable, signature = self.executable, self._signature
         inputs = executable.get_parameter_shardings()
         outputs = executable.get_output_shardings()
-        known: dict[Sharding, Sharding] = {}  # equal ones are one object, as calls compare objects
+        known: dict[Sharding, Sharding] = {}  # equal ones are one object, see _single
         shardings = self._shardings(inputs, len(executable.parameters), known)
         avals = _global(executable.parameters, inputs)
         self.out_shardings = self._shardings(outputs, len(executable.outputs), known)
@@ -89,19 +92,21 @@ class ArrayProgram:
 
     def _prepare(self) -> None:
         """Set what a call looks at."""
-        signature = self._signature
-        self._is_flat, self._is_single = signature.is_flat, self.mesh is None
-        self._gives_one, self._gives_list = signature.gives_one, signature.exported is None
-        self._execute = self.executable.execute
-        self._sharding = self._single_sharding if self._is_single else None
-        self._memory = self._devices[0].default_memory()
-        self._first_buffers = [buffers[0] for buffers in self._first]
+        signature, is_single = self._signature, self.mesh is None
+        self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = None
+        self._direct: Callable[[Sequence[Any]], Any] | None = None
+        if is_single:
+            call, sharding = self.executable.array_caller, self._single_sharding
+            first = [buffers[0] for buffers in self._first]
+            self._caller = call(Array, sharding, first, False)
+            if signature.is_flat and (signature.exported is None or signature.gives_one):
+                self._direct = call(Array, sharding, first, signature.gives_one)
         # Of one device an array is its one buffer, without a shape of its own.
         self._outputs = [
             (
                 order_of(list(sharding.device_list), self._devices),
                 sharding,
-                None if self._is_single else shape,
+                None if is_single else shape,
             )
             for sharding, (shape, _) in zip(self.out_shardings, self.out_avals, strict=True)
         ]
@@ -131,39 +136,26 @@ class ArrayProgram:
         DeletedError
             If an argument was deleted or donated.
         """
-        leaves: Sequence[Any] = arguments
-        if named or not self._is_flat:
-            leaves = self._signature.leaves(arguments, named)
-        if self._is_single:
-            # The common case, first: arrays that lie whole where they are taken. The executable
-            # checks the rest; what it refuses is looked at again below, for an error by name.
-            made: list[Buffer] | None = None
-            buffers = [*self._first_buffers]
-            sharding = self._sharding
+        # The common case, first: arrays that lie where one device's program takes them.
+        if self._direct is not None and not named:
             try:
-                for x in leaves:
-                    if type(x) is not Array or x._shape is not None:
-                        break
-                    buffer = x._buffers[0]
-                    if x._sharding is not sharding:
-                        if x._sharding is not None or buffer.memory is not self._memory:
-                            break
-                        x._sharding = sharding  # what asking for it would make, made once
-                    buffers.append(buffer)
-                else:
-                    made = self._execute(buffers)
-            except InvalidArgumentError:
-                pass
+                found = self._direct(arguments)
             except Exception as error:  # noqa: BLE001  plugin code
-                raise_named(error, self.executable.client, "execute")
-            if made is not None:
-                if len(made) == 1 == len(self._outputs):
-                    array = Array(made, sharding)
-                    if self._gives_one:
-                        return array
-                    return [array] if self._gives_list else self._signature.result([array])
-                return self._signature.result(self._arrays([(buffer,) for buffer in made]))
-        return self._signature.result(self.call_flat(leaves))
+                raise_named(error, self.executable.client, "array_caller")
+            if found is not None:
+                return found
+        leaves = self._signature.leaves(arguments, named)
+        made = self._called(leaves)
+        return self._signature.result(self.call_flat(leaves) if made is None else made)
+
+    def _called(self, leaves: Sequence[Any]) -> list[Array] | None:
+        """Return the results of a call as the executable makes it; None where it makes none."""
+        if self._caller is None:
+            return None
+        try:
+            return self._caller(leaves)
+        except Exception as error:  # noqa: BLE001  plugin code
+            raise_named(error, self.executable.client, "array_caller")
 
     def call_flat(self, arguments: Sequence[Any]) -> list[Array]:
         """Call the program with the leaves of its arguments; return the leaves of its results.
@@ -223,6 +215,14 @@ def _formats(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tu
 
     pairs = zip(layouts, shardings, strict=True)
     return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
+
+
+def _single(device: Device) -> SingleDeviceSharding:
+    """Return the sharding onto a device: one object for all programs, as calls compare objects."""
+    known = _singles.get(device)
+    if known is None:
+        known = _singles[device] = SingleDeviceSharding(device)
+    return known
 
 
 def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:

@@ -79,6 +79,9 @@ class Parameter:
         sharding = argument.sharding
         if sharding is self._sharding or sharding is self._known:
             return argument
+        if self._sharding == sharding:
+            argument._sharding = self._sharding  # calls compare objects
+            return argument
         if self._sharding.is_equivalent_to(sharding, argument.ndim):
             self._known = sharding
             return argument
