@@ -44,9 +44,9 @@ def fake(tmp_path_factory, include):
 def child(fake):
     """Return a function that runs Python in a child, with the fake plugin's switches set."""
 
-    def run(code, timeout=60, **switches):
+    def run(code, timeout=60, status=0, **switches):
         code = f"FAKE = {fake!r}\n" + PRELUDE + textwrap.dedent(code)
-        return support.python(code, status=None, timeout=timeout, **switches)
+        return support.python(code, status=status, timeout=timeout, **switches)
 
     return run
 
@@ -123,6 +123,8 @@ ADD = os.environ["PROGRAM"]
 client = pjrt.make_client(
     pjrt.library_for("tested", os.environ["LIBRARY"]), "tested", {"cpu_device_count": 4})
 X = np.arange(8, dtype=np.float32)
+def resident():
+    with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
 """
 
 

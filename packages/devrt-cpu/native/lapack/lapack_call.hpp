@@ -11,6 +11,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -118,11 +119,57 @@ std::atomic<void*>& address_of(Routine routine) noexcept {
   return addresses[static_cast<std::size_t>(routine)];
 }
 
+/// An argument that the routines of real or of complex types take, and the others do not.
+template <bool IsTaken, class U>
+struct Optional {
+  U* data;
+};
+template <class T, class U>
+Optional<is_complex<T>, U> if_complex(U* data) {
+  return {data};
+}
+template <class T, class U>
+Optional<!is_complex<T>, U> if_real(U* data) {
+  return {data};
+}
+
+template <class U>
+std::tuple<U*> taken(U* data) {
+  return {data};
+}
+template <bool IsTaken, class U>
+auto taken(Optional<IsTaken, U> argument) {
+  if constexpr (IsTaken) {
+    return std::tuple<U*>(argument.data);
+  } else {
+    return std::tuple<>();
+  }
+}
+
 /// Calls a routine as Fortran does, every argument by its address.
 template <class T, class... Args>
-void call(Routine routine, Args*... args) {
+void call(Routine routine, Args... args) {
   void* address = address_of<T>(routine).load(std::memory_order_acquire);
-  reinterpret_cast<void (*)(Args*...)>(address)(args...);
+  std::apply(
+      [&](auto*... each) { reinterpret_cast<void (*)(decltype(each)...)>(address)(each...); },
+      std::tuple_cat(taken(args)...));
+}
+
+/// Calls `work` with a value of the type that an array's elements have.
+template <class Work>
+void by_type(const Array& array, const Work& work) {
+  switch (array.type) {
+    case ElementType::kFloat32:
+      return work(float{});
+    case ElementType::kFloat64:
+      return work(double{});
+    case ElementType::kComplex64:
+      return work(std::complex<float>{});
+    case ElementType::kComplex128:
+      return work(std::complex<double>{});
+    default:
+      reject("an operand or a result has the wrong type.");
+  }
 }
 
 inline int to_int(std::int64_t value) {

@@ -64,14 +64,8 @@ void geqp3(const CallFrame& frame) {
   int info = 0;
   auto rwork = workspace<Real<T>>(2 * x.cols);
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
-    T* at = a + i * x.step();
-    T* tau_at = tau + i * x.shorter();
-    if constexpr (is_complex<T>) {
-      call<T>(Routine::kGeqp3, &m, &n, at, &lda, pivots + i * x.cols, tau_at, work, lwork,
-              rwork.data(), &info);
-    } else {
-      call<T>(Routine::kGeqp3, &m, &n, at, &lda, pivots + i * x.cols, tau_at, work, lwork, &info);
-    }
+    call<T>(Routine::kGeqp3, &m, &n, a + i * x.step(), &lda, pivots + i * x.cols,
+            tau + i * x.shorter(), work, lwork, if_complex<T>(rwork.data()), &info);
   });
 }
 

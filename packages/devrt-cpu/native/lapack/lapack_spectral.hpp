@@ -24,15 +24,9 @@ void syevd(const CallFrame& frame) {
   auto work = workspace<T>(is_complex<T> ? 2 * x.cols + x.step() : 1 + 6 * x.cols + 2 * x.step());
   const int lwork = to_int(static_cast<std::int64_t>(work.size()));
   for (std::int64_t i = 0; i < x.count; ++i) {
-    T* at = a + i * x.step();
-    Real<T>* values_at = values + i * x.cols;
-    if constexpr (is_complex<T>) {
-      call<T>(Routine::kSyevd, &mode, &uplo, &n, at, &lda, values_at, work.data(), &lwork,
-              rwork.data(), &lrwork, iwork.data(), &liwork, info + i);
-    } else {
-      call<T>(Routine::kSyevd, &mode, &uplo, &n, at, &lda, values_at, work.data(), &lwork,
-              iwork.data(), &liwork, info + i);
-    }
+    call<T>(Routine::kSyevd, &mode, &uplo, &n, a + i * x.step(), &lda, values + i * x.cols,
+            work.data(), &lwork, if_complex<T>(rwork.data()), if_complex<T>(&lrwork), iwork.data(),
+            &liwork, info + i);
   }
 }
 
@@ -84,16 +78,9 @@ void gesdd(const CallFrame& frame) {
                      : std::max(7 * low, std::max(5 * low * low + 5 * low,
                                                   2 * high * low + 2 * low * low + low)));
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
-    T* at = out.a + i * x.step();
-    T* u = out.u + i * out.u_step;
-    T* vt = out.vt + i * out.vt_step;
-    if constexpr (is_complex<T>) {
-      call<T>(Routine::kGesdd, &mode, &m, &n, at, &lda, out.values + i * low, u, &lda, vt, &ldvt,
-              work, lwork, rwork.data(), iwork.data(), out.info + i);
-    } else {
-      call<T>(Routine::kGesdd, &mode, &m, &n, at, &lda, out.values + i * low, u, &lda, vt, &ldvt,
-              work, lwork, iwork.data(), out.info + i);
-    }
+    call<T>(Routine::kGesdd, &mode, &m, &n, out.a + i * x.step(), &lda, out.values + i * low,
+            out.u + i * out.u_step, &lda, out.vt + i * out.vt_step, &ldvt, work, lwork,
+            if_complex<T>(rwork.data()), iwork.data(), out.info + i);
   });
 }
 
@@ -109,17 +96,9 @@ void gesvd(const CallFrame& frame) {
   const int ldvt = leading(out.vt_rows);
   auto rwork = workspace<Real<T>>(5 * x.shorter());
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
-    T* at = out.a + i * x.step();
-    T* u = out.u + i * out.u_step;
-    T* vt = out.vt + i * out.vt_step;
-    Real<T>* values = out.values + i * x.shorter();
-    if constexpr (is_complex<T>) {
-      call<T>(Routine::kGesvd, &mode, &mode, &m, &n, at, &lda, values, u, &lda, vt, &ldvt, work,
-              lwork, rwork.data(), out.info + i);
-    } else {
-      call<T>(Routine::kGesvd, &mode, &mode, &m, &n, at, &lda, values, u, &lda, vt, &ldvt, work,
-              lwork, out.info + i);
-    }
+    call<T>(Routine::kGesvd, &mode, &mode, &m, &n, out.a + i * x.step(), &lda,
+            out.values + i * x.shorter(), out.u + i * out.u_step, &lda, out.vt + i * out.vt_step,
+            &ldvt, work, lwork, if_complex<T>(rwork.data()), out.info + i);
   });
 }
 
@@ -224,18 +203,13 @@ void gees(const CallFrame& frame) {
   auto rwork = workspace<Real<T>>(x.cols);
   for_each_matrix<T>(x.count, [&](std::int64_t i, T* work, const int* lwork) {
     T* at = a + i * x.step();
-    T* vectors_at = vectors + i * x.step();
     if (*lwork >= 0 && !is_finite(at, x.step())) {  // LAPACK might not come back
       info[i] = kNotFinite;
       return;
     }
-    if constexpr (is_complex<T>) {
-      call<T>(Routine::kGees, &mode, &sort, select, &n, at, &lda, selected + i, values + i * n,
-              vectors_at, &lda, work, lwork, rwork.data(), bwork, info + i);
-    } else {
-      call<T>(Routine::kGees, &mode, &sort, select, &n, at, &lda, selected + i, values + i * n,
-              imaginary + i * n, vectors_at, &lda, work, lwork, bwork, info + i);
-    }
+    call<T>(Routine::kGees, &mode, &sort, select, &n, at, &lda, selected + i, values + i * n,
+            if_real<T>(imaginary ? imaginary + i * n : nullptr), vectors + i * x.step(), &lda, work,
+            lwork, if_complex<T>(rwork.data()), bwork, info + i);
   });
 }
 

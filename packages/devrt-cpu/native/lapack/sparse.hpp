@@ -37,18 +37,7 @@ void multiply_csr_of(const CallFrame& frame) {
 /// A sparse matrix, by rows, times a dense matrix or vector: (values, where each row starts, their
 /// columns, dense) -> (product).
 inline void multiply_csr(const CallFrame& frame) {
-  switch (frame.argument(0).type) {
-    case ElementType::kFloat32:
-      return multiply_csr_of<float>(frame);
-    case ElementType::kFloat64:
-      return multiply_csr_of<double>(frame);
-    case ElementType::kComplex64:
-      return multiply_csr_of<std::complex<float>>(frame);
-    case ElementType::kComplex128:
-      return multiply_csr_of<std::complex<double>>(frame);
-    default:
-      reject("an operand or a result has the wrong type.");
-  }
+  by_type(frame.argument(0), [&](auto of) { multiply_csr_of<decltype(of)>(frame); });
 }
 
 }  // namespace devrt::cpu::lapack

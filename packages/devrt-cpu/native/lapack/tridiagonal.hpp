@@ -103,18 +103,7 @@ void solve_perturbed_of(const CallFrame& frame) {
 
 /// A tridiagonal system, disturbed where it is singular: (below, diagonal, above, b) -> (solution).
 inline void solve_perturbed(const CallFrame& frame) {
-  switch (frame.argument(3).type) {
-    case ElementType::kFloat32:
-      return solve_perturbed_of<float>(frame);
-    case ElementType::kFloat64:
-      return solve_perturbed_of<double>(frame);
-    case ElementType::kComplex64:
-      return solve_perturbed_of<std::complex<float>>(frame);
-    case ElementType::kComplex128:
-      return solve_perturbed_of<std::complex<double>>(frame);
-    default:
-      reject("an operand or a result has the wrong type.");
-  }
+  by_type(frame.argument(3), [&](auto of) { solve_perturbed_of<decltype(of)>(frame); });
 }
 
 }  // namespace devrt::cpu::lapack

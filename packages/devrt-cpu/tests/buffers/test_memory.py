@@ -9,7 +9,7 @@ import pytest
 
 from devrt import errors
 from devrt.records import MemoryKind
-from devrt_cpu import make_cpu_client
+from devrt_cpu import make_cpu_client, plugin
 
 KINDS = ["device", "pinned_host", "unpinned_host"]
 KEYS = {
@@ -144,34 +144,42 @@ class HostAllocator(ctypes.Structure):
 
 
 class Arena:
-    """An allocator that a plugin could bring; remembers what is out."""
+    """An allocator that a plugin could bring; remembers what is out, and may be off by bytes."""
 
-    def __init__(self):
-        self.out = {}
+    def __init__(self, off_by=0):
+        self.out, self.off_by = {}, off_by
         self.table = HostAllocator(
             ctypes.sizeof(HostAllocator),
             None,
             HostAllocator.Allocate(self._allocate),
-            HostAllocator.Deallocate(self._deallocate),
+            HostAllocator.Deallocate(lambda _ctx, data, _size: self.out.pop(data) and None),
         )
 
     def _allocate(self, ctx, size, alignment):
         if size > 1 << 20:
             return None
-        block = ctypes.create_string_buffer(size + alignment)
+        block = ctypes.create_string_buffer(size + alignment + self.off_by)
         address = ctypes.addressof(block)
-        address += -address % alignment
+        address += -address % alignment + self.off_by
         self.out[address] = block
         return address
-
-    def _deallocate(self, ctx, data, size):
-        del self.out[data]
 
     def capsule(self):
         new = ctypes.pythonapi.PyCapsule_New
         new.restype = ctypes.py_object
         new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.table), b"devrt_host_allocator", None)
+
+
+def test_misaligned_memory_of_a_plugin_is_refused_and_given_back():
+    arena = Arena(off_by=8)
+    kind = MemoryKind(platform="cpu", kind="unusual", allocator=arena.capsule)
+    with make_cpu_client(memory_kinds=[kind]) as client:
+        memory = client.devices()[0].memory("unusual")
+        with pytest.raises(errors.InternalError, match="aligned"):
+            client.buffer_from_pyval(np.arange(100.0), memory)
+        assert not arena.out
+        assert memory.memory_stats()["bytes_in_use"] == 0
 
 
 def test_added_kind_uses_its_allocator():
@@ -197,6 +205,8 @@ def test_added_kind_uses_its_allocator():
     [
         (MemoryKind(platform="cpu", kind="unusual"), "brings no allocator"),
         (MemoryKind(platform="cpu", kind="device", allocator=object), "there already"),
+        (MemoryKind(platform="cpu", kind="unusual", allocator=lambda: 5), "'unusual'"),
+        (MemoryKind(platform="cpu", kind="unusual", allocator=lambda: None), "'unusual'"),
     ],
 )
 def test_unusable_kinds_are_refused(record, message):
@@ -217,3 +227,13 @@ def test_no_cycle_keeps_a_client_alive():
         assert np.array_equal(np.asarray(buffer), np.arange(3))
     finally:
         gc.enable()
+
+
+def test_the_plugin_leaves_out_kinds_whose_allocator_fails():
+    def fails():
+        raise OSError("no such memory")
+
+    for allocator, why in ((fails, "no such memory"), (lambda: 5, "of type int")):
+        kind = MemoryKind(platform="cpu", kind="unusual", allocator=allocator)
+        with pytest.warns(errors.DevrtWarning, match=f"'unusual'.*{why}"):
+            assert list(plugin._usable([kind])) == []

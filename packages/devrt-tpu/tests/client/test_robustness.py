@@ -244,8 +244,6 @@ def test_a_buffer_is_deleted_under_an_execution_that_uses_it(in_child):
 def test_a_long_run_does_not_grow(in_child):
     output = in_child(
         """
-        def resident():
-            with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
         add = client.compile_and_load(ADD)
         def step():
             a = client.buffer_from_pyval(X); np.asarray(add.execute([a, a])[0]); a.delete()
@@ -261,8 +259,6 @@ def test_a_long_run_does_not_grow(in_child):
 def test_layouts_of_their_own_and_clients_do_not_grow(in_child):
     output = in_child(
         """
-        def resident():
-            with open("/proc/self/statm") as file: return int(file.read().split()[1]) * 4096
         MODE = '{mhlo.layout_mode = "{0,1}"}'
         TURNED = (f'func.func public @main(%a: tensor<2x4xf32> {MODE}) -> '
                   f'(tensor<2x4xf32> {MODE}) {{ return %a : tensor<2x4xf32> }}')

@@ -77,6 +77,13 @@ static PJRT_Error* requested_to_fail(const char* name) {
   PJRT_Error* failure = requested_to_fail(#name); \
   if (failure != NULL) return failure
 
+/* A function that succeeds once it has given its answers. */
+#define GIVE(function, ...)                                   \
+  static PJRT_Error* function(PJRT_##function##_Args* args) { \
+    __VA_ARGS__;                                              \
+    return NULL;                                              \
+  }
+
 static void Error_Destroy(PJRT_Error_Destroy_Args* args) {
   if (args->error == NULL) return;
   __atomic_sub_fetch(&live_errors, 1, __ATOMIC_SEQ_CST);
@@ -86,52 +93,27 @@ static void Error_Message(PJRT_Error_Message_Args* args) {
   args->message = args->error->message;
   args->message_size = strlen(args->error->message);
 }
-static PJRT_Error* Error_GetCode(PJRT_Error_GetCode_Args* args) {
-  args->code = args->error->code;
-  return NULL;
-}
-static PJRT_Error* Error_ForEachPayload(PJRT_Error_ForEachPayload_Args* args) {
-  args->visitor("fake/url", 8, "data", 4, args->user_arg);
-  return NULL;
-}
+GIVE(Error_GetCode, args->code = args->error->code)
+GIVE(Error_ForEachPayload, args->visitor("fake/url", 8, "data", 4, args->user_arg))
 #include "layouts.h"
 #include "noise.h"
 
-static PJRT_Error* Plugin_Initialize(PJRT_Plugin_Initialize_Args* args) {
-  (void)args;
-  change_process();
-  BEGIN(Plugin_Initialize);
-  return NULL;
-}
+GIVE(Plugin_Initialize, (void)args; change_process(); BEGIN(Plugin_Initialize))
 static PJRT_Error* Plugin_Attributes(PJRT_Plugin_Attributes_Args* args) {
   BEGIN(Plugin_Attributes);
   static int64_t numbers[] = {1, 2, 3};
+#define VALUE(text, kind, size, ...) \
+  {.name = text,                     \
+   .name_size = sizeof(text) - 1,    \
+   .type = PJRT_NamedValue_k##kind,  \
+   .value_size = size,               \
+   __VA_ARGS__}
   static PJRT_NamedValue values[5] = {
-      {.name = "text",
-       .name_size = 4,
-       .type = PJRT_NamedValue_kString,
-       .string_value = "hello",
-       .value_size = 5},
-      {.name = "number",
-       .name_size = 6,
-       .type = PJRT_NamedValue_kInt64,
-       .int64_value = -7,
-       .value_size = 1},
-      {.name = "list",
-       .name_size = 4,
-       .type = PJRT_NamedValue_kInt64List,
-       .int64_array_value = numbers,
-       .value_size = 3},
-      {.name = "real",
-       .name_size = 4,
-       .type = PJRT_NamedValue_kFloat,
-       .float_value = 1.5f,
-       .value_size = 1},
-      {.name = "flag",
-       .name_size = 4,
-       .type = PJRT_NamedValue_kBool,
-       .bool_value = true,
-       .value_size = 1},
+      VALUE("text", String, 5, .string_value = "hello"),
+      VALUE("number", Int64, 1, .int64_value = -7),
+      VALUE("list", Int64List, 3, .int64_array_value = numbers),
+      VALUE("real", Float, 1, .float_value = 1.5f),
+      VALUE("flag", Bool, 1, .bool_value = true),
   };
   args->attributes = values;
   args->num_attributes = 5;
@@ -149,15 +131,8 @@ static PJRT_Error* Event_Destroy(PJRT_Event_Destroy_Args* args) {
   free(args->event);
   return NULL;
 }
-static PJRT_Error* Event_IsReady(PJRT_Event_IsReady_Args* args) {
-  args->is_ready = args->event->is_ready;
-  return NULL;
-}
-static PJRT_Error* Event_Error(PJRT_Event_Error_Args* args) {
-  (void)args;
-  BEGIN(Event);
-  return NULL;
-}
+GIVE(Event_IsReady, args->is_ready = args->event->is_ready)
+GIVE(Event_Error, (void)args; BEGIN(Event))
 static void* later(void* arg) {
   PJRT_Event* event = arg;
   usleep(1000 * (unsigned)atoi(getenv("FAKE_SLOW")));
@@ -181,7 +156,6 @@ static PJRT_Error* Event_OnReady(PJRT_Event_OnReady_Args* args) {
   return NULL;
 }
 
-#include "description.h"
 #include "keyvalue.h"
 
 static PJRT_Error* Client_Create(PJRT_Client_Create_Args* args) {
@@ -199,32 +173,14 @@ static PJRT_Error* Client_Destroy(PJRT_Client_Destroy_Args* args) {
   free(args->client);
   return NULL;
 }
-static PJRT_Error* Client_PlatformName(PJRT_Client_PlatformName_Args* args) {
-  BEGIN(Client_PlatformName);
-  args->platform_name = "fake";
-  args->platform_name_size = 4;
-  return NULL;
-}
-static PJRT_Error* Client_PlatformVersion(PJRT_Client_PlatformVersion_Args* args) {
-  args->platform_version = "fake 1";
-  args->platform_version_size = 6;
-  return NULL;
-}
-static PJRT_Error* Client_ProcessIndex(PJRT_Client_ProcessIndex_Args* args) {
-  args->process_index = 0;
-  return NULL;
-}
-static PJRT_Error* Client_Devices(PJRT_Client_Devices_Args* args) {
-  BEGIN(Client_Devices);
-  args->devices = devices;
-  args->num_devices = getenv("FAKE_NO_DEVICES") == NULL;
-  return NULL;
-}
-static PJRT_Error* Client_AddressableMemories(PJRT_Client_AddressableMemories_Args* args) {
-  args->addressable_memories = memories;
-  args->num_addressable_memories = 1;
-  return NULL;
-}
+GIVE(Client_PlatformName, BEGIN(Client_PlatformName); args->platform_name = "fake";
+     args->platform_name_size = 4)
+GIVE(Client_PlatformVersion, args->platform_version = "fake 1"; args->platform_version_size = 6)
+GIVE(Client_ProcessIndex, args->process_index = 0)
+GIVE(Client_Devices, BEGIN(Client_Devices); args->devices = devices;
+     args->num_devices = getenv("FAKE_NO_DEVICES") == NULL)
+GIVE(Client_AddressableMemories, args->addressable_memories = memories;
+     args->num_addressable_memories = 1)
 static PJRT_Error* Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args* args) {
   BEGIN(Client_BufferFromHostBuffer);
   if (args->num_byte_strides > 0) return fail(PJRT_Error_Code_UNIMPLEMENTED, "strides");
@@ -244,27 +200,17 @@ static PJRT_Error* Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_
   __atomic_add_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST);
   return NULL;
 }
-static PJRT_Error* Device_GetDescription(PJRT_Device_GetDescription_Args* args) {
-  args->device_description = &description;
-  return NULL;
-}
-static PJRT_Error* Device_IsAddressable(PJRT_Device_IsAddressable_Args* args) {
-  args->is_addressable = true;
-  return NULL;
-}
-static PJRT_Error* Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args* args) {
-  args->local_hardware_id = 0;
-  return NULL;
-}
-static PJRT_Error* Device_AddressableMemories(PJRT_Device_AddressableMemories_Args* args) {
-  args->memories = memories;
-  args->num_memories = 1;
-  return NULL;
-}
-static PJRT_Error* Device_DefaultMemory(PJRT_Device_DefaultMemory_Args* args) {
-  args->memory = &memory;
-  return NULL;
-}
+GIVE(DeviceDescription_Id, args->id = 0)
+GIVE(DeviceDescription_ProcessIndex, args->process_index = 0)
+GIVE(DeviceDescription_Attributes, args->num_attributes = 0)
+GIVE(DeviceDescription_Kind, args->device_kind = "fake kind"; args->device_kind_size = 9)
+GIVE(DeviceDescription_DebugString, args->debug_string = "fake"; args->debug_string_size = 4)
+GIVE(DeviceDescription_ToString, args->to_string = "fake"; args->to_string_size = 4)
+GIVE(Device_GetDescription, args->device_description = &description)
+GIVE(Device_IsAddressable, args->is_addressable = true)
+GIVE(Device_LocalHardwareId, args->local_hardware_id = 0)
+GIVE(Device_AddressableMemories, args->memories = memories; args->num_memories = 1)
+GIVE(Device_DefaultMemory, args->memory = &memory)
 static PJRT_Error* Device_MemoryStats(PJRT_Device_MemoryStats_Args* args) {
   BEGIN(Device_MemoryStats);
   args->bytes_in_use = 42;
@@ -272,56 +218,25 @@ static PJRT_Error* Device_MemoryStats(PJRT_Device_MemoryStats_Args* args) {
   args->bytes_limit_is_set = true;
   return NULL;
 }
-static PJRT_Error* Memory_Id(PJRT_Memory_Id_Args* args) {
-  args->id = 0;
-  return NULL;
-}
-static PJRT_Error* Memory_Kind(PJRT_Memory_Kind_Args* args) {
-  args->kind = "device";
-  args->kind_size = 6;
-  return NULL;
-}
-static PJRT_Error* Memory_ToString(PJRT_Memory_ToString_Args* args) {
-  args->to_string = "fake memory";
-  args->to_string_size = 11;
-  return NULL;
-}
+GIVE(Memory_Id, args->id = 0)
+GIVE(Memory_Kind, args->kind = "device"; args->kind_size = 6)
+GIVE(Memory_ToString, args->to_string = "fake memory"; args->to_string_size = 11)
 static PJRT_Error* Buffer_Destroy(PJRT_Buffer_Destroy_Args* args) {
   if (__atomic_sub_fetch(&live_buffers, 1, __ATOMIC_SEQ_CST) < 0) ++destroyed_twice;
   free(args->buffer->data);
   free(args->buffer);
   return NULL;
 }
-static PJRT_Error* Buffer_Delete(PJRT_Buffer_Delete_Args* args) {
-  args->buffer->is_deleted = 1;
-  return NULL;
-}
-static PJRT_Error* Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args* args) {
-  args->is_deleted = args->buffer->is_deleted;
-  return NULL;
-}
-static PJRT_Error* Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args* args) {
-  args->is_on_cpu = getenv("FAKE_OFF_HOST") == NULL;
-  return NULL;
-}
-static PJRT_Error* Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args* args) {
-  BEGIN(Buffer_UnsafePointer);
-  args->buffer_pointer = (uintptr_t)args->buffer->data;
-  return NULL;
-}
-static PJRT_Error* Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args* args) {
-  BEGIN(Buffer_ReadyEvent);
-  args->event = make_event(getenv("FAKE_NEVER") == NULL && getenv("FAKE_SLOW") == NULL);
-  return NULL;
-}
+GIVE(Buffer_Delete, args->buffer->is_deleted = 1)
+GIVE(Buffer_IsDeleted, args->is_deleted = args->buffer->is_deleted)
+GIVE(Buffer_IsOnCpu, args->is_on_cpu = getenv("FAKE_OFF_HOST") == NULL)
+GIVE(Buffer_UnsafePointer, BEGIN(Buffer_UnsafePointer);
+     args->buffer_pointer = (uintptr_t)args->buffer->data)
+GIVE(Buffer_ReadyEvent, BEGIN(Buffer_ReadyEvent);
+     args->event = make_event(getenv("FAKE_NEVER") == NULL && getenv("FAKE_SLOW") == NULL))
 #include "copies.h"
-static PJRT_Error* Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args* args) {
-  BEGIN(Buffer_ToHostBuffer);
-  ++transfers;
-  fetch_laid_out(args->src, args->host_layout, args->dst);
-  args->event = make_event(1);
-  return NULL;
-}
+GIVE(Buffer_ToHostBuffer, BEGIN(Buffer_ToHostBuffer); ++transfers;
+     fetch_laid_out(args->src, args->host_layout, args->dst); args->event = make_event(1))
 
 static PJRT_Api api = {
     .struct_size = sizeof(PJRT_Api),

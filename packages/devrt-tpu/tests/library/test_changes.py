@@ -4,8 +4,7 @@ from support import python
 
 
 def test_what_a_plugin_writes_goes_to_standard_error_at_once(child):
-    done = child("client()\nimport os\nos._exit(3)", FAKE_LOG="lines")
-    assert done.returncode == 3
+    done = child("client()\nimport os\nos._exit(3)", status=3, FAKE_LOG="lines")
     assert done.stderr == "E1121 17:10:16.657269   12608 fake.cc:9] it is broken\na question? "
 
 
