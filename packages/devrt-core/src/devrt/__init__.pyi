@@ -19,6 +19,7 @@ from devrt import testing as testing
 from devrt import topology as topology
 from devrt import tree as tree
 from devrt import tree_util as tree_util
+from devrt import xla_bridge as xla_bridge
 from devrt import xla_client as xla_client
 from devrt.arrays import Array as Array
 from devrt.arrays import MemoryUse as MemoryUse

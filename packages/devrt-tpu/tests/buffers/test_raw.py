@@ -1,5 +1,7 @@
 """Bytes of buffers as they lie on a device: read in part, or taken for another type."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -160,3 +162,25 @@ def test_memory_that_the_host_sees_needs_no_transfer(child):
 def test_what_a_buffer_is_of_cannot_be_changed(buffer, member):
     with pytest.raises(AttributeError, match="has no setter"):
         setattr(buffer, member, None)
+
+
+def page_locked(buffer):
+    """Return a tensor in host memory that another runtime has page-locked, as DLPack's type 3."""
+    from devrt_pjrt._native import ffi, lib
+    from devrt_pjrt.library import capsule
+
+    address = ffi.cast("void *", buffer.unsafe_buffer_pointer())
+    held = lib.devrt_hold(buffer.handle)
+    made = lib.devrt_dlpack_make(held, address, 3, 0, buffer.shape, 1, 2, 32, False, 0)
+    destroy = int(ffi.cast("uintptr_t", lib.devrt_dlpack_destructor(False)))
+    return capsule.make(int(ffi.cast("uintptr_t", made)), b"dltensor", destroy)
+
+
+def test_memory_that_the_host_reads_too_is_copied_from_dlpack(xla_cpu, buffer, monkeypatch):
+    with pytest.raises(InvalidArgumentError, match=r"lies on DLPack device \(3, 0\)"):
+        xla_cpu.buffer_from_dlpack(page_locked(buffer))
+    traits = dataclasses.replace(xla_cpu.connection.traits, dlpack_host_types=(3,))
+    monkeypatch.setattr(xla_cpu.connection, "traits", traits)
+    assert np.asarray(xla_cpu.buffer_from_dlpack(page_locked(buffer))).tolist() == X.tolist()
+    with pytest.raises(InvalidArgumentError, match="cannot be viewed"):
+        xla_cpu.buffer_from_dlpack(page_locked(buffer), copy=False)

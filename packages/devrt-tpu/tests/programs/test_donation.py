@@ -5,6 +5,7 @@ import pytest
 
 from devrt.compiling import Program
 from devrt.compiling.program_facts import ProgramFacts
+from devrt.compiling.serialized import Serialized
 from devrt.errors import DeletedError, DevrtError, UnimplementedError
 from devrt_pjrt.programs.compiled import Executable
 
@@ -64,3 +65,34 @@ def test_a_program_whose_donation_nobody_knows_is_refused(xla_cpu, add_text, mon
             xla_cpu.compile_and_load(DONATE)
     else:
         assert xla_cpu.compile_and_load(DONATE).donated_parameters == [0]
+
+
+TAKES_THE_FIRST = """func.func @main(%a: tensor<8xf32> {tf.aliasing_output = 0 : i32},
+    %b: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = stablehlo.add %a, %b : tensor<8xf32>
+  return %0 : tensor<8xf32> }"""
+
+
+def without_facts(client, data, monkeypatch):
+    """Load an executable of a plugin that does not give the optimised program."""
+    monkeypatch.setattr(Executable, "facts", None)
+    return client.deserialize_executable(data)
+
+
+def test_what_a_program_takes_over_is_known_from_its_bytes(xla_cpu, monkeypatch):
+    data = xla_cpu.compile_and_load(TAKES_THE_FIRST).serialize()
+    loaded = without_facts(xla_cpu, data, monkeypatch)
+    assert loaded.donated_parameters == [0]
+    assert without_facts(xla_cpu, loaded.serialize(), monkeypatch).donated_parameters == [0]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_what_is_not_known_of_a_program_is_found_out(xla_cpu, monkeypatch, is_shared):
+    data = Serialized.read(xla_cpu.compile_and_load(TAKES_THE_FIRST).serialize(), "test").data
+    loaded = without_facts(xla_cpu, data, monkeypatch)
+    a, b = (xla_cpu.buffer_from_pyval(X) for _ in range(2))
+    shared = a.clone() if is_shared else None
+    (made,) = loaded.execute([a, b])
+    assert np.asarray(made).tolist() == (2 * X).tolist()
+    assert (a.is_deleted(), b.is_deleted()) == (not is_shared, False)
+    assert np.asarray(b if shared is None else shared).tolist() == X.tolist()
