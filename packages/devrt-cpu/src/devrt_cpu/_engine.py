@@ -15,10 +15,8 @@ from devrt.compiling.loading import read_to_load
 from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
-from devrt.errors import (
-    ClosedError,
-    InvalidArgumentError,
-)
+from devrt.errors import ClosedError, InvalidArgumentError, UnimplementedError
+from devrt.layout import row_major
 from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, quirks
 from devrt_cpu._library import checked_library
 
@@ -95,7 +93,24 @@ def compile_and_load(
         calls = facts.custom_calls if facts.is_whole else _linalg.named_calls(source)
         _linalg.provide(library, calls)
         made = functools.partial(compile_explained, source, compile)
-        return _disk_cache.compiled(client, library, source, chosen, made)
+        executable = _disk_cache.compiled(client, library, source, chosen, made)
+    if source.find(b"layout_mode") >= 0:
+        _refuse_laid_out_results(executable)
+    return executable
+
+
+def _refuse_laid_out_results(executable: CpuLoadedExecutable) -> None:
+    # XLA's plugin copies such a result's bytes as they lie, whatever layout is requested of it.
+    module = HloModule.read(executable.optimized_program()[1])
+    for number, result in enumerate(module.results):
+        if result.layout != row_major(len(result.shape)):
+            executable.delete()
+            msg = (
+                f"compile_and_load failed: program '{module.name}' gives output {number} in the "
+                f"layout {result.layout}, and the CPU's programs give row-major ones. Leave the "
+                "layout mode of its results out, and put them in a Format afterwards."
+            )
+            raise UnimplementedError(msg, operation="compile_and_load", output=number)
 
 
 def serialize_executable(client: CpuClient, executable: CpuLoadedExecutable) -> bytes:
