@@ -3,12 +3,13 @@
 import pytest
 
 from devrt.doctor import entries
+from devrt.doctor.diagnosis import _of_plugin
 from devrt.doctor.examination import Examination, Examined
 from devrt.plugins import Candidate, PluginRef, Policy, select
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.refs import FROM_TABLE
 from devrt.probing.isolated import Level, ProbeReport
-from devrt.records import Unavailable
+from devrt.records import Available, Unavailable
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,23 @@ def test_a_library_that_nothing_can_load_failed_at_nothing():
         **dict.fromkeys(("found", "policy", "load"), True),
         **dict.fromkeys(("manifest", "probe", "client", "choice")),
     }
+
+
+def test_two_backends_of_a_platform_are_a_choice_and_no_command_removes_one(plugins, examine):
+    plugins.add("one", priority=5)
+    plugins.add("one", distribution="other-one")
+    report = examine()
+    (found,) = report.findings
+    assert (found.code, found.subject) == ("platform-duplicate", "one@other-one")
+    assert report.next_command == "devrt devices"
+
+
+def test_the_library_that_a_backend_brings_is_no_second_one():
+    own = PluginRef("acme", "devrt-acme", module="devrt_acme.plugin")
+    brought = PluginRef("acme", "acme-pjrt", library="/x.so", source=FROM_TABLE)
+    candidates = (Candidate(own, Available(""), 300), Candidate(brought, Available(""), 100))
+    examined = tuple(Examined(c.ref, Level.METADATA, candidate=c) for c in candidates)
+    found = Examination(examined, Policy(), select(candidates, Policy()), "", ())
+    shadowed = entries(found)[1]
+    assert (shadowed.name, shadowed.state) == ("acme@acme-pjrt", "shadowed")
+    assert list(_of_plugin(shadowed, found)) == []

@@ -61,6 +61,7 @@ def test_each_module_of_the_namespace_package_is_a_plugin(site):
         ("two", "devrt_plugins.two"),
     ]
     assert {ref.source for ref in refs} == {"namespace package (devrt_plugins)"}
+    assert {str(ref) for ref in refs} == {f"{ref.module} (a namespace package)" for ref in refs}
     assert {ref.distribution for ref in refs} == {"(namespace)"}
 
 

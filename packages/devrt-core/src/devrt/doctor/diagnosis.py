@@ -165,10 +165,15 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
         table = adopted_table()
         command = install_command(table.loader_wheel) if row.remedy == table.loader_remedy else ""
         yield Finding("platform-unavailable", row.name, message, row.remedy, command)
-    elif row.state == "shadowed":
+    elif row.state == "shadowed" and not _is_brought_library(examined, found):
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
-        command = f"pip uninstall {row.distribution}"
-        yield Finding("platform-duplicate", row.name, f"{row.reason}.", remedy, command)
+        yield Finding("platform-duplicate", row.name, f"{row.reason}.", remedy)
+
+
+def _is_brought_library(examined: Examined, found: Examination) -> bool:
+    """Return whether it is a wheel made for others whose library a backend of devrt's may use."""
+    others = (e for e in found.examined if e.ref.platform == examined.ref.platform)
+    return examined.ref.is_adopted and any(not e.ref.is_adopted for e in others)
 
 
 def _of_this_process(runtime: Runtime) -> Iterator[Finding]:
