@@ -107,6 +107,18 @@ def test_devices_are_chosen_where_none_are_named(client):
             client.get_default_device_assignment(*counts)
 
 
+def test_live_executables_are_those_that_were_made(client):
+    made, other = client.compile_and_load(DOUBLE), client.compile_and_load(DOUBLE)
+    live = [each for each in client.live_executables() if each == made]
+    assert len(live) == 1
+    assert len({made, *live}) == 1
+    assert made != other
+    assert made != "another kind"
+    made.delete()
+    assert made not in client.live_executables()
+    assert other in client.live_executables()
+
+
 def test_a_token_says_when_a_program_without_results_has_ended(client):
     made = client.compile_and_load(NOTHING)
     results, token = made.execute_with_token([client.buffer_from_pyval(X)])

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -289,6 +290,17 @@ void bind_class(nb::module_& module) {
           },
           "Unload the program once no execution in flight uses it. Idempotent.")
       .def("is_deleted", [](const ExecutableHandle& e) { return e.state->is_deleted(); })
+      .def(
+          "__eq__",
+          [](const ExecutableHandle& a, nb::handle b) -> nb::object {
+            if (!nb::isinstance<ExecutableHandle>(b)) return nb::borrow(Py_NotImplemented);
+            return nb::bool_(a.state.get() == nb::inst_ptr<ExecutableHandle>(b)->state.get());
+          },
+          nb::sig("def __eq__(self, other: object) -> bool"))
+      .def("__hash__",
+           [](const ExecutableHandle& e) {
+             return static_cast<Py_ssize_t>(reinterpret_cast<std::uintptr_t>(e.state.get()) >> 4);
+           })
       .def("__repr__", [](const ExecutableHandle& e) {
         return "CpuLoadedExecutable(" + e.state->signature().name +
                ", devices=" + std::to_string(e.state->devices().size()) +
