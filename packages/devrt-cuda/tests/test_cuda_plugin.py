@@ -1,26 +1,15 @@
 """What the cuda plugin registers and says, on trees of files made for each case."""
 
 import importlib.metadata
-import tomllib
-from importlib.resources import files
 
 import pytest
 
-from devrt.errors import StatusCode, UnimplementedError
-from devrt.records import ClientContext, ClientFactory, Unavailable
-from devrt_cuda import _machine, plugin
-from support import python
+from devrt_cuda import _machine
+from support import add_pci, write
 
 VERSION = importlib.metadata.version("devrt-cuda")
 NO_CLIENT = f"devrt-cuda {VERSION} has no client of its own yet"
 INSTALL = 'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
-
-
-def write(root, path, content=""):
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
-    return file
 
 
 def add_driver(root, version="580.65.06"):
@@ -35,28 +24,8 @@ def add_library(root, folder="usr/lib"):
     (root / folder / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
 
 
-def add_pci(root, vendor, class_code):
-    write(root, "sys/bus/pci/devices/0000:01:00.0/vendor", vendor)
-    write(root, "sys/bus/pci/devices/0000:01:00.0/class", class_code)
-
-
 def probe(root):
     return _machine.probe(root, {})
-
-
-def test_one_platform_is_registered_as_jax_registers_it():
-    (record,) = plugin.devrt_client_factories()
-    assert record == ClientFactory(
-        platform="cuda",
-        factory=plugin.make_client,
-        probe=plugin.probe,
-    )
-    row = tomllib.loads(files("devrt_cuda").joinpath("devrt.toml").read_text())["backend"][0]
-    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (
-        ["gpu"],
-        200,
-        True,
-    )
 
 
 def test_no_gpu(tmp_path):
@@ -158,41 +127,3 @@ def test_the_library_is_found_through_the_environment(tmp_path):
     add_library(tmp_path, "opt/driver")
     answer = _machine.probe(tmp_path, {"LD_LIBRARY_PATH": "/opt/driver"})
     assert NO_CLIENT in answer.reason
-
-
-def test_the_factory_refuses_in_the_words_of_the_probe(monkeypatch):
-    monkeypatch.setattr(_machine, "_PLUGINS", ())
-    with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
-        plugin.make_client(ClientContext())
-    assert caught.value.code is StatusCode.UNIMPLEMENTED
-    assert caught.value.platform == "cuda"
-    assert caught.value.plugin == "devrt-cuda"
-    assert "pip install" in str(caught.value)
-
-
-def test_the_probe_of_this_machine_never_claims_the_platform():
-    answer = plugin.probe()
-    assert isinstance(answer, Unavailable)
-    assert answer.reason
-    assert answer.remedy.endswith(".") or "https://" in answer.remedy
-
-
-def test_importing_and_probing_load_no_native_library():
-    script = (
-        "import sys, devrt.hookspecs\n"
-        "before = set(sys.modules)\n"
-        "import devrt_cuda.plugin as plugin\n"
-        "plugin.probe(), plugin.devrt_client_factories()\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
-    )
-    done = python(script)
-    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_cuda']\n", "")
-
-
-def test_the_version_is_the_distributions():
-    import devrt_cuda
-
-    assert devrt_cuda.__version__ == VERSION
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        devrt_cuda.nothing  # noqa: B018

@@ -4,26 +4,15 @@ import importlib.metadata
 import os
 import shutil
 import tempfile
-import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from devrt.errors import StatusCode, UnimplementedError
-from devrt.records import ClientContext, ClientFactory, Unavailable
-from devrt_rocm import _machine, plugin
-from support import python
+from devrt_rocm import _machine
+from support import add_pci, write
 
 VERSION = importlib.metadata.version("devrt-rocm")
 NO_CLIENT = f"devrt-rocm {VERSION} has no client yet"
-
-
-def write(root, path, content=""):
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
-    return file
 
 
 def add_driver(root, *gpu_ids):
@@ -36,11 +25,6 @@ def add_runtime(root, release="rocm-7.0.1", library="libamdhip64.so.7", version=
     write(root, f"opt/{release}/lib/{library}")
     if version:
         write(root, f"opt/{release}/.info/version", version)
-
-
-def add_pci(root, vendor, class_code):
-    write(root, "sys/bus/pci/devices/0000:01:00.0/vendor", vendor)
-    write(root, "sys/bus/pci/devices/0000:01:00.0/class", class_code)
 
 
 def probe(root):
@@ -64,21 +48,6 @@ def other_user():
         os.seteuid(65534)
     yield
     os.seteuid(uid)
-
-
-def test_one_platform_is_registered_as_jax_registers_it():
-    (record,) = plugin.devrt_client_factories()
-    assert record == ClientFactory(
-        platform="rocm",
-        factory=plugin.make_client,
-        probe=plugin.probe,
-    )
-    row = tomllib.loads(files("devrt_rocm").joinpath("devrt.toml").read_text())["backend"][0]
-    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (
-        ["gpu"],
-        200,
-        True,
-    )
 
 
 def test_no_gpu(tmp_path):
@@ -146,40 +115,3 @@ def test_the_newer_runtime_of_two_is_named(tmp_path):
     add_runtime(tmp_path, "rocm-6.2.0", "libamdhip64.so.6", "6.2.0")
     add_runtime(tmp_path)
     assert "ROCm 7.0.1-42" in probe(tmp_path).reason
-
-
-def test_the_factory_refuses_in_the_words_of_the_probe():
-    with pytest.raises(UnimplementedError, match=NO_CLIENT) as caught:
-        plugin.make_client(ClientContext())
-    assert caught.value.code is StatusCode.UNIMPLEMENTED
-    assert caught.value.platform == "rocm"
-    assert caught.value.plugin == "devrt-rocm"
-    assert "DEVRT_PLATFORMS=cpu" in str(caught.value)
-
-
-def test_the_probe_of_this_machine_never_claims_the_platform():
-    answer = plugin.probe()
-    assert isinstance(answer, Unavailable)
-    assert answer.reason
-    assert answer.remedy.endswith(".") or "https://" in answer.remedy
-
-
-def test_importing_and_probing_load_no_native_library():
-    script = (
-        "import sys, devrt.hookspecs\n"
-        "before = set(sys.modules)\n"
-        "import devrt_rocm.plugin as plugin\n"
-        "plugin.probe(), plugin.devrt_client_factories()\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
-    )
-    done = python(script)
-    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_rocm']\n", "")
-
-
-def test_the_version_is_the_distributions():
-    import devrt_rocm
-
-    assert devrt_rocm.__version__ == VERSION
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        devrt_rocm.nothing  # noqa: B018

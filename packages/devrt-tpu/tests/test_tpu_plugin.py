@@ -11,16 +11,9 @@ from devrt.errors import BackendUnavailableError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
 from devrt_tpu.traits import TPU
-from support import python
+from support import python, write
 
 VERSION = importlib.metadata.version("devrt-tpu")
-
-
-def write(root, path, content=""):
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content)
-    return file
 
 
 def add_chip(root, number, device="0x0063", vendor="0x1ae0"):
@@ -148,28 +141,6 @@ def test_the_environment_is_prepared_only_where_there_is_no_chip(monkeypatch):
     assert TPU.environment()["TPU_SKIP_MDS_QUERY"] == "1"
     monkeypatch.setattr(_machine, "has_chips", lambda: True)
     assert TPU.environment() == {}
-
-
-def test_importing_and_probing_load_no_native_library():
-    script = (
-        "import sys, devrt.hookspecs\n"
-        "before = set(sys.modules)\n"
-        "import devrt_tpu.plugin as plugin\n"
-        "plugin.probe(), plugin.devrt_client_factories()\n"
-        "plugin.devrt_pjrt_loader().check('nowhere.so')\n"
-        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(new - sys.stdlib_module_names | new & {'ctypes'}))\n"
-    )
-    done = python(script)
-    assert (done.stdout, done.stderr) == ("['devrt', 'devrt_pjrt', 'devrt_tpu']\n", "")
-
-
-def test_the_version_is_the_distributions():
-    import devrt_tpu
-
-    assert devrt_tpu.__version__ == VERSION
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        devrt_tpu.nothing  # noqa: B018
 
 
 def test_the_doctor_is_reported_what_the_library_changes():

@@ -120,17 +120,6 @@ def failure(plugins, source):
     return first
 
 
-@pytest.mark.parametrize("what", IMPORT_FAILURES)
-def test_a_module_that_cannot_be_imported(plugins, what):
-    source, words = IMPORT_FAILURES[what]
-    error = failure(plugins, source)
-    assert type(error) is PluginLoadError
-    assert error.phase == "load"
-    assert words in str(error)
-    assert "einstall" in str(error)
-    assert error.__cause__ is not None
-
-
 def test_a_missing_dependency_is_named(plugins):
     assert failure(plugins, "import no_such_package.part").missing == "no_such_package"
 
@@ -154,13 +143,14 @@ def test_an_entry_point_that_names_no_module(plugins, write_distribution, value,
     assert caught.value.plugin == "wrong"
 
 
-@pytest.mark.parametrize("what", HOOK_FAILURES)
-def test_a_hook_that_fails(plugins, what):
-    source, words = HOOK_FAILURES[what]
+@pytest.mark.parametrize("what", [*IMPORT_FAILURES, *HOOK_FAILURES])
+def test_a_module_that_cannot_be_imported_or_a_hook_that_fails(plugins, what):
+    source, words = (IMPORT_FAILURES | HOOK_FAILURES)[what]
     error = failure(plugins, source)
     assert type(error) is PluginLoadError
     assert error.phase == "load"
     assert words in str(error)
+    assert "einstall" in str(error) or what in HOOK_FAILURES
     assert error.__cause__ is not None
 
 

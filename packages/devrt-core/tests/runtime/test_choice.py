@@ -298,28 +298,27 @@ OPTION = {
 }
 
 
-def test_a_bad_value_of_an_option_is_an_error_and_can_be_fixed(plugins):
-    plugins.add("bad", priority=9, **OPTION)
-    plugins.add("good")
-    with plugins.runtime(DEVRT_NUM_BAD="many") as runtime:
-        for name in (None, "bad", None):
-            with pytest.raises(ConfigError, match="environment variable DEVRT_NUM_BAD"):
-                runtime.get_backend(name)
-        runtime.config.update("num_bad", 3)
-        assert runtime.get_backend().device_count() == 3
-
-
-def test_an_argument_that_the_factory_refuses_can_be_fixed(plugins):
-    make = f"""
+REFUSES = f"""
     if context.options["num_bad"] > 3:
         from devrt.errors import InvalidArgumentError
         raise InvalidArgumentError("three at most")
     {OPTION["make"]}"""
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "error", "words"),
+    [
+        (OPTION["make"], "many", ConfigError, "environment variable DEVRT_NUM_BAD"),
+        (REFUSES, "4", InvalidArgumentError, "three at most"),
+    ],
+    ids=["a bad value", "an argument that the factory refuses"],
+)
+def test_a_value_of_an_option_that_is_an_error_can_be_fixed(plugins, make, given, error, words):
     plugins.add("bad", priority=9, make=make, options=OPTION["options"])
     plugins.add("good")
-    with plugins.runtime(DEVRT_NUM_BAD="4") as runtime:
+    with plugins.runtime(DEVRT_NUM_BAD=given) as runtime:
         for name in (None, "bad", None):
-            with pytest.raises(InvalidArgumentError, match="three at most"):
+            with pytest.raises(error, match=words):
                 runtime.get_backend(name)
         runtime.config.update("num_bad", 3)
         assert runtime.get_backend().device_count() == 3

@@ -11,12 +11,7 @@ from devrt._config.layers import Config
 from devrt.errors import DevrtWarning, DiscoveryWarning, UnknownPlatformError
 from devrt.plugins import ENVIRONMENT_VARIABLE, discover_plugins
 from devrt.runtime import Runtime
-
-
-def put(root, name, text=""):
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+from support import write
 
 
 def test_the_class_is_a_devrt_warning():
@@ -27,7 +22,7 @@ def test_the_class_is_a_devrt_warning():
 def test_where_nothing_is_wrong_nothing_is_reported(plugins, reported, machine):
     plugins.add("cpu")
     plugins.add("away", probe="return Unavailable('no card', 'Buy one.')", priority=9)
-    put(machine, "dev/null")
+    write(machine, "dev/null")
     with plugins.runtime(SOMETHING="1") as runtime:
         assert reported(runtime) == []
 
@@ -129,9 +124,9 @@ ENTRIES = {
 @pytest.fixture
 def files(tmp_path):
     for name in ("text.so", "text.json"):
-        put(tmp_path, name, "text")
-    put(tmp_path, "empty.json", "{}")
-    put(tmp_path, "names.json", json.dumps({"library_path": str(tmp_path / "absent.so")}))
+        write(tmp_path, name, "text")
+    write(tmp_path, "empty.json", "{}")
+    write(tmp_path, "names.json", json.dumps({"library_path": str(tmp_path / "absent.so")}))
     return tmp_path
 
 
@@ -250,7 +245,7 @@ def test_wheels_for_others_that_bring_no_backend_are_no_fault(
 def test_where_warnings_are_errors_nothing_is_half_done(plugins, machine):
     cpu = plugins.add("cpu")
     plugins.add("bad", "import no_such_module")
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime(DEVRT_PLATFROMS="cpu") as runtime:
         for words in ("DEVRT_PLATFROMS", "no_such_module", "NVIDIA GPU"):
             with pytest.raises(DiscoveryWarning, match=words):

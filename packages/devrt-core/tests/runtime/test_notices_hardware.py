@@ -6,13 +6,7 @@ import warnings
 import pytest
 
 from devrt.errors import DevrtWarning, DiscoveryWarning
-
-
-def put(root, name, text=""):
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
+from support import write
 
 SEEN = {
     "a device node": ("dev/nvidia0", "", "cuda", "NVIDIA GPU is on this machine (/dev/nvidia0)"),
@@ -24,7 +18,7 @@ SEEN = {
 def test_hardware_that_no_backend_serves(plugins, reported, machine, what):
     name, text, platform, words = SEEN[what]
     plugins.add("cpu")
-    put(machine, name, text)
+    write(machine, name, text)
     with plugins.runtime() as runtime:
         (message,) = reported(runtime)
     assert message.startswith(f"{words}, and only the host's processor is used: ")
@@ -35,13 +29,13 @@ def test_hardware_that_no_backend_serves(plugins, reported, machine, what):
 def put_on_bus(machine, vendor, kind, model):
     bus = "sys/bus/pci/devices/0000:3b:00.0"
     for file, number in (("vendor", vendor), ("class", kind), ("device", model)):
-        put(machine, f"{bus}/{file}", f"{number:#x}\n")
+        write(machine, f"{bus}/{file}", f"{number:#x}\n")
 
 
 def test_hardware_on_the_bus(plugins, reported, machine):
     plugins.add("cpu")
     put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
         (message,) = reported(runtime)
     assert "(PCI 0000:3b:00.0 (10de:2330), /dev/nvidia0)" in message
@@ -49,7 +43,7 @@ def test_hardware_on_the_bus(plugins, reported, machine):
 
 def test_hardware_on_the_bus_with_a_node_that_others_have_too(plugins, reported, machine):
     plugins.add("cpu")
-    put(machine, "dev/vfio/0")
+    write(machine, "dev/vfio/0")
     with plugins.runtime() as runtime:
         assert reported(runtime) == []
     put_on_bus(machine, 0x1AE0, 0x120000, 0x006F)
@@ -61,7 +55,7 @@ def test_hardware_on_the_bus_with_a_node_that_others_have_too(plugins, reported,
 def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, reported, machine):
     plugins.add("cpu")
     put_on_bus(machine, 0x10DE, 0x030200, 0x2330)
-    put(machine, "proc/driver/nvidia/version", "NVRM version: 1")
+    write(machine, "proc/driver/nvidia/version", "NVRM version: 1")
     with plugins.runtime() as runtime:
         assert reported(runtime) == []
 
@@ -76,7 +70,7 @@ def test_what_a_container_sees_of_its_host_is_no_hardware(plugins, reported, mac
 )
 def test_hardware_that_the_user_hid_is_not_missed(plugins, reported, machine, node, variable):
     plugins.add("cpu")
-    put(machine, node)
+    write(machine, node)
     for value in ("", "-1"):
         with plugins.runtime(**{variable: value}) as runtime:
             assert reported(runtime) == []
@@ -89,7 +83,7 @@ def test_hardware_that_its_backend_cannot_use_is_reported_with_the_reason(
 ):
     plugins.add("cpu")
     plugins.add("cuda", probe="return Unavailable('the driver is too old', 'Renew it.')")
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
         (message,) = reported(runtime)
     assert "plugin fake-cuda 1.0 for platform 'cuda': the driver is too old. Renew it." in message
@@ -98,7 +92,7 @@ def test_hardware_that_its_backend_cannot_use_is_reported_with_the_reason(
 def test_a_backend_that_fails_is_reported_once(plugins, reported, machine):
     plugins.add("cpu")
     plugins.add("cuda", "import no_such_module")
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
         (message,) = reported(runtime)
     assert "no_such_module" in message
@@ -108,7 +102,7 @@ def test_a_backend_that_fails_is_reported_once(plugins, reported, machine):
 def test_a_client_that_fails_is_reported_once(plugins, machine, quietly):
     plugins.add("cpu")
     plugins.add("cuda", make="raise OSError('busy')", priority=9, fail_quietly=quietly)
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime, pytest.warns(DevrtWarning) as caught:
         assert runtime.get_backend().platform == "cpu"
     (warning,) = caught
@@ -133,14 +127,14 @@ def test_who_says_what_to_use_is_not_queried_about_hardware(
     plugins.add("cpu")
     if is_installed:
         plugins.add("cuda", probe="return Unavailable('too old', '')", priority=9)
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime(**environ) as runtime:
         assert reported(runtime) == []
 
 
 def test_hardware_is_of_no_concern_to_who_names_a_platform(plugins, machine):
     plugins.add("cpu")
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime, warnings.catch_warnings():
         warnings.simplefilter("error")
         runtime.get_backend("cpu")
@@ -150,7 +144,7 @@ def test_hardware_is_of_no_concern_to_who_names_a_platform(plugins, machine):
 def test_hardware_that_is_used_or_can_be_is_no_fault(plugins, reported, machine, priority):
     plugins.add("cpu", priority=5)
     plugins.add("cuda", priority=priority)
-    put(machine, "dev/nvidia0")
+    write(machine, "dev/nvidia0")
     with plugins.runtime() as runtime:
         assert reported(runtime) == []
 
@@ -184,14 +178,14 @@ def test_hardware_of_which_a_plugin_brings_the_hint(
     plugins.add("cpu")
     folder = plugins.path / "zap_pkg"
     folder.mkdir()
-    put(folder, "__init__.py", "raise AssertionError")
-    put(folder, "devrt.toml", MANIFEST.format(hint=hint))
+    write(folder, "__init__.py", "raise AssertionError")
+    write(folder, "devrt.toml", MANIFEST.format(hint=hint))
     write_distribution(plugins.path, "fake-zap", "[devrt_plugins]\nzap = zap_pkg\n")
     with plugins.runtime() as runtime:
         assert reported(runtime) == [], "there is no such card"
-    put(machine, "dev/zap0")
-    put(machine, "opt/zap")
-    put(machine, "sys/bus/pci/devices/0000:01:00.0/vendor", "0x1234\n")
+    write(machine, "dev/zap0")
+    write(machine, "opt/zap")
+    write(machine, "sys/bus/pci/devices/0000:01:00.0/vendor", "0x1234\n")
     with plugins.runtime() as runtime:
         messages = reported(runtime)
     assert len(messages) == is_hardware
