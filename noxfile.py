@@ -23,6 +23,7 @@ INTEROP = (
     "packages/devrt-core/tests/arrays/test_like_jax.py",
     "packages/devrt-core/tests/sharding/test_like_jax.py",
     "packages/devrt-cpu/tests/programs/test_jax_objects.py",
+    "packages/devrt-cpu/tests/programs/test_torch_objects.py",
 )
 ASAN = tuple(
     f"packages/devrt-cpu/tests/buffers/test_{name}.py"

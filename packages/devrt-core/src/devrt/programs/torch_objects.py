@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +27,9 @@ def read_torch_object(value: Any) -> Exported | None:
 
 
 def _exported(value: Any) -> Exported:
-    weights, lowered = _stablehlo_of()(value)
+    convert = _stablehlo_of()
+    with _wide_types():
+        weights, lowered = convert(value)
     found = read_jax_object(lowered)
     assert found is not None
     inputs, _ = lowered.in_tree.children()
@@ -34,13 +37,20 @@ def _exported(value: Any) -> Exported:
     count = len(leaves)
     return dataclasses.replace(
         found,
-        name=getattr(value.graph_module, "_get_name", lambda: "forward")(),
+        name="forward",
         in_tree=Tree(_node(value.call_spec.in_spec)),
         out_tree=Tree(_results(value.call_spec.out_spec, found.out_tree.node)),
         shapes=found.shapes[count:],
         kept=tuple(number - count for number in found.kept if number >= count),
         first=tuple(np.asarray(leaves[number]) for number in found.kept if number < count),
     )
+
+
+def _wide_types() -> Any:
+    """Return a context in which JAX keeps PyTorch's 64-bit types, such as those of indices."""
+    jax = sys.modules["jax"]  # torchax imports it
+    home = jax if hasattr(jax, "enable_x64") else jax.experimental
+    return home.enable_x64(True)
 
 
 def _stablehlo_of() -> Callable[[Any], tuple[Any, Any]]:
@@ -61,7 +71,10 @@ def _node(spec: Any) -> Node:
     """Return the node of one of PyTorch's tree specifications, where None is a leaf."""
     if spec.type is None:
         return LEAF
-    children = tuple(map(_node, spec.children_specs))
+    found = (
+        spec.children() if hasattr(spec, "children") else spec.children_specs
+    )  # of older versions
+    children = tuple(map(_node, found))
     kind, keys = spec.type, spec.context
     if kind in (tuple, list):
         return Node(kind, children)
