@@ -93,6 +93,7 @@ NOT_FOR_A_START = [
     *("devrt.arrays", "devrt.cli", "devrt.doctor", "devrt.dtypes", "devrt.sharding"),
     *(
         "devrt.probing.isolated",
+        "devrt.contract.installation",
         "devrt.plugins.discovery.known",
         "devrt.plugins.discovery.pjrt_env",
     ),

@@ -7,7 +7,6 @@ import os
 from importlib import metadata
 
 from devrt.compiling.xla_flags import check_flags
-from devrt.contract.installation import how_to_install
 from devrt.errors import UnimplementedError
 from devrt_cpu import quirks
 
@@ -26,6 +25,8 @@ def find_library() -> str:
     UnimplementedError
         If its wheel is not installed; the message names it.
     """
+    from devrt.contract.installation import how_to_install  # a start has no use for it
+
     try:
         files = metadata.distribution(_WHEEL).files or ()
     except metadata.PackageNotFoundError:

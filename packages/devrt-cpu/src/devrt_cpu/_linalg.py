@@ -10,7 +10,6 @@ import functools
 import re
 from collections.abc import Iterable
 
-from devrt.contract.installation import how_to_install
 from devrt.errors import UnimplementedError
 
 __all__ = ["is_known", "known_calls", "named_calls", "provide"]
@@ -57,6 +56,8 @@ def provide(library: str, names: Iterable[str]) -> None:
 def _find(wanted: str) -> dict[str, int]:
     found = _addresses()
     if found is None:
+        from devrt.contract.installation import how_to_install  # only where it is missing
+
         msg = (
             f"the program calls {wanted}, which needs LAPACK. Install SciPy with: "
             f"{how_to_install('devrt-cpu[linalg]')}, or install the system's liblapack.so.3."
