@@ -236,3 +236,19 @@ def test_a_program_is_described_for_people(here):
         "  in0   float32[4]\n  in1   int32[4]\n  out0  float32[4]\n  out1  int32[4]\n"
     )
     assert re.search(r"^cpu@devrt-cpu +yes +it compiles$", run.stdout, re.M)
+
+
+def test_what_jax_serialised_is_run_and_described(tmp_path):
+    path = PROGRAMS / "exports" / "donating-0.10.2.jax"
+    inputs, out = tmp_path / "in.npz", tmp_path / "out.npz"
+    np.savez(inputs, in0=np.ones(4, np.float32), in1=np.full(4, 2, np.float32))
+    run = devrt("run", path, "--inputs", inputs, "--outputs", out)
+    assert (run.returncode, run.stderr) == (0, "")
+    np.testing.assert_array_equal(np.load(out)["out0"], [3] * 4)
+    assert json.loads(devrt("inspect", path, "--json").stdout)["outputs"] == ["float32[4]"]
+
+
+def test_a_symbolic_export_says_which_argument_it_is():
+    run = devrt("run", PROGRAMS / "exports" / "symbolic-0.10.2.jax", "--random")
+    assert run.returncode == 1
+    assert "argument 1 of the symbolic shape (b, 4)" in run.stderr

@@ -19,7 +19,7 @@ from devrt.errors import DevrtError, InvalidArgumentError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["is_program", "naming", "read", "read_arguments", "read_program", "writing"]
+__all__ = ["is_program", "naming", "read", "read_arguments", "read_code", "read_program", "writing"]
 
 _POSITION = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
 
@@ -32,9 +32,23 @@ def read(path: str) -> bytes:
         raise _unreadable(path, error.strerror or error) from error
 
 
+def read_code(path: str) -> Program:
+    """Return what a file holds; of what ``jax.export`` serialised the program in it."""
+    code = Program(read(path))
+    if is_program(code):
+        return code
+    from devrt.programs.exported_bytes import is_exported, read_exported
+
+    if not is_exported(code):
+        return code
+    exported = read_exported(code)
+    exported.check()
+    return Program(exported.code)
+
+
 def read_program(path: str) -> Program:
     """Return a program, which is text or bytecode, not whether it is a right one."""
-    program = Program(read(path))
+    program = read_code(path)
     if not is_program(program):
         msg = (
             f"{path!r} is no program: it is neither StableHLO's text nor its bytecode. Export the "

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.cli import executables
-from devrt.cli.files import is_program, read, read_arguments, writing
+from devrt.cli.files import is_program, read_arguments, read_code, writing
 from devrt.cli.tables import Output
-from devrt.compiling import Program
 from devrt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _executable(path: str, platform: str | None, devices: int | None) -> LoadedExecutable:
-    code = Program(read(path))
+    code = read_code(path)
     if not is_program(code):
         return executables.loaded(path, code, platform, devices)
     count = executables.device_count(path, code, devices)
