@@ -25,9 +25,12 @@ INTEROP = (
     "packages/devrt-cpu/tests/programs/test_jax_objects.py",
     "packages/devrt-cpu/tests/programs/test_torch_objects.py",
 )
-ASAN = tuple(
-    f"packages/devrt-cpu/tests/buffers/test_{name}.py"
-    for name in "views robust_inputs dlpack batched assemble limits semantics".split()
+ASAN = (
+    *(
+        f"packages/devrt-cpu/tests/buffers/test_{name}.py"
+        for name in "views robust_inputs dlpack batched assemble limits semantics".split()
+    ),
+    *("tests/integration/test_buffers.py", "-k", "not loader"),
 )
 PYTHONS = ["3.11", "3.12", "3.13"]
 

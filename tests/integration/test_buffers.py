@@ -27,7 +27,7 @@ ORDERS = list(itertools.permutations(range(3)))
 @pytest.fixture(scope="module", params=["cpu", "loader"])
 def client(request):
     """Return a client of each kind with four devices."""
-    with make_client(request.param, 4) as made:
+    with make_client(request.param, 4, compiles=False) as made:
         yield made
 
 

@@ -92,13 +92,14 @@ def xla_cpu_library():
     return found or pytest.skip("xla-cpu-pjrt is not installed")
 
 
-def make_client(kind, devices=1):
-    """Make a client that runs programs: ``cpu``, or ``loader`` with the same compiler."""
+def make_client(kind, devices=1, compiles=True):
+    """Make a client: ``cpu``, or ``loader`` of the library that compiles for it."""
     if kind == "cpu":
         pytest.importorskip("devrt_cpu")
         from devrt_cpu import make_cpu_client
 
-        xla_cpu_library()
+        if compiles:
+            xla_cpu_library()
         return make_cpu_client(num_devices=devices)
     pjrt = pytest.importorskip("devrt_pjrt")
     library = pjrt.library_for("xla_cpu_tests", xla_cpu_library())
