@@ -58,6 +58,11 @@ def test_what_keeps_its_value_is_converted(value, dtype, expected):
         (np.float64(0.1), "float32"),
         (np.int64(2**40), "int32"),
         (8, ml_dtypes.int4),
+        (-1, "uint64"),
+        ([-1, 2], "uint64"),
+        (2**63, "int64"),
+        (np.int32(-1), "uint32"),
+        (np.uint8(200), "int8"),
         (["a"], "float32"),
     ],
 )

@@ -70,3 +70,23 @@ def test_what_does_not_match_is_named_by_its_path(value, path, problem):
         Tree(TREE).flatten(value)
     assert caught.value.path == path
     assert problem.replace("\\", "") in caught.value.problem
+
+
+class CountedKey(str):
+    """A key that counts how often keys are compared."""
+
+    comparisons = 0
+
+    def __eq__(self, other):
+        CountedKey.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_dict_is_taken_apart_without_comparing_each_key_with_each():
+    keys = tuple(CountedKey(number) for number in range(200))
+    tree = Tree(Node(dict, (LEAF,) * len(keys), keys))
+    CountedKey.comparisons = 0
+    assert tree.flatten({CountedKey(key): key for key in keys}) == list(keys)
+    assert CountedKey.comparisons < 10 * len(keys)

@@ -87,7 +87,7 @@ class Exported:
             if any(isinstance(size, str) for size in shape):
                 sizes = ", ".join(map(str, shape))
                 raise self._invalid(
-                    f"takes argument {self.name_of(i)} of the symbolic shape ({sizes}), and "
+                    f"takes argument {self.names()[i]} of the symbolic shape ({sizes}), and "
                     "compilers take fixed ones. Export it for the sizes that it runs with, once "
                     "for each: with numbers in place of jax.export.symbolic_shape, or of a "
                     "dynamic dimension of torch.export."
@@ -112,11 +112,11 @@ class Exported:
             )
         return self.platforms.index(platform) if len(self.platforms) > 1 else None
 
-    def name_of(self, leaf: int) -> str:
-        """Return what errors call a leaf of the arguments: ``0``, ``0['w1']``, ``scale``."""
+    def names(self) -> list[str]:
+        """Return what errors call the leaves of the arguments: ``0``, ``0['w1']``, ``scale``."""
         if self.in_tree.node is None:
-            return str(leaf)
-        return argument_at(list(self.in_tree.node.paths())[leaf])
+            return list(map(str, range(self.in_tree.num_leaves)))
+        return list(map(argument_at, self.in_tree.node.paths()))
 
     def _invalid(self, why: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"function '{self.name}' {why}", operation="load_program")

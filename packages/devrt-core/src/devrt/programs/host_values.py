@@ -51,4 +51,6 @@ def _converted(
         else:
             back = made.astype(found.dtype)
             is_same = (back == found) | ((back != back) & (found != found))
+            if found.dtype.kind in "iu":  # between signed and unsigned the bits come back
+                is_same &= (made < 0) == (found < 0)
     return made if np.all(is_same) else None

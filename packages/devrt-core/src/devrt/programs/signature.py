@@ -84,7 +84,8 @@ class Signature:
         kept = self.exported.kept
         if len(kept) != count:
             raise self._error(f"takes {count} arguments, and its export describes {len(kept)}")
-        return tuple(self.exported.name_of(number) for number in kept)
+        names = self.exported.names()
+        return tuple(names[number] for number in kept)
 
     def wrong_count(self, count: int, given: int) -> InvalidArgumentError:
         """Return the error for another number of arguments than the program takes."""

@@ -107,12 +107,16 @@ class Node:
         if not isinstance(value, dict):
             raise MismatchError(path, f"must be a dict, and is {_kind(value)}")
         missing = [key for key in self.keys if key not in value]
-        extra = [key for key in value if key not in self.keys]
-        problems = [f"lacks the keys {missing}"] if missing else []
-        problems += [f"has the keys {extra}, which are not among those it must have"] * bool(extra)
-        if problems:
-            raise MismatchError(path, " and ".join(problems))
+        if missing or len(value) > len(self.keys):
+            raise MismatchError(path, self._wrong_keys(missing, value.keys() - set(self.keys)))
         return [value[key] for key in self.keys]
+
+    def _wrong_keys(self, missing: list[Any], extra: set[Any]) -> str:
+        problems = [f"lacks the keys {missing}"] if missing else []
+        if extra:
+            shown = sorted(extra, key=str)
+            problems.append(f"has the keys {shown}, which are not among those it must have")
+        return " and ".join(problems)
 
     def _items(self, value: Any, path: str) -> Sequence[Any]:
         assert self.kind is not None
