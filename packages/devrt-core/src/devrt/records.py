@@ -189,6 +189,10 @@ def _always() -> ProbeResult:
     return Available()
 
 
+def _nothing(_: Mapping[str, Any]) -> str:
+    return ""
+
+
 @record(frozen=True, slots=True, kw_only=True)
 class ClientFactory:
     """How a plugin says that it can make a client for a platform.
@@ -212,6 +216,9 @@ class ClientFactory:
         platform was only an implicit choice.
     options : tuple of OptionSpec
         Configuration options that the platform adds.
+    describe : callable
+        Takes the options in force and returns what reports say of the backend, as a clause:
+        ``"compiles with acme-cc 3.1"``. Called for reports only; opens no device.
     api_version : str, optional
         The version of the contract that the plugin was built against, as a literal (``"1.0"``).
         None: what its manifest says, and without one ``"1.0"``.
@@ -225,6 +232,7 @@ class ClientFactory:
     experimental: bool = False
     fail_quietly: bool = False
     options: tuple[OptionSpec, ...] = ()
+    describe: Callable[[Mapping[str, Any]], str] = _nothing
     api_version: str | int | None = None
 
 

@@ -175,6 +175,7 @@ def test_list_gives_every_backend_its_state_and_reason(mixed, invoke):
         "aliases": [],
         "state": "chosen",
         "reason": "highest priority (5) among the available",
+        "description": "",
         "remedy": "",
         "source": "entry point (devrt_plugins)",
     }

@@ -61,6 +61,9 @@ def _show_plugins(out: Output, report: Report) -> None:
         for row in report.plugins
     ]
     out.table(("platform", "distribution", "state", "examined", "devices", "reason"), rows)
+    for row in report.plugins:
+        if row.facts.get("description"):
+            out.line(_text(f"{row.name} {row.facts['description']}"))
 
 
 def _devices(row: PluginEntry) -> str:

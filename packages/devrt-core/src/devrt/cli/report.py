@@ -132,5 +132,6 @@ def _backend(entry: PluginEntry) -> dict[str, Any]:
         "state": entry.state,
         "reason": entry.reason,
         "remedy": entry.remedy,
+        "description": entry.facts.get("description", ""),
         "source": entry.source,
     }

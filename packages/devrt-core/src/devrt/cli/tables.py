@@ -171,7 +171,7 @@ def show_backends(report: dict[str, Any]) -> None:
             _or_dash(row["priority"]),
             {True: "yes", False: "no", None: "-"}[row["experimental"]],
             Text(row["state"], STATE_STYLES[row["state"]]),
-            " ".join(filter(None, (_sentence(row["reason"]), row["remedy"]))),
+            " ".join(filter(None, (_sentence(_why(row)), row["remedy"]))),
         ]
         for row in report["backends"]
     ]
@@ -184,6 +184,10 @@ def show_backends(report: dict[str, Any]) -> None:
         out.line(f"allowed: {', '.join(policy['platforms'])} ({policy['source']})")
     if report["problem"]:
         Output(stderr=True).line(report["problem"], "red")
+
+
+def _why(row: dict[str, Any]) -> str:
+    return "; ".join(filter(None, (row["reason"].rstrip("."), row["description"])))
 
 
 def _or_dash(value: object) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from devrt.errors import DevrtError
-from devrt.plugins import Broken, Decision, Verdict
+from devrt.errors import ConfigError, DevrtError
+from devrt.plugins import Broken, Decision, PluginRef, Verdict
 from devrt.plugins.discovery.known import command_for, wheels_for
+from devrt.probing.description import description
 from devrt.records import Unavailable
 from devrt.runtime import Runtime, default_runtime, failures
 
@@ -31,6 +32,8 @@ class Explanation:
         The next command to type.
     global_symbols : tuple of str
         The candidates whose libraries are opened with their symbols visible to every other one.
+    description : str
+        What the backend says of itself, such as what it compiles with.
     """
 
     requested: str
@@ -39,10 +42,13 @@ class Explanation:
     decision: Decision | None
     next_command: str
     global_symbols: tuple[str, ...] = ()
+    description: str = ""
 
     def __str__(self) -> str:
         question = f"platform {self.requested!r}" if self.requested else "the default platform"
         lines = [f"{question}: {self.chosen or 'none'}", f"  {self.reason}"]
+        if self.description:
+            lines.append(f"  {self.description}")
         if self.decision is not None:
             policy = self.decision.policy
             if policy.platforms:
@@ -82,7 +88,24 @@ def explain(platform: str | None = None, *, runtime: Runtime | None = None) -> E
         why = _why_none(runtime, platform, decision)
         return Explanation(platform or "", "", why, decision, _next(decision), shared)
     reason = next(v.reason for v in decision.verdicts if v.candidate is chosen)
-    return Explanation(platform or "", chosen.ref.name, reason, decision, "devrt devices", shared)
+    return Explanation(
+        platform or "",
+        chosen.ref.name,
+        reason,
+        decision,
+        "devrt devices",
+        shared,
+        _description(runtime, chosen.ref),
+    )
+
+
+def _description(runtime: Runtime, ref: PluginRef) -> str:
+    factory = runtime.plugins.resolve(ref).factory
+    try:
+        options = {spec.name: runtime.config.read(spec.name) for spec in factory.options}
+    except ConfigError:
+        return ""  # making the client says what is wrong
+    return description(factory, options)
 
 
 def _why_none(runtime: Runtime, platform: str | None, decision: Decision) -> str:

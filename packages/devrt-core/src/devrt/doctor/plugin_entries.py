@@ -18,7 +18,7 @@ __all__ = ["entries", "entry_of"]
 _PHASES = ("load", "probe", "client")
 _KEPT = (
     *("device_count", "device_kinds", "platform_version", "detail", "memory_kinds", "topologies"),
-    *("options", "pjrt_version", "pjrt_api_size"),
+    *("options", "pjrt_version", "pjrt_api_size", "description"),
 )
 
 

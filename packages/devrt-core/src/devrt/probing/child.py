@@ -193,6 +193,7 @@ def _examine_plugin(
 ) -> dict[str, Any]:
     from devrt.plugins.discovery.installed import installed_plugins
     from devrt.plugins.registry import PluginRegistry
+    from devrt.probing.description import description
     from devrt.records import Available, Unavailable
 
     # The others are known, and not loaded: one of them may be what loads libraries.
@@ -213,6 +214,7 @@ def _examine_plugin(
         msg = f"its probe returned {type(state).__name__}, not Available or Unavailable"
         raise _UnusableError(msg)
     facts["detail"] = str(state.detail)
+    facts["description"] = "" if facts["refused"] else description(factory, options)
     if request["level"] >= _CLIENT and not facts["refused"]:
         reporter.say(phase="client")
         facts |= _client_facts(plugin, factory, options)

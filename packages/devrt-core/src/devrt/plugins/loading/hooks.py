@@ -64,7 +64,9 @@ def _are_types(values: Any) -> bool:
 
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNSET = object()
-_CALLED = "factory probe environment adapt_options adapt_topology compiler_flags explain".split()
+_CALLED = (
+    "factory probe describe environment adapt_options adapt_topology compiler_flags explain"
+).split()
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,
     "aliases": lambda value: _are(str, value) and all(map(_is_name, value)),
