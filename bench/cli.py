@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = _run(name, context)
         rows += found
         sections[name] = store.section(found, began, os.getloadavg(), context.versions)
-        if not (flags.quick or flags.null or flags.no_write):
+        if not (flags.quick or flags.null or flags.no_write or flags.engine):
             # At once: a run that is stopped keeps the subjects that it has measured.
             store.write(_result_path(), machine.facts(), {name: sections[name]})
     _report(flags, rows, sections)
@@ -64,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
         "comma-separated)")  # fmt: skip
     add("--no-install", action="store_true", help="make no environment")
     add("--no-write", action="store_true", help="leave bench/results as it is")
+    add("--engine", action="append", default=[], metavar="WHEEL",
+        help="devrt's compiler for the CPU, a wheel's name or a path; each further one is devrt "
+        "again, in the peers' place")  # fmt: skip
     add("--null", metavar="NAME", help="measure this environment beside itself: how far from 1 "
         "the ratios lie is the noise of the machine; nothing is written")  # fmt: skip
     return parser
@@ -77,8 +80,9 @@ def _context(flags: argparse.Namespace, names: Sequence[str]) -> Context:
         if flags.null not in peers:
             raise ValueError(f"--null {flags.null}: peers.toml has no such environment")
         peers = {flags.null: peers[flags.null]}
-    needed = {"devrt", *(peer for name in names for spec in module_of(name).SPECS
-                         for peer in spec.peers)}  # fmt: skip
+    needed = {"devrt"}
+    if len(flags.engine) < 2:  # else the peers are devrt itself
+        needed |= {peer for name in names for spec in module_of(name).SPECS for peer in spec.peers}
     made: dict[str, Environment] = {
         name: resolve(peer, overrides, install=not flags.no_install)
         for name, peer in peers.items()
@@ -87,8 +91,11 @@ def _context(flags: argparse.Namespace, names: Sequence[str]) -> Context:
     if flags.null:
         # devrt's place in the rotation is taken by a second process of the peer.
         made["devrt"] = replace(made[flags.null])
+    engine, *others = flags.engine or [""]
+    again = {f"devrt on {wheel}": replace(made["devrt"], engine=wheel) for wheel in others}
+    made |= {"devrt": replace(made["devrt"], engine=engine), **again}
     blocks = flags.blocks or (5 if flags.quick else 21)
-    return Context(made, Options(blocks, flags.full, flags.quick))
+    return Context(made, Options(blocks, flags.full, flags.quick), engines=[*again])
 
 
 def _run(name: str, context: Context) -> list[Row]:

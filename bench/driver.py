@@ -36,18 +36,21 @@ class Options:
 class Context:
     """What a run has at hand: the environments, the options, and what was learnt of each.
 
-    ``versions`` maps an environment to what its worker reports of itself.
+    ``versions`` maps an environment to what its worker reports of itself; ``engines`` names those
+    that are devrt on another compiler, which take the place of the peers.
     """
 
     environments: Mapping[str, Environment]
     options: Options
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    engines: Sequence[str] = ()
 
     def title(self, name: str) -> str:
         """Return the environment's name and version for the table, as far as it is known."""
         environment = self.environments[name]
         version = self.versions.get(name, {}).get("version", "")
-        return f"{environment.peer.library} {version}".strip()
+        named = f"on {environment.engine}" if environment.engine else ""
+        return " ".join(filter(None, (environment.peer.library, version, named)))
 
 
 def start_worker(environment: Environment, devices: int) -> Worker:
@@ -57,7 +60,7 @@ def start_worker(environment: Environment, devices: int) -> Worker:
     return Worker(
         [environment.python, "-m", "bench.worker", side],
         # The checkout's root, for `bench` itself; -m puts the working directory first anyway.
-        variables(side, devices),
+        variables(side, devices, engine=environment.engine),
         ROOT,
     )
 
@@ -175,7 +178,7 @@ def run_subject(
         # Stable: cases with one device count stand together, so workers are started seldom.
         for spec in sorted(chosen, key=lambda spec: spec.devices):
             print(f"  {subject}: {spec.name}", file=sys.stderr)
-            peers = [peer for peer in spec.peers if peer in context.environments]
+            peers = context.engines or [p for p in spec.peers if p in context.environments]
             seen = measure(pool, subject, spec, ["devrt", *peers], options.blocks)
             rows += [
                 Row(subject, spec.name, context.title(peer), seen["devrt"], seen[peer],

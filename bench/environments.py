@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.sides import ROOT
 
@@ -27,20 +28,35 @@ class Peer:
 
 @dataclass(frozen=True)
 class Environment:
-    """A peer and the Python that it runs in, or the reason why there is none."""
+    """A peer and the Python that it runs in, or the reason why there is none.
+
+    ``engine`` is devrt's compiler for the CPU, where it is not to choose itself.
+    """
 
     peer: Peer
     python: str | None
     reason: str = ""
+    engine: str = ""
 
 
-def load_peers(path: Path = ROOT / "bench" / "peers.toml") -> dict[str, Peer]:
-    """Read the environments that cases can name."""
+def load_peers(
+    path: Path = ROOT / "bench" / "peers.toml", python: tuple[int, int] = sys.version_info[:2]
+) -> dict[str, Peer]:
+    """Read the environments that cases can name, with what each has on a version of Python."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return {
-        name: Peer(name, table["side"], table["library"], tuple(table.get("requirements", ())))
+        name: Peer(name, table["side"], table["library"], _requirements(table, python))
         for name, table in tables.items()
     }
+
+
+def _requirements(table: Mapping[str, Any], python: tuple[int, int]) -> tuple[str, ...]:
+    """Return the requirements of the newest version of Python that is not newer than this one."""
+    given = table.get("requirements", ())
+    if not isinstance(given, dict):
+        return tuple(given)
+    by_version = {tuple(map(int, since.split("."))): found for since, found in given.items()}
+    return tuple(by_version[max(since for since in by_version if since <= python)])
 
 
 def parse_overrides(flags: Sequence[str], variable: str, known: Sequence[str]) -> dict[str, str]:
@@ -84,12 +100,18 @@ def resolve(
         # Nothing of its own to install: the Python that runs this, unless devrt's was named.
         return Environment(peer, overrides.get("devrt", sys.executable))
     home = folder or Path(os.environ.get("DEVRT_BENCH_ENVS") or ROOT / ".venvs")
-    target = home.resolve() / peer.name
+    target = home.resolve() / _folder(peer)
     if _is_current(target, peer):
         return Environment(peer, str(target / "bin" / "python"))
     if not install:
         return Environment(peer, None, f"{peer.name}: no environment (made without --no-install)")
     return _make(target, peer)
+
+
+def _folder(peer: Peer) -> str:
+    """Return the name of an environment's folder: each version of Python has its own."""
+    major, minor = sys.version_info[:2]
+    return f"{peer.name}-{major}.{minor}"
 
 
 def _stamp(target: Path) -> Path:

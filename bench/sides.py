@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Whatever the caller's shell says about these must not reach one side and not the other.
 _OWNED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "DEVRT_PLATFORMS",
-          "DEVRT_NUM_CPU_DEVICES", "PYTHONPATH", "PYTHONSTARTUP",
+          "DEVRT_NUM_CPU_DEVICES", "DEVRT_CPU_ENGINE", "PYTHONPATH", "PYTHONSTARTUP",
           # An installed package has its bytecode; a checkout writes it at the first start.
           "PYTHONDONTWRITEBYTECODE")  # fmt: skip
 
@@ -21,6 +21,7 @@ def variables(
     side: str,
     devices: int | None = None,
     extra_path: str = "",
+    engine: str = "",
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the environment of a child process.
@@ -33,6 +34,8 @@ def variables(
         How many CPU devices it shall have; None leaves the library's own default.
     extra_path
         A folder to put first on the child's import path.
+    engine
+        devrt's compiler for the CPU; empty for its own choice.
     base
         The variables to start from; the caller's own when None.
 
@@ -49,6 +52,8 @@ def variables(
         made["PYTHONPATH"] = os.pathsep.join(path)
     if side == "devrt":
         made["DEVRT_PLATFORMS"] = "cpu"
+        if engine:
+            made["DEVRT_CPU_ENGINE"] = engine
         if devices is not None:
             made["DEVRT_NUM_CPU_DEVICES"] = str(devices)
     elif side == "jax":

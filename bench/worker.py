@@ -70,11 +70,12 @@ class Server:
             return {"error": f"{type(error).__name__}: {error}".split("\n", 1)[0]}
 
     def _hello(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {
+        found = {
             "version": version_of(request["library"]),
             "numpy": version_of("numpy"),
             "python": platform.python_version(),
         }
+        return found | ({"engine": _engine()} if self._side == "devrt" else {})
 
     def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         self._prepared = None
@@ -92,6 +93,16 @@ class Server:
         if self._prepared is None:
             raise RuntimeError("block was requested before prepare")
         return {"seconds": block(*self._prepared)}
+
+
+def _engine() -> str:
+    """Return which compiler for the CPU devrt has, with its version; empty where it has none."""
+    try:
+        from devrt_cpu._library import choose
+
+        return str(choose())
+    except (ImportError, NotImplementedError):
+        return ""
 
 
 def serve(server: Server, requests: TextIO, replies: TextIO) -> None:
