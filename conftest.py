@@ -6,7 +6,7 @@ import tempfile
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import shared_library
+from support import shared_library, xla_cpu_library
 
 # The same examples in every run: a failure is the change's fault, not the dice's. The profile
 # "fuzz" draws anew each time (pytest --hypothesis-profile=fuzz).
@@ -19,11 +19,16 @@ settings.register_profile(
 settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("devrt")
 
+# Which compiler the tests of programs run on, of those for the CPU: a wheel's name or a path.
+_engine = os.environ.get("DEVRT_TEST_CPU_ENGINE", "")
+
 # Before anything asks for a device: the tests' meshes need eight of them, and a platform that the
 # developer happens to have chosen must not change what is tested.
 for _name in [name for name in os.environ if name.startswith(("DEVRT_", "JAX_"))]:
     del os.environ[_name]
 os.environ["DEVRT_NUM_CPU_DEVICES"] = "8"
+if _engine:
+    os.environ["DEVRT_CPU_ENGINE"] = _engine
 # Neither the developer's configuration nor his verdicts on plugins belong in a test.
 _folder = tempfile.TemporaryDirectory(prefix="devrt-tests-")
 os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = _folder.name
@@ -46,6 +51,31 @@ def cpu():
     devices = devrt.devices("cpu")
     assert len(devices) == 8
     return devices
+
+
+def pytest_runtest_setup(item):
+    """Skip a test that compiles where no compiler for the CPU is installed."""
+    if item.get_closest_marker("engine"):
+        _library()
+
+
+@pytest.fixture(scope="session")
+def cpu_library():
+    """Return the compiler for the CPU that the tests run on, as devrt-cpu knows it."""
+    return _library()
+
+
+@pytest.fixture(scope="session")
+def cpu_quirks(cpu_library):
+    """Return that compiler's quirks that refuse programs, by their subjects."""
+    return {quirk.subject: quirk for quirk in cpu_library.quirks if quirk.subject}
+
+
+def _library():
+    path = xla_cpu_library()
+    from devrt_cpu._library import choose
+
+    return choose(path)
 
 
 _CALL = """module @calls {{

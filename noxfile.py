@@ -14,6 +14,19 @@ STUB_TEST = "packages/devrt-cpu/tests/client/test_stub.py"
 FUZZ = "packages/devrt-cpu/tests/peer/fuzz_programs.py"
 EXPORTS = "packages/devrt-cpu/tests/peer/check_exports.py"
 JAX_VERSIONS = "0.4.30 0.4.35 0.4.38 0.5.3 0.6.2 0.7.2 0.8.3 0.9.2 0.10.2".split()
+ENGINES = ("xla-cpu-pjrt", "fastatomstruct-xla-cpu", "lammps-jax-pjrt-cpu")
+OF_ENGINES = (
+    "packages/devrt-cpu/tests/programs",
+    "packages/devrt-cpu/tests/client/test_loading.py",
+    "packages/devrt-tpu/tests/programs",
+    "packages/devrt-core/tests/examples",
+    "tests/integration",
+    "tests/quirks",
+)
+OF_STABLEHLO = (
+    "packages/devrt-cpu/tests/programs/test_stablehlo.py",
+    "packages/devrt-tpu/tests/programs/test_cases.py",
+)
 INTEROP = (
     "packages/devrt-cpu/tests/buffers/test_interop.py",
     "packages/devrt-core/tests/test_layout.py",
@@ -122,6 +135,24 @@ def fuzz_programs(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+@nox.parametrize("engine", ENGINES)
+def engines(session: nox.Session, engine: str) -> None:
+    """Run every test of programs on one compiler for the CPU: cases, refusals, random programs.
+
+    ``nox -s "engines(engine='xla-cpu-pjrt')"`` does one. ``STABLEHLO_CASES`` names the folder of
+    StableHLO's own cases, ``-- --seeds 0:5000`` the random programs.
+    """
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.install("jax==0.10.2")
+    of_tests = {"DEVRT_TEST_CPU_ENGINE": engine}
+    session.run("python", "-m", "pytest", *OF_ENGINES, env=of_tests)
+    session.run("python", "-m", "pytest", "-m", "stress", *OF_STABLEHLO, env=of_tests)
+    given = session.posargs or ["--seeds", "0:300"]
+    session.run("python", FUZZ, *given, env={"DEVRT_CPU_ENGINE": engine})
+
+
+@nox.session(python=PYTHONS[0])
 @nox.parametrize("jax", JAX_VERSIONS)
 def exports(session: nox.Session, jax: str) -> None:
     """Run what a version of jax exports, as text and as bytecode, and compare with its results.
@@ -136,11 +167,12 @@ def exports(session: nox.Session, jax: str) -> None:
 
 @nox.session(python=PYTHONS[0])
 def quirks(session: nox.Session) -> None:
-    """Run the case of every quirk against a plugin, and say which are there and which are gone.
+    """Run the case of every quirk against plugins, and say which are there and which are gone.
 
-    ``nox -s quirks -- /path/to/plugin.so`` takes another one than the installed compiler.
+    ``nox -s quirks -- /path/to/plugin.so`` takes another one than the compilers for the CPU.
     """
     _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.run("python", "tests/quirks/report.py", *session.posargs)
 
 

@@ -80,9 +80,9 @@ def given() -> Iterator[dict[str, Any]]:
 
 
 def _plugin_client() -> Any:
-    from devrt_cpu._library import find_library
+    from devrt_cpu._library import choose
 
-    xla_client.load_pjrt_plugin_dynamically("parity", find_library())
+    xla_client.load_pjrt_plugin_dynamically("parity", choose().path)
     return xla_client.make_c_api_client("parity", {"cpu_device_count": 2})
 
 

@@ -4,14 +4,14 @@ import pytest
 
 from support import python
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 _CLIENTS = {
     "native": "from devrt_cpu import make_cpu_client\nclient = make_cpu_client(num_devices=1)\n",
     "loader": """
-from importlib.util import find_spec
+from devrt_cpu._library import choose
 import devrt_pjrt as pjrt
-path = find_spec("xla_plugins.xla_cpu_pjrt").submodule_search_locations[0] + "/xla_cpu_pjrt.so"
+path = choose().path
 client = pjrt.make_client(pjrt.library_for("loaded", path), "loaded")
 """,
 }

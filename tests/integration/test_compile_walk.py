@@ -11,7 +11,7 @@ from devrt.compiling.options import CompileOptions
 from devrt.errors import InvalidTypeError, UnimplementedError
 from devrt.programs import load_program
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 devrt_cpu = pytest.importorskip("devrt_cpu")
 devrt_pjrt = pytest.importorskip("devrt_pjrt")
 
@@ -25,9 +25,9 @@ def cpu_client():
 
 
 def loader_client():
-    from devrt_cpu._library import find_library
+    from devrt_cpu._library import choose
 
-    library = devrt_pjrt.library_for("xla_cpu_walk", find_library())
+    library = devrt_pjrt.library_for("xla_cpu_walk", choose().path)
     return devrt_pjrt.make_client(library, "xla_cpu_walk", {"cpu_device_count": 4})
 
 

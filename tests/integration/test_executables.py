@@ -8,7 +8,7 @@ from devrt.contract import ExecutionToken
 from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import Layout
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 TRANSPOSE = """
 module @turned {
@@ -40,9 +40,9 @@ def client(request):
         with_four = make(num_devices=4)
     else:
         pjrt = pytest.importorskip("devrt_pjrt")
-        from devrt_cpu._library import find_library
+        from devrt_cpu._library import choose
 
-        library = pjrt.library_for("xla_cpu_executables", find_library())
+        library = pjrt.library_for("xla_cpu_executables", choose().path)
         with_four = pjrt.make_client(library, "loaded", {"cpu_device_count": 4})
     yield with_four
     with_four.close()

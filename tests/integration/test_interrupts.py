@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 _DEADLINE = 120  # seconds until a child counts as hung
 
@@ -69,9 +69,9 @@ def works():
 _CLIENTS = {
     "native": "from devrt_cpu import make_cpu_client\nclient = make_cpu_client(num_devices=2)\n",
     "loader": """
-from importlib.util import find_spec
+from devrt_cpu._library import choose
 import devrt_pjrt as pjrt
-path = find_spec("xla_plugins.xla_cpu_pjrt").submodule_search_locations[0] + "/xla_cpu_pjrt.so"
+path = choose().path
 client = pjrt.make_client(pjrt.library_for("loaded", path), "loaded", {"cpu_device_count": 2})
 """,
 }
@@ -79,8 +79,8 @@ _RUNTIME = {
     "native": "client = devrt.devices('cpu')[0].client\n",
     "loader": """
 import os
-from importlib.util import find_spec
-path = find_spec("xla_plugins.xla_cpu_pjrt").submodule_search_locations[0] + "/xla_cpu_pjrt.so"
+from devrt_cpu._library import choose
+path = choose().path
 os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = "loaded:" + path
 client = devrt.devices("loaded")[0].client
 """,

@@ -31,7 +31,7 @@ OUTFEED = """module @feeds {
 
 
 @pytest.fixture(scope="module", params=["cpu", "loader"])
-def client(request):
+def client(request, cpu_library):
     """Return a client of each kind."""
     with make_client(request.param) as made:
         yield made

@@ -38,7 +38,7 @@ FILE = pathlib.Path(os.environ["FILE"])
 
 
 @pytest.fixture(params=["cpu", "loader"])
-def run(request, tmp_path):
+def run(request, tmp_path, cpu_library):
     """Return a function that runs code in a process of its own, and returns what it prints."""
     pytest.importorskip("devrt_cpu" if request.param == "cpu" else "devrt_tpu")
     library = xla_cpu_library()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from support import module_file, run_python
+from devrt.compiling import xla_cpu_engines
+from support import run_python
 
 DRIVER = Path(__file__).with_name("training_loops.py")
 CLIENTS = ["cpu", "loader"]
-ENGINES = {"xla-cpu-pjrt": ("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so")}
-"""By distribution: the module and the file of each engine that the clients run."""
+ENGINES = [engine.wheel for engine in xla_cpu_engines.ENGINES]
 
 SHAPES = [
     *(("chains", devices) for devices in (1, 2, 8)),
@@ -26,23 +26,24 @@ SHORT = [p for p in PATTERNS if "/65536/" in p and ("donated" in p or p.endswith
 
 
 def library_of(engine):
-    return module_file(*ENGINES[engine]) or pytest.skip(f"{engine} is not installed")
+    choice = pytest.importorskip("devrt_cpu._library")
+    found = {library.wheel: library.path for library in choice.installed()}
+    return found.get(engine) or pytest.skip(f"{engine} is not installed")
 
 
-def run(client, engine, steps, seconds, patterns):
+def run(client, library, steps, seconds, patterns):
     """Run loops in a child, which ends itself where one stops."""
     module = {"cpu": "devrt_cpu", "loader": "devrt_tpu"}[client]
     pytest.importorskip(module, reason=f"needs {module}")
-    arguments = (DRIVER, client, library_of(engine), steps, seconds, *patterns)
+    arguments = (DRIVER, client, library, steps, seconds, *patterns)
     timeout = (seconds + 100) * len(patterns)
     done = run_python("-W", "error", *arguments, timeout=timeout)
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("client", CLIENTS)
-def test_loops_go_on(client, engine):
-    assert len(run(client, engine, 150, 0.25, SHORT)) == len(SHORT)
+def test_loops_go_on(client, cpu_library):
+    assert len(run(client, cpu_library.path, 150, 0.25, SHORT)) == len(SHORT)
 
 
 @pytest.mark.stress
@@ -50,5 +51,5 @@ def test_loops_go_on(client, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_loops_go_on_for_20000_steps_or_a_minute(client, engine, pattern, record_property):
-    (line,) = run(client, engine, 20_000, 60, [pattern])
+    (line,) = run(client, library_of(engine), 20_000, 60, [pattern])
     record_property("loop", line)

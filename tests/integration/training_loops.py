@@ -86,7 +86,7 @@ def make_client(kind, library, devices):
     if kind == "cpu":
         from devrt_cpu import make_cpu_client
 
-        return make_cpu_client(num_devices=devices)
+        return make_cpu_client(num_devices=devices, cpu_engine=library)
     import devrt_pjrt
 
     return devrt_pjrt.make_client(

@@ -83,6 +83,44 @@ def maximum_with_a_nan(client):
             raise WrongError("a NaN is lost")
 
 
+def cost_of_a_program(client):
+    """Ask what a sum costs."""
+    from devrt.errors import UnimplementedError
+
+    program = client.compile_and_load(
+        """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = stablehlo.add %a, %a : tensor<8xf32>
+          return %0 : tensor<8xf32> }"""
+    )
+    try:
+        program.cost_analysis()
+    except UnimplementedError as error:
+        raise WrongError("nothing is known of it") from error
+
+
+def arctangent_of_doubles(client):
+    """Take the arctangents of many numbers."""
+    program = client.compile_and_load(
+        """func.func @main(%a: tensor<400xf64>) -> tensor<400xf64> {
+          %c = stablehlo.constant dense<1.0> : tensor<400xf64>
+          %0 = stablehlo.atan2 %a, %c : tensor<400xf64>
+          return %0 : tensor<400xf64> }"""
+    )
+    values = np.linspace(-3, 3, 400)
+    (found,) = program.execute([client.buffer_from_pyval(values)])
+    if not np.allclose(np.asarray(found), np.arctan(values)):
+        raise WrongError("an arctangent is wrong")
+
+
+def constant_of_six_bits(client):
+    """Compile a constant of a type that XLA has no numbers of."""
+    client.compile_and_load(
+        """func.func @main() -> tensor<2xf6E2M3FN> {
+          %0 = stablehlo.constant dense<[0.0, 1.0]> : tensor<2xf6E2M3FN>
+          return %0 : tensor<2xf6E2M3FN> }"""
+    )
+
+
 def main(name, path):
     """Run a case on a library."""
     import devrt_pjrt

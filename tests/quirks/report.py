@@ -1,28 +1,27 @@
-"""Run the case of every quirk against a library, and say which are there and which are gone.
+"""Run the case of every quirk against libraries, and say which are there and which are gone.
 
-    nox -s quirks                      the installed compiler for the CPU
+    nox -s quirks                      every compiler for the CPU that is installed
     nox -s quirks -- /path/to/plugin.so
 
 A quirk that is gone from a later version keeps its row, with the last version that had it.
 """
 
-import importlib.util
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from devrt_cpu import quirks as of_cpu
+from devrt.compiling.xla_cpu_quirks import QUIRKS
+from devrt_cpu import _library
 from devrt_pjrt import quirks as of_pjrt
 
 CASES = Path(__file__).with_name("cases.py")
-QUIRKS = tuple({q.case: q for q in (*of_cpu.QUIRKS, *of_pjrt.QUIRKS)}.values())
 _SECONDS = 120
 
 
-def outcome(quirk, library):
+def outcome(case, library):
     """Return what came of a quirk's case in a child process; it begins with there or gone."""
-    command = [sys.executable, str(CASES), quirk.case, library]
+    command = [sys.executable, str(CASES), case, library]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -36,12 +35,6 @@ def outcome(quirk, library):
     return done.stdout.strip().splitlines()[-1]
 
 
-def installed_library():
-    """Return the library of the installed compiler for the CPU."""
-    package = importlib.util.find_spec("xla_plugins.xla_cpu_pjrt")
-    return None if package is None else str(Path(package.origin or "").with_name("xla_cpu_pjrt.so"))
-
-
 def identity(library):
     """Return what a library tells of itself."""
     import devrt_pjrt
@@ -51,18 +44,27 @@ def identity(library):
         return of_pjrt.identity_of(opened, client.connection.inventory.platform)
 
 
-def main(library=None):
-    """Print a line for each quirk; return how many could not be reported."""
-    library = library or installed_library()
-    if library is None:
-        sys.exit("xla-cpu-pjrt is not installed. Install it, or name a library.")
+def report(library, quirks=QUIRKS):
+    """Print a line for each case; return how many are not what the rows say, or are not known."""
     reported = identity(library)
-    print(f"{library}\n  {reported}, known as {of_pjrt.LIBRARIES.get(reported)}")
-    results = [outcome(quirk, library) for quirk in QUIRKS]
-    for quirk, result in zip(QUIRKS, results, strict=True):
-        print(f"{result}\n  {quirk}; case {quirk.case}")
-    return sum(result.startswith("unknown") for result in results)
+    known = of_pjrt.LIBRARIES.get(reported)
+    print(f"{library}\n  {reported}, known as {known}")
+    wrong = 0
+    for case in dict.fromkeys(quirk.case for quirk in quirks):
+        result = outcome(case, library)
+        rows = [q for q in quirks if q.case == case and known is not None and q.is_in(known)]
+        print(f"{result}\n  case {case}: {rows[0] if rows else 'no row for this library'}")
+        wrong += result.startswith("unknown") or result.startswith("there") != bool(rows)
+    return wrong
+
+
+def main(libraries):
+    """Report on some libraries, or on those that are installed; return how many lines are wrong."""
+    found = libraries or [library.path for library in _library.installed()]
+    if not found:
+        sys.exit("no compiler for the CPU is installed. Install one, or name a library.")
+    return sum(map(report, found))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(sys.argv[1:]))

@@ -87,9 +87,11 @@ def module_file(module, name):
 
 
 def xla_cpu_library():
-    """Return the path of XLA's plugin for the CPU; without it the test is skipped."""
-    found = module_file("xla_plugins.xla_cpu_pjrt", "xla_cpu_pjrt.so")
-    return found or pytest.skip("xla-cpu-pjrt is not installed")
+    """Return the path of the tests' compiler for the CPU; without one the test is skipped."""
+    choice = pytest.importorskip("devrt_cpu._library", reason="needs devrt-cpu")
+    if not os.environ.get(choice.VARIABLE) and not any(choice.installed()):
+        pytest.skip("no compiler for the CPU is installed")
+    return choice.choose().path
 
 
 def make_client(kind, devices=1, compiles=True):

@@ -75,7 +75,7 @@ def raised(function, *args, **named):
 
 
 @pytest.fixture(scope="session")
-def xla_cpu_library():
+def xla_cpu_library(cpu_library):
     """Return the path of XLA's CPU plugin."""
     return support.xla_cpu_library()
 

@@ -6,9 +6,12 @@ import pytest
 
 from devrt.compiling import Program
 from devrt.compiling.quirks import LibraryVersion, Quirk, flags_of, matching, refuse
-from devrt.compiling.xla_cpu_quirks import DISTRIBUTION, QUIRKS
+from devrt.compiling.xla_cpu_engines import ENGINES, engine_named, recognised, version_of
+from devrt.compiling.xla_cpu_quirks import QUIRKS
 from devrt.errors import UnimplementedError
 
+DISTRIBUTION = "xla-cpu-pjrt"
+OF_IT = matching(QUIRKS, LibraryVersion(DISTRIBUTION, (0, 0, 1)))
 PROGRAMS = Path(__file__).resolve().parents[1] / "bytecode"
 
 
@@ -50,7 +53,8 @@ def test_the_flags_of_several_quirks_add_up():
 
 def test_each_quirk_says_what_is_done_and_which_case_shows_it():
     for quirk in QUIRKS:
-        assert bool(quirk.subject) != bool(quirk.flags)
+        assert [bool(quirk.subject), bool(quirk.flags), quirk.is_avoided].count(True) == 1
+        assert engine_named(quirk.library) is not None
         assert quirk.effect
         assert quirk.case
         assert quirk.first <= quirk.last
@@ -75,7 +79,7 @@ def test_text_that_a_compiler_aborts_on_is_refused_with_its_line(what, line):
     program = Program.of(f"func.func @main(%a: tensor<i8>) {{\n{line}\nreturn }}")
     match = f"line 2: {DISTRIBUTION} 0.0.1 ends the process over {what}"
     with pytest.raises(UnimplementedError, match=match) as caught:
-        refuse(QUIRKS, program, "compile")
+        refuse(OF_IT, program, "compile")
     assert (caught.value.operation, caught.value.library) == ("compile", DISTRIBUTION)
 
 
@@ -84,7 +88,7 @@ def test_text_that_a_compiler_aborts_on_is_refused_with_its_line(what, line):
 )
 def test_bytecode_that_a_compiler_aborts_on_is_refused(name):
     with pytest.raises(UnimplementedError, match=r"program's bytecode: .*convert of booleans"):
-        refuse(QUIRKS, read(name), "compile")
+        refuse(OF_IT, read(name), "compile")
 
 
 @pytest.mark.parametrize("name", ["nearby", "nearby_in_a_loop", "nearby_not_portable", "f8e3m4"])
@@ -124,3 +128,25 @@ def test_groups_of_other_collectives_are_taken():
         : (tensor<4xf32>) -> tensor<4xf32>
       return %1 : tensor<4xf32> }"""
     refuse(QUIRKS, Program.of(text), "compile")
+
+
+def test_each_engine_is_known_by_its_name_and_by_what_it_reports():
+    for engine in ENGINES:
+        for name in (engine.wheel, engine.wheel.replace("-", "_").upper()):
+            assert engine_named(name) is engine
+        found = recognised(engine.c_api, engine.stablehlo)
+        assert found == LibraryVersion(engine.wheel, engine.version)
+    assert engine_named("nothing") is None
+    assert recognised((0, 81), (1, 99, 0)) is None
+
+
+def test_engines_are_in_the_order_of_their_age():
+    assert [engine.c_api for engine in ENGINES] == sorted((e.c_api for e in ENGINES), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("0.11.2", (0, 11, 2)), ("1.0rc1", (1, 0)), ("2026.6.23+local", (2026, 6, 23)), ("x", ())],
+)
+def test_a_version_is_read_as_numbers(text, version):
+    assert version_of(text) == version

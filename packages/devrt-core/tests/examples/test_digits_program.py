@@ -7,7 +7,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.examples import digits as demo
 
 pytest.importorskip("devrt_cpu")
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 datasets = pytest.importorskip("sklearn.datasets")
 
 

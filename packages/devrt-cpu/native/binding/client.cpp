@@ -195,9 +195,17 @@ nb::object topology_of(nb::handle_t<Client> client) {
   return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
 }
 
+PyObject* library_module = nullptr;
+
+nb::object full_version(nb::handle_t<Client> client) {
+  const nb::handle of = module_attribute(library_module, "devrt_cpu._library", "platform_version");
+  return call_python(of, client, nb::str(platform_version()));
+}
+
 void bind_client_facts(nb::class_<Client>& cls) {
   cls.def_prop_ro("platform", [](const Client&) { return nb::str("cpu"); })
-      .def_prop_ro("platform_version", [](const Client&) { return nb::str(platform_version()); })
+      .def_prop_ro("platform_version", &full_version, nb::sig("def platform_version(self) -> str"),
+                   "The versions of devrt-cpu and of the compiler, which is not opened for it.")
       .def_prop_ro("runtime_type", [](const Client&) { return nb::str("native"); })
       .def_prop_ro(
           "program_formats", [](const Client&) { return nb::make_tuple("stablehlo"); },

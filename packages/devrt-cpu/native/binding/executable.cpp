@@ -335,9 +335,23 @@ nb::dict engine_stats(const Client& client) {
   return stats;
 }
 
+/// Returns the minor version of the C API, and the version of StableHLO, that a library reports.
+nb::tuple identify_engine(const std::string& library) {
+  std::shared_ptr<const pjrt::Api> api;
+  std::vector<std::int64_t> stablehlo;
+  {
+    GilRelease released;
+    api = load_engine(library);
+    stablehlo = api->attribute("stablehlo_current_version");
+  }
+  return nb::make_tuple(api->minor_version(), to_tuple(stablehlo));
+}
+
 void bind_executable(nb::module_& module) {
   bind_token(module);
   bind_class(module);
+  module.def("_identify_engine", &identify_engine, "library"_a,
+             nb::sig("def _identify_engine(library: str) -> tuple[int, tuple[int, ...]]"));
   module.def("_compile", &compile, "client"_a, "library"_a, "program"_a, "format"_a, "options"_a,
              nb::sig("def _compile(client: CpuClient, library: str, program: bytes, format: str, "
                      "options: bytes) -> CpuLoadedExecutable"));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "devrt/pjrt/engine/event.hpp"
+#include "execution/engine.hpp"
 
 namespace devrt::cpu {
 
@@ -69,7 +70,7 @@ template <class Fill>
 std::size_t add(const std::string& library, const std::string& name, const Fill& fill) {
   static std::mutex mutex;
   static std::size_t used = 0;
-  const auto api = pjrt::Api::load(library);
+  const auto api = load_engine(library);
   std::lock_guard lock(mutex);
   if (used == kCustomCallSlots) {
     throw StatusError(Status(StatusCode::kUnimplemented,

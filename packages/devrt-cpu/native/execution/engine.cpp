@@ -9,11 +9,38 @@ namespace devrt::cpu {
 
 namespace {
 
+constexpr int kOldestMinor = 54;  // of the C API; the loader needs no older one either
+
+/// What only plugins for GPUs and TPUs have: Gpu_Custom_Call, Triton, TpuTopology, TpuExecutable,
+/// Megascale.
+constexpr int kOfOtherDevices[] = {0, 7, 16, 17, 18};
+
+[[noreturn]] void refuse(const std::string& library, const std::string& why) {
+  raise_invalid(library + " is no engine for the cpu platform: " + why +
+                    " Name one of XLA's compilers for the CPU, or leave cpu_engine out.",
+                "compile_and_load");
+}
+
+/// Refuses what cannot be an engine before it is initialised: libtpu waits for minutes in that.
+void check_engine(const pjrt::Api& api) {
+  if (api.minor_version() < kOldestMinor) {
+    refuse(api.path(), "it has version 0." + std::to_string(api.minor_version()) +
+                           " of the PJRT C API, and devrt needs 0." + std::to_string(kOldestMinor) +
+                           " or later.");
+  }
+  for (const int type : kOfOtherDevices) {
+    if (!api.extension(static_cast<PJRT_Extension_Type>(type))) continue;
+    refuse(api.path(), "it is a plugin for GPUs or TPUs.");
+  }
+}
+
 Ref<pjrt::Client> make_client(const std::string& library, std::size_t num_devices) {
   const pjrt::Option count{"cpu_device_count", static_cast<std::int64_t>(num_devices)};
-  const std::shared_ptr<const pjrt::Api> api = pjrt::Api::load(library);
+  const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
   Ref<pjrt::Client> client = pjrt::Client::make(api, {&count, 1});
+  const std::string platform = client->platform_name();
+  if (platform != "cpu") refuse(library, "its platform is '" + platform + "'.");
   if (client->devices().size() == num_devices) return client;
   throw StatusError(Status(StatusCode::kInternal, "The plugin " + library + " made " +
                                                       std::to_string(client->devices().size()) +
@@ -30,6 +57,10 @@ ExternalOwner share_for_engine(Ref<Storage> storage) {
 }
 
 }  // namespace
+
+std::shared_ptr<const pjrt::Api> load_engine(const std::string& library) {
+  return pjrt::Api::load(library, &check_engine);
+}
 
 Engine::Engine(const std::string& library, std::size_t num_devices)
     : client_(make_client(library, num_devices)) {}

@@ -24,10 +24,14 @@ struct EngineCounters {
   std::atomic<std::int64_t> bytes_copied{0};  ///< bytes of those copies
 };
 
+/// Opens and initialises the library of an engine, once. Throws what `pjrt::Api::load` throws, and
+/// INVALID_ARGUMENT for a plugin that is too old, or for other devices than the CPU.
+DEVRT_CPU_API std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
+
 /// A client's engine, made at its first compilation.
 class DEVRT_CPU_API Engine {
  public:
-  /// Loads the plugin. Throws what `pjrt::Api::load` and the plugin throw.
+  /// Loads the plugin. Throws what `load_engine` and the plugin throw.
   Engine(const std::string& library, std::size_t num_devices);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -35,6 +39,9 @@ class DEVRT_CPU_API Engine {
   pjrt::Client& client() const noexcept { return *client_; }
   LiveRegistry<Executable>& executables() noexcept { return executables_; }
   EngineCounters& counters() noexcept { return counters_; }
+  /// Returns whether shards that do not talk to each other may be called one after the other, which
+  /// takes a fifth of the time: later engines begin a program once all its shards are there.
+  bool takes_shards_apart() const noexcept { return client_->api().minor_version() <= 106; }
   StreamOrder& streams() noexcept { return streams_; }
 
   /// Waits for what is in flight and unloads every executable; takes no more from then on.

@@ -249,7 +249,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
                        std::span<ReadyEvent> ended, bool& has_begun) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
-  const bool is_together = signature_->is_collective && arguments.size() > 1;
+  const bool is_together =
+      arguments.size() > 1 && (signature_->is_collective || !engine_->takes_shards_apart());
   if (is_together) await_arguments(*client_, arguments, signature_->name);
   SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
   if (!is_short()) take_slots(loaded->devices(), slots.span());

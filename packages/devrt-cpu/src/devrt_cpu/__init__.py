@@ -5,6 +5,7 @@ The native module is loaded when a client is first made, never by importing this
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from devrt.contract import DistributedRuntimeClient
     from devrt.records import MemoryKind
     from devrt_cpu._ext import CpuClient
+    from devrt_cpu._library import Library
 
 __all__ = ["__version__", "make_cpu_client"]
 
@@ -33,6 +35,7 @@ def make_cpu_client(
     traceback_in_buffers: str = "sampled",
     *,
     execution_timeout: float = 600.0,
+    cpu_engine: str | os.PathLike[str] | None = None,
     distributed_client: DistributedRuntimeClient | None = None,
     get_local_topology_timeout_minutes: float | None = None,
     get_global_topology_timeout_minutes: float | None = None,
@@ -68,6 +71,10 @@ def make_cpu_client(
     execution_timeout
         Seconds that a call of a program waits for a device on which as many executions are in
         flight as may be, and none of them ends; then it raises `DeadlineExceededError`.
+    cpu_engine
+        The compiler of its programs: the name of a wheel that brings one, or the path of a library.
+        None for what the variable ``DEVRT_CPU_ENGINE`` names, or else the newest that is installed.
+        Nothing is opened before a program is compiled.
     distributed_client
         The connection to the cluster's key-value store, kept as ``client.distributed_client``.
         Device ids are contiguous by node: those of node 0 come first. Devices of other processes
@@ -86,7 +93,8 @@ def make_cpu_client(
     ------
     InvalidArgumentError
         If a number is out of range, or a memory kind is unknown, brings no allocator, or brings
-        one that returns something else than a ``devrt_host_allocator`` capsule.
+        one that returns something else than a ``devrt_host_allocator`` capsule; if ``cpu_engine``
+        is not installed, or is no file.
     InvalidTypeError
         If an argument is of another type, or ``distributed_client`` lacks a method.
     DeadlineExceededError
@@ -106,6 +114,7 @@ def make_cpu_client(
     _check_store(distributed_client)
     node_id, num_nodes = _small_int("node_id", node_id), _small_int("num_nodes", num_nodes)
     num_devices = _small_int("num_devices", num_devices)
+    library = None if cpu_engine is None else _library_of(cpu_engine)
     counts: list[int] = []
     if distributed_client is not None:
         _ext.check_nodes(num_devices, node_id, num_nodes)  # before the others learn of it
@@ -115,7 +124,7 @@ def make_cpu_client(
             get_local_topology_timeout_minutes,
             get_global_topology_timeout_minutes,
         )
-    return _ext.make_cpu_client(
+    client = _ext.make_cpu_client(
         asynchronous=_of_type("asynchronous", asynchronous, bool),
         num_devices=num_devices,
         node_id=node_id,
@@ -128,6 +137,19 @@ def make_cpu_client(
         distributed_client=distributed_client,
         execution_timeout=_seconds("execution_timeout", execution_timeout),
     )
+    if library is not None:
+        from devrt_cpu import _library
+
+        _library.remember(client, library)
+    return client
+
+
+def _library_of(cpu_engine: str | os.PathLike[str]) -> Library:
+    from devrt_cpu import _library
+
+    if not isinstance(cpu_engine, (str, os.PathLike)):
+        _raise_type("cpu_engine", cpu_engine, "str")
+    return _library.choose(os.fspath(cpu_engine))
 
 
 def _exchanged(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from devrt.compiling.custom_call_registry import CustomCallRegistry, Handler, dt
 from devrt.compiling.refusals import custom_calls_explained
 from devrt.contract import RawBuffer
 from devrt_cpu import _linalg
+
+if TYPE_CHECKING:
+    from devrt_cpu._library import Library
 
 __all__ = ["answer", "explained", "forget_all", "register_custom_call"]
 
@@ -22,26 +26,26 @@ _registry = CustomCallRegistry()
 forget_all = _registry.clear
 
 
-def register_custom_call(name: str, function: Any, *, kind: str = "host") -> None:
-    """Let programs call a function by a name; see `devrt.contract.Client.register_custom_call`."""
+def register_custom_call(library: Library, name: str, function: Any, *, kind: str = "host") -> None:
+    """Let programs of a compiler call a function; see `contract.Client.register_custom_call`."""
     _registry.register(
         name,
         function,
         kind,
-        _bind,
+        functools.partial(_bind, library.path),
         owner="the cpu platform",
+        scope=library.path,
         reserved=_linalg.known_calls(),
         platform="cpu",
     )
 
 
-def _bind(handler: Handler, address: int | None) -> int:
+def _bind(library: str, handler: Handler, address: int | None) -> int:
     from devrt_cpu import _ext
-    from devrt_cpu._library import find_library
 
     if address is None:
-        return _ext._register_custom_call(find_library(), handler.name)
-    return _ext._register_native_custom_call(find_library(), handler.name, address)
+        return _ext._register_custom_call(library, handler.name)
+    return _ext._register_native_custom_call(library, handler.name, address)
 
 
 def answer(

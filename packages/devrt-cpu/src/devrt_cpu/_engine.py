@@ -17,12 +17,12 @@ from devrt.compiling.quirks import flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
 from devrt.errors import ClosedError, InvalidArgumentError, UnimplementedError
 from devrt.layout import row_major
-from devrt_cpu import _custom_calls, _disk_cache, _linalg, _serialized, quirks
-from devrt_cpu._library import checked_library
+from devrt_cpu import _custom_calls, _disk_cache, _library, _linalg, _serialized
 
 if TYPE_CHECKING:
     from devrt.compiling.device_assignment import DeviceAssignment
     from devrt_cpu._ext import CpuClient, CpuDevice, CpuLoadedExecutable
+    from devrt_cpu._library import Library
 
 __all__ = [
     "compile_and_load",
@@ -80,20 +80,20 @@ def compile_and_load(
 
     source = Program.of(program)
     check(source, "compile_and_load")
-    refuse(quirks.installed(), source, "compile_and_load")
+    library = _library.opened(client)
+    refuse(library.quirks, source, "compile_and_load")
     given = CompileOptions.of({"compile_options": compile_options, **options})
-    chosen = _complete(client, source, devices, given, "compile_and_load").serialize()
-    library = checked_library()
+    chosen = _complete(client, library, source, devices, given, "compile_and_load").serialize()
 
     def compile(code: bytes) -> CpuLoadedExecutable:
-        return _ext._compile(client, library, code, "mlir", chosen)
+        return _ext._compile(client, library.path, code, "mlir", chosen)
 
-    with _quiet(), _custom_calls.explained():
+    with _quiet(library), _custom_calls.explained():
         facts = source.facts
         calls = facts.custom_calls if facts.is_whole else _linalg.named_calls(source)
-        _linalg.provide(library, calls)
+        _linalg.provide(library.path, calls)
         made = functools.partial(compile_explained, source, compile)
-        executable = _disk_cache.compiled(client, library, source, chosen, made)
+        executable = _disk_cache.compiled(client, library.path, source, chosen, made)
     if source.find(b"layout_mode") >= 0:
         _refuse_laid_out_results(executable)
     return executable
@@ -146,16 +146,17 @@ def deserialize_executable(
         CompileOptions.of({"compile_options": compile_options, **options}),
         dict(enumerate(local_ids(client))),
     )
-    found, chosen = read_to_load(serialized, devices, given, _serialized.read, ids)
+    library = _library.opened(client)
+    read = functools.partial(_serialized.read, library=library.path)
+    found, chosen = read_to_load(serialized, devices, given, read, ids)
     over = found.options
     if chosen is not None:
-        completed = _complete(client, Program(), devices, chosen, "deserialize_executable")
+        completed = _complete(client, library, Program(), devices, chosen, "deserialize_executable")
         over = completed.serialize()
-    library = checked_library()
     code = found.data
-    with _quiet(), _custom_calls.explained():
-        _linalg.provide(library, _linalg.named_calls(code))
-        loaded = _ext._deserialize(client, library, code, over)
+    with _quiet(library), _custom_calls.explained():
+        _linalg.provide(library.path, _linalg.named_calls(code))
+        loaded = _ext._deserialize(client, library.path, code, over)
     if b"infeed" in code or b"outfeed" in code:
         refuse_feed(HloModule.read(loaded.optimized_program()[1]), "cpu", loaded.delete)
     return loaded
@@ -168,12 +169,14 @@ def register_custom_call(
     if client.is_closed:
         msg = "register_custom_call failed: the cpu client is closed. Make a new client."
         raise ClosedError(msg, operation="register_custom_call", platform="cpu")
-    with _quiet():
-        _custom_calls.register_custom_call(name, function, kind=kind)
+    library = _library.of(client)
+    with _quiet(library):
+        _custom_calls.register_custom_call(library, name, function, kind=kind)
 
 
 def _complete(
     client: CpuClient,
+    library: Library,
     program: Program,
     devices: Sequence[CpuDevice] | None,
     options: CompileOptions,
@@ -186,6 +189,7 @@ def _complete(
             "platform are bound to some. Leave it out."
         )
         raise InvalidArgumentError(msg, operation=operation)
+    library.refuse_lacking(options.env_option_overrides, operation)
     named = device_ids(client, devices, operation)
     local = {device: number for number, device in enumerate(local_ids(client))}
     made = complete(options, program, named, operation)
@@ -196,7 +200,7 @@ def _complete(
     )
     made = assign_devices(made, named, list(local), operation, remedy)
     return made.replace(
-        env_option_overrides={**_own_flags(program), **options.env_option_overrides},
+        env_option_overrides={**_own_flags(library, program), **options.env_option_overrides},
         device_assignment=_engine_numbers(made.assignment(), local, operation),
     )
 
@@ -206,11 +210,13 @@ def local_ids(client: CpuClient) -> list[int]:
     return [device.id for device in client.local_devices()]
 
 
-def _own_flags(program: Program) -> dict[str, bool]:
+def _own_flags(library: Library, program: Program) -> dict[str, bool]:
+    """Return the flags that devrt compiles a program with, of those that its compiler has."""
+    flags = flags_of(library.quirks)
     is_small = 0 < len(program) <= (_SMALL_BYTECODE if program.is_bytecode else _SMALL_TEXT)
     if is_small and not any(program.find(name) >= 0 for name in _ADDING_UP):
-        return flags_of(quirks.installed()) | _FLAGS_OF_SMALL
-    return flags_of(quirks.installed())
+        flags |= library.without_lacking(_FLAGS_OF_SMALL)
+    return flags
 
 
 def _engine_numbers(
@@ -228,7 +234,7 @@ def _engine_numbers(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(library: Library) -> Iterator[None]:
     """Keep the plugin's informational lines off standard error, unless the user requested them.
 
     It reads the variable when it first logs, which is while a client is made.
@@ -237,7 +243,7 @@ def _quiet() -> Iterator[None]:
     if name in os.environ:
         yield
         return
-    os.environ[name] = "2"
+    os.environ[name] = "3" if library.engine is not None and library.engine.cries_wolf else "2"
     try:
         yield
     finally:

@@ -133,7 +133,10 @@ class CpuClient:
     def platform(self) -> str: ...
 
     @property
-    def platform_version(self) -> str: ...
+    def platform_version(self) -> str:
+        """
+        The versions of devrt-cpu and of the compiler, which is not opened for it.
+        """
 
     @property
     def runtime_type(self) -> str: ...
@@ -519,6 +522,8 @@ class CpuLoadedExecutable:
         """
         Return the compiler's own program: one module, with its text and its bytes.
         """
+
+def _identify_engine(library: str) -> tuple[int, tuple[int, ...]]: ...
 
 def _compile(client: CpuClient, library: str, program: bytes, format: str, options: bytes) -> CpuLoadedExecutable: ...
 

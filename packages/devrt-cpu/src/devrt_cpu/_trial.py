@@ -7,7 +7,7 @@ from devrt_cpu import make_cpu_client
 __all__ = ["compile_something"]
 
 
-def compile_something(_: str) -> None:
+def compile_something(library: str) -> None:
     """Compile the smallest program; called by name, see `devrt.compiling.xla_flags`."""
-    with make_cpu_client() as client:
+    with make_cpu_client(cpu_engine=library) as client:
         client.compile_and_load("func.func @main() { return }")

@@ -6,7 +6,7 @@ import importlib.machinery
 import importlib.util
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from devrt.errors import DevrtWarning
@@ -66,12 +66,19 @@ def _make_client(context: ClientContext) -> Client:
         memory_limit_bytes=context.options.get("cpu_memory_limit"),
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
         execution_timeout=context.options.get("cpu_execution_timeout", 600.0),
+        cpu_engine=context.options.get("cpu_engine"),
         **given,
     )
     # Without what joins it to others, which may refer to the client.
     kept = {spec.name: context.options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
     _disk_cache.remember(client, kept)
     return cast("Client", client)  # registered as one when it was made
+
+
+def _describe(options: Mapping[str, Any]) -> str:
+    from devrt_cpu import _library
+
+    return _library.describe(options.get("cpu_engine"))
 
 
 def _usable(kinds: Iterable[MemoryKind]) -> Iterator[MemoryKind]:
@@ -149,9 +156,16 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
                     minimum=0.001,
                     help="Seconds that a call waits for a device on which no program ends.",
                 ),
+                OptionSpec(
+                    name="cpu_engine",
+                    type=str,
+                    help="The compiler of CPU programs: a wheel's name or a library's path; unset: "
+                    "the newest that is installed.",
+                ),
                 TRACEBACK_IN_BUFFERS,
                 *CACHE_OPTIONS,
             ),
+            describe=_describe,
         )
     ]
 

@@ -16,9 +16,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "peer"))
 import fuzz_programs
 
-pytestmark = pytest.mark.stress
+pytestmark = [pytest.mark.stress, pytest.mark.engine]
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
 
 PYTHON = os.environ.get("PEER_PYTHON")
 if PYTHON is None:
@@ -83,7 +82,7 @@ def test_linear_algebra(client, tmp_path):
 def test_random_programs(tmp_path, on):
     from devrt_cpu import _library, make_cpu_client
 
-    plugin = _library.find_library() if on == "the same plugin" else None
+    plugin = _library.choose().path if on == "the same plugin" else None
     client = make_cpu_client(num_devices=fuzz_programs.DEVICES)
     first = int(SEED)
     for path in fuzz_programs.made(tmp_path, first, first + int(COUNT), PYTHON, plugin):

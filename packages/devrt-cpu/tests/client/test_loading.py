@@ -4,7 +4,7 @@ import pytest
 
 from devrt.errors import UnimplementedError
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 
 def test_a_serialised_program_that_waits_for_the_host_is_not_loaded(client, monkeypatch):

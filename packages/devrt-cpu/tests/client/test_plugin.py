@@ -32,7 +32,7 @@ def test_hooks_fit_their_specifications():
     (kinds,) = manager.hook.devrt_memory_kinds()
     assert (factory.platform, factory.priority) == ("cpu", 0)
     names = ["num_cpu_devices", "cpu_memory_limit", "cpu_execution_timeout"]
-    names += ["traceback_in_buffers"]
+    names += ["cpu_engine", "traceback_in_buffers"]
     names += [option.name for option in CACHE_OPTIONS]
     assert [o.name for o in factory.options] == names
     assert isinstance(factory.probe(), Available)

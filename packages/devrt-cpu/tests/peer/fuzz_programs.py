@@ -26,7 +26,7 @@ __all__ = ["check", "made"]
 HERE = Path(__file__).parent
 DEVICES = 8
 BATCH = 50
-FLAGS = "--xla_cpu_enable_fast_min_max=false"  # as devrt compiles: maximum keeps NaNs
+KEEPS_NANS = "xla_cpu_enable_fast_min_max"  # off, where devrt compiles without it
 # How far results may be apart on another compiler, jax's own, by the bytes of a number. It adds up
 # in another order, and wide numbers may show what was computed in narrow ones.
 TOLERANCE = {1: 0.13, 2: 0.02, 4: 0.02, 8: 0.02}
@@ -40,12 +40,25 @@ def made(folder, first, last, peer, plugin):
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={DEVICES}",
     }
     if plugin is not None:
-        environment |= {"JAX_PLATFORMS": "xlacpu", "FUZZ_PLUGIN": plugin, "XLA_FLAGS": FLAGS}
+        environment |= {
+            "JAX_PLATFORMS": "xlacpu",
+            "FUZZ_PLUGIN": plugin,
+            "XLA_FLAGS": flags_of(plugin),
+        }
     script = HERE / "random_programs.py"
     command = [peer, "-W", "ignore", str(script), str(folder), str(first), str(last)]
     subprocess.run(command, check=True, env=environment, timeout=1200)
     for seed in range(first, last):
         yield folder / str(seed)
+
+
+def flags_of(plugin):
+    """Return the flags that jax needs to compile as devrt does."""
+    from devrt.compiling import quirks
+    from devrt_cpu import _library
+
+    flags = quirks.flags_of(_library.choose(plugin).quirks)
+    return f"--{KEEPS_NANS}=false" if KEEPS_NANS in flags else ""
 
 
 def check(client, path, exact):
@@ -191,7 +204,7 @@ def main():
     parser.add_argument("--keep", type=Path, help="a folder for the seeds that differ")
     given = parser.parse_args()
     first, last = (int(number) for number in given.seeds.split(":"))
-    plugin = None if given.own else _library.find_library()
+    plugin = None if given.own else _library.choose().path
     client = make_cpu_client(num_devices=DEVICES)
     wrong = 0
     for start in range(first, last, BATCH):

@@ -12,7 +12,7 @@ from devrt.sharding import Mesh, NamedSharding, P, SingleDeviceSharding
 from devrt_cpu import make_cpu_client
 from support import double
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

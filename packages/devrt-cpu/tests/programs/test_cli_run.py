@@ -9,7 +9,7 @@ import pytest
 
 from support import run_python
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 

@@ -6,7 +6,7 @@ import pytest
 from devrt.errors import DevrtError, OutOfMemoryError
 from support import double, python
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 REDUCE = """"stablehlo.all_reduce"(%X) <{
     replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids,

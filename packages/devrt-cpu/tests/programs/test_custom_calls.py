@@ -11,7 +11,7 @@ from devrt import errors, xla_client
 from devrt_cpu import make_cpu_client
 from support import double
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 _numbers = itertools.count()
 

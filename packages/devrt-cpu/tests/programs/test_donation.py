@@ -8,7 +8,7 @@ import pytest
 from devrt.errors import InvalidArgumentError
 from support import aligned
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 ADD = """func.func @main(%a: tensor<1024xf32> {tf.aliasing_output = 0 : i32},
                          %b: tensor<1024xf32>) -> tensor<1024xf32> {

@@ -12,7 +12,7 @@ from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError
 from devrt_cpu import make_cpu_client
 from support import aligned, double, square
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 DOUBLE = double()
 

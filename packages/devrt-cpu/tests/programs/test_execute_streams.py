@@ -13,7 +13,7 @@ from devrt.xla_client import execution_stream_id
 from devrt_cpu import make_cpu_client
 from support import double, square, together
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 # Runs in the engine's threads, after the call has returned, for some milliseconds.
 SLOW = square(512)

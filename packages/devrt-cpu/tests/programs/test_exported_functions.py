@@ -14,7 +14,7 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedEr
 from devrt.programs import load_program
 from devrt.sharding import P
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 EXPORTS = Path(__file__).parent / "exports"
 MODELS = sorted(EXPORTS.glob("model-*.jax"))

@@ -10,7 +10,7 @@ from devrt.programs import load_program
 
 jax = pytest.importorskip("jax")
 export = pytest.importorskip("jax.export")
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 PARAMS = {"b": np.arange(8, dtype=np.float32), "unused": np.zeros(3, np.float32)}
 X = np.arange(16, dtype=np.float32).reshape(2, 8)

@@ -9,7 +9,7 @@ from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt_cpu import _linalg
 from support import python
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 pytest.importorskip("scipy", reason="needs SciPy")
 
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
@@ -342,7 +342,7 @@ def test_without_lapack_the_error_names_the_extra(client, monkeypatch):
 def test_a_library_without_a_routine_is_refused():
     from devrt_cpu import _ext, _library
 
-    library = _library.find_library()
+    library = _library.choose().path
     with pytest.raises(InvalidArgumentError, match="no routine 'sgees'"):
         _ext._provide_lapack(library + "x", {})
 

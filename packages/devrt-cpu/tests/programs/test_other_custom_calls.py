@@ -5,7 +5,7 @@ import pytest
 
 from devrt.errors import InvalidArgumentError
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 pytest.importorskip("scipy", reason="needs SciPy")
 
 TYPES = {"float32": "f32", "float64": "f64", "int32": "i32"}

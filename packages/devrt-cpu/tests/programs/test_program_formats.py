@@ -12,7 +12,7 @@ from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.layout import Format, Layout
 from devrt.programs import load_program
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 ADD = """func.func @main(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = stablehlo.add %a, %a : tensor<2x3xf32> return %0 : tensor<2x3xf32> }"""

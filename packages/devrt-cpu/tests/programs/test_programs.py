@@ -10,7 +10,7 @@ import pytest
 from devrt.errors import DevrtError, UnimplementedError
 from devrt_cpu import make_cpu_client
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 OURS = Path(__file__).parents[1] / "programs"
 MORE = Path(os.environ.get("STABLEHLO_CASES") or "/nonexistent") / "programs"

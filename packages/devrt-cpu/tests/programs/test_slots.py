@@ -4,7 +4,7 @@ import pytest
 
 from support import python
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 PROGRAM = """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
   %0 = stablehlo.custom_call @cpu_test_call(%a) {api_version = 4 : i32, has_side_effect = true}

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from devrt.compiling import Program
 from devrt_cpu import _engine, make_cpu_client
+from devrt_cpu._library import Library
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 FLAG = "xla_cpu_use_fusion_emitters"
 UNARY = (
@@ -44,6 +45,15 @@ def client():
         yield made
 
 
+@pytest.fixture(scope="module")
+def library(cpu_library):
+    """Return the compiler, where it has the flag."""
+    if FLAG not in _engine._own_flags(cpu_library, Program(b"small")):
+        pytest.skip("this compiler has one emitter")
+    return cpu_library
+
+
+WITH_BOTH = Library("/nowhere.so", "xla-cpu-pjrt", "0.0.1")
 STEPS = st.lists(
     st.tuples(st.sampled_from(UNARY + BINARY), st.integers(0, 20)), min_size=1, max_size=12
 )
@@ -51,9 +61,9 @@ STEPS = st.lists(
 
 @given(n=st.integers(1, 9), m=st.integers(1, 40), steps=STEPS, seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=25)
-def test_both_emitters_give_the_same_bits(client, n, m, steps, seed):
+def test_both_emitters_give_the_same_bits(client, library, n, m, steps, seed):
     program = chain(n, m, steps)
-    assert _engine._own_flags(Program.of(program))[FLAG] is False
+    assert _engine._own_flags(library, Program.of(program))[FLAG] is False
     host = np.random.default_rng(seed).standard_normal((n, m)).astype(np.float32) * 4
     argument = client.buffer_from_pyval(host)
     usual = client.compile_and_load(program)
@@ -64,12 +74,11 @@ def test_both_emitters_give_the_same_bits(client, n, m, steps, seed):
 
 def test_large_programs_are_left_to_the_compiler():
     large = chain(2, 2, [("add", 0)] * 200).encode()
-    assert FLAG not in _engine._own_flags(Program(large))
-    assert FLAG not in _engine._own_flags(
-        Program()
-    )  # a serialised executable's options: no program
+    assert FLAG not in _engine._own_flags(WITH_BOTH, Program(large))
+    nothing = Program()  # a serialised executable's options: no program
+    assert FLAG not in _engine._own_flags(WITH_BOTH, nothing)
 
 
 def test_programs_that_add_up_keep_the_order_of_the_compiler_s_choice():
     reduced = chain(2, 2, [("add", 0)]) + "// stablehlo.reduce"
-    assert FLAG not in _engine._own_flags(Program.of(reduced))
+    assert FLAG not in _engine._own_flags(WITH_BOTH, Program.of(reduced))

@@ -17,7 +17,7 @@ import pytest
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt_cpu import make_cpu_client
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 DTYPES = {
     "i1": np.dtype(bool),
@@ -107,18 +107,24 @@ def _apart(a, b, ulps):
         return _differs(a, b)
     # float: a difference of two int64 may not fit one
     distance = np.abs(_bits(a).astype(np.float64) - _bits(b).astype(np.float64))
-    return (distance > ulps) & _differs(a, b)
+    return (distance > ulps) & _differs(a, b) & ~_near(a, b, _rounding(b))
+
+
+def _rounding(expected):
+    """Return how far sums in another order may be off: the data are one compiler's results."""
+    finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
+    return 4 * float(ml_dtypes.finfo(expected.dtype).eps) * float(finite.max(initial=0))
 
 
 CASES = {case["id"]: case for case in _index() if case["kind"] in ("single", "spmd")}
 
-# The compiler of this plugin ends the process on these, so they are refused before it sees them.
-ABORTS = {"interpret/bitcast_convert/bitcast_convert_op_test_i1_to_i64"}
+NEWEST = "lammps-jax-pjrt-cpu"
 
-# Types that it does not have.
+# Types that no compiler has; what some do not survive.
 SIX_BITS = "interpret/constant/constant_op_test_f6_"
+BOOLEANS = "interpret/bitcast_convert/bitcast_convert_op_test_i1_to_i64"
 
-# Operations that are newer than the plugin (StableHLO 1.13.3).
+# Operations that are newer than some of the compilers.
 NEWER = ("interpret/chlo/mulhi/", "interpret/chlo/scan/")
 
 
@@ -166,20 +172,25 @@ def _run(client, case):
 
 @pytest.mark.stress
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_case_of_stablehlo(eight, name):
+def test_a_case_of_stablehlo(eight, name, cpu_quirks, cpu_library):
     case = CASES[name]
-    if name in ABORTS:
+    cases = {quirk.case for quirk in cpu_library.quirks}
+    if name == BOOLEANS and "bitcast_of_booleans" in cpu_quirks:
         with pytest.raises(UnimplementedError, match="ends the process over"):
             _run(eight, case)
         return
     if name.startswith(SIX_BITS):
+        if "constant_of_six_bits" in cases:
+            pytest.skip("ends the process")
         with pytest.raises(InvalidArgumentError, match="type is not supported"):
             _run(eight, case)
         return
-    if name.startswith(NEWER):
-        with pytest.raises(InvalidArgumentError, match="is unknown"):
+    if name.startswith(NEWER) and cpu_library.wheel != NEWEST:
+        with pytest.raises((InvalidArgumentError, UnimplementedError), match=r"unknown|`scan`"):
             _run(eight, case)
         return
+    if name.startswith("testdata/atan_float64") and "arctangent_of_doubles" in cases:
+        pytest.skip("is wrong")
     if case["xla_cpu"] == "pass":
         assert _run(eight, case) == []
         return

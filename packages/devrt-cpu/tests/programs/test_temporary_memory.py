@@ -11,7 +11,7 @@ from devrt import errors
 from devrt_cpu import make_cpu_client
 from support import together
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 MIB = 1 << 20
 

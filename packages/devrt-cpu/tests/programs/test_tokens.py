@@ -8,7 +8,7 @@ import pytest
 from devrt.errors import InvalidArgumentError
 from support import double, square
 
-pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
+pytestmark = pytest.mark.engine
 
 SLOW = square(256, 1)
 

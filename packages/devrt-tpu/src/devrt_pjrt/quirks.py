@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from devrt.compiling.quirks import LibraryVersion, Quirk, matching
-from devrt.compiling.xla_cpu_quirks import DISTRIBUTION, QUIRKS
+from devrt.compiling.xla_cpu_engines import ENGINES
+from devrt.compiling.xla_cpu_quirks import QUIRKS
 
 if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
@@ -24,7 +25,8 @@ class Identity(NamedTuple):
 
 
 LIBRARIES: Mapping[Identity, LibraryVersion] = {
-    Identity("cpu", (0, 81), (1, 13, 3)): LibraryVersion(DISTRIBUTION, (0, 0, 1)),
+    Identity("cpu", engine.c_api, engine.stablehlo): LibraryVersion(engine.wheel, engine.version)
+    for engine in ENGINES
 }
 """The libraries that quirks are known of."""
 

@@ -14,7 +14,7 @@ import pytest
 from devrt.errors import UnimplementedError
 from support import python
 
-pytestmark = pytest.mark.stress
+pytestmark = [pytest.mark.stress, pytest.mark.engine]
 
 FOLDER = Path(os.environ.get("STABLEHLO_CASES", "")) / "programs"
 ABOUT = json.loads((FOLDER / "programs.json").read_text()) if FOLDER.is_dir() else {}

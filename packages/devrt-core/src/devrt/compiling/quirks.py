@@ -29,7 +29,7 @@ class LibraryVersion(NamedTuple):
 
 @record(frozen=True, slots=True)
 class Quirk:
-    """A defect of some versions of a library. `subject` or `flags` is given: what is done about it.
+    """A defect of some versions of a library, and one of three things that are done about it.
 
     Attributes
     ----------
@@ -46,6 +46,8 @@ class Quirk:
         Programs that have it are refused: a subject of `ProgramFacts.first`.
     flags : mapping
         Flags of the compiler that programs are compiled with, unless the caller gives others.
+    is_avoided : bool
+        Whether the library is not taken by itself where another one is installed.
     """
 
     library: str
@@ -55,6 +57,7 @@ class Quirk:
     case: str
     subject: str = ""
     flags: Mapping[str, bool] = MappingProxyType({})
+    is_avoided: bool = False
 
     def __str__(self) -> str:
         first, last = (".".join(map(str, version)) for version in (self.first, self.last))

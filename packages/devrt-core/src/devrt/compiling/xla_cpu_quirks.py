@@ -1,56 +1,83 @@
-"""The quirks of XLA's compiler for the CPU as a PJRT plugin, for each client that loads it."""
+"""The quirks of XLA's compilers for the CPU as PJRT plugins, for each client that loads one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from devrt.compiling.quirks import Quirk
+from devrt.compiling.xla_cpu_engines import engine_named
 
-__all__ = ["DISTRIBUTION", "QUIRKS"]
+__all__ = ["QUIRKS"]
 
-DISTRIBUTION = "xla-cpu-pjrt"
-_SEEN = (0, 0, 1)
+
+def _seen(
+    wheels: tuple[str, ...],
+    effect: str,
+    case: str,
+    subject: str = "",
+    flags: Mapping[str, bool] | None = None,
+    is_avoided: bool = False,
+) -> tuple[Quirk, ...]:
+    """Return a defect's rows, one for each wheel, of the version that its engine's row is of."""
+    engines = [engine for wheel in wheels if (engine := engine_named(wheel)) is not None]
+    return tuple(
+        Quirk(e.wheel, e.version, e.version, effect, case, subject, flags or {}, is_avoided)
+        for e in engines
+    )
+
+
+_OLDEST = "xla-cpu-pjrt"
+_NEWEST = "lammps-jax-pjrt-cpu"
+_ALL = (_OLDEST, "fastatomstruct-xla-cpu", _NEWEST)
 
 QUIRKS = (
-    Quirk(
-        DISTRIBUTION,
-        first=_SEEN,
-        last=_SEEN,
-        effect="ends the process over bitcast_convert of booleans",
+    *_seen(
+        (_OLDEST,),
+        "ends the process over bitcast_convert of booleans",
         case="bitcast_of_booleans",
         subject="bitcast_of_booleans",
     ),
-    Quirk(
-        DISTRIBUTION,
-        first=_SEEN,
-        last=_SEEN,
-        effect="ends the process over quantised types",
+    *_seen(
+        _ALL,
+        "ends the process over quantised types",
         case="quantised_types",
         subject="quantised_types",
     ),
-    Quirk(
-        DISTRIBUTION,
-        first=_SEEN,
-        last=_SEEN,
-        effect="ends the process over all_to_all without replica_groups",
+    *_seen(
+        _ALL[:2],
+        "ends the process over all_to_all without replica_groups",
         case="all_to_all_without_groups",
         subject="all_to_all_without_groups",
     ),
-    Quirk(
-        DISTRIBUTION,
-        first=_SEEN,
-        last=_SEEN,
-        effect=(
-            "keeps what it packed of a product's right operand, and takes that in the next call "
-            "for any operand at the same address"
-        ),
+    *_seen(
+        (_OLDEST,),
+        "keeps what it packed of a product's right operand, and takes that in the next call "
+        "for any operand at the same address",
         case="product_of_a_new_operand",
         flags={"xla_cpu_use_xnnpack": False},
     ),
-    Quirk(
-        DISTRIBUTION,
-        first=_SEEN,
-        last=_SEEN,
-        effect="lets maximum and minimum lose a NaN, against StableHLO's definition",
+    *_seen(
+        _ALL,
+        "lets maximum and minimum lose a NaN, against StableHLO's definition",
         case="maximum_with_a_nan",
         flags={"xla_cpu_enable_fast_min_max": False},
+    ),
+    *_seen(
+        _ALL[1:],
+        "has no cost analysis of a program",
+        case="cost_of_a_program",
+        is_avoided=True,
+    ),
+    *_seen(
+        (_NEWEST,),
+        "computes wrong arctangents of float64 from 64 elements on, where it fuses them",
+        case="arctangent_of_doubles",
+        is_avoided=True,
+    ),
+    *_seen(
+        (_NEWEST,),
+        "ends the process over constants of six-bit floats",
+        case="constant_of_six_bits",
+        is_avoided=True,
     ),
 )

@@ -5,15 +5,18 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "devrt/base/fork_guard.hpp"
 #include "devrt/base/status.hpp"
@@ -35,17 +38,20 @@ Args make_args() noexcept {
 /// exit would then be gone.
 class Api {
  public:
+  /// What may throw before a plugin is initialised, from which some do not return.
+  using Check = void (*)(const Api& api);
+
   /// Opens a library and initialises its plugin. Throws NOT_FOUND (no such file or dependency),
-  /// FAILED_PRECONDITION (no plugin, or another major version) or the plugin's own error. A
-  /// failure is final: the next call throws the same.
-  static std::shared_ptr<const Api> load(const std::string& path) {
+  /// FAILED_PRECONDITION (no plugin, or another major version), what `check` throws, or the
+  /// plugin's own error. A failure is final: the next call throws the same.
+  static std::shared_ptr<const Api> load(const std::string& path, Check check = nullptr) {
     // Never destroyed: threads of the plugin may still run while the process exits.
     static auto* const registry = new Registry;
     std::lock_guard lock(registry->mutex);
     Entry& entry = registry->entries[path];
     if (!entry.api && entry.failure.ok()) {
       try {
-        entry.api = std::shared_ptr<const Api>(new Api(path));
+        entry.api = std::shared_ptr<const Api>(new Api(path, check));
       } catch (const StatusError& error) {
         entry.failure = error.status();
       }
@@ -116,6 +122,18 @@ class Api {
     return status;
   }
 
+  /// Returns the numbers of an attribute of the plugin; none where it has no such attribute.
+  std::vector<std::int64_t> attribute(std::string_view name) const {
+    auto args = make_args<PJRT_Plugin_Attributes_Args>();
+    if (!call<&PJRT_Api::PJRT_Plugin_Attributes>(args).ok()) return {};
+    for (const PJRT_NamedValue& each : std::span(args.attributes, args.num_attributes)) {
+      if (std::string_view(each.name, each.name_size) != name) continue;
+      if (each.type != PJRT_NamedValue_kInt64List) return {};
+      return {each.int64_array_value, each.int64_array_value + each.value_size};
+    }
+    return {};
+  }
+
   /// Returns an extension by its type, or null.
   const PJRT_Extension_Base* extension(PJRT_Extension_Type type) const noexcept {
     const PJRT_Extension_Base* next = table_.extension_start;
@@ -133,7 +151,8 @@ class Api {
     std::map<std::string, Entry> entries;
   };
 
-  explicit Api(const std::string& path) : Api(open(path), path) {
+  Api(const std::string& path, Check check_first) : Api(open(path), path) {
+    if (check_first) check_first(*this);
     auto args = make_args<PJRT_Plugin_Initialize_Args>();
     check<&PJRT_Api::PJRT_Plugin_Initialize>(args);
   }

@@ -103,11 +103,12 @@ class Client final : public RefCounted<Client> {
             .during("execute_sharded"));
   }
 
-  std::string platform_version() const {
-    auto args = make_args<PJRT_Client_PlatformVersion_Args>();
+  /// Returns what the plugin calls the kind of device that it is for.
+  std::string platform_name() const {
+    auto args = make_args<PJRT_Client_PlatformName_Args>();
     args.client = client_;
-    api_->check<&PJRT_Api::PJRT_Client_PlatformVersion>(args);
-    return {args.platform_version, args.platform_version_size};
+    api_->check<&PJRT_Api::PJRT_Client_PlatformName>(args);
+    return {args.platform_name, args.platform_name_size};
   }
 
  private:

@@ -1,6 +1,8 @@
 // Custom calls: what a handler reads of its call frame, and how a plugin comes to know it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -109,20 +111,14 @@ class HeldError {
 
   /// Returns the one of a call's execution, or null.
   static HeldError* of(const XLA_FFI_CallFrame& frame) noexcept {
-    XLA_FFI_TypeId type{type_id().load(std::memory_order_acquire)};
-    if (type.type_id == 0 || !frame.ctx || !frame.api->XLA_FFI_ExecutionContext_Get) {
-      return nullptr;
+    if (!frame.ctx || !frame.api->XLA_FFI_ExecutionContext_Get) return nullptr;
+    // A frame does not say whose it is; its context has nothing under the number of another plugin.
+    for (const std::atomic<std::int64_t>& known : type_ids()) {
+      XLA_FFI_TypeId type{known.load(std::memory_order_acquire)};
+      if (type.type_id == 0) return nullptr;
+      if (HeldError* found = get(frame, type)) return found;
     }
-    auto args = make_args<XLA_FFI_ExecutionContext_Get_Args>();
-    args.ctx = frame.ctx;
-    args.type_id = &type;
-    if (XLA_FFI_Error* none = frame.api->XLA_FFI_ExecutionContext_Get(&args)) {
-      auto dropped = make_args<XLA_FFI_Error_Destroy_Args>();
-      dropped.error = none;
-      frame.api->XLA_FFI_Error_Destroy(&dropped);
-      return nullptr;
-    }
-    return static_cast<HeldError*>(args.data);
+    return nullptr;
   }
 
   /// Returns whether the plugin is not to know.
@@ -139,10 +135,24 @@ class HeldError {
 
  private:
   friend class HoldingContext;
-  /// Returns what the plugin calls this type; 0 before it was registered.
-  static std::atomic<std::int64_t>& type_id() noexcept {
-    static std::atomic<std::int64_t> id{0};
-    return id;
+  static constexpr std::size_t kMostPlugins = 8;
+
+  static HeldError* get(const XLA_FFI_CallFrame& frame, XLA_FFI_TypeId& type) noexcept {
+    auto args = make_args<XLA_FFI_ExecutionContext_Get_Args>();
+    args.ctx = frame.ctx;
+    args.type_id = &type;
+    XLA_FFI_Error* none = frame.api->XLA_FFI_ExecutionContext_Get(&args);
+    if (!none) return static_cast<HeldError*>(args.data);
+    auto dropped = make_args<XLA_FFI_Error_Destroy_Args>();
+    dropped.error = none;
+    frame.api->XLA_FFI_Error_Destroy(&dropped);
+    return nullptr;
+  }
+
+  /// Returns what each plugin calls this type, in the order in which they came; 0 for the rest.
+  static std::array<std::atomic<std::int64_t>, kMostPlugins>& type_ids() noexcept {
+    static std::array<std::atomic<std::int64_t>, kMostPlugins> ids{};
+    return ids;
   }
 
   const bool holds_back_;
@@ -297,9 +307,10 @@ class HoldingContext final : public RefCounted<HoldingContext> {
  public:
   /// Returns null where the plugin cannot tell handlers what they run in.
   static Ref<HoldingContext> make(std::shared_ptr<const Api> api, bool holds_back) {
-    if (!can_tell(*api)) return {};
+    const std::int64_t type_id = type_id_of(*api);
+    if (type_id == 0) return {};
     auto made = Ref<HoldingContext>::adopt(new HoldingContext(std::move(api), holds_back));
-    made->attach();
+    made->attach(type_id);
     return made;
   }
   ~HoldingContext() {
@@ -320,31 +331,42 @@ class HoldingContext final : public RefCounted<HoldingContext> {
     context_ = args.context;
   }
 
-  void attach() {
+  void attach(std::int64_t type_id) {
     auto args = make_args<PJRT_FFI_UserData_Add_Args>();
     args.context = context_;
-    args.user_data = {HeldError::type_id().load(std::memory_order_acquire), &error_};
+    args.user_data = {type_id, &error_};
     raise_if_error(api_->take(ffi_extension(*api_)->user_data_add(&args)));
   }
 
-  /// Tells the plugin of the type, once: ids are one plugin's own.
-  static bool can_tell(const Api& api) {
+  /// Tells a plugin of the type, once, and returns its number, which is the plugin's own; 0 where
+  /// the plugin takes none.
+  static std::int64_t type_id_of(const Api& api) {
     static std::mutex mutex;
-    static const Api* known = nullptr;
+    static std::array<const Api*, HeldError::kMostPlugins> known{};
     std::lock_guard lock(mutex);
-    if (known) return known == &api;
+    auto* const at =
+        std::ranges::find_if(known, [&](const Api* each) { return !each || each == &api; });
+    if (at == known.end()) return 0;
+    std::atomic<std::int64_t>& id =
+        HeldError::type_ids()[static_cast<std::size_t>(at - known.begin())];
+    if (*at) return id.load(std::memory_order_acquire);
+    const std::int64_t made = register_type(api);
+    if (made == 0) return 0;
+    id.store(made, std::memory_order_release);
+    *at = &api;
+    return made;
+  }
+
+  static std::int64_t register_type(const Api& api) {
     const PJRT_FFI_Extension* extension = ffi_extension(api);
-    if (!extension || !extension->type_register || !extension->user_data_add) return false;
+    if (!extension || !extension->type_register || !extension->user_data_add) return 0;
     constexpr std::string_view kName = "devrt.HeldError";
     PJRT_FFI_Type_Info nothing_to_free{};
     auto args = make_args<PJRT_FFI_Type_Register_Args>();
     args.type_name = kName.data();
     args.type_name_size = kName.size();
     args.type_info = &nothing_to_free;
-    if (!api.take(extension->type_register(&args)).ok()) return false;
-    HeldError::type_id().store(args.type_id, std::memory_order_release);
-    known = &api;
-    return true;
+    return api.take(extension->type_register(&args)).ok() ? args.type_id : 0;
   }
 
   const std::shared_ptr<const Api> api_;
