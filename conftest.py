@@ -20,7 +20,7 @@ settings.register_profile("fuzz", deadline=None, max_examples=1000, print_blob=T
 settings.load_profile("devrt")
 
 # Which compiler the tests of programs run on, of those for the CPU: a wheel's name or a path.
-_engine = os.environ.get("DEVRT_TEST_CPU_ENGINE", "")
+_engine = os.environ.get("TEST_CPU_ENGINE", "")
 
 # Before anything asks for a device: the tests' meshes need eight of them, and a platform that the
 # developer happens to have chosen must not change what is tested.

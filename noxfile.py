@@ -145,7 +145,7 @@ def engines(session: nox.Session, engine: str) -> None:
     _install(session)
     session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.install("jax==0.10.2")
-    of_tests = {"DEVRT_TEST_CPU_ENGINE": engine}
+    of_tests = {"TEST_CPU_ENGINE": engine}
     session.run("python", "-m", "pytest", *OF_ENGINES, env=of_tests)
     session.run("python", "-m", "pytest", "-m", "stress", *OF_STABLEHLO, env=of_tests)
     given = session.posargs or ["--seeds", "0:300"]
