@@ -65,6 +65,38 @@ def test_a_constant_without_data_is_refused():
         compile_explained(Program(text), lambda program: program)
 
 
+@pytest.mark.parametrize("tensor", ["2x5xf64", "5xf32", "f32", "0xf32", "2x5xcomplex<f32>"])
+def test_a_text_whose_data_are_of_another_size_is_refused(tensor):
+    text = TEXT.replace(
+        "dense_resource<w> : tensor<2x5xf32>", f"dense_resource<w> : tensor<{tensor}>"
+    )
+    with pytest.raises(InvalidArgumentError, match=r"<w> has 40 bytes, and .* takes \d+"):
+        with_plain_constants(Program(text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"0x', '"0x0', "hexadecimal"),
+        ("3F", "QF", "hexadecimal"),
+        ('000041"\n', "000041\n", "have no end"),
+    ],
+)
+def test_text_whose_data_are_damaged_is_refused(old, new, why):
+    head, mark, tail = TEXT.partition("{-#")
+    with pytest.raises(InvalidArgumentError, match=rf"dense_resource<\w+> .*({why})"):
+        with_plain_constants(Program(head + mark + tail.replace(old, new)))
+
+
+def test_bytecode_whose_data_are_of_another_size_is_refused():
+    code = (FOLDER / "resources_not_portable.mlirbc").read_bytes()
+    shorter = code.replace(b"\x81\x11\xcb", b"\x81\x09\xcb")  # 4 bytes for 8
+    with pytest.raises(
+        InvalidArgumentError, match=r"<pair> has 4 bytes, and tensor<2xf32> takes 8"
+    ):
+        with_plain_constants(Program(shorter))
+
+
 @pytest.mark.parametrize("size", range(1, 514, 16))
 def test_bytecode_that_was_cut_is_left_to_the_compiler(size):
     code = (FOLDER / "resources_not_portable.mlirbc").read_bytes()[:size]

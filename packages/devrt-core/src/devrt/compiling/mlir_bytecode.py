@@ -35,6 +35,8 @@ _QUANTISED = {("vhlo", 24), ("vhlo", 30)}  # of a tensor, and of each of an axis
 _ELEMENTS = {("builtin", 18), ("vhlo", 15)}
 _TENSORS = {("builtin", 13), ("builtin", 14), ("vhlo", 20), ("vhlo", 21)}
 _ENCODED_TENSOR = ("builtin", 14)
+_FLOATS = {("builtin", 3 + n): name for n, name in enumerate((b"bf16", b"f16", b"f32", b"f64"))}
+_BUILTIN_COMPLEX = ("builtin", 9)
 _BUILTIN_INTEGER, _VHLO_BOOLEAN, _ONE_BIT = ("builtin", 0), ("vhlo", 0), 1
 _EMPTY_TEXT = re.compile(rb"tensor<(?:\d+x)*0x")
 _TUPLE_TEXT, _BOOLEAN_TEXT = re.compile(rb"\btuple<"), re.compile(rb"[<x]i1>")
@@ -242,6 +244,28 @@ class Bytecode:
         return kind == _VHLO_BOOLEAN or (
             kind == _BUILTIN_INTEGER and reader.number() >> 2 == _ONE_BIT
         )
+
+    def tensor_text(self, number: int) -> bytes:
+        """Return a tensor's extents and element type as text, such as ``2x5xf32``.
+
+        Of what is none of the builtin dialect's, or has other elements, it has no known form.
+        """
+        kind, reader = self._types[number].kind()
+        if kind not in _TENSORS:
+            return b"?"
+        extents = _extents(kind, reader)
+        return b"".join([*(b"%dx" % (n >> 1) for n in extents), self._scalar(reader.number())])
+
+    def _scalar(self, number: int) -> bytes:
+        entry = self._types[number]
+        if not entry.is_encoded:
+            return bytes(entry.data).rstrip(b"\0")
+        kind, reader = entry.kind()
+        if kind == _BUILTIN_INTEGER:
+            return b"i%d" % (reader.number() >> 2)
+        if kind == _BUILTIN_COMPLEX:
+            return b"complex<%b>" % self._scalar(reader.number())
+        return _FLOATS.get(kind, b"?")
 
     def has_quantised(self) -> bool:
         """Return whether the module has quantised types."""

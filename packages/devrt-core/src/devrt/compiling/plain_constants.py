@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from devrt.compiling.constant_data import check_size, damaged
 from devrt.compiling.program import Program
 from devrt.errors import InvalidArgumentError
 
@@ -25,6 +26,7 @@ _ARITH = re.compile(
 _SECTION = re.compile(rb"dialect_resources\s*:\s*\{\s*builtin\s*:\s*\{")
 _ENTRY = re.compile(rb"\s*,?\s*" + _NAME + rb'\s*:\s*"0x')
 _ALIGNMENT = 8  # characters: four bytes before the data
+_DIGITS = b"0123456789abcdefABCDEF"
 _ALIAS = b"#devrt_constant_%d"
 
 
@@ -34,7 +36,7 @@ def with_plain_constants(program: Program) -> Program:
     Raises
     ------
     InvalidArgumentError
-        If a constant's data is not there.
+        If a constant's data is not there, or is damaged.
     """
     if program.is_bytecode:
         from devrt.compiling.plain_constants_bytecode import rewritten
@@ -64,7 +66,7 @@ def _rewritten(code: bytes) -> bytes:
 
     body = _RESOURCE.sub(alias, _ARITH.sub(b"stablehlo.constant", body))
     head = (
-        b"%b = %b : %b " % (name, _dense(code[slice(*data[key])], kind), kind)
+        b"%b = %b : %b " % (name, _dense(key, code[slice(*data[key])], kind), kind)
         for (key, kind), name in aliases.items()
     )
     return b"".join([*head, body])
@@ -77,16 +79,22 @@ def _resources(code: bytes, at: int) -> Iterator[tuple[bytes, tuple[int, int]]]:
         entry = _ENTRY.match(code, at if at > section.end() else section.end())
         if entry is None:
             return
-        at = code.index(b'"', entry.end())
-        yield entry[1].strip(b'"'), (entry.end() + _ALIGNMENT, at)
+        name, at = entry[1].strip(b'"'), code.find(b'"', entry.end())
+        if at < 0:
+            raise damaged(name, "is cut off: its data have no end")
+        yield name, (entry.end() + _ALIGNMENT, at)
         at += 1
 
 
-def _dense(digits: bytes, kind: bytes) -> bytes:
+def _dense(name: bytes, digits: bytes, kind: bytes) -> bytes:
     """Return a constant's value, of its bytes in hexadecimal digits."""
+    if len(digits) % 2 or digits.translate(None, _DIGITS):
+        raise damaged(name, "has data that are no bytes in hexadecimal digits")
+    tensor = kind[len(b"tensor<") : -1]
+    check_size(name, len(digits) // 2, tensor)
     if not digits:
         return b"dense<>"
-    *sizes, element = kind[len(b"tensor<") : -1].split(b"x")
+    *sizes, element = tensor.split(b"x")
     if element == b"i1":
         values = [b"true" if byte else b"false" for byte in bytes.fromhex(digits.decode())]
         return b"dense<%b>" % _nested(values, [int(size) for size in sizes])

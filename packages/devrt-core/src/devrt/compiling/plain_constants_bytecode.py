@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from devrt.compiling.constant_data import check_size
 from devrt.compiling.mlir_bytecode import MAGIC, UNREADABLE, Bytecode, Reader
+from devrt.errors import InvalidArgumentError
 
 __all__ = ["rewritten"]
 
@@ -22,6 +24,7 @@ _RESOURCE, _DENSE = ("builtin", 16), 18  # attributes
 _CONSTANT = "arith.constant"
 
 _Bytes = bytes | memoryview
+_Blob = tuple[bytes, memoryview]  # the name of a resource, and its data
 
 
 class _Section(NamedTuple):
@@ -35,6 +38,11 @@ def rewritten(code: bytes) -> bytes | None:
     """Return bytecode whose constants are in it and StableHLO's; None if they are already.
 
     What cannot be read is left to the compiler.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a constant's data are of another size than it.
     """
     try:
         head, *sections = _sections(code)
@@ -46,6 +54,8 @@ def rewritten(code: bytes) -> bytes | None:
         changed = _renamed(by_kind[_DIALECTS], tables)
         if has_resources:
             changed |= _inlined(by_kind, tables, list(_blobs(code, sections, tables)))
+    except InvalidArgumentError:  # which is a ValueError
+        raise
     except UNREADABLE:
         return None
     return _joined(head.data, sections, changed) if changed else None
@@ -68,36 +78,35 @@ def _sections(code: bytes) -> Iterator[_Section]:
         yield _Section(kind & ~_ALIGNED, alignment, begin, view[begin : reader.at])
 
 
-def _blobs(code: bytes, sections: list[_Section], tables: Bytecode) -> Iterator[memoryview]:
-    """Yield the data of each resource of a dialect, in the order in which attributes count them."""
+def _blobs(code: bytes, sections: list[_Section], tables: Bytecode) -> Iterator[_Blob]:
+    """Yield the name and data of each resource of a dialect, in the order attributes count them."""
     begin = next(section.begin for section in sections if section.kind == _RESOURCES)
     places = Reader(next(section.data for section in sections if section.kind == _PLACES))
     view = memoryview(code)
-    for is_dialects, size in _resources(places):
+    for is_dialects, name, size in _resources(places):
         if is_dialects:
             reader = Reader(view[: begin + size], begin)
             alignment, length = reader.number(), reader.number()
             reader.at += -reader.at % max(1, alignment)  # none of what is empty
-            yield view[reader.at : reader.at + length]
+            yield tables.strings[name], view[reader.at : reader.at + length]
             reader.take(length)
         begin += size
 
 
-def _resources(places: Reader) -> Iterator[tuple[bool, int]]:
-    """Yield of each resource whether a dialect has it, and its size with what stands before it."""
+def _resources(places: Reader) -> Iterator[tuple[bool, int, int]]:
+    """Yield of each resource whether a dialect has it, its name, and its size with its head."""
     outside = places.number()
     while places.at < len(places.data):
         places.number()  # whose they are
         for _ in range(places.number()):
-            places.number()  # the name
-            size = places.number()
+            name, size = places.number(), places.number()
             places.take(1)  # the kind
-            yield outside <= 0, size
+            yield outside <= 0, name, size
         outside -= 1
 
 
 def _inlined(
-    by_kind: dict[int, memoryview], tables: Bytecode, blobs: list[memoryview]
+    by_kind: dict[int, memoryview], tables: Bytecode, blobs: list[_Blob]
 ) -> dict[int, list[_Bytes]]:
     """Return the table of attributes and types with data in place of resources."""
     offsets, data = Reader(by_kind[_OFFSETS]), Reader(by_kind[_ENTRIES])
@@ -117,12 +126,13 @@ def _inlined(
     return {_ENTRIES: joined, _OFFSETS: sizes, _RESOURCES: [], _PLACES: []}
 
 
-def _plain(dialect: str, entry: _Bytes, tables: Bytecode, blobs: list[memoryview]) -> list[_Bytes]:
+def _plain(dialect: str, entry: _Bytes, tables: Bytecode, blobs: list[_Blob]) -> list[_Bytes]:
     """Return an attribute in pieces; one that names a resource with its data."""
     reader = Reader(entry)
     if (dialect, reader.number()) != _RESOURCE:
         return [entry]
-    kind, blob = reader.number(), blobs[reader.number()]
+    kind, (name, blob) = reader.number(), blobs[reader.number()]
+    check_size(name, len(blob), tables.tensor_text(kind))
     data: _Bytes = blob
     if tables.is_boolean(kind):  # eight to a byte
         data = np.packbits(np.frombuffer(blob, np.bool_), bitorder="little").tobytes()
