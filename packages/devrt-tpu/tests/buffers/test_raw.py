@@ -112,6 +112,36 @@ def test_what_shares_the_memory_keeps_it(child, share):
     assert done.stdout == "True True True\n[0, 0, 0, 0, 0]\n", done.stderr
 
 
+def test_a_buffer_that_is_deleted_while_it_is_read_keeps_its_memory(buffer, monkeypatch):
+    kind, part = type(buffer.connection.api), np.zeros(8, np.float32)
+    call = kind.call
+
+    def deleting(api, function, **fields):
+        made = call(api, function, **fields)
+        if function == "PJRT_Buffer_CopyRawToHost":  # as another thread may
+            buffer.delete()
+        return made
+
+    monkeypatch.setattr(kind, "call", deleting)
+    buffer.copy_raw_to_host(part)
+    assert part.tolist() == X.tolist()
+    assert buffer.is_deleted()
+
+
+def test_a_buffer_that_is_deleted_while_it_is_taken_for_another_type_is_taken(child):
+    done = child("""
+        from types import SimpleNamespace
+        from devrt_pjrt.buffers import raw
+        c = client(); b = c.buffer_from_pyval(np.arange(4, dtype=np.float32)); lib = raw.lib
+        def deleting(handle):  # as another thread may
+            found = lib.devrt_is_shared(handle); b.delete(); return found
+        raw.lib = SimpleNamespace(devrt_is_shared=deleting, devrt_adopt_copy=lib.devrt_adopt_copy)
+        made = b.bitcast(np.int32); print(made.shape)
+        del b, made; c.close(); print(counts())
+    """)
+    assert done.stdout == "(4,)\n[0, 0, 0, 0, 0]\n", done.stderr
+
+
 def test_other_sizes_and_failures_leave_the_buffer(child):
     done = child(
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -37,7 +38,8 @@ def copy_to_host(buffer: PjrtBuffer, target: Any, offset: int, size: int | None)
     if not size:
         return
     memory = ffi.from_buffer(view, require_writable=True)
-    with buffer.pinned(operation) as pointer:
+    kept = buffer.clone()  # from here on another thread may delete the buffer
+    with kept.pinned(operation) as pointer:
         args = connection.api.call(
             "PJRT_Buffer_CopyRawToHost",
             buffer=pointer,
@@ -45,7 +47,8 @@ def copy_to_host(buffer: PjrtBuffer, target: Any, offset: int, size: int | None)
             offset=offset,
             transfer_size=size,
         )
-    Event(connection, args.event, keeps=(memory, buffer.clone())).wait(operation)
+        copied = Event(connection, args.event, keeps=(memory, kept))
+    copied.wait(operation)
 
 
 def _writable(target: Any, operation: str) -> memoryview:
@@ -77,12 +80,12 @@ def bitcast(buffer: PjrtBuffer, dtype: Any, shape: Sequence[int]) -> tuple[int, 
         raise InvalidArgumentError(msg, operation=operation)
     if not api.has("PJRT_Buffer_Bitcast"):
         raise api.missing("PJRT_Buffer_Bitcast")
-    source = buffer
-    with buffer.pinned(operation):  # which is the one pin that is no sharing
+    source, dims = buffer, ffi.new("int64_t[]", list(spec.shape))
+    with ExitStack() as pins:
+        pointer = pins.enter_context(buffer.pinned(operation))  # the one pin that is no sharing
         if lib.devrt_is_shared(buffer.handle):
             source = _own_copy(buffer)
-    dims = ffi.new("int64_t[]", list(spec.shape))
-    with source.pinned(operation) as pointer:
+            pointer = pins.enter_context(source.pinned(operation))
         args = api.call(
             "PJRT_Buffer_Bitcast",
             buffer=pointer,
