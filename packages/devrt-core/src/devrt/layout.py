@@ -16,6 +16,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+from devrt._support.words import kind_of
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 if TYPE_CHECKING:
@@ -187,10 +188,10 @@ class Format:
                 "Invalid value received for the layout argument of a Format: it is a Layout, "
                 f"Layout.AUTO or None, not {reprlib.repr(given)} of type {type(given).__name__}"
             )
-        if not (sharding is None or hasattr(sharding, "device_set")):
+        if not (sharding is None or _is_sharding(sharding)):
             _refuse_type(
                 "Invalid value received for the sharding argument of a Format: it is a sharding "
-                f"of devrt or None, not {reprlib.repr(sharding)} of type {type(sharding).__name__}"
+                f"of devrt or None, not {reprlib.repr(sharding)} of type {kind_of(sharding)}"
             )
         if isinstance(layout, Layout) and sharding is None:
             _refuse(
@@ -223,6 +224,12 @@ class Format:
 
     def __repr__(self) -> str:
         return f"Format(layout={self._layout}, sharding={self._sharding})"
+
+
+def _is_sharding(value: object) -> bool:
+    """Return whether a value is one of devrt's shardings, whose package needs this module's."""
+    names = {(kind.__module__, kind.__name__) for kind in type(value).__mro__}
+    return ("devrt.sharding.sharding", "Sharding") in names
 
 
 class PjRtLayout:

@@ -186,3 +186,12 @@ def test_arrays_of_any_layout_go_to_any_sharding(cpu):
             moved = devrt.device_put(columns, Format(COLUMNS, sharding))
             assert moved.format == Format(COLUMNS, sharding)
             np.testing.assert_array_equal(moved, value())
+
+
+@pytest.mark.parametrize(
+    ("module", "library"), [("jax._src.sharding", "jax's"), ("other", "other's")]
+)
+def test_what_only_looks_like_a_sharding_is_refused(module, library):
+    other = type("NamedSharding", (), {"device_set": frozenset(), "__module__": module})()
+    with pytest.raises(InvalidTypeError, match=rf"NamedSharding, which is {library} and not devrt"):
+        Format(None, other)
