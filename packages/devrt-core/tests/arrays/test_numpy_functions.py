@@ -61,6 +61,17 @@ def test_a_method_that_computes_is_absent_and_says_why(x, name):
         getattr(x, name)
 
 
+def test_what_asks_for_shape_and_dtype_reads_nothing(x):
+    x.delete()
+    assert (np.shape(x), np.ndim(x), np.size(x), np.size(x, 1)) == ((2, 3), 2, 6, 3)
+    assert np.result_type(x, np.float32) == np.float64
+    for like in (np.empty_like, np.zeros_like, np.ones_like):
+        made = like(x)
+        assert (made.shape, made.dtype, made.strides) == ((2, 3), np.float64, (24, 8))
+        assert made.flags.writeable
+    assert np.zeros_like(x, dtype=np.int8).dtype == np.int8
+
+
 def test_what_looks_reads(x):
     host = np.asarray(x)
     assert np.shape(x) == (2, 3)

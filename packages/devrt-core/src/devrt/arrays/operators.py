@@ -30,6 +30,14 @@ _LOOKING = frozenset(
     """.split()
 )
 
+# Those of them that ask for no more than shape and dtype: no element is read for them.
+_SHAPED = frozenset(
+    """
+    can_cast common_type empty_like iscomplexobj isrealobj ndim ones_like result_type shape size
+    zeros_like
+    """.split()
+)
+
 
 def namespace(api_version: str | None) -> Any:
     """Return `devrt.numpy`, which has what there is and says of all else what to do instead.
@@ -91,16 +99,31 @@ class Unsupported:
         """Let functions that only look at arrays do so on the host; refuse those that compute."""
         if func.__name__ not in _LOOKING:
             _refuse(f"{func.__module__}.{func.__name__}")
-        return func(*map(_on_host, args), **{name: _on_host(v) for name, v in kwargs.items()})
+        take = _outline if func.__name__ in _SHAPED else _read
+        given = {name: _on_host(value, take) for name, value in kwargs.items()}
+        return func(*(_on_host(value, take) for value in args), **given)
 
 
-def _on_host(value: Any) -> Any:
-    """Return an argument of a NumPy function with its arrays read."""
+def _on_host(value: Any, take: Callable[[Any], Any]) -> Any:
+    """Return an argument of a NumPy function with what it is to have for its arrays."""
     if isinstance(value, Unsupported):
-        import numpy as np
+        return take(value)
+    if type(value) in (list, tuple):
+        return type(value)(_on_host(each, take) for each in value)
+    return value
 
-        return np.asarray(value)
-    return type(value)(map(_on_host, value)) if type(value) in (list, tuple) else value
+
+def _read(array: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(array)
+
+
+def _outline(array: Any) -> Any:
+    """Return an array of the same shape and dtype, of one element whatever that shape is."""
+    import numpy as np
+
+    return np.broadcast_to(np.empty((), array.dtype), array.shape)
 
 
 for _name in (
