@@ -17,7 +17,7 @@ from devrt.programs.trees import LEAF, Node, Tree
 
 __all__ = ["read_torch_object"]
 
-_INSTALL = "pip install torchax==0.0.13 torch==2.12.1 jax"
+_INSTALL = "pip install torchax==0.0.13 torch==2.12.1 jax==0.10.2"
 
 
 def read_torch_object(value: Any) -> Exported | None:
