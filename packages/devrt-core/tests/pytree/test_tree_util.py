@@ -305,3 +305,50 @@ def test_the_modules_list_their_names():
     assert dir(tree) == sorted(tree.__all__)
     assert devrt.tree is tree
     assert tree.map is tree_util.tree_map
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """Return a structure that is nested more deeply than Python goes."""
+    outer = made = tree_util.tree_structure([0])
+    for _ in range(100_000):
+        made = outer.compose(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda t: t.unflatten([1]),
+        lambda t: t.flatten_up_to(endless()),
+        lambda t: t.num_nodes,
+        lambda t: t.compose(t),
+        lambda t: t.walk(lambda children, _: children, None, [1]),
+        lambda t: t == tree_util.tree_structure([0]).compose(t),
+        repr,
+        hash,
+        lambda t: t.__reduce__(),
+        lambda t: tree_util.tree_map(lambda a, b: a, nested(), endless()),
+    ],
+)
+def test_a_structure_that_is_too_deep_is_one_error(deep, use):
+    with pytest.raises(InvalidArgumentError, match="nested more deeply than Python goes"):
+        use(deep)
+
+
+def endless():
+    made = []
+    made.append(made)
+    return made
+
+
+def nested():
+    made = [0]
+    for _ in range(100_000):
+        made = [made]
+    return made
+
+
+def test_transposing_nothing_by_what_it_has_as_leaves_is_refused():
+    with pytest.raises(InvalidTypeError, match=r"PyTreeDef\(\[\]\) has no leaves to take"):
+        tree_util.tree_transpose(tree_util.tree_structure([]), None, [])

@@ -113,6 +113,8 @@ def _parts(treedef: PyTreeDef, tree: Any, other: Any, is_leaf: _IsLeaf, name: st
     try:
         return treedef.flatten_up_to(other)
     except DevrtError as error:
+        if isinstance(error.__cause__, RecursionError):  # which the search would meet again
+            raise
         raise (first_prefix_error(tree, other, is_leaf, name) or error) from None
 
 
@@ -240,11 +242,16 @@ def tree_transpose(
     Raises
     ------
     InvalidTypeError
-        If the tree is not ``outer_treedef`` with ``inner_treedef`` in the place of each leaf.
+        If the tree is not ``outer_treedef`` with ``inner_treedef`` in the place of each leaf, or
+        ``inner_treedef`` is None and ``outer_treedef`` has no leaves.
     """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
-        inner_treedef = tree_structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
+        parts = outer_treedef.flatten_up_to(pytree_to_transpose)
+        if not parts:
+            msg = f"{outer_treedef} has no leaves to take the inner structure from. Pass that too."
+            raise InvalidTypeError(msg, operation="tree_transpose")
+        inner_treedef = tree_structure(parts[0])
     inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
     if treedef.num_leaves != inner * outer:
         msg = f"Mismatch\n{treedef}\n != \n{outer_treedef.compose(inner_treedef)}"

@@ -22,6 +22,7 @@ __all__ = [
     "is_named_tuple",
     "mismatch",
     "sorted_keys",
+    "too_deep",
 ]
 
 Flat: TypeAlias = tuple[Sequence[Any], Any]
@@ -378,3 +379,12 @@ def builtin_types() -> dict[type, NodeType]:
 def mismatch(what: str) -> InvalidArgumentError:
     """Return the error for a tree that has not the structure that it is compared with."""
     return InvalidArgumentError(f"{what} Pass a tree of the same structure.")
+
+
+def too_deep() -> InvalidArgumentError:
+    """Return the error for a tree that cannot be gone through."""
+    msg = (
+        "the tree of values contains itself, or is nested more deeply than Python goes. Pass a "
+        "flatter tree, for example one list of its values."
+    )
+    return InvalidArgumentError(msg)

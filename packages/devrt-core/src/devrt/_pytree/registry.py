@@ -17,11 +17,12 @@ from devrt._pytree.node_types import (
     NodeType,
     builtin_types,
     is_named_tuple,
+    too_deep,
 )
 from devrt._pytree.treedef import PyTreeDef
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["PyTreeRegistry", "default_registry", "too_deep"]
+__all__ = ["PyTreeRegistry", "default_registry"]
 
 
 class PyTreeRegistry:
@@ -203,15 +204,6 @@ def _flatten_with_path(
         _flatten_with_path(child, types, leaves, is_leaf, (*path, key)) for key, child in pairs
     ]
     return kind, data, tuple(nodes), len(leaves) - first
-
-
-def too_deep() -> InvalidArgumentError:
-    """Return the error for a tree that cannot be gone through."""
-    msg = (
-        "the tree of values contains itself, or is nested more deeply than Python goes. Pass a "
-        "flatter tree, for example one list of its values."
-    )
-    return InvalidArgumentError(msg)
 
 
 default_registry = PyTreeRegistry()

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from devrt._pytree.node_types import LEAF, Node
+from devrt._pytree.node_types import LEAF, Node, too_deep
 from devrt.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from devrt._pytree.registry import PyTreeRegistry
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 __all__ = ["PyTreeDef"]
+
+
+def _refusing_too_deep(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a method that says of a structure nested more deeply than Python goes that it is."""
+
+    @functools.wraps(method)
+    def refusing(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return method(*args, **kwargs)
+        except RecursionError as error:
+            raise too_deep() from error
+
+    return refusing
 
 
 class PyTreeDef:
@@ -34,6 +51,7 @@ class PyTreeDef:
         return self._root[3]
 
     @property
+    @_refusing_too_deep
     def num_nodes(self) -> int:
         """The number of nodes, leaves counted."""
         return _count(self._root)
@@ -47,6 +65,7 @@ class PyTreeDef:
         kind, data, _, _ = self._root
         return None if kind is None else kind.public_data(data)
 
+    @_refusing_too_deep
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """Return the tree with these leaves.
 
@@ -58,6 +77,7 @@ class PyTreeDef:
         given = self._as_many(leaves)
         return _build(self._root, iter(given))
 
+    @_refusing_too_deep
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """Return the parts of a tree that stand where this structure has leaves.
 
@@ -70,10 +90,12 @@ class PyTreeDef:
         _take_up_to(self._root, tree, parts)
         return parts
 
+    @_refusing_too_deep
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """Return the structure with another one in the place of each leaf."""
         return PyTreeDef(self._registry, _compose(self._root, inner._root))
 
+    @_refusing_too_deep
     def walk(
         self,
         f_node: Callable[[tuple[Any, ...], Any], Any],
@@ -93,10 +115,12 @@ class PyTreeDef:
         """
         return _walk(self._root, f_node, f_leaf, iter(self._as_many(leaves)))
 
+    @_refusing_too_deep
     def from_iterable_tree(self, tree: Any) -> Any:
         """Return the tree of this structure whose children are given as nested iterables."""
         return _from_iterables(self._root, tree)
 
+    @_refusing_too_deep
     def serialize_using_proto(self) -> bytes:
         """Return the structure as JAX's message ``PyTreeDefProto``.
 
@@ -126,20 +150,26 @@ class PyTreeDef:
         roots = tuple(child._root for child in children)
         return PyTreeDef(registry, registry.node(*node_data, roots))
 
+    @_refusing_too_deep
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PyTreeDef):
             return NotImplemented
         try:
             return self._root == other._root
+        except RecursionError:
+            raise
         except Exception as error:
             raise _incomparable(self._root, other._root) from error
 
+    @_refusing_too_deep
     def __hash__(self) -> int:
         return hash(_outline(self._root))  # data need not hash
 
+    @_refusing_too_deep
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._registry, _pickled(self._root))
 
+    @_refusing_too_deep
     def __repr__(self) -> str:
         return f"PyTreeDef({_text(self._root)})"
 

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from devrt._pytree.registry import default_registry, too_deep
+from devrt._pytree.node_types import too_deep
+from devrt._pytree.registry import default_registry
 from devrt.arrays.array import Array
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 
