@@ -125,7 +125,7 @@ def test_python_s_numbers_and_lists_become_what_the_program_takes():
     pair, one = add([0.1, 2], 7)
     np.testing.assert_array_equal(pair, np.asarray([0.1, 2], np.float32))
     assert int(one) == 7
-    with pytest.raises(InvalidArgumentError, match=r"argument 1 .* is 300, and int8 does not hold"):
+    with pytest.raises(InvalidArgumentError, match=r"argument 1 .* is 300 of type int, and int8"):
         add([1, 2], 300)
     with pytest.raises(InvalidTypeError, match=r"argument 0 .*: a value of type list"):
         add([[1], [2, 3]], 1)
@@ -143,7 +143,6 @@ def test_arrays_of_one_device_are_checked_by_the_program_and_named_by_the_call()
     assert y.sharding is z.sharding is double.out_shardings[0]
     for wrong, words in (
         (devrt.device_put(np.arange(8)), r"is int64\[8\] and must be float32\[8\]"),
-        (devrt.device_put(np.ones(8, np.float32), devrt.devices("cpu")[1]), "must lie as"),
         (devrt.device_put(np.ones(8, np.float32), "pinned_host"), "must lie as"),
     ):
         with pytest.raises(InvalidArgumentError, match=words):
@@ -209,3 +208,50 @@ def test_a_caller_of_arrays_is_for_one_device():
     assert program.executable.array_caller(devrt.Array, program.mesh, [], False) is None
     with pytest.raises((TypeError, AttributeError)):
         load_program(ADD).executable.array_caller(object, program.mesh, [], False)
+
+
+def test_a_program_runs_where_arrays_were_placed_on_request():
+    program = load_program(ADD.replace(" {tf.aliasing_output = 0 : i32}", ""))
+    first, second, third = devrt.devices("cpu")[:3]
+    x = np.ones(8, np.float32)
+    for device in (second, third, second, first):
+        (y,) = program(devrt.device_put(x, device))
+        assert y.devices() == {device}
+        (z,) = program(y)
+        assert z.devices() == {device}
+    (y,) = program(x)
+    assert y.devices() == {first}
+    fixed = load_program(ADD, devices=[first])
+    with pytest.raises(InvalidArgumentError, match=r"must lie as .*load_program\(\.\.\., devices"):
+        fixed(devrt.device_put(x, second))
+
+
+@pytest.mark.parametrize("is_executable", [False, True])
+def test_a_program_is_loaded_on_the_default_device(is_executable):
+    program = ADD
+    if is_executable:
+        program = load_program(ADD).executable.serialize()
+    device = devrt.devices("cpu")[3]
+    with devrt.default_device(device):
+        program = load_program(program)
+    (y,) = program(np.ones(8, np.float32))
+    assert y.devices() == {device}
+
+
+def test_arrays_on_several_devices_are_refused_by_a_program_of_one():
+    two = load_program(
+        "func.func @main(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {return %a: tensor<f32>}"
+    )
+    first, second, third = devrt.devices("cpu")[:3]
+    put = [devrt.device_put(np.float32(1), device) for device in (second, third)]
+    with pytest.raises(InvalidArgumentError, match="must lie as"):
+        two(*put)
+    (y,) = two(put[0], devrt.device_put(np.float32(1)))  # the other was not placed on request
+    assert y.devices() == {second}
+    assert first in two(1, 2)[0].devices()
+
+
+def test_a_program_by_itself_says_that_it_gives_a_list():
+    program = load_program(ADD)
+    assert (program.in_tree, program.out_tree) == (None, None)
+    assert repr(program).endswith("gives=[*])")

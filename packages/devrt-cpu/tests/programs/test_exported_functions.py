@@ -48,7 +48,11 @@ def test_what_each_version_of_jax_serialised_takes_and_gives_its_trees(path):
         assert float(total) == pytest.approx(float(hidden.sum()), rel=1e-4)
         np.testing.assert_array_equal(same, X)
         assert program.in_names == ("0['b1']", "0['w1']", "0['w2']", "1", "scale")
-        assert repr(program) == "ArrayProgram(model, devices=1)"
+        trees = "{'more': (*, [*]), 'y': *}"
+        assert repr(program) == f"ArrayProgram(model, devices=1, gives={trees})"
+        assert repr(program.out_tree) == trees
+        leaves = "{'b1': *, 'unused': *, 'w1': *, 'w2': *}"
+        assert repr(program.in_tree) == f"(({leaves}, *), {{'scale': *}})"
 
 
 def test_arrays_in_trees_are_passed_as_they_lie(model):
@@ -98,6 +102,17 @@ def test_the_platform_s_number_is_passed_where_there_are_several():
     program = exported("platforms")
     assert len(program.in_avals) == 1
     np.testing.assert_array_equal(program(np.arange(4, dtype=np.float32)), [1, 2, 3, 4])
+
+
+def test_what_gives_one_array_says_so_and_so_does_the_array():
+    program = exported("platforms")
+    assert repr(program) == "ArrayProgram(<lambda>, devices=1, gives=*)"
+    with pytest.raises(UnimplementedError, match=r"write y = program\(x\), not \(y,\)"):
+        (_,) = program(np.arange(4, dtype=np.float32))
+
+
+def test_trees_are_shown_with_their_classes():
+    assert repr(exported("classes").in_tree).startswith("((Point(x=*, y=*), OrderedDict(")
 
 
 def test_a_function_for_another_platform_is_refused_with_what_to_do():

@@ -66,8 +66,17 @@ NOT_TRACED = (
 """Why there is no program for what Python says, and what to do instead."""
 
 
+_NOT_ITERATED = (
+    "an array is not iterated over, as devrt does not trace Python yet. Read it with "
+    "numpy.asarray(x). If a program gave it: a function that returns one array gives that array, "
+    "not a list with it; write y = program(x), not (y,) = program(x)."
+)
+
+
 def _refuse(name: str) -> NoReturn:
     msg = f"{name} on a devrt array needs a program for its device, and {NOT_TRACED}"
+    if name == "__iter__":
+        msg = f"__iter__ on a devrt array: {_NOT_ITERATED}"
     raise UnimplementedError(msg, operation=name)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayProgram"]
 
+_LONGEST = 60  # characters of a tree in a repr
+
 _singles: WeakValueDictionary[Device, SingleDeviceSharding] = WeakValueDictionary()
 
 
@@ -47,6 +49,9 @@ class ArrayProgram:
         Global shape and dtype of each argument and each result.
     in_names : tuple of str
         What errors call each argument: ``0``, ``0['w1']``, ``scale``.
+    in_tree, out_tree : tree or None
+        What an exported function takes, as (positional arguments, those by name), and what it
+        gives: a plain ``*`` is one array. None for a program by itself, which gives a list.
     """
 
     def __init__(
@@ -65,12 +70,21 @@ class ArrayProgram:
             mesh = mesh_of([("devices", len(self._devices))], self._devices)
         self.mesh = mesh
         self._signature = signature or Signature(executable.name)
+        exported = self._signature.exported
+        self.in_tree = None if exported is None else exported.in_tree
+        self.out_tree = None if exported is None else exported.out_tree
         self._single_sharding = _single(self._devices[0])
         parameters = self._described(len(first))
         bound = zip(parameters, first, strict=False)
         self._first = [list(parameter.shards(value)) for parameter, value in bound]
         self._parameters = parameters[len(first) :]
+        self._load_on: Callable[[Device], ArrayProgram] | None = None
+        self._elsewhere: dict[Device, ArrayProgram] = {}
         self._prepare()
+
+    def follow(self, load_on: Callable[[Device], ArrayProgram]) -> None:
+        """Run where committed arguments lie: on another device what ``load_on`` makes for it."""
+        self._load_on = load_on
 
     def _described(self, bound: int) -> list[Parameter]:
         """Set what it takes and gives, and return its parameters; the first ones are bound."""
@@ -119,9 +133,10 @@ class ArrayProgram:
         *arguments, **named
             Trees of arrays, as the function was exported with them; arrays by position where there
             is no more than the program. An array that was placed on request must lie as
-            `in_shardings` says; others are moved, and values of the host are put there. Python's
-            numbers, lists of them and NumPy's scalars become the dtype that the program takes,
-            where it holds their value.
+            `in_shardings` says; others are moved, and values of the host are put there. If all that
+            were placed on request lie on another device, a program that `load_program` placed by
+            itself runs there. Python's numbers and lists of them become the dtype that the program
+            takes, if it is of their kind or a wider one; NumPy's scalars are arrays.
 
         Returns
         -------
@@ -146,7 +161,24 @@ class ArrayProgram:
                 return found
         leaves = self._signature.leaves(arguments, named)
         made = self._called(leaves)
-        return self._signature.result(self.call_flat(leaves) if made is None else made)
+        if made is None:
+            there = self._program_for(leaves)
+            made = None if there is self else there._called(leaves)
+            made = there.call_flat(leaves) if made is None else made
+        return self._signature.result(made)
+
+    def _program_for(self, leaves: Sequence[Any]) -> ArrayProgram:
+        """Return the program where the leaves of a call were placed on request, if on one."""
+        if self._load_on is None:
+            return self
+        arrays = [leaf for leaf in leaves if type(leaf) is Array and leaf.committed]
+        devices = {device for array in arrays for device in array.devices()}
+        (device,) = devices if len(devices) == 1 else self._devices
+        if device is self._devices[0] or device.client is not self.executable.client:
+            return self
+        if device not in self._elsewhere:
+            self._elsewhere[device] = self._load_on(device)
+        return self._elsewhere[device]
 
     def _called(self, leaves: Sequence[Any]) -> list[Array] | None:
         """Return the results of a call as the executable makes it; None where it makes none."""
@@ -196,7 +228,10 @@ class ArrayProgram:
         return _formats(self.executable.get_output_layouts(), self.out_shardings)
 
     def __repr__(self) -> str:
-        return f"ArrayProgram({self._signature.name}, devices={len(self._devices)})"
+        flat = f"[{', '.join('*' * len(self.out_avals))}]"
+        gives = flat if self.out_tree is None else str(self.out_tree)
+        gives = gives if len(gives) <= _LONGEST else f"{gives[:_LONGEST]}..."
+        return f"ArrayProgram({self._signature.name}, devices={len(self._devices)}, gives={gives})"
 
     def _shardings(
         self, shardings: Sequence[Any], count: int, known: dict[Sharding, Sharding]

@@ -1,7 +1,8 @@
-"""Values of the host as arguments of a program: what keeps its value in the dtype is converted."""
+"""Values of the host as arguments of a program: what is converted is told by its type."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,47 +11,56 @@ from devrt.arrays.put import as_host_array
 
 __all__ = ["as_argument"]
 
-_FLOATS = ("bfloat", "float", "complex")
+_RANKS: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
+_DTYPES = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "complex": 3}
 
 
 def as_argument(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
-    """Return a value as an array for a parameter; None if the dtype cannot hold it.
+    """Return a value as an array for a parameter; None if the dtype does not take it.
 
-    Python's numbers, lists and tuples of them, and NumPy's scalars are converted to the dtype
-    where they keep their value; Python's floating point numbers are rounded, as literals are. All
-    else is read as it is, and not converted.
+    Python's numbers, lists and tuples of them have no dtype of their own, and are converted to one
+    of their kind or of a wider one, in the order bool, int, float, complex: floating point numbers
+    are rounded, as literals are, and integers must be in range. All else is read as it is, and not
+    converted, NumPy's scalars among it: what is taken today must not depend on a value.
 
     Raises
     ------
     InvalidTypeError
         If no array can be made of the value.
     """
-    is_scalar = isinstance(value, np.generic)
-    if not is_scalar and type(value) not in (bool, int, float, complex, list, tuple):
-        return as_host_array(value)
+    ranks = set(_ranks(value)) if type(value) in _RANKS or type(value) in (list, tuple) else {None}
     found = as_host_array(value)
-    if found.dtype == dtype:
+    if None in ranks or found.dtype == dtype:
         return found
-    if found.dtype.kind not in "biufc" and not found.dtype.name.startswith(_FLOATS):
-        return None
-    return _converted(found, dtype, is_literal=not is_scalar)
+    wanted = next((rank for name, rank in _DTYPES.items() if dtype.name.startswith(name)), -1)
+    given = max((rank for rank in ranks if rank is not None), default=0)
+    return _converted(found, dtype, given) if given <= wanted else None
+
+
+def _ranks(value: Any) -> Iterator[int | None]:
+    """Yield what each number in a value is; None for what is none of Python's."""
+    if type(value) in (list, tuple):
+        for each in value:
+            yield from _ranks(each)
+    else:
+        yield _RANKS.get(type(value))
 
 
 def _converted(
-    found: np.ndarray[Any, Any], dtype: np.dtype[Any], *, is_literal: bool
+    found: np.ndarray[Any, Any], dtype: np.dtype[Any], given: int
 ) -> np.ndarray[Any, Any] | None:
-    if found.dtype.kind == "c" and not dtype.name.startswith("complex"):
-        if found.imag.any():
-            return None
-        found = found.real
+    is_integer = dtype.name.startswith(("int", "uint"))
+    if is_integer and given and found.dtype.kind not in "iu" and found.size:
+        return None  # no integer of NumPy's holds all of them
+    try:
+        if found.dtype.kind == "O":  # integers beyond 64 bits, for floating point numbers
+            found = found.astype(np.float64)
+    except OverflowError:
+        return None
     with np.errstate(all="ignore"):
         made = found.astype(dtype)
-        is_rounded = is_literal and found.dtype.kind in "fc" and dtype.name.startswith(_FLOATS)
-        if is_rounded:
-            is_same = np.isfinite(made) == np.isfinite(found)
+        if is_integer and given:
+            is_same = (made.astype(found.dtype) == found) & ((made < 0) == (found < 0))
         else:
-            back = made.astype(found.dtype)
-            is_same = (back == found) | ((back != back) & (found != found))
-            if found.dtype.kind in "iu":  # between signed and unsigned the bits come back
-                is_same &= (made < 0) == (found < 0)
+            is_same = np.isfinite(made) == np.isfinite(found)
     return made if np.all(is_same) else None

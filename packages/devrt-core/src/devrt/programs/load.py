@@ -14,6 +14,7 @@ from devrt.programs.chosen_shardings import mesh_of
 from devrt.programs.jax_objects import library_of
 from devrt.programs.signature import Signature
 from devrt.programs.sources import Source, read_source
+from devrt.runtime import default_runtime
 from devrt.sharding import Mesh
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def load_program(
     client
         The client; None for the one of ``devices``, of ``mesh``, or of the default device.
     devices
-        Where it runs; None for the mesh's devices, or for as many as the program needs.
+        Where it runs; None for the mesh's devices, or for as many as the program needs. A program
+        for one device then runs on the default device as it is now, or, where arrays that were
+        placed on request lie on another device of the client, there: it is compiled for that
+        device at the first such call.
     mesh
         The mesh that names how arguments and results are divided; None for the one that the
         program declares, over its devices.
@@ -75,10 +79,50 @@ def load_program(
     """
     source = read_source(program)
     _check_target(client, devices, mesh)
+    is_free = devices is None and mesh is None and "device_assignment" not in options
     if mesh is not None and devices is None:
         devices = list(mesh.device_list)
     if client is None:
-        client = devices[0].client if devices else _default_client()
+        client = devices[0].client if devices else default_runtime().default_device().client
+    if is_free:
+        return _following(source, client, options)
+    return _loaded(source, client, devices, mesh, options)
+
+
+def _following(source: Source, client: Client, options: dict[str, Any]) -> ArrayProgram:
+    """Return a program on the default device, that of one device where its arguments lie."""
+
+    def load_on(device: Device) -> ArrayProgram:
+        return _loaded(source, client, [device], None, options)
+
+    default = default_runtime().default_device()
+    is_first = default.client is not client or default is client.local_devices()[0]
+    if not is_first and _is_for_one(source, options):
+        made = load_on(default)
+    else:
+        made = _loaded(source, client, None, None, options)
+        if made.mesh is None and not is_first:
+            made = load_on(default)
+    if made.mesh is None:
+        made.follow(load_on)
+    return made
+
+
+def _is_for_one(source: Source, options: dict[str, Any]) -> bool:
+    """Return whether a program is known to be for one device before it is compiled."""
+    if source.executable or options.keys() & {"num_replicas", "num_partitions"}:
+        return False
+    facts = Program.of(source.code, "load_program").facts
+    return (facts.num_replicas or 1, facts.num_partitions or 1) == (1, 1)
+
+
+def _loaded(
+    source: Source,
+    client: Client,
+    devices: Sequence[Device] | None,
+    mesh: Mesh | None,
+    options: dict[str, Any],
+) -> ArrayProgram:
     if source.executable:
         executable = client.deserialize_executable(source.executable, devices, **options)
         return ArrayProgram(executable, mesh)
@@ -120,12 +164,6 @@ def _wrong_target(must: str, value: object, verb: str = "not") -> InvalidTypeErr
             "Pass devrt's: devrt.devices(), devrt.get_backend(), devrt.make_mesh(...)."
         )
     return InvalidTypeError(msg, operation="load_program")
-
-
-def _default_client() -> Client:
-    from devrt.runtime import devices
-
-    return devices()[0].client
 
 
 def _declared_mesh(program: Program, executable: LoadedExecutable) -> Mesh | None:

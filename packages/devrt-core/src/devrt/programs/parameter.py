@@ -86,8 +86,11 @@ class Parameter:
             self._known = sharding
             return argument
         if argument.committed:
+            is_one = len(argument.devices()) == 1 == len(self._sharding.device_list)
+            load = ", or load the program there: load_program(..., devices=[...])" * is_one
             raise self._error(
                 f"lies as {sharding}, and must lie as {self._sharding}. Move it with device_put"
+                f"{load}"
             )
         moved: Array = device_put(argument, self._sharding)
         return moved
@@ -107,8 +110,8 @@ class Parameter:
             shown = repr(value)
             shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
             raise self._error(
-                f"is {shown}, and {self._dtype} does not hold that value. Give one that it holds, "
-                "or convert it yourself, for example with numpy.asarray(x).astype(...)"
+                f"is {shown} of type {type(value).__name__}, and {self._dtype} does not hold that. "
+                "Give what it holds, or convert it yourself: numpy.asarray(x).astype(...)"
             )
         self._check(host)
         placed: Array = device_put(host, self._sharding)

@@ -84,6 +84,23 @@ class Node:
         for child, step in zip(self.children, self._steps(), strict=True):
             yield from child.paths(path + step)
 
+    def __str__(self) -> str:
+        """Return it as Python would show the value, with ``*`` for each leaf."""
+        if self.kind is None or self.kind is type(None):
+            return "*" if self.kind is None else "None"
+        parts = list(map(str, self.children))
+        if issubclass(self.kind, dict):
+            pairs = zip(self.keys, parts, strict=True)
+            shown = f"{{{', '.join(f'{key!r}: {part}' for key, part in pairs)}}}"
+            return shown if self.kind is dict else f"{self.kind.__name__}({shown})"
+        if self.kind is list:
+            return f"[{', '.join(parts)}]"
+        if self.keys:
+            pairs = zip(self.keys, parts, strict=True)
+            parts = [f"{key}={part}" for key, part in pairs]
+        comma = "," * (self.kind is tuple and len(parts) == 1)
+        return f"{self.name.rpartition('.')[2]}({', '.join(parts)}{comma})"
+
     def _steps(self) -> list[str]:
         if self.kind is not None and _is_named(self.kind):
             return [f".{field}" for field in self.keys]
@@ -188,6 +205,9 @@ class Tree:
         """Return the value with some leaves."""
         return self.node.build(iter(leaves))
 
+    def __repr__(self) -> str:
+        return str(self.node)
+
 
 class OpaqueTree:
     """A tree with classes that only the exporter's library knows: a tree definition of its own.
@@ -215,3 +235,6 @@ class OpaqueTree:
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         """Return the value with some leaves."""
         return self._definition.unflatten(leaves)
+
+    def __repr__(self) -> str:
+        return str(self._definition)
