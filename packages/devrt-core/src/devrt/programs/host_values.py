@@ -1,4 +1,4 @@
-"""Values of the host as arguments of a program: what is converted is told by its type."""
+"""Values of the host as arguments of a program: their type decides what is converted."""
 
 from __future__ import annotations
 
