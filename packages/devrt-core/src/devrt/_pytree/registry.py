@@ -159,15 +159,13 @@ def _flatten(tree: Any, types: dict[type, NodeType], leaves: list[Any]) -> Node:
             return LEAF
         kind = NAMED_TUPLE
     children, data = kind.flatten(tree)
+    kinds = set(map(type, children))
+    if types.keys().isdisjoint(kinds) and not any(issubclass(kind, tuple) for kind in kinds):
+        leaves.extend(children)  # mostly, and then without a step for each
+        return kind, data, (LEAF,) * len(children), len(children)
     first = len(leaves)
-    nodes = []
-    for child in children:  # most children are leaves, and a call costs more than all else here
-        if type(child) in types or isinstance(child, tuple):
-            nodes.append(_flatten(child, types, leaves))
-        else:
-            leaves.append(child)
-            nodes.append(LEAF)
-    return kind, data, tuple(nodes), len(leaves) - first
+    nodes = tuple([_flatten(child, types, leaves) for child in children])
+    return kind, data, nodes, len(leaves) - first
 
 
 def _flatten_until(

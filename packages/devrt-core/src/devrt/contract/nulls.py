@@ -26,6 +26,8 @@ def _refuse(x: Any, operation: str, depth: int) -> None:
             for item in x:
                 _refuse(item, operation, depth - 1)
         return
+    if type(x).__module__ == "numpy":  # masked arrays are of numpy.ma
+        return
     for base in type(x).__mro__:
         count = _COUNTS.get(base.__module__.partition(".")[0])
         if count is not None:
