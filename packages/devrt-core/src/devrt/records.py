@@ -120,7 +120,7 @@ CACHE_OPTIONS = (
     OptionSpec(
         name="compilation_cache_dir",
         type=str,
-        help="Where they are kept; unset: below the user's cache directory.",
+        help="Where compiled programs are kept; unset: below the user's cache directory.",
     ),
     OptionSpec(
         name="compilation_cache_max_size",
@@ -128,7 +128,7 @@ CACHE_OPTIONS = (
         default=2 << 30,
         minimum=-1,
         maximum=2**62,
-        help="Bytes that they may take together (10GiB); -1 for no bound.",
+        help="Bytes that the disk cache may hold (as 512MiB, 10GiB); -1 for no bound.",
         unit="bytes",
     ),
     OptionSpec(
@@ -137,7 +137,7 @@ CACHE_OPTIONS = (
         default=0.0,
         minimum=0.0,
         maximum=1e6,
-        help="Seconds that compiling must take for the program to be kept.",
+        help="Seconds that compiling must take for a program to be kept in the disk cache.",
     ),
 )
 """Options of the cache of compiled programs; a client factory whose clients use it lists them."""

@@ -137,6 +137,12 @@ def test_failures_beside_devices_go_to_standard_error(plugins, as_default, invok
     assert "too old" in failure["message"]
 
 
+def test_where_no_device_is_left_only_the_failure_is_shown(plugins, as_default, invoke):
+    plugins.add("one", options="(OptionSpec(name='num_one', type=int, default=1),)")
+    as_default(plugins.runtime(DEVRT_NUM_ONE="many"))
+    failed(invoke("devices"), "^devrt: ConfigError: environment variable DEVRT_NUM_ONE")
+
+
 @pytest.fixture
 def mixed(plugins, as_default):
     """Install a backend of each state."""

@@ -2,6 +2,8 @@
 
 import json
 
+from devrt.cli import settings
+
 
 def report(run_python, **environ):
     done = run_python("-m", "devrt", "config", "--json", **environ)
@@ -31,6 +33,7 @@ def test_each_option_says_where_its_value_comes_from(run_python, tmp_path):
         "origin": "default",
         "detail": "",
         "help": rows["probe"]["help"],
+        "unit": "",
     }
     assert rows["num_acme_devices"]["value"] == 2
     assert shown["files"] == [str(file)]
@@ -59,11 +62,29 @@ def test_everything_that_is_wrong_is_listed_beside_what_is_right(run_python, tmp
     shown = json.loads(done.stdout)
     rows = {row["name"]: row for row in shown["options"]}
     assert (rows["init_timeout"]["value"], rows["init_timeout"]["detail"]) == (7, str(project))
-    assert rows.keys().isdisjoint({"probe", "allow_experimental"})
+    refused = {name: row["detail"] for name, row in rows.items() if row["origin"] == "refused"}
+    assert set(refused) == {"probe", "allow_experimental"}
+    assert "DEVRT_ALLOW_EXPERIMENTAL" in refused["allow_experimental"]
+    assert rows["probe"]["value"] is None
     assert shown["files"] == [str(project)]
     for what in (f"{bad} is no valid TOML", "no option 'platfrom_name'", "'never'", "'maybe'"):
         assert sum(what in problem for problem in shown["problems"]) == 1, what
     assert len(shown["problems"]) == 4
+
+
+def test_a_refused_value_has_a_row_and_one_message(run_python):
+    environ = {"DEVRT_PLATFORMS": "acme", "DEVRT_NUM_ACME_DEVICES": "many"}
+    done = run_python("-m", "devrt", "config", **environ)
+    assert done.returncode == 1
+    assert "refused environment variable DEVRT_NUM_ACME_DEVICES" in done.stdout
+    assert done.stderr.startswith("devrt: ConfigError: environment variable")
+    assert "takes a whole number, not 'many'" in done.stderr
+
+
+def test_a_size_is_shown_in_larger_units_too():
+    row = {"value": 2 << 30, "unit": "bytes"}
+    assert settings._in_words(row) == "2147483648 (2.0 GiB)"
+    assert settings._in_words(row | {"value": -1}) == "-1"
 
 
 def test_a_variable_that_is_no_option_s_comes_with_what_may_be_meant(run_python):

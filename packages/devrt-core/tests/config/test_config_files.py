@@ -75,7 +75,7 @@ def test_without_any_file_or_home_there_is_nothing_to_read(project):
         ("[tool.devrt\n", "no valid TOML"),
         ("[tool]\ndevrt = 3 # tool.devrt\n", "must be a table"),
         ('[tool.devrt]\nplatfroms = "cpu"\n', "Did you mean 'platforms'"),
-        ("[tool.devrt]\nplatforms = 3\n", "takes str"),
+        ("[tool.devrt]\nplatforms = 3\n", "takes text"),
         ('[tool.devrt]\nprobe = "somewhere"\n', "takes 'in-process' or 'isolated'"),
         ("[tool.devrt]\ninit_timeout = -1\n", "at least"),
     ],

@@ -44,7 +44,7 @@ def test_other_text_is_refused_with_what_is_taken(config, text):
 
 
 def test_other_numbers_have_no_unit(config):
-    with pytest.raises(ConfigError, match="takes float, not '1GB'"):
+    with pytest.raises(ConfigError, match="takes a number, not '1GB'"):
         config.update("init_timeout", "1GB")
 
 

@@ -88,7 +88,7 @@ def test_the_known_wheels_agree_with_the_table_of_hardware():
     for row in known_hardware():
         assert row["wheel"] in {wheel for name in row["platforms"] for wheel in wheels_for(name)}
     assert wheels_for("cpu") == ("devrt-cpu",)
-    assert len(wheels_for("gpu")) == 2
+    assert wheels_for("gpu") == ("devrt-cuda",)  # the other wheel has no client yet
     assert wheels_for("xla_cpu_pjrt") == ("xla-cpu-pjrt",)
     assert wheels_for("nonsense") == ()
     assert platform_with_option("num_cpu_devices") == ("cpu", "devrt-cpu")

@@ -97,7 +97,7 @@ def test_options_reach_the_factory_from_the_call_and_the_environment(plugins, pr
     report = probe()
     assert (report.outcome, "device_count" in report.facts) == ("ok", False), "no client is made"
     assert report.facts["refused"] == [
-        "environment variable DEVRT_NUM_PARTS: option 'num_parts' takes int, not 'many'."
+        "environment variable DEVRT_NUM_PARTS: option 'num_parts' takes a whole number, not 'many'."
     ]
 
 

@@ -318,11 +318,12 @@ def test_without_a_loader_only_that_is_to_be_installed(runtime, library):
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("tpu", '"./packages/devrt-tpu.libtpu.'), ("gpu", "devrt-cuda.* or .*devrt-rocm")],
+    [("tpu", '"./packages/devrt-tpu.libtpu.'), ("gpu", "devrt-cuda")],
 )
 def test_what_describes_a_platform_is_named_where_it_is_known(runtime, name, command):
-    with pytest.raises(UnimplementedError, match=f"Install one that does: .*{command}"):
+    with pytest.raises(UnimplementedError, match=f"Install one that does: .*{command}") as caught:
         registry.make_pjrt_topology(name)
+    assert "rocm" not in str(caught.value)  # which has no client yet
 
 
 def test_a_topology_needs_a_name(runtime):

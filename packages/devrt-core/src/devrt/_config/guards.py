@@ -24,7 +24,7 @@ GUARD_OPTIONS = (
             name=f"{_FOR_ALL}_{direction}",
             type=str,
             choices=_LEVELS,
-            help=f"The same for {direction.replace('_', '-')} transfers alone.",
+            help=f"What happens to transfers {direction.replace('_', ' ')} alone.",
         )
         for direction in _DIRECTIONS
     ),

@@ -34,7 +34,7 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     try:
         converted = _converted(spec.type, _in_bytes(value) if is_size else value)
     except (TypeError, ValueError):
-        takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_size else spec.type.__name__
+        takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_size else _words(spec)
         msg = f"{source}: option {spec.name!r} takes {takes}, not {value!r}."
         raise _error(msg, spec, value, source) from None
     if spec.minimum is not None and converted < spec.minimum:
@@ -70,6 +70,11 @@ def _contents(path: str) -> str:
             return file.read(_MAX_FLAGS)
     except OSError:
         return ""  # of no concern here: whose variable it is says so
+
+
+def _words(spec: OptionSpec) -> str:
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return kinds.get(spec.type, spec.type.__name__)
 
 
 def _error(message: str, spec: OptionSpec, value: Any, source: str) -> ConfigError:

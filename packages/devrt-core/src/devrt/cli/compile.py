@@ -9,7 +9,11 @@ from devrt.cli.executables import compiled
 from devrt.cli.files import naming, read, read_program, writing
 from devrt.cli.tables import Output, human_bytes, waiting
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
-from devrt.plugins.discovery.known import advice_for_topologies, wheels_for_topology
+from devrt.plugins.discovery.known import (
+    advice_for_topologies,
+    known_topologies,
+    wheels_for_topology,
+)
 from devrt.runtime import default_runtime, make_pjrt_topology
 
 if TYPE_CHECKING:
@@ -113,21 +117,35 @@ def _topology(name: str, platform: str | None, options: dict[str, Any]) -> Any:
     if platform is not None:
         return make_pjrt_topology(platform, name, **options)
     refused: list[str] = []
+    lacking: dict[str, list[str]] = {}  # remedy: the platforms that it makes describe devices
     remedies: dict[str, None] = {}  # one for several platforms is printed once
-    platforms = _platforms()
+    platforms, wheels = _platforms(), wheels_for_topology(name)
     for candidate in platforms:
         try:
             return make_pjrt_topology(candidate, name, **options)
         except DevrtError as error:
             remedy = str(error.data.get("remedy", ""))
+            if remedy and candidate not in wheels:
+                lacking.setdefault(remedy, []).append(candidate)
+                continue
             remedies |= dict.fromkeys([remedy] if remedy else [])
             refused.append(f"{candidate}: {error.message.removesuffix(remedy).rstrip()}")
-    missing = {p: w for p, w in wheels_for_topology(name).items() if p not in platforms}
-    advice = map(advice_for_topologies, missing.values())
+    advice = [advice_for_topologies(wheel) for p, wheel in wheels.items() if p not in platforms]
     remedies |= {f"Install what describes {name}: {words}": None for words in advice}
-    reasons = "\n  ".join([*(refused or ["no installed plugin describes devices"]), *remedies])
+    if not wheels:
+        others = (f"{', '.join(who)} may know others. {how}" for how, who in lacking.items())
+        remedies |= dict.fromkeys([_known_names(), *others])
+    if not refused:
+        refused = ["no installed plugin describes devices"]
+    reasons = "\n  ".join([*refused, *remedies])
     msg = f"no platform knows the topology {name!r}:\n  {reasons}"
     raise InvalidArgumentError(msg, topology=name)
+
+
+def _known_names() -> str:
+    """Return what names of topologies begin with, by platform, for a message."""
+    kinds = ", ".join(f"{', '.join(names)} ({p})" for p, names in known_topologies().items())
+    return f"Names that are known begin with {kinds}; a shape follows, as in v5e:2x2 and h100:8."
 
 
 def _platforms() -> list[str]:

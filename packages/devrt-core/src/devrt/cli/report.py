@@ -8,7 +8,7 @@ from typing import Any
 
 from devrt.contract import Client, Device
 from devrt.doctor import PluginEntry, entries, examine
-from devrt.errors import DevrtError
+from devrt.errors import BackendInitializationError, DevrtError
 from devrt.plugins import Broken, Decision
 from devrt.probing.isolated import Level
 from devrt.runtime import Runtime, default_runtime
@@ -19,8 +19,8 @@ __all__ = ["backends", "devices"]
 def devices(platform: str | None = None) -> dict[str, Any]:
     """Return the devices of every usable backend, the default's first.
 
-    Keys: ``default`` (platform or null), ``devices`` (list), ``failures`` (list of platform and
-    message for backends that could not be initialised).
+    Keys: ``default`` (platform or null), ``devices`` (list), ``failures`` (list of platform, type
+    and message for backends that could not be initialised).
     """
     runtime = default_runtime()
     with _probing_apart(runtime):
@@ -57,7 +57,8 @@ def _make_clients(
             try:
                 clients[name] = runtime.get_backend(name)
             except DevrtError as error:
-                failures.append({"platform": name.partition("@")[0], "message": error.message})
+                about = {"type": type(error).__name__, "message": error.message}
+                failures.append({"platform": name.partition("@")[0]} | about)
     usable = (candidate.ref.name for candidate in runtime.decide(platform).usable)
     return [clients[name] for name in usable if name in clients]
 
@@ -75,7 +76,11 @@ def _probing_apart(runtime: Runtime) -> Iterator[None]:
 
 def _failed_before(decision: Decision) -> list[dict[str, str]]:
     return [
-        {"platform": verdict.candidate.ref.platform, "message": verdict.reason}
+        {
+            "platform": verdict.candidate.ref.platform,
+            "type": BackendInitializationError.__name__,
+            "message": verdict.reason,
+        }
         for verdict in decision.verdicts
         if isinstance(verdict.candidate.state, Broken) and verdict.candidate.state.phase == "client"
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.cli.tables import Output
+from devrt.cli.tables import Output, human_bytes
 from devrt.errors import ConfigError
+from devrt.records import OptionSpec
 from devrt.runtime import default_runtime
 
 __all__ = ["settings", "show"]
@@ -14,7 +15,8 @@ __all__ = ["settings", "show"]
 def settings() -> dict[str, Any]:
     """Return every option of the core and of the plugins that may be used.
 
-    Keys: ``options`` (list of name, value, origin, detail, help), ``files`` (paths, the strongest
+    Keys: ``options`` (list of name, value, origin, detail, help, unit; of one
+    whose value is refused the origin is ``refused``), ``files`` (paths, the strongest
     first), ``unread`` (``DEVRT_`` variables that are no option's), ``meant`` (for each of those
     that no plugin explains, the variables that it may stand for), ``problems`` (what is wrong with
     the values that are refused).
@@ -28,16 +30,17 @@ def settings() -> dict[str, Any]:
     config = runtime.config
     report = config.report()
     rows = [
-        {
-            "name": setting.name,
-            "value": _shown(setting.value),
-            "origin": setting.origin,
-            "detail": setting.detail,
-            "help": config.spec(setting.name).help,
-        }
+        _row(config.spec(setting.name), setting.value, setting.origin, setting.detail)
         for setting in report.settings
     ]
-    problems += [error.message for error in report.problems]
+    for refusal in report.problems:
+        name = refusal.data.get("option")
+        if name in config.names() and all(row["name"] != name for row in rows):
+            rows.append(
+                _row(config.spec(name), None, "refused", str(refusal.data.get("source", "")))
+            )
+    rows.sort(key=lambda row: row["name"])
+    problems += [refusal.message for refusal in report.problems]
     return {
         "options": rows,
         "files": report.files,
@@ -45,6 +48,19 @@ def settings() -> dict[str, Any]:
         "meant": dict(config.unread_with_hints()),
         "problems": list(dict.fromkeys(problems)),
     }
+
+
+def _row(spec: OptionSpec, value: object, origin: str, detail: str) -> dict[str, Any]:
+    about = {"origin": origin, "detail": detail, "help": spec.help, "unit": spec.unit}
+    return {"name": spec.name, "value": _shown(value), **about}
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    """Return a value for the table; a large number of bytes with what it is in larger units."""
+    value = row["value"]
+    if row["unit"] == "bytes" and isinstance(value, int) and value >= 1024:
+        return f"{value} ({human_bytes(value)})"
+    return "-" if value is None else str(value)
 
 
 def _shown(value: object) -> object:
@@ -56,7 +72,7 @@ def show(report: dict[str, Any]) -> None:
     rows = [
         [
             row["name"],
-            "-" if row["value"] is None else str(row["value"]),
+            _in_words(row),
             " ".join(filter(None, (row["origin"], row["detail"]))),
             row["help"],
         ]
@@ -70,4 +86,4 @@ def show(report: dict[str, Any]) -> None:
         meant = " or ".join(report["meant"].get(variable, ()))
         out.line(f"no option: {variable}" + (f". Did you mean {meant}?" if meant else ""))
     for problem in report["problems"]:
-        Output(stderr=True).line(problem, "red")
+        Output(stderr=True).line(f"devrt: ConfigError: {problem}", "red")

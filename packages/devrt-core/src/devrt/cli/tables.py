@@ -156,10 +156,11 @@ def show_devices(report: dict[str, Any]) -> None:
         for row in report["devices"]
     ]
     out = Output()
-    out.table(("device", "kind", "process", "memories", "in use", "limit"), rows)
-    out.line(f"default platform: {report['default']}")
+    if rows:
+        out.table(("device", "kind", "process", "memories", "in use", "limit"), rows)
+        out.line(f"default platform: {report['default']}")
     for failure in report["failures"]:
-        Output(stderr=True).line(failure["message"], "red")
+        Output(stderr=True).line(f"devrt: {failure['type']}: {failure['message']}", "red")
 
 
 def show_backends(report: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "advice_for_topologies",
     "command_for",
     "command_for_module",
+    "known_topologies",
     "platform_with_option",
     "wheels_for",
     "wheels_for_topology",
@@ -41,6 +42,12 @@ def wheels_for_topology(name: str) -> dict[str, str]:
         for row in known_wheels()
         if kind in row.get("topologies", ())
     }
+
+
+def known_topologies() -> dict[str, tuple[str, ...]]:
+    """Return, by platform, what the names of topologies that are known begin with."""
+    rows = (row for row in known_wheels() if "topologies" in row)
+    return {str(row["platform"]): tuple(row["topologies"]) for row in rows}
 
 
 def command_for(wheel: str) -> str:
