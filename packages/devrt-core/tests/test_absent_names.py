@@ -10,15 +10,29 @@ LATER = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(devrt, "jit"), (devrt, "lax"), *((xla_client, name) for name in LATER)]
+    ("module", "name"), [(devrt, "debug"), *((xla_client, name) for name in LATER)]
 )
 def test_a_name_that_will_come_says_so(module, name):
     with pytest.raises(AttributeError) as caught:
         getattr(module, name)
     assert str(caught.value) == (
         f"module {module.__name__!r} has no attribute {name!r}; it needs what this release does "
-        "not have yet. The README lists that."
+        "not have yet."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("jit", r"does not trace Python yet.*devrt\.programs\.load_program"),
+        ("lax", r"does not trace Python yet.*devrt\.programs\.load_program"),
+        ("load_program", r"from devrt\.programs import load_program"),
+        ("devces", r"Did you mean 'devices'\?"),
+    ],
+)
+def test_a_name_that_is_not_there_says_what_to_do(name, words):
+    with pytest.raises(AttributeError, match=words):
+        getattr(devrt, name)
 
 
 @pytest.mark.parametrize("module", [devrt, xla_client])

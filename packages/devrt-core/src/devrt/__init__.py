@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         from devrt._support.absent import absent
 
-        raise AttributeError(absent("devrt", name, _NOT_YET))
+        raise AttributeError(absent("devrt", name, _NOT_YET, __all__))
     return _exported(name)
 
 

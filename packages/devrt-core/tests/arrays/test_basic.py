@@ -301,3 +301,8 @@ def test_device_get_leaves_what_is_no_array_as_it_is(cpu):
         assert type(got[name]) is np.ndarray
         assert got[name] == value
     assert devrt.device_get([1, "w"], progress=lambda _: None) == [1, "w"]
+
+
+def test_a_misspelt_memory_kind_is_named(cpu):
+    with pytest.raises(InvalidArgumentError, match="Did you mean 'pinned_host'"):
+        devrt.device_put(1, "pined_host")

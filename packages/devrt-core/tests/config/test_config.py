@@ -116,6 +116,12 @@ def test_jax_spellings_name_the_same_option(name):
         assert config.read(name) in (8, "cpu")
 
 
+@pytest.mark.parametrize("value", [3, True, ["cpu"], 1.5])
+def test_what_is_no_default_device_is_refused_when_it_is_set(value):
+    with pytest.raises(ConfigError, match="takes a device or a platform's name"):
+        make().update("default_device", value)
+
+
 def test_the_default_device_may_come_from_the_environment():
     assert make(DEVRT_DEFAULT_DEVICE="acme").default_device == "acme"
 

@@ -220,11 +220,18 @@ def test_the_default_device(plugins):
             assert runtime.default_device() is two.devices()[1]
         with runtime.config.override(default_device="two"):
             assert runtime.default_device() is two.devices()[0]
+        with runtime.config.override(default_device="two:1"):
+            assert runtime.default_device() is two.devices()[1]
         with (
-            runtime.config.override(default_device=5),
-            pytest.raises(ConfigError, match="a device or a platform's name, not 5"),
+            runtime.config.override(default_device="two:9"),
+            pytest.raises(ConfigError, match=r"names 'two:9', and two has "),
         ):
             runtime.default_device()
+        with (
+            pytest.raises(ConfigError, match="a device or a platform's name, not 5"),
+            runtime.config.override(default_device=5),
+        ):
+            pass
 
 
 def test_an_override_of_the_platforms_holds_inside_only(plugins):

@@ -28,8 +28,13 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
 
     The `ConfigError` for one that does not fit names ``source`` and the form that is accepted.
     """
-    if spec.type is object or (value is None and spec.default is None):
+    if value is None and spec.default is None:
         return value
+    if spec.type is object:  # a device, whose class is not known here
+        if isinstance(value, str) or hasattr(value, "client"):
+            return value
+        msg = f"{source}: option {spec.name!r} takes a device or a platform's name, not {value!r}."
+        raise _error(msg, spec, value, source)
     is_size = spec.unit == "bytes" and isinstance(value, str)
     try:
         converted = _converted(spec.type, _in_bytes(value) if is_size else value)

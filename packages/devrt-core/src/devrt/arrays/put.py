@@ -125,9 +125,14 @@ def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
     kinds = [memory.kind for memory in device.addressable_memories()]
     target = memory_kind_named(target, kinds)
     if target not in kinds:
+        import difflib
+
+        near = difflib.get_close_matches(target, kinds, n=1)
+        hint = f"For a platform's device pass {_device_of(target)}."
+        hint = f"Did you mean {near[0]!r}?" if near else hint
         msg = (
             f"{operation} takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
-            f"{target!r} is none. For a platform's device pass {_device_of(target)}."
+            f"{target!r} is none. {hint}"
         )
         raise InvalidArgumentError(msg, target=target, kinds=tuple(kinds))
     return device.memory(target)

@@ -298,9 +298,22 @@ class Runtime:
         if isinstance(configured, Device):
             return configured
         if isinstance(configured, str):
-            return self.get_backend(configured).local_devices()[0]
+            return self._device_named(configured)
         msg = f"option 'default_device' takes a device or a platform's name, not {configured!r}."
         raise ConfigError(msg, option="default_device", value=configured)
+
+    def _device_named(self, name: str) -> Device:
+        """Return a platform's first device, or the one that is shown by a name, ``cpu:3``."""
+        platform, _, number = name.rpartition(":")
+        if not platform or not number.isdecimal():
+            return self.get_backend(name).local_devices()[0]
+        devices = self.get_backend(platform).local_devices()
+        for device in devices:
+            if device.id == int(number):
+                return device
+        there = ", ".join(map(str, devices))
+        msg = f"option 'default_device' names {name!r}, and {platform} has {there}."
+        raise ConfigError(msg, option="default_device", value=name)
 
     # -- the end ------------------------------------------------------------------------------
 
