@@ -21,8 +21,8 @@ def variables(
     side: str,
     devices: int | None = None,
     extra_path: str = "",
-    engine: str = "",
     base: Mapping[str, str] | None = None,
+    engine: str = "",
 ) -> dict[str, str]:
     """Return the environment of a child process.
 
@@ -34,10 +34,10 @@ def variables(
         How many CPU devices it shall have; None leaves the library's own default.
     extra_path
         A folder to put first on the child's import path.
-    engine
-        devrt's compiler for the CPU; empty for its own choice.
     base
         The variables to start from; the caller's own when None.
+    engine
+        devrt's compiler for the CPU; empty for its own choice.
 
     Notes
     -----

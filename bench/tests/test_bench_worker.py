@@ -184,11 +184,12 @@ def test_overrides_name_known_environments():
 def test_an_environment_is_used_when_its_requirements_are_the_pinned_ones(tmp_path):
     peer = Peer("jax", "jax", "jax", ("jax==1",))
     assert resolve(peer, {}, tmp_path, install=False).python is None
-    (tmp_path / "jax").mkdir()
-    (tmp_path / "jax" / "requirements.txt").write_text("jax==1\n")
+    made = tmp_path / "jax-{}.{}".format(*sys.version_info)
+    made.mkdir()
+    (made / "requirements.txt").write_text("jax==1\n")
     found = resolve(peer, {}, tmp_path, install=False)
-    assert found.python == str(tmp_path / "jax" / "bin" / "python")
-    (tmp_path / "jax" / "requirements.txt").write_text("jax==0\n")
+    assert found.python == str(made / "bin" / "python")
+    (made / "requirements.txt").write_text("jax==0\n")
     assert resolve(peer, {}, tmp_path, install=False).python is None
     assert resolve(peer, {"jax": "/mine"}, tmp_path).python == "/mine"
 
