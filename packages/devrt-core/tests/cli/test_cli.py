@@ -330,3 +330,17 @@ def test_a_warning_that_is_an_error_is_one_message(run_python):
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("devrt: DiscoveryWarning: environment variable DEVRT_PLATFROMS")
+
+
+def test_explain_is_answered_with_the_commands_that_do_it(invoke):
+    result = invoke("explain")
+    assert result.exit_code == 2
+    assert "Type devrt list or devrt doctor" in result.stderr
+
+
+def test_inspect_asks_one_platform_only(two, invoke, tmp_path):
+    program = tmp_path / "a.mlir"
+    program.write_text("func.func @main() {\n  return\n}\n")
+    rows = json.loads(invoke("inspect", str(program), "--platform", "second", "--json").stdout)
+    assert [row["platform"] for row in rows["backends"]] == ["two"]
+    failed(invoke("inspect", str(program), "--platform", "ones"), "Did you mean 'one'")

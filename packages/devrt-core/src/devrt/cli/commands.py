@@ -255,7 +255,7 @@ def compile_program(
 @click.option(
     "--inputs",
     type=click.Path(exists=True, dir_okay=False),
-    help="An .npz of arguments in0, in1, ...; others in it are not read.",
+    help="An .npz of arguments in0, in1, ..., or else of all in its order; of trees, the leaves.",
 )
 @click.option("--random", is_flag=True, help="Run it on made-up arguments.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where those begin.")
@@ -287,10 +287,11 @@ def run(
     devices: int | None,
     repeat: int,
 ) -> None:
-    """Run a StableHLO program, text or bytecode, or what `devrt compile` wrote.
+    """Run an exported program, or what `devrt compile` wrote.
 
-    Prints the results and how long it took; with --outputs they go to the file instead. A program
-    that holds shardings runs on as many devices as it says.
+    PROGRAM is StableHLO, text or bytecode, or what jax.export serialised. Prints the results and
+    how long it took; with --outputs they go to the file instead. A program that holds shardings
+    runs on as many devices as it says.
     """
     from devrt.cli import run as _run
 
@@ -308,8 +309,9 @@ def run(
     type=click.IntRange(min=1, max=1024),
     help="Devices to compile it for, where the program does not say.",
 )
+@click.option("--platform", help="Only this platform's backends.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(program: str, devices: int | None, as_json: bool) -> None:
+def inspect(program: str, devices: int | None, platform: str | None, as_json: bool) -> None:
     """Show what a program takes and gives, and which installed backends take it.
 
     The exit status is 0 if one does, else 1.
@@ -317,7 +319,7 @@ def inspect(program: str, devices: int | None, as_json: bool) -> None:
     from devrt.cli import inspection
 
     with errors_as_json(as_json):
-        report = inspection.inspect(program, devices)
+        report = inspection.inspect(program, devices, platform)
     if as_json:
         print_json(report)
     else:

@@ -24,6 +24,12 @@ class Commands(click.Group):
     An error ends them with status 1; so does an output that nobody takes.
     """
 
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        """Return the command that was named; where Python has it instead, say so."""
+        if args and args[0] == "explain":
+            context.fail("No such command 'explain'. Type devrt list or devrt doctor.")
+        return super().resolve_command(context, args)
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command, and write its output to the end."""
         try:

@@ -12,6 +12,7 @@ from devrt.cli import executables, report
 from devrt.cli.files import read_program
 from devrt.cli.tables import Output
 from devrt.errors import DevrtError, DevrtWarning, UnimplementedError
+from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
     from devrt.contract import LoadedExecutable
@@ -20,21 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["inspect", "show"]
 
 
-def inspect(program: str, devices: int | None) -> dict[str, Any]:
+def inspect(program: str, devices: int | None, platform: str | None = None) -> dict[str, Any]:
     """Return what a program takes and gives, how it is divided, and who can take it.
 
     Keys: ``ops`` (the operations it is written in), ``backends`` (every installed one: platform,
     distribution, version, whether it takes the program, and the reason where it does not), and as
     the first that takes it compiled it: ``program``, ``platform``, ``devices``, ``parameters``,
     ``outputs``, ``donated``, ``communicates``, ``custom_calls``, ``flops``. Those are missing where
-    none does.
+    none does. ``platform`` is the only one that is queried, if not None.
     """
     code = read_program(program)
     count = executables.device_count(program, code, devices)
     executable = None
     queried: set[str] = set()
     rows = []
-    for backend in report.backends()["backends"]:
+    installed = report.backends()["backends"]
+    if platform is not None:
+        installed = _named(installed, platform)
+    for backend in installed:
         row = {name: backend[name] for name in ("platform", "distribution", "version")}
         reason = _excluded(backend, queried)
         if not reason:
@@ -49,6 +53,15 @@ def inspect(program: str, devices: int | None) -> dict[str, Any]:
         rows.append(row | {"takes": not reason, "reason": reason or "it compiles"})
     described = {} if executable is None else _described(executable)
     return described | {"ops": sorted(code.facts.operations), "backends": rows}
+
+
+def _named(installed: list[dict[str, Any]], platform: str) -> list[dict[str, Any]]:
+    """Return the backends of a platform; raises what a request for one raises where none is."""
+    name = platform.partition("@")[0]
+    named = [row for row in installed if name in (row["platform"], *row["aliases"])]
+    if not named:
+        default_runtime().get_backend(platform)
+    return named
 
 
 def _excluded(backend: dict[str, Any], queried: set[str]) -> str:

@@ -248,7 +248,7 @@ def _of_default(found: Examination) -> Iterator[Finding]:
         return
     source = found.policy.source if found.policy.platforms else ""
     command = _install_unknown(found) or (f"unset {source}" if source.isupper() else "")
-    remedy = "Fix one of the causes below"
+    remedy = "Fix one of these causes"
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
 
