@@ -6,7 +6,11 @@ import devrt
 from devrt import xla_client
 from devrt.records import ClientFactory
 
-LATER = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
+LATER = [
+    "DistributedRuntimeService",
+    "get_distributed_runtime_client",
+    "get_distributed_runtime_service",
+]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """JAX's registry under its own names: functions of the runtime, and copies of what it has."""
 
 import json
+import logging
+import threading
 
 import pytest
 
@@ -72,3 +74,25 @@ def test_values_of_the_environment_are_read(tmp_path, monkeypatch):
 def test_what_jax_keeps_to_itself_and_devrt_does_not_have_is_absent():
     with pytest.raises(AttributeError, match="_backend_lock"):
         _ = xla_bridge._backend_lock
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    """Return what is logged, and an event that is set with the first record."""
+    found, was_logged, handler = [], threading.Event(), logging.Handler()
+    handler.emit = lambda record: (found.append(record.getMessage()), was_logged.set())
+    monkeypatch.setattr(logging.getLogger("devrt"), "handlers", [handler])
+    return found, was_logged
+
+
+def test_that_a_client_takes_long_is_logged_and_no_thread_warns(monkeypatch, logged):
+    found, was_logged = logged
+    monkeypatch.setattr(xla_client, "make_tpu_client", lambda _: was_logged.wait(30))
+    assert xla_bridge.tpu_client_timer_callback(0.01) is True
+    assert "takes more than 0.01 seconds" in found[0]
+
+
+def test_a_client_that_takes_no_time_is_not_logged(monkeypatch, logged):
+    monkeypatch.setattr(xla_client, "make_tpu_client", lambda _: "client")
+    assert xla_bridge.tpu_client_timer_callback(600) == "client"
+    assert logged[0] == []

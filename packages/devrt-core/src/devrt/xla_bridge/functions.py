@@ -7,9 +7,8 @@ import threading
 from typing import Any
 
 from devrt import xla_client
-from devrt._support.warn import warn
 from devrt.contract import Client
-from devrt.errors import ConfigError, DevrtWarning
+from devrt.errors import ConfigError
 from devrt.plugins.discovery.pjrt_env import parse_entries, read_config
 
 __all__ = [
@@ -20,6 +19,11 @@ __all__ = [
     "make_gpu_client",
     "tpu_client_timer_callback",
 ]
+
+
+_TAKES_LONG = (
+    "making the client takes more than %s seconds. Start the program on every host of the platform."
+)
 
 
 def make_cpu_client() -> Client:
@@ -48,18 +52,17 @@ def make_gpu_client(*, platform_name: str, visible_devices_flag: Any) -> Client:
 
 
 def tpu_client_timer_callback(timer_secs: float) -> Client:
-    """Make a client of the platform in the function's name; warn where that takes long.
+    """Make a client of the platform in the function's name; log where that takes long.
 
     Parameters
     ----------
     timer_secs
-        Seconds until the warning.
+        Seconds until the record, which logger ``devrt`` gets.
     """
-    msg = (
-        f"making the client takes more than {timer_secs} seconds. Start the program on every host "
-        "of the platform."
-    )
-    timer = threading.Timer(timer_secs, warn, (msg, DevrtWarning))
+    import logging  # which a start has no time for
+
+    log = logging.getLogger("devrt").warning
+    timer = threading.Timer(timer_secs, log, (_TAKES_LONG, timer_secs))
     timer.daemon = True
     timer.start()
     try:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 _exported, __dir__, __all__ = attach(__name__)
 
-_NOT_YET = {"get_distributed_runtime_client", "get_distributed_runtime_service"}
+_NOT_YET = {
+    *("DistributedRuntimeService", "get_distributed_runtime_client"),
+    "get_distributed_runtime_service",
+}
 
 
 def __getattr__(name: str) -> Any:
