@@ -2,7 +2,7 @@
 
 The rows are data (``parity_rows/*.toml``): a state, a name, a check, and what differs. Every check
 is an expression that is evaluated here: of a name that is there it must be true, of one that is
-absent it must raise. So the page says what holds.
+absent it must raise, of a public one with more to say than that. So the page says what holds.
 
 Usage: ``python tools/parity.py`` writes the page, ``--check`` compares it with what it should be.
 """
@@ -23,9 +23,9 @@ STATES = ("works", "differs", "absent")
 _HEAD = """# Names of JAX and jaxlib
 
 What programs for JAX and jaxlib use, after `import jax` becomes `import devrt` and
-`from jaxlib import xla_client` becomes `from devrt import xla_client`. A name that is *absent*
-raises an error that says what to do. This page is written by `tools/parity.py`, which runs a check
-for every row.
+`from jaxlib import xla_client` becomes `from devrt import xla_client`. A public name that is
+*absent* raises an error that says why or what to do; private names and members of classes are just
+not there. This page is written by `tools/parity.py`, which runs a check for every row.
 
 """
 
@@ -57,12 +57,21 @@ def problem_of(row: Row, names: dict[str, Any]) -> str:
     try:
         value = eval(row.check, names)
     except (AttributeError, RuntimeError, ValueError, NotImplementedError) as error:
-        return "" if row.state == "absent" else f"{type(error).__name__}: {error}"
+        is_explained = row.state == "absent" and not _is_bare(error)
+        return "" if is_explained else f"{type(error).__name__}: {error}"
     except Exception as error:  # noqa: BLE001  # a row must not hide the others
         return f"{type(error).__name__}: {error}"
     if row.state == "absent":
         return "it is there"
     return "" if value else "its check is false"
+
+
+def _is_bare(error: Exception) -> bool:
+    """Return whether an error says no more of a public name of a module than Python itself."""
+    name = getattr(error, "name", None)
+    if name is None or name.startswith("_") or isinstance(getattr(error, "obj", None), type):
+        return not str(error)
+    return str(error).endswith(f"has no attribute {name!r}")
 
 
 def findings() -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import devrt
+
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
@@ -45,14 +47,19 @@ def test_every_row_is_true_and_the_page_is_current():
         ("works", "1 == 1", "with a note", "what does not work has a note"),
         ("differs", "1 == 1", "", "what does not work has a note"),
         ("differs", "unknown", "so", "NameError"),
-        ("absent", "x.missing", "needs more", ""),
+        ("absent", "x.missing", "needs more", "has no attribute 'missing'"),
+        ("absent", "x._missing", "needs more", ""),
+        ("absent", "int.missing", "needs more", ""),
+        ("absent", "devrt.jit", "needs more", ""),
+        ("absent", "devrt.errors.ConfigError('no').missing", "needs more", "has no attribute"),
+        ("absent", "devrt.get_backend('none')", "needs more", ""),
         ("absent", "x", "needs more", "it is there"),
         ("absent", "unknown", "needs more", "NameError"),
         ("there", "x", "", "the state is one of"),
     ],
 )
 def test_a_row_that_is_no_longer_true_is_found(parity, state, check, note, problem):
-    found = parity.problem_of(parity.Row(state, "name", check, note), {"x": 5})
+    found = parity.problem_of(parity.Row(state, "name", check, note), {"x": 5, "devrt": devrt})
     assert problem in found
     assert bool(problem) == bool(found)
 
