@@ -12,6 +12,7 @@ import pytest
 import devrt
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs import load_program
+from devrt.programs.exported_bytes import read_exported
 from devrt.sharding import P
 
 pytestmark = pytest.mark.engine
@@ -126,6 +127,27 @@ def test_a_function_for_another_platform_is_refused_with_what_to_do():
 def test_a_symbolic_dimension_is_refused_by_the_argument_that_has_it():
     with pytest.raises(InvalidArgumentError, match=r"argument 1 of the symbolic shape \(b, 4\)"):
         exported("symbolic")
+
+
+@pytest.mark.parametrize("is_text", [False, True])
+def test_a_symbolic_dimension_of_the_program_alone_is_refused_by_its_argument(is_text):
+    data = (EXPORTS / "symbolic-0.10.2.jax").read_bytes()
+    code = read_exported(data).code
+    if is_text:
+        code = (
+            "func.func @main(%a: tensor<4xf32>, %b: tensor<?x4xf32>) -> tensor<?x4xf32> {"
+            "return %b : tensor<?x4xf32>}"
+        )
+    with pytest.raises(InvalidArgumentError, match=r"symbolic shape \(\?, 4\)") as caught:
+        load_program(code)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_program_that_was_cut_is_not_blamed_on_its_version():
+    code = read_exported((EXPORTS / "platforms-0.10.2.jax").read_bytes()).code
+    with pytest.raises(InvalidArgumentError, match="cut short") as caught:
+        load_program(code[:-49])
+    assert "earlier version" not in str(caught.value)
 
 
 @pytest.mark.parametrize("path", sorted(EXPORTS.glob("sharded-*.jax")), ids=lambda p: p.stem)

@@ -131,7 +131,9 @@ class _Walk(Walk):
         found = self.bytecode.dictionaries(attributes) if attributes >= 0 else []
         is_donated = (any(name in each for name in DONATES) for each in found)
         function.donated = tuple(i for i, is_taken in enumerate(is_donated) if is_taken)
-        function.has_tuples = self.bytecode.has_tuples(self._property(operation, *_TYPE))
+        kind = self._property(operation, *_TYPE)
+        function.has_tuples = self.bytecode.has_tuples(kind)
+        function.symbolic = self.bytecode.symbolic(kind)
 
     def _texts(self, operation: Operation, which: int, name: bytes) -> list[bytes]:
         number = self._property(operation, which, name)

@@ -17,13 +17,14 @@ from devrt.compiling.mlir_tokens import (
 )
 from devrt.compiling.program_facts import DONATES, Function
 
-__all__ = ["after_attributes", "donated", "end_of_signature", "has_tuples", "read_head"]
+__all__ = ["after_attributes", "donated", "end_of_signature", "has_tuples", "read_head", "symbolic"]
 
 _VISIBILITY = re.compile(rb"(?:public|private|nested)(?![\w.$])")
 _TUPLE = re.compile(STRING + rb"|//[^\n]*|\b(tuple<)|(![\w$-]+)(?![\w.$-])")
 _ALIAS = re.compile(rb"(![\w$-]+)\s*=\s*(?:(tuple<)|(![\w$-]+))")
 _OPENING = re.compile(rb"\(|\[|(<?\s*\{)")
 _ARGUMENTS = re.compile(rb'\s*(?://[^\n]*\s*)*"?arg_attrs"?\s*=\s*')
+_PARAMETER = re.compile(rb"%[\w$.-]+\s*:\s*(?:tensor<((?:[\d?]+x)*))?")
 _ALIAS_NAME = re.compile(rb"#[\w$.-]+")
 _ALIAS_OF = re.compile(rb"^[ \t]*(#[\w$.-]+)[ \t]*=[ \t]*", re.M)
 _DONATED = re.compile(
@@ -68,6 +69,14 @@ def has_tuples(code: bytes, begin: int, end: int) -> bool:
     found = list(_TUPLE.finditer(code, begin, end))
     names = {each[2] for each in found if each[2]}
     return any(each[1] for each in found) or (bool(names) and not names.isdisjoint(_tuples(code)))
+
+
+def symbolic(code: bytes, begin: int, end: int) -> tuple[int, str] | None:
+    """Return the first parameter with a symbolic dimension, by number, and its shape."""
+    for number, found in enumerate(_PARAMETER.finditer(code, begin, end)):
+        if found[1] and b"?" in found[1]:
+            return number, ", ".join(found[1].decode().rstrip("x").split("x"))
+    return None
 
 
 def _tuples(code: bytes) -> set[bytes]:

@@ -34,6 +34,7 @@ _TUPLES = {("builtin", 15), ("vhlo", 23)}
 _QUANTISED = {("vhlo", 24), ("vhlo", 30)}  # of a tensor, and of each of an axis
 _ELEMENTS = {("builtin", 18), ("vhlo", 15)}
 _TENSORS = {("builtin", 13), ("builtin", 14), ("vhlo", 20), ("vhlo", 21)}
+_SYMBOLIC = 2**64 - 1  # the least signed number of 64 bits, as it is encoded
 _ENCODED_TENSOR = ("builtin", 14)
 _FLOATS = {("builtin", 3 + n): name for n, name in enumerate((b"bf16", b"f16", b"f32", b"f64"))}
 _BUILTIN_COMPLEX = ("builtin", 9)
@@ -287,13 +288,26 @@ class Bytecode:
 
     def has_tuples(self, attribute: int) -> bool:
         """Return whether an attribute is the type of a function that takes or gives a tuple."""
+        inputs, outputs = self._signature(attribute)
+        return any(self._is_tuple(each) for each in [*inputs, *outputs])
+
+    def symbolic(self, attribute: int) -> tuple[int, str] | None:
+        """Return the first parameter with a symbolic dimension, by number, and its shape."""
+        for number, each in enumerate(self._signature(attribute)[0]):
+            kind, reader = self._types[each].kind()
+            extents = _extents(kind, reader) if kind in _TENSORS else []
+            if _SYMBOLIC in extents:
+                sizes = ("?" if size == _SYMBOLIC else str(size >> 1) for size in extents)
+                return number, ", ".join(sizes)
+        return None
+
+    def _signature(self, attribute: int) -> tuple[list[int], list[int]]:
+        """Return the types that a function takes and gives, by the attribute that is its type."""
         kind, reader = self._attributes[attribute].kind()
         if kind not in _TYPE_ATTRIBUTES:
-            return False
+            return [], []
         kind, reader = self._types[reader.number()].kind()
-        if kind not in _FUNCTION_TYPES:
-            return False
-        return any(self._is_tuple(each) for each in [*reader.numbers(), *reader.numbers()])
+        return (reader.numbers(), reader.numbers()) if kind in _FUNCTION_TYPES else ([], [])
 
     def _is_tuple(self, number: int) -> bool:
         entry = self._types[number]

@@ -24,7 +24,7 @@ class Function:
     It has a body unless it is a declaration. ``module`` is the one that it is in, by number: others
     may have functions of the same name, and ``calls`` are those of its own. ``at`` is where it
     begins in text. ``donated`` are the parameters, by number, whose memory the program may take
-    over.
+    over; ``symbolic`` is the first one with a symbolic dimension, and its shape.
     """
 
     name: bytes
@@ -34,6 +34,7 @@ class Function:
     calls: set[bytes] = dataclasses.field(default_factory=set)
     has_tuples: bool = False
     donated: tuple[int, ...] = ()
+    symbolic: tuple[int, str] | None = None
 
 
 @dataclasses.dataclass(slots=True)

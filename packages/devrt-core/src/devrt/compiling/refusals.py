@@ -17,7 +17,10 @@ Made = TypeVar("Made")
 
 _READS = re.compile(r"\n[^\n]*Failed to parse using StableHLO v([\d.]+)[^\n]*")
 _WROTE = re.compile(r"produced by: StableHLO_v([\d.]+)")
-_DYNAMIC = re.compile(r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated")
+_DYNAMIC = re.compile(
+    r"'stablehlo\.(?:real_)?dynamic_\w+' op can't be translated|Unbounded dynamism"
+)
+_CUT = re.compile(r"attempting to parse \d+ bytes when only \d+ remain")
 _REFUSALS = (StatusCode.UNKNOWN, StatusCode.INVALID_ARGUMENT)  # the parser's have no code of theirs
 _UNANSWERED = re.compile(
     r"(?:No FFI handler registered for|No registered implementation for untyped custom call to) "
@@ -182,6 +185,15 @@ def explain(message: str, program: Program) -> str:
         The words without the guess that the program may be too new where it is text, since nothing
         in text says so; and a last line of advice where there is any.
     """
+    main = program.facts.main
+    if main is not None and main.symbolic is not None and _DYNAMIC.search(message):
+        number, sizes = main.symbolic
+        return (
+            f"{message.partition(':')[0]}: the program takes argument {number} of the symbolic "
+            f"shape ({sizes}), and compilers take fixed ones. Export it for the sizes that it runs "
+            "with, once for each: with numbers in place of jax.export.symbolic_shape, or of a "
+            "dynamic dimension of torch.export."
+        )
     reads = _READS.search(message)
     if reads is not None and not program.is_bytecode:
         message = message.replace(reads.group(), "")
@@ -190,6 +202,8 @@ def explain(message: str, program: Program) -> str:
 
 
 def _advice(message: str, program: Program, reads: str) -> str:
+    if _CUT.search(message):
+        return "The program's bytecode is cut short or damaged: copy or export it again."
     wrote = _WROTE.search(message)
     if reads and program.is_bytecode and (wrote is not None or "'vhlo." in message):
         version = f" {wrote.group(1)}" if wrote is not None else ", a later version"

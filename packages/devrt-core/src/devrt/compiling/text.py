@@ -16,6 +16,7 @@ from devrt.compiling.function_heads import (
     end_of_signature,
     has_tuples,
     read_head,
+    symbolic,
 )
 from devrt.compiling.mlir_tokens import (
     STRING,
@@ -133,6 +134,7 @@ class _Pass:
         main = found.main
         if main is not None and main.at in self._heads:
             main.has_tuples = has_tuples(self._code, *self._heads[main.at])
+            main.symbolic = symbolic(self._code, *self._heads[main.at])
             main.donated = donated(self._code, main.at, *self._heads[main.at])
 
     def _note(self, subject: str, at: int) -> None:
