@@ -109,3 +109,11 @@ def test_a_package_that_is_missing_is_named(monkeypatch, module, path, package):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UnimplementedError, match=f"needs {package}.*pip install {package}"):
         load(path)
+
+
+def test_a_missing_library_is_an_extra_s(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(
+        UnimplementedError, match=r"needs scikit-learn.*packages/devrt-core\[demo\]"
+    ):
+        load(None)

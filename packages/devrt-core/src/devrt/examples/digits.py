@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import devrt
-from devrt.contract.installation import install_command
+from devrt.contract.installation import how_to_install
 from devrt.errors import BackendInitializationError, InvalidArgumentError, UnimplementedError
 from devrt.programs import ArrayProgram, load_program
 from devrt.sharding import render_sharding
@@ -79,7 +79,8 @@ def load(path: str | None = None) -> tuple[str, NumPyArray, NumPyArray | None]:
         name, array = _read(Path(path))
     except ModuleNotFoundError as error:
         package = "scikit-learn" if path is None else "pillow"
-        msg = f"the data needs {package}, which is not installed: {install_command(package)}"
+        command = how_to_install("devrt-core[demo]")
+        msg = f"the data needs {package}, which is not installed: {command}."
         raise UnimplementedError(msg, missing=error.name) from error
     except _DAMAGES as error:
         msg = f"{path} cannot be read: {error}. Give an image, a .npy or a .npz file with an array."
