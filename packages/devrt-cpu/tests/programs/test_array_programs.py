@@ -255,3 +255,11 @@ def test_a_program_by_itself_says_that_it_gives_a_list():
     program = load_program(ADD)
     assert (program.in_tree, program.out_tree) == (None, None)
     assert repr(program).endswith("gives=[*])")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("platform", r"client=devrt\.get_backend"), ("device", r"devices=\[")]
+)
+def test_places_under_other_names_are_refused_with_the_right_one(name, words):
+    with pytest.raises(InvalidArgumentError, match=words):
+        load_program(ADD, **{name: "cpu"})

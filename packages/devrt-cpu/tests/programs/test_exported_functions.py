@@ -73,8 +73,14 @@ def test_arrays_in_trees_are_passed_as_they_lie(model):
     ("change", "words"),
     [
         (lambda p: ([p, X], {"scale": 1}), r"does not take this: argument 0 must be a dict"),
-        (lambda p: ((p,), {"scale": 1}), r"takes 2 arguments, and 1 were given"),
-        (lambda p: ((p, X), {}), r"takes by name 'scale', and nothing was given by name"),
+        (
+            lambda p: ((p,), {"scale": 1}),
+            r"takes 2 arguments, and 1 were given by position; by name it takes 'scale'",
+        ),
+        (
+            lambda p: ((p, X), {}),
+            r"takes by name 'scale', and nothing was given by name: 'scale' is missing",
+        ),
         (lambda p: ((p, X), {"scale": 1, "s": 2}), r"by name 'scale', and 'scale', 's' was"),
         (
             lambda p: (({k: v for k, v in p.items() if k != "w1"}, X), {"scale": 1}),

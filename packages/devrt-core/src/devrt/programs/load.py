@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.contract import Client, Device
-from devrt.errors import InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.array_program import ArrayProgram
 from devrt.programs.chosen_shardings import mesh_of
 from devrt.programs.jax_objects import library_of
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from devrt.contract import LoadedExecutable
 
 __all__ = ["load_program"]
+
+_PLACES = {
+    "backend": "client=devrt.get_backend(...)",
+    "device": "devices=[...]",
+    "platform": "client=devrt.get_backend(...)",
+}
+"""What is passed in place of arguments that others' functions have."""
 
 
 def load_program(
@@ -79,6 +86,9 @@ def load_program(
     """
     source = read_source(program)
     _check_target(client, devices, mesh)
+    for name in _PLACES.keys() & options.keys():
+        msg = f"load_program takes no {name!r}: pass {_PLACES[name]}."
+        raise InvalidArgumentError(msg, operation="load_program")
     is_free = devices is None and mesh is None and "device_assignment" not in options
     if mesh is not None and devices is None:
         devices = list(mesh.device_list)

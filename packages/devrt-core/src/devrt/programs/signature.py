@@ -98,16 +98,27 @@ class Signature:
         if node is None:
             return
         by_position, by_name = node.children
-        if len(arguments) != len(by_position.children):
-            raise self.wrong_count(len(by_position.children), len(arguments))
+        count, given = len(by_position.children), len(arguments)
+        if given != count and (named or by_name.keys):
+            raise self._error(
+                f"takes {count} arguments, and {given} were given by position; by name it takes "
+                f"{_list(by_name)}"
+            )
+        if given != count:
+            raise self.wrong_count(count, given)
         if set(named) != set(by_name.keys):
             raise self._error(
                 f"takes by name {_list(by_name)}, and {', '.join(map(repr, named)) or 'nothing'} "
-                "was given by name"
+                f"was given by name{_missing(by_name, named)}"
             )
 
     def _error(self, problem: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"program '{self.name}' {problem}.", operation="execute")
+
+
+def _missing(node: Node, named: dict[str, Any]) -> str:
+    missing = ", ".join(repr(key) for key in node.keys if key not in named)
+    return f": {missing} is missing" if missing else ""
 
 
 def _list(node: Node) -> str:
