@@ -107,13 +107,6 @@ def test_a_package_that_is_missing_is_named(monkeypatch, module, path, package):
         if name.partition(".")[0] == module:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnimplementedError, match=f"needs {package}.*pip install {package}"):
+    words = rf"needs {package}.*pip install .*devrt-core\[demo\]"
+    with pytest.raises(UnimplementedError, match=words):
         load(path)
-
-
-def test_a_missing_library_is_an_extra_s(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(
-        UnimplementedError, match=r"needs scikit-learn.*packages/devrt-core\[demo\]"
-    ):
-        load(None)
