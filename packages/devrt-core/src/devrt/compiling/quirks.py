@@ -1,8 +1,9 @@
 """Quirks: defects of versions of somebody's compiler, and what devrt does about each.
 
-A backend lists those of the libraries that it compiles with in a module ``quirks``. Outside of the
-versions in which a defect was seen nothing is refused and no flag is set: ``nox -s quirks`` runs
-the case of each against a library, and says which defects are gone.
+Those of XLA's compilers for the CPU are in `devrt.compiling.xla_cpu_quirks`; a backend may list
+others in a module of its own. Outside of the versions in which a defect was seen nothing is refused
+and no flag is set: ``nox -s quirks`` runs the case of each against a library, and says which
+defects are gone.
 """
 
 from __future__ import annotations
