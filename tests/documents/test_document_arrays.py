@@ -194,5 +194,5 @@ def test_what_is_left_out_says_why():
     assert all(LEFT_OUT.values())
     missing = ["jit", "shard_map", "smap", "pmap", "with_sharding_constraint", "random", "lax"]
     for name in missing:  # once one is there, its example belongs above
-        with pytest.raises(AttributeError, match="does not have yet"):
+        with pytest.raises(AttributeError, match=r"not .* yet"):
             getattr(jax, name)

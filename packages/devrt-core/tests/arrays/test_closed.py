@@ -6,6 +6,7 @@ import pytest
 import devrt
 from devrt.errors import ClosedError
 from devrt.programs import load_program
+from support import make_client
 
 TEXT = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.add %a, %a : tensor<4xf32>
@@ -14,15 +15,9 @@ TEXT = """func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
 X = np.ones(4, np.float32)
 
 
-@pytest.fixture(params=["cpu", "xla_cpu_pjrt"])
-def client(request):
-    pytest.importorskip("xla_plugins", reason="needs xla-cpu-pjrt")
-    pytest.importorskip("devrt_cpu" if request.param == "cpu" else "devrt_tpu")
-    yield devrt.get_backend(request.param)
-    devrt.clear_backends()
-
-
-def test_an_error_names_what_was_attempted(client):
+@pytest.mark.parametrize("kind", ["cpu", "loader"])
+def test_an_error_names_what_was_attempted(kind):
+    client = make_client(kind)
     device = client.devices()[0]
     array, buffer = devrt.device_put(X, device), client.buffer_from_pyval(X, device)
     program = load_program(TEXT, client)
