@@ -268,7 +268,8 @@ PJRT_Error* give(PJRT_Client_BufferFromHostBuffer_Args* args) {
 PJRT_Api make_table() {
   PJRT_Api api{};
   api.struct_size = sizeof(PJRT_Api);
-  api.pjrt_api_version = {sizeof(PJRT_Api_Version), nullptr, PJRT_API_MAJOR, PJRT_API_MINOR};
+  // A version whose plugins are called for one shard after the other, which is what the fake does.
+  api.pjrt_api_version = {sizeof(PJRT_Api_Version), nullptr, PJRT_API_MAJOR, 81};
   api.PJRT_Error_Destroy = [](auto* a) { delete a->error; };
   api.PJRT_Error_Message = [](auto* a) {
     a->message = a->error->message.data();
@@ -287,6 +288,8 @@ PJRT_Api make_table() {
   api.PJRT_Event_OnReady = on_ready;
   api.PJRT_Client_Create = create;
   api.PJRT_Client_Destroy = ANSWER(delete a->client);
+  api.PJRT_Client_PlatformName =
+      ANSWER(a->platform_name = "cpu"; a->platform_name_size = std::strlen(a->platform_name));
   api.PJRT_Client_AddressableDevices =
       ANSWER(a->addressable_devices = a->client->pointers.data();
              a->num_addressable_devices = a->client->pointers.size());
