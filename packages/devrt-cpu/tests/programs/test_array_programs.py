@@ -263,3 +263,17 @@ def test_a_program_by_itself_says_that_it_gives_a_list():
 def test_places_under_other_names_are_refused_with_the_right_one(name, words):
     with pytest.raises(InvalidArgumentError, match=words):
         load_program(ADD, **{name: "cpu"})
+
+
+def test_a_program_on_another_default_device_is_read_once(cpu, monkeypatch):
+    import devrt.compiling.text
+
+    read, found = devrt.compiling.text.read_text, []
+    counted = lambda code: found.append(1) or read(code)  # noqa: E731
+    monkeypatch.setattr(devrt.compiling.text, "read_text", counted)
+    with devrt.default_device(cpu[1]):
+        program = load_program(
+            "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }"
+        )
+    assert program.executable.local_devices() == [cpu[1]]
+    assert len(found) == 1

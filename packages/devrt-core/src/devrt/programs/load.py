@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,8 @@ def load_program(
         custom calls, torchax.
     """
     source = read_source(program)
+    if not source.executable:  # one object, as its facts are read once for the place and compiler
+        source = dataclasses.replace(source, code=Program.of(source.code, "load_program"))
     _check_target(client, devices, mesh)
     for name in _PLACES.keys() & options.keys():
         msg = f"load_program takes no {name!r}: pass {_PLACES[name]}."
