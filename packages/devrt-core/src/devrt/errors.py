@@ -14,6 +14,7 @@ __all__ = [
     "BackendInitializationError",
     "BackendUnavailableError",
     "ClosedError",
+    "ConcretizationTypeError",
     "ConfigError",
     "DeadlineExceededError",
     "DeletedError",
@@ -34,6 +35,10 @@ __all__ = [
     "PluginLoadError",
     "SelectionError",
     "StatusCode",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "UnexpectedTracerError",
     "UnimplementedError",
     "UnknownPlatformError",
     "UnraisableErrorWarning",
@@ -179,6 +184,28 @@ class InvalidArgumentError(DevrtError, ValueError):
 
 class InvalidTypeError(InvalidArgumentError, TypeError):
     """The caller passed an object of a type that cannot be used."""
+
+
+class ConcretizationTypeError(InvalidTypeError):
+    """A traced function needs the value of an array, which is not known while it is traced."""
+
+
+class TracerArrayConversionError(ConcretizationTypeError):
+    """A traced value was to become a NumPy array."""
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value was asked for its truth, as ``if`` and ``while`` do."""
+
+
+class TracerIntegerConversionError(ConcretizationTypeError):
+    """A traced value was to become a Python integer, as shapes and ``range`` need."""
+
+
+class UnexpectedTracerError(DevrtError):
+    """A traced value was used after its trace had ended."""
+
+    default_code = StatusCode.FAILED_PRECONDITION
 
 
 class DeletedError(DevrtError):

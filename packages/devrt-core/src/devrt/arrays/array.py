@@ -10,13 +10,13 @@ from devrt._config.layers import Config
 from devrt.arrays.described import Described
 from devrt.arrays.exported import BROKEN_OFF, exported, raise_broken_off
 from devrt.arrays.missing import NoShards, gone, held_elsewhere
-from devrt.arrays.operators import Unsupported, namespace
 from devrt.arrays.printed import outline, representation
 from devrt.arrays.read_only import host_of
 from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.runtime.plugin_errors import names_plugins, raise_named
 from devrt.sharding import Sharding, SingleDeviceSharding
+from devrt.tracing.operators import ArrayOperators
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ __all__ = ["Array"]
 _READ_ALL = 0x11C  # inspect.BufferFlags.FULL_RO, which Python 3.11 does not have
 
 
-class Array(Described, Unsupported, BufferExporter):
+class Array(Described, ArrayOperators, BufferExporter):
     """An immutable array on the devices of a sharding.
 
     Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
@@ -282,7 +282,9 @@ class Array(Described, Unsupported, BufferExporter):
         return self._only("__dlpack_device__").__dlpack_device__()
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        return namespace(api_version)
+        from devrt.numpy.namespace import array_namespace
+
+        return array_namespace(api_version)
 
     def item(self, *index: int) -> Any:
         """Return one element as a Python scalar, by NumPy's rules."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -10,50 +9,12 @@ from devrt import dtypes
 from devrt.errors import InvalidTypeError
 from devrt.layout import AutoLayout, Format
 from devrt.sharding import Sharding, as_shape
+from devrt.tracing.aval import ShapedArray
 
 if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["ShapeDtypeStruct", "ShapedArray"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ShapedArray:
-    """The shape and dtype of an array, by JAX's name for them.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        The global shape.
-    dtype : numpy.dtype
-        The element type.
-    weak_type : bool
-        False: no array of devrt gives way to another one's dtype.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    weak_type: bool = False
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    def str_short(self) -> str:
-        """Return the dtype and the shape as text, for example ``float32[8,2]``."""
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
-
-    def __str__(self) -> str:
-        return self.str_short()
-
-    def __repr__(self) -> str:
-        return f"ShapedArray({self.str_short()})"
 
 
 class ShapeDtypeStruct:

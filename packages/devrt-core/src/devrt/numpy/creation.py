@@ -3,8 +3,7 @@
 What is made of an array on devices lies where that lies.
 
 Element types follow JAX's defaults: Python integers and floats become 32-bit, and a ``dtype``
-argument is taken as it is. Functions that compute on a device are not here yet: they need
-compiled programs.
+argument is taken as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from devrt.arrays import Array, device_put
 from devrt.arrays.guards import Config
 from devrt.arrays.like import converted, filled, filled_like
 from devrt.arrays.missing import gone
-from devrt.arrays.operators import NOT_TRACED
 from devrt.arrays.put import (
     COPY,
     as_host_array,
@@ -27,8 +25,7 @@ from devrt.arrays.put import (
     resolve_target,
     target_kind,
 )
-from devrt.dlpack import from_dlpack
-from devrt.errors import InvalidTypeError, UnimplementedError
+from devrt.errors import InvalidTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +36,8 @@ __all__ = [
     "arange",
     "array",
     "asarray",
-    "concatenate",
     "empty",
     "eye",
-    "from_dlpack",
     "full",
     "full_like",
     "linspace",
@@ -228,27 +223,6 @@ def arange(
     return _placed(_default(host, dtype), device)
 
 
-def concatenate(
-    arrays: Sequence[Any], axis: int | None = 0, dtype: DTypeLike | None = None
-) -> Array:
-    """Join host values along an axis, by NumPy's rules.
-
-    Raises
-    ------
-    UnimplementedError
-        If one of them is on a device: joining those needs a compiled program.
-    """
-    if any(isinstance(x, Array) for x in arrays):
-        msg = (
-            "devrt.numpy.concatenate of device arrays needs a program for their devices, and "
-            f"{NOT_TRACED}"
-        )
-        raise UnimplementedError(msg, operation="concatenate")
-    joined = np.concatenate(list(arrays), axis=axis, dtype=_dtype(dtype))
-    is_plain = not any(hasattr(x, "dtype") for x in arrays)
-    return _placed(_default(joined, dtype) if is_plain else joined)
-
-
 def linspace(
     start: float,
     stop: float,
@@ -273,32 +247,3 @@ def eye(
 ) -> Array:
     """Make an ``N`` by ``M`` array with ones on the ``k``-th diagonal, float32 by default."""
     return _placed(np.eye(N, M, k, _dtype(dtype) or np.float32), device)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "ndarray":
-        return Array
-    if name in _ELEMENT_TYPES:
-        return dtypes.to_numpy(dtypes.by_name(name).code).type
-    value = getattr(np, name, None) if not name.startswith("_") else None
-    if isinstance(value, float | type(None)) and hasattr(np, name):
-        return value  # a constant: pi, e, inf, nan, newaxis
-    if isinstance(value, type) and issubclass(value, np.generic):
-        return value
-    if name in _METADATA:
-        return value
-    msg = f"module 'devrt.numpy' has no attribute {name!r}"
-    if value is not None:
-        msg += (
-            f": devrt has no array function of that name yet, because most run programs on a "
-            f"device. Use numpy.{name} on numpy.asarray(x)."
-        )
-    raise AttributeError(msg)
-
-
-_ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
-_METADATA = {"dtype", "finfo", "iinfo", "issubdtype", "ndim", "result_type", "shape", "size"}
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_ELEMENT_TYPES, *_METADATA})

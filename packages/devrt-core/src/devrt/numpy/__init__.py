@@ -1,0 +1,44 @@
+"""NumPy's functions on arrays of devices: eager, each as a program of its own, and in traces.
+
+Dtypes follow JAX's promotion; Python's numbers are of 32 bits where nothing else decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt._support.lazy import attach
+
+_exported, _, __all__ = attach(__name__)
+
+_ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
+_METADATA = {"dtype", "finfo", "iinfo", "issubdtype", "ndim", "shape", "size"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return _exported(name)
+    if name == "ndarray":
+        from devrt.arrays import Array
+
+        return Array
+    if name in _ELEMENT_TYPES:
+        return dtypes.to_numpy(dtypes.by_name(name).code).type
+    value = getattr(np, name, None) if not name.startswith("_") else None
+    if isinstance(value, float | type(None)) and hasattr(np, name):
+        return value  # a constant: pi, e, inf, nan, newaxis
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return value
+    if name in _METADATA:
+        return value
+    msg = f"module 'devrt.numpy' has no attribute {name!r}"
+    if value is not None:
+        msg += f". Use numpy.{name} on numpy.asarray(x), or write it with the functions that are here."
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_ELEMENT_TYPES, *_METADATA})

@@ -1,0 +1,101 @@
+"""Attributes of operations: values of Python, and their text in MLIR."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from devrt.tracing.aval import tensor_type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Dense", "Literal", "dense_text", "text_of"]
+
+
+class Literal(NamedTuple):
+    """An attribute by its text, such as ``#stablehlo<comparison_direction LT>``."""
+
+    text: str
+
+
+class Dense(NamedTuple):
+    """A tensor as an attribute."""
+
+    array: np.ndarray[Any, Any]
+
+
+def text_of(value: Any) -> str:
+    """Return the MLIR text of an attribute.
+
+    Bools, integers (64 bits), strings, tuples of integers or of bools, `Dense`, `Literal`, and what
+    has a method ``mlir()`` that returns its text.
+    """
+    kind = type(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return f"{value} : i64"
+    if kind is str:
+        return quoted(value)
+    if kind is tuple:
+        if value and type(value[0]) is bool:
+            return f"array<i1: {', '.join('true' if each else 'false' for each in value)}>"
+        return f"array<i64: {', '.join(map(str, value))}>" if value else "array<i64>"
+    if kind is Literal:
+        return str(value.text)
+    if kind is Dense:
+        return f"{dense_text(value.array)} : {tensor_type(value.array.shape, value.array.dtype)}"
+    return str(value.mlir())
+
+
+def quoted(text: str) -> str:
+    """Return a string attribute."""
+    escaped = "".join(
+        c if c.isprintable() and c.isascii() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
+        for c in text
+    )
+    return f'"{escaped}"'
+
+
+def dense_text(array: np.ndarray[Any, Any]) -> str:
+    """Return the elements of a tensor as text: one number where all are equal, else their bytes."""
+    if array.size == 0:
+        return "dense<>"
+    first = array.flat[0]
+    if array.size == 1 or array.tobytes() == first.tobytes() * array.size:
+        return f"dense<{_number(first)}>"
+    if array.dtype.kind == "b" or array.dtype.itemsize * 8 != _bits(array.dtype):
+        return f"dense<{_nested(array)}>"
+    return f'dense<"0x{array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes().hex().upper()}">'
+
+
+def _bits(dtype: np.dtype[Any]) -> int:
+    from devrt import dtypes
+
+    return dtypes.from_numpy(dtype).bits
+
+
+def _nested(array: np.ndarray[Any, Any]) -> str:
+    if array.ndim == 0:
+        return _number(array[()])
+    return f"[{', '.join(_nested(part) for part in array)}]"
+
+
+def _number(value: Any) -> str:
+    """Return one element as text that gives its very bits back."""
+    kind = value.dtype.kind
+    if kind == "b":
+        return "true" if value else "false"
+    if kind in "iu":
+        return str(int(value))
+    if kind == "c":
+        return f"({_number(value.real)}, {_number(value.imag)})"
+    if value.dtype.name.startswith(("int", "uint")):  # of ml_dtypes
+        return str(int(value))
+    if not math.isfinite(float(value)) or value.dtype.name.startswith("float8"):
+        return f"0x{value.tobytes()[::-1].hex().upper()}"
+    # 1e-05 does not parse, 1.0e-05 does.
+    text = repr(float(value))
+    mantissa, e, exponent = text.partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{e}{exponent}"

@@ -1,0 +1,46 @@
+"""The user's lines: what an operation is traced from, for errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+import devrt
+
+__all__ = ["Frame", "at_user_line", "user_frame"]
+
+_ROOT = os.path.dirname(os.path.abspath(devrt.__file__)) + os.sep  # noqa: PTH100, PTH120
+_EXAMPLES = _ROOT + "examples" + os.sep
+
+
+class Frame(NamedTuple):
+    """A line of somebody's Python."""
+
+    filename: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} ({self.function})"
+
+
+NOWHERE = Frame("", 0, "")
+
+
+def user_frame() -> Frame:
+    """Return the innermost line outside of devrt; an empty one if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        filename = code.co_filename
+        if not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES):
+            return Frame(filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return NOWHERE
+
+
+def at_user_line() -> str:
+    """Return `` at FILE:LINE (function)`` for the end of a clause; empty where nobody asked."""
+    frame = user_frame()
+    return f" at {frame}" if frame.line else ""

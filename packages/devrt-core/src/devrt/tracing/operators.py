@@ -1,0 +1,184 @@
+"""Operators and methods that arrays and traced values have in common.
+
+Each is the function of `devrt.numpy` that it stands for; that package is imported when the first
+one is used.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from devrt.tracing.ir import Value
+
+__all__ = ["ArrayOperators"]
+
+_OPERATORS = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "divmod": "divmod",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+_COMPARISONS = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
+
+_METHODS = """
+    all any argmax argmin argpartition argsort astype choose clip compress conj conjugate cumprod
+    cumsum diagonal dot max mean min nonzero prod ptp ravel repeat round searchsorted
+    sort squeeze std sum swapaxes take trace var
+""".split()
+"""Methods that are the function of the same name, with the array as its first argument."""
+
+_OTHERS: set[type] = {bool, int, float, complex}
+"""Types of right operands that are known to be taken; those of arrays join when they are met."""
+
+
+class _Functions(dict[str, Any]):
+    """Functions of devrt.numpy, looked up once."""
+
+    def __missing__(self, name: str) -> Any:
+        from devrt import numpy
+
+        found = self[name] = getattr(numpy, name)
+        return found
+
+
+_functions = _Functions()
+
+
+def _is_taken(other: object) -> bool:
+    """Return whether an operator takes a value; its own class is asked otherwise."""
+    numpy = sys.modules.get("numpy")
+    is_array = isinstance(other, ArrayOperators | Value) or (
+        numpy is not None and isinstance(other, numpy.ndarray | numpy.generic)
+    )
+    if is_array or isinstance(other, bool | int | float | complex):
+        _OTHERS.add(type(other))
+        return True
+    return False
+
+
+def _binary(name: str, *, is_swapped: bool = False) -> Callable[[Any, Any], Any]:
+    if is_swapped:
+
+        def operate(self: Any, other: Any) -> Any:
+            if type(other) in _OTHERS or _is_taken(other):
+                return _functions[name](other, self)
+            return NotImplemented
+
+    else:
+
+        def operate(self: Any, other: Any) -> Any:
+            if type(other) in _OTHERS or _is_taken(other):
+                return _functions[name](self, other)
+            return NotImplemented
+
+    return operate
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    def operate(self: Any) -> Any:
+        return _functions[name](self)
+
+    return operate
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: Any, *arguments: Any, **options: Any) -> Any:
+        return _functions[name](self, *arguments, **options)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Call `devrt.numpy.{name}` with the array first."
+    return method
+
+
+class ArrayOperators:
+    """The operators and methods of arrays, as functions of `devrt.numpy`."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getitem__(self, index: Any) -> Any:
+        from devrt.numpy.indexing import take_index
+
+        return take_index(self, index)
+
+    @property
+    def at(self) -> Any:
+        """Updates of parts: ``x.at[index].set(y)`` returns an array with other elements there."""
+        from devrt.numpy.indexing import At
+
+        return At(self)
+
+    @property
+    def T(self) -> Any:
+        """The array with its dimensions in reverse."""
+        return _functions["transpose"](self)
+
+    @property
+    def mT(self) -> Any:
+        """The array with its last two dimensions exchanged."""
+        return _functions["matrix_transpose"](self)
+
+    @property
+    def real(self) -> Any:
+        """The real part."""
+        return _functions["real"](self)
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary part."""
+        return _functions["imag"](self)
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        """Return the elements in another shape; one dimension may be -1."""
+        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return _functions["reshape"](self, given, order=order)
+
+    def transpose(self, *axes: Any) -> Any:
+        """Return the array with its dimensions in another order; reversed by default."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return _functions["transpose"](self, given)
+
+    def flatten(self, order: str = "C") -> Any:
+        """Return the elements in one dimension."""
+        return _functions["ravel"](self, order=order)
+
+    def view(self, dtype: Any = None) -> Any:
+        """Return the same bits as another dtype."""
+        return _functions["view"](self, dtype)
+
+
+for _name, _function in {**_OPERATORS, **_COMPARISONS}.items():
+    setattr(ArrayOperators, f"__{_name}__", _binary(_function))
+for _name, _function in _OPERATORS.items():
+    setattr(ArrayOperators, f"__r{_name}__", _binary(_function, is_swapped=True))
+for _name, _function in _UNARY.items():
+    setattr(ArrayOperators, f"__{_name}__", _unary(_function))
+for _name in _METHODS:
+    setattr(ArrayOperators, _name, _method(_name))
+
+
+def _round(self: Any, ndigits: int | None = None) -> Any:
+    return _functions["round"](self, ndigits or 0)
+
+
+ArrayOperators.__round__ = _round  # type: ignore[attr-defined]

@@ -1,0 +1,191 @@
+"""Graphs as StableHLO's text: the same in every process, without paths and lines of the user.
+
+The text of an operation holds no location, so that the disk cache finds the program again after a
+line was inserted above it; `Printed.frames` has the user's line of each line of text instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from devrt.tracing.attributes import dense_text, quoted, text_of
+from devrt.tracing.frames import Frame
+from devrt.tracing.ir import Graph, Op, Value
+
+__all__ = ["Printed", "print_module"]
+
+_SHORT = frozenset(
+    f"stablehlo.{name}"
+    for name in """
+    abs add and atan2 cbrt ceil cosine count_leading_zeros divide exponential
+    exponential_minus_one floor log log_plus_one logistic maximum minimum multiply negate
+    not or popcnt power remainder round_nearest_afz round_nearest_even rsqrt shift_left
+    shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor
+    """.split()
+)
+"""Operations with a short form where all operands and results are of one type."""
+
+_WORD = re.compile(r"[^A-Za-z0-9_]")
+
+
+class Printed(NamedTuple):
+    """A program's text, and the user's line for each of its lines, which count from 1."""
+
+    text: str
+    frames: Mapping[int, Frame]
+
+
+def print_module(
+    graph: Graph,
+    name: str,
+    *,
+    arguments: Sequence[str] = (),
+    results: Sequence[str] = (),
+    meshes: Sequence[str] = (),
+    num_partitions: int = 1,
+) -> Printed:
+    """Return the module whose function main is a graph.
+
+    Parameters
+    ----------
+    graph
+        The graph. What it closes over (`Graph.hidden`) comes before its parameters.
+    name
+        Of the module; other characters than letters, digits and ``_`` become ``_``.
+    arguments, results
+        Attributes of each parameter and result, as text without braces; empty for none.
+    meshes
+        Lines that declare Shardy meshes.
+    num_partitions
+        Among how many devices the program is divided.
+    """
+    parameters = [value for _, value in graph.hidden.values()] + graph.parameters
+    printer = _Printer()
+    arguments = arguments or [""] * len(parameters)
+    results = results or [""] * len(graph.results)
+    takes, gives = [], []
+    for i, (value, attributes) in enumerate(zip(parameters, arguments, strict=True)):
+        printer.names[value] = f"%arg{i}"
+        takes.append(f"%arg{i}: {value.aval.type}" + (f" {{{attributes}}}" if attributes else ""))
+    for value, attributes in zip(graph.results, results, strict=True):
+        gives.append(value.aval.type + (f" {{{attributes}}}" if attributes else ""))
+    counts = f"mhlo.num_partitions = {num_partitions} : i32, mhlo.num_replicas = 1 : i32"
+    word = _WORD.sub("_", name) or "main"
+    lines = printer.lines
+    lines.append(f"module @{word} attributes {{{counts}}} {{")
+    lines.extend(f"  {mesh}" for mesh in meshes)
+    lines.append(f"  func.func public @main({', '.join(takes)}) -> ({', '.join(gives)}) {{")
+    printer.body(graph, "    ")
+    lines.append("    " + printer.returned("return", graph.results))
+    lines += ["  }", "}", ""]
+    return Printed("\n".join(lines), printer.frames)
+
+
+class _Printer:
+    """The lines so far, and the names of values."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.frames: dict[int, Frame] = {}
+        self.names: dict[Value, str] = {}
+        self._count = 0
+
+    def body(self, graph: Graph, indent: str) -> None:
+        """Print the operations of a graph that something depends on."""
+        for outer, inner in graph.captures.items():
+            self.names[inner] = self.names[outer]
+        for op in _live(graph):
+            if op.name.startswith("devrt."):
+                self._inlined(op, indent)
+            else:
+                self._op(op, indent)
+
+    def returned(self, word: str, values: Sequence[Value]) -> str:
+        """Return the line that ends a body."""
+        if not values:
+            return word
+        names = ", ".join([self.names[value] for value in values])
+        return f"{word} {names} : {', '.join([value.aval.type for value in values])}"
+
+    def _named(self, value: Value) -> str:
+        name = self.names[value] = f"%{self._count}"
+        self._count += 1
+        return name
+
+    def _inlined(self, op: Op, indent: str) -> None:
+        (graph,) = op.regions
+        for inner, operand in zip(graph.parameters, op.operands, strict=True):
+            self.names[inner] = self.names[operand]
+        self.body(graph, indent)
+        for result, inner in zip(op.results, graph.results, strict=True):
+            self.names[result] = self.names[inner]
+
+    def _op(self, op: Op, indent: str) -> None:
+        names, name = self.names, op.name
+        operands = [names[value] for value in op.operands]
+        types = [value.aval.type for value in op.operands]
+        regions = [self._region(op, region, indent) for region in op.regions]
+        given = [value.aval.type for value in op.results]
+        results = ", ".join([self._named(value) for value in op.results])
+        start = f"{indent}{results} = " if results else indent
+        if name == "stablehlo.constant":
+            text = f"{start}{name} {dense_text(op.attributes['value'].array)} : {given[0]}"
+        elif name in _SHORT and not op.attributes and set(types) == set(given):
+            text = f"{start}{name} {', '.join(operands)} : {given[0]}"
+        else:
+            text = (
+                f'{start}"{name}"({", ".join(operands)})'
+                f"{self._regions(regions)}{_attributes(op)} : "
+                f"({', '.join(types)}) -> ({', '.join(given)})"
+            )
+        first = len(self.lines) + 1
+        self.lines.extend(text.split("\n"))
+        for line in range(first, len(self.lines) + 1):
+            self.frames[line] = op.frame
+
+    def _regions(self, regions: Sequence[str]) -> str:
+        return f" ({', '.join(regions)})" if regions else ""
+
+    def _region(self, op: Op, graph: Graph, indent: str) -> str:
+        """Return a region's text, of several lines."""
+        outer, self.lines = self.lines, []
+        frames, self.frames = self.frames, {}
+        if graph.parameters:
+            takes = [f"{self._named(value)}: {value.aval.type}" for value in graph.parameters]
+            self.lines.append(f"{indent}^bb0({', '.join(takes)}):")
+        self.body(graph, indent + "  ")
+        dialect = op.name.partition(".")[0]
+        self.lines.append(f"{indent}  " + self.returned(f"{dialect}.return", graph.results))
+        inside, self.lines, self.frames = self.lines, outer, frames
+        return "\n".join(["{", *inside, f"{indent}}}"])
+
+
+def _attributes(op: Op) -> str:
+    if not op.attributes:
+        return ""
+    pairs = [
+        f"{key if key.replace('_', '').isalnum() else quoted(key)} = {text_of(value)}"
+        for key, value in op.attributes.items()
+    ]
+    return f" {{{', '.join(pairs)}}}"
+
+
+def _live(graph: Graph) -> list[Op]:
+    """Return the operations that a result or an effect depends on, in order."""
+    needed = set(map(id, graph.results))
+    live = []
+    for op in reversed(graph.ops):
+        if has_effect(op) or any(id(value) in needed for value in op.results):
+            live.append(op)
+            needed.update(id(value) for value in op.inputs())
+    live.reverse()
+    return live
+
+
+def has_effect(op: Op) -> bool:
+    """Return whether an operation does something besides its results."""
+    return op.attributes.get("has_side_effect") is True or any(
+        has_effect(inner) for region in op.regions for inner in region.ops
+    )
