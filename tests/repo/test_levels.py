@@ -29,9 +29,9 @@ LEVELS = {
         "wire",
     },
     1: {"doctor", "plugins", "probing", "runtime"},
-    2: {"sharding", "distributed"},
-    3: {"arrays", "dlpack", "experimental", "numpy", "tree", "tree_util"},
-    4: {"programs"},
+    2: {"sharding", "distributed", "tracing"},
+    3: {"arrays", "dlpack", "experimental", "tree", "tree_util"},
+    4: {"debug", "lax", "numpy", "programs", "random"},
     5: {FACADE},
     6: {"cli", "xla_bridge", "xla_client", "testing", "examples", "__main__"},
 }

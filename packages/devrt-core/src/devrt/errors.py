@@ -195,7 +195,7 @@ class TracerArrayConversionError(ConcretizationTypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """A traced value was asked for its truth, as ``if`` and ``while`` do."""
+    """The truth of a traced value is needed, as ``if`` and ``while`` do."""
 
 
 class TracerIntegerConversionError(ConcretizationTypeError):

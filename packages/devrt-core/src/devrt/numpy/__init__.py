@@ -36,7 +36,9 @@ def __getattr__(name: str) -> Any:
         return value
     msg = f"module 'devrt.numpy' has no attribute {name!r}"
     if value is not None:
-        msg += f". Use numpy.{name} on numpy.asarray(x), or write it with the functions that are here."
+        msg += (
+            f". Use numpy.{name} on numpy.asarray(x), or write it with the functions that are here."
+        )
     raise AttributeError(msg)
 
 

@@ -1,16 +1,26 @@
-"""Operations: functions of arrays that are a program of their own when called outside of a trace."""
+"""Operations: functions of arrays that outside of a trace are a program of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from devrt.programs.jit import JitFunction
 
 __all__ = ["operation"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def operation(function: Callable[..., Any] | None = None, *, static: Sequence[str] = ()) -> Any:
+
+@overload
+def operation(function: F) -> F: ...
+
+
+@overload
+def operation(*, static: Sequence[str]) -> Callable[[F], F]: ...
+
+
+def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
     """Make a function over traced values one of arrays too.
 
     Called in a trace, it adds its operations to it. Outside of one it runs as a program, compiled
@@ -24,6 +34,8 @@ def operation(function: Callable[..., Any] | None = None, *, static: Sequence[st
         Names of the arguments that decide which program it is: axes, shapes, dtypes, flags. Of the
         others Python's numbers are parameters of the program.
     """
-    if function is None:
-        return lambda given: operation(given, static=static)
-    return JitFunction(function, static_argnames=tuple(static))
+
+    def made(function: Callable[..., Any]) -> Any:
+        return JitFunction(function, static_argnames=tuple(static))
+
+    return made if function is None else made(function)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from devrt import dtypes, tree_util
-from devrt.arrays import Array, device_put
-from devrt.arrays.put import as_host
-from devrt.errors import InvalidArgumentError
+from devrt.arrays import Array
 from devrt.programs.array_program import ArrayProgram
 from devrt.programs.sdy import mesh_line, sharding_text
 from devrt.runtime import default_runtime
 from devrt.sharding import NamedSharding
-from devrt.tracing import HIDDEN_TYPES, ShapedArray, as_value, is_tracing, print_module, shaped, trace_graph
+from devrt.tracing import (
+    HIDDEN_TYPES,
+    ShapedArray,
+    as_value,
+    is_tracing,
+    print_module,
+    shaped,
+    trace_graph,
+)
 from devrt.tracing.promotion import dtype_of_scalar
 
 __all__ = ["JitFunction", "jit"]
@@ -44,17 +50,21 @@ class JitFunction:
     ) -> None:
         self._function = function
         functools.update_wrapper(self, function)
-        self._static_names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-        self._static_nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        self._static_names = (
+            (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        )
+        self._static_nums = (
+            (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        )
         self._programs: dict[Any, Any] = {}
         self._signature: inspect.Signature | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program for these arguments; in a trace, add its operations."""
         if is_tracing():
             return self._function(*args, **kwargs)
         statics, dynamic, named = self._split(args, kwargs)
         leaves, tree = tree_util.tree_flatten((dynamic, named))
-        leaves = [leaf if type(leaf) is Array else leaf for leaf in leaves]
         avals = tuple(_aval_of(leaf) for leaf in leaves)
         shardings = tuple(
             leaf.sharding if type(leaf) is Array and leaf.committed else None for leaf in leaves
@@ -73,7 +83,7 @@ class JitFunction:
                 self._signature = inspect.signature(self._function)
             names = list(self._signature.parameters)
             nums |= {names.index(name) for name in self._static_names if name in names}
-        fixed = tuple((i, a) for i, a in enumerate(args) if i in nums)
+        fixed: tuple[Any, ...] = tuple((i, a) for i, a in enumerate(args) if i in nums)
         fixed += tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self._static_names)
         return (
             fixed,
@@ -100,14 +110,22 @@ class JitFunction:
         name = f"jit_{getattr(self._function, '__name__', 'function')}"
         graph, _ = trace_graph(flat, avals, name, outermost=True)
         meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding)}
-        mesh = meshes.pop() if meshes else None
+        mesh: Any = meshes.pop() if meshes else None
         hidden = [array for array, _ in graph.hidden.values()]
         attributes = [""] * len(hidden) + [
-            f"sdy.sharding = {sharding_text(s, len(a.shape))}" if isinstance(s, NamedSharding) else ""
+            f"sdy.sharding = {sharding_text(s, len(a.shape))}"
+            if isinstance(s, NamedSharding)
+            else ""
             for s, a in zip(shardings, avals, strict=True)
         ]
         if mesh is not None:
-            printed = print_module(graph, name, arguments=attributes, meshes=[mesh_line(mesh)], num_partitions=mesh.size)
+            printed = print_module(
+                graph,
+                name,
+                arguments=attributes,
+                meshes=[mesh_line(mesh)],
+                num_partitions=mesh.size,
+            )
             devices = list(mesh.devices.flat)
         else:
             printed = print_module(graph, name)

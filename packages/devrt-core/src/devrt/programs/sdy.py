@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.errors import InvalidArgumentError
-from devrt.sharding import Mesh, NamedSharding, PartitionSpec
+from devrt.sharding import NamedSharding, PartitionSpec
 
 __all__ = ["mesh_line", "sharding_text"]
 
@@ -13,7 +12,7 @@ MESH = "mesh"
 
 
 def mesh_line(mesh: Any, name: str = MESH) -> str:
-    """Return the line that declares a mesh by its axes; devices are the program's, in mesh order."""
+    """Return the line that declares a mesh by its axes; its devices are the program's, in order."""
     axes = ", ".join(f'"{axis}"={size}' for axis, size in mesh.shape.items())
     return f"sdy.mesh @{name} = <[{axes}]>"
 

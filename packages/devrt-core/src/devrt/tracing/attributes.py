@@ -52,7 +52,9 @@ def text_of(value: Any) -> str:
 def quoted(text: str) -> str:
     """Return a string attribute."""
     escaped = "".join(
-        c if c.isprintable() and c.isascii() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
+        c
+        if c.isprintable() and c.isascii() and c not in '"\\'
+        else "".join(f"\\{b:02X}" for b in c.encode())
         for c in text
     )
     return f'"{escaped}"'
@@ -67,7 +69,8 @@ def dense_text(array: np.ndarray[Any, Any]) -> str:
         return f"dense<{_number(first)}>"
     if array.dtype.kind == "b" or array.dtype.itemsize * 8 != _bits(array.dtype):
         return f"dense<{_nested(array)}>"
-    return f'dense<"0x{array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes().hex().upper()}">'
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return f'dense<"0x{little.tobytes().hex().upper()}">'
 
 
 def _bits(dtype: np.dtype[Any]) -> int:

@@ -54,6 +54,7 @@ class ShapedArray:
     shape: Shape
     dtype: np.dtype[Any]
     weak_type: bool
+    _type: str | None
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> None:
         set_ = object.__setattr__
@@ -79,7 +80,7 @@ class ShapedArray:
     @property
     def type(self) -> str:
         """Its type in StableHLO's text, such as ``tensor<8x2xf32>``."""
-        text: str | None = self._type
+        text = self._type
         if text is None:
             text = tensor_type(self.shape, self.dtype)
             object.__setattr__(self, "_type", text)

@@ -1,4 +1,4 @@
-"""Operations on elements, one by one. Operands are promoted by the caller or here, and broadcast."""
+"""Operations on elements, one by one; operands are broadcast."""
 
 from __future__ import annotations
 

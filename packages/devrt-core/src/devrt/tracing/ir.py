@@ -29,9 +29,7 @@ class Value:
 
     __slots__ = ("aval", "graph", "varying")
 
-    def __init__(
-        self, aval: ShapedArray, graph: Graph, varying: frozenset[str] = _NONE
-    ) -> None:
+    def __init__(self, aval: ShapedArray, graph: Graph, varying: frozenset[str] = _NONE) -> None:
         self.aval = aval
         self.graph = graph
         self.varying = varying
@@ -51,7 +49,7 @@ class Op:
     regions : tuple of Graph
         Each may use values of the graphs around it: they are in `Graph.captures`.
     frame : Frame
-        The line of the user that asked for it.
+        The line of the user that it was traced from.
     """
 
     __slots__ = ("attributes", "frame", "name", "operands", "regions", "results")

@@ -65,7 +65,7 @@ _functions = _Functions()
 
 
 def _is_taken(other: object) -> bool:
-    """Return whether an operator takes a value; its own class is asked otherwise."""
+    """Return whether an operator takes a value; if not, its own class decides."""
     numpy = sys.modules.get("numpy")
     is_array = isinstance(other, ArrayOperators | Value) or (
         numpy is not None and isinstance(other, numpy.ndarray | numpy.generic)
@@ -124,17 +124,17 @@ class ArrayOperators:
     @property
     def at(self) -> Any:
         """Updates of parts: ``x.at[index].set(y)`` returns an array with other elements there."""
-        from devrt.numpy.indexing import At
+        from devrt.numpy import indexing
 
-        return At(self)
+        return indexing.At(self)  # type: ignore[attr-defined]
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Any:  # noqa: N802
         """The array with its dimensions in reverse."""
         return _functions["transpose"](self)
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> Any:  # noqa: N802
         """The array with its last two dimensions exchanged."""
         return _functions["matrix_transpose"](self)
 

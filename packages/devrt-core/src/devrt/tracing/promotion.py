@@ -17,7 +17,9 @@ from devrt.errors import InvalidTypeError
 
 __all__ = ["DEFAULT", "common_dtype", "dtype_of_scalar", "inexact", "result_type"]
 
-_FLOAT8 = tuple(e.name for e in dtypes.ELEMENT_TYPES if e.name.startswith(("float8", "float4", "float6")))
+_FLOAT8 = tuple(
+    e.name for e in dtypes.ELEMENT_TYPES if e.name.startswith(("float8", "float4", "float6"))
+)
 _NARROW = ("int1", "int2", "int4", "uint1", "uint2", "uint4")
 
 # From each type the next ones that hold it. A star is a Python number's: it holds no values of
@@ -155,4 +157,5 @@ def inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def widest(dtypes_: Iterable[np.dtype[Any]]) -> np.dtype[Any]:
     """Return the common dtype of strong dtypes."""
-    return common_dtype(frozenset((dtype, False) for dtype in dtypes_))[0]
+    common: np.dtype[Any] = common_dtype(frozenset((dtype, False) for dtype in dtypes_))[0]
+    return common

@@ -31,7 +31,9 @@ def reduce(name: str, x: Any, initial: Any, dimensions: Sequence[int]) -> Any:
     start = initial if hasattr(initial, "aval") else constant(initial, aval.dtype)
     region = scalar_region(name, aval.dtype)
     attributes = {"dimensions": tuple(sorted(dimensions))}
-    return emit_one("stablehlo.reduce", (x, start), shaped(shape, aval.dtype), attributes, (region,))
+    return emit_one(
+        "stablehlo.reduce", (x, start), shaped(shape, aval.dtype), attributes, (region,)
+    )
 
 
 def reduce_by(

@@ -66,7 +66,7 @@ def current_graph() -> Graph:
 
 @contextmanager
 def new_graph(name: str = "", *, outermost: bool = False) -> Iterator[Graph]:
-    """Let operations go to a new graph: within the current one, or outermost."""
+    """Make a new graph the current one: within the current one, or outermost."""
     outer = _state.graph
     graph = Graph(None if outermost else outer, name)
     _state.graph = graph
@@ -236,7 +236,9 @@ def promote(*operands: Any, dtype: np.dtype[Any] | None = None) -> list[Any]:
     """
     from devrt.tracing.shapes import convert
 
-    target, is_weak = (dtype, False) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
+    target, is_weak = (
+        (dtype, False) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
+    )
     return [
         constant(x, target, weak_type=is_weak)
         if isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
@@ -276,9 +278,7 @@ def emit(
     from devrt.tracing.tracer import Tracer
 
     graph = current_graph()
-    values = [
-        x if isinstance(x, Value) and x.graph is graph else as_value(x) for x in operands
-    ]
+    values = [x if isinstance(x, Value) and x.graph is graph else as_value(x) for x in operands]
     if varying is None:
         varying = _NONE
         if graph.manual_axes:
