@@ -16,7 +16,9 @@ ALLOWED = {
     ("devrt.arrays.array", "devrt.arrays.shard"): "properties of an array return its shards",
     ("devrt.arrays.described", "devrt.arrays.placement"): "to_device is device_put as a method",
     ("devrt.arrays.array", "devrt.arrays.pickling"): "unpickling puts an array, pickle asks it",
-    ("devrt.arrays.operators", "devrt.numpy"): "the array API's __array_namespace__ returns it",
+    ("devrt.arrays.array", "devrt.numpy.namespace"): "the array API's __array_namespace__",
+    ("devrt.tracing.operators", "devrt.numpy"): "operators of arrays are its functions",
+    ("devrt.tracing.operators", "devrt.numpy.indexing"): "x[i] is a function of indexing",
     ("devrt.contract.client", "devrt.topology"): "a client's topology is made of its devices",
     ("devrt.contract.pjrt_loader", "devrt.records"): "a loader takes and answers what plugins do",
 }

@@ -30,7 +30,7 @@ from devrt.tracing.shapes import broadcast_in_dim as broadcast_in_dim
 from devrt.tracing.shapes import broadcast_shapes as broadcast_shapes
 from devrt.tracing.shapes import broadcast_to as broadcast_to
 from devrt.tracing.shapes import concatenate as concatenate
-from devrt.tracing.shapes import convert as convert
+from devrt.tracing.conversions import convert as convert
 from devrt.tracing.shapes import iota as iota
 from devrt.tracing.shapes import pad as pad
 from devrt.tracing.shapes import reshape as reshape
@@ -38,6 +38,7 @@ from devrt.tracing.shapes import reverse as reverse
 from devrt.tracing.shapes import slice_ as slice_
 from devrt.tracing.shapes import transpose as transpose
 from devrt.tracing.trace import HIDDEN_TYPES as HIDDEN_TYPES
+from devrt.tracing.trace import NUMBERS as NUMBERS
 from devrt.tracing.trace import as_value as as_value
 from devrt.tracing.trace import composite as composite
 from devrt.tracing.trace import constant as constant
@@ -46,7 +47,7 @@ from devrt.tracing.trace import emit as emit
 from devrt.tracing.trace import emit_one as emit_one
 from devrt.tracing.trace import is_tracing as is_tracing
 from devrt.tracing.trace import new_graph as new_graph
-from devrt.tracing.trace import promote as promote
+from devrt.tracing.conversions import promote as promote
 from devrt.tracing.trace import trace_flat as trace_flat
 from devrt.tracing.trace import trace_graph as trace_graph
 from devrt.tracing.tracer import Tracer as Tracer

@@ -65,7 +65,7 @@ def dense_text(array: np.ndarray[Any, Any]) -> str:
     if array.size == 0:
         return "dense<>"
     first = array.flat[0]
-    if array.size == 1 or array.tobytes() == first.tobytes() * array.size:
+    if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:
         return f"dense<{_number(first)}>"
     if array.dtype.kind == "b" or array.dtype.itemsize * 8 != _bits(array.dtype):
         return f"dense<{_nested(array)}>"

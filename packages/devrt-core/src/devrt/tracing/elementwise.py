@@ -8,13 +8,12 @@ import numpy as np
 
 from devrt.tracing.attributes import Literal
 from devrt.tracing.aval import shaped
+from devrt.tracing.conversions import promote
 from devrt.tracing.promotion import named
 from devrt.tracing.shapes import broadcast_shapes, broadcast_to
-from devrt.tracing.trace import as_value, constant, emit_one, promote
+from devrt.tracing.trace import NUMBERS, as_value, constant, emit_one
 
 __all__ = ["binary", "broadcast", "clamp", "compare", "nary", "select", "unary"]
-
-_NUMBERS = (bool, int, float, complex)
 
 
 def broadcast(*operands: Any, operation: str = "this operation") -> list[Any]:
@@ -78,6 +77,6 @@ def clamp(low: Any, x: Any, high: Any) -> Any:
     """Return ``x`` between two bounds of its dtype; each a scalar or of its shape."""
     x = as_value(x)
     bounds = [
-        constant(b, x.aval.dtype) if isinstance(b, _NUMBERS) else as_value(b) for b in (low, high)
+        constant(b, x.aval.dtype) if isinstance(b, NUMBERS) else as_value(b) for b in (low, high)
     ]
     return emit_one("stablehlo.clamp", (bounds[0], x, bounds[1]), x.aval)

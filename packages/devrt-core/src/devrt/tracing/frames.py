@@ -7,11 +7,9 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
-import devrt
-
 __all__ = ["Frame", "at_user_line", "user_frame"]
 
-_ROOT = os.path.dirname(os.path.abspath(devrt.__file__)) + os.sep
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _EXAMPLES = _ROOT + "examples" + os.sep
 
 

@@ -1,4 +1,4 @@
-"""Operations that move elements without changing them, and conversions of dtypes."""
+"""Operations that move elements without changing them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "concatenate",
-    "convert",
     "iota",
     "pad",
     "reshape",
@@ -28,17 +27,6 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-
-
-def convert(x: Any, dtype: np.dtype[Any], *, weak_type: bool = False) -> Any:
-    """Return a value with another dtype; complex to real drops the imaginary part."""
-    x = as_value(x)
-    aval = x.aval
-    if aval.dtype == dtype and aval.weak_type == weak_type:
-        return x
-    if aval.dtype.kind == "c" and dtype.kind != "c" and dtype.kind != "b":
-        x = emit_one("stablehlo.real", (x,), shaped(aval.shape, np.empty(0, aval.dtype).real.dtype))
-    return emit_one("stablehlo.convert", (x,), shaped(aval.shape, dtype, weak_type))
 
 
 def broadcast_shapes(*shapes: Shape, operation: str = "this operation") -> Shape:

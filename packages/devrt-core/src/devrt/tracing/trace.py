@@ -19,10 +19,12 @@ from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import ShapedArray, shaped
 from devrt.tracing.frames import at_user_line, user_frame
 from devrt.tracing.ir import Graph, Op, Value
-from devrt.tracing.promotion import common_dtype, dtype_of_scalar, typed
+from devrt.tracing.promotion import dtype_of_scalar
+from devrt.tracing.tracer import Tracer
 
 __all__ = [
     "HIDDEN_TYPES",
+    "NUMBERS",
     "as_value",
     "composite",
     "constant",
@@ -31,7 +33,6 @@ __all__ = [
     "emit_one",
     "is_tracing",
     "new_graph",
-    "promote",
     "trace_graph",
 ]
 
@@ -42,7 +43,8 @@ MOST_OPS = 1_000_000
 """How many operations a graph may have."""
 
 _LARGEST_CONSTANT = 1024  # bytes of a NumPy array that is written into the program
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (bool, int, float, complex)
+"""Types of Python's numbers; NumPy's scalars are instances of some too."""
 
 
 class _State(threading.local):
@@ -88,8 +90,6 @@ def trace_graph(
 
     The caller sets `Graph.results` from what the function returned.
     """
-    from devrt.tracing.tracer import Tracer
-
     with new_graph(name, outermost=outermost) as graph:
         none: frozenset[str] = frozenset()
         sets = varying or [none] * len(avals)
@@ -131,7 +131,7 @@ def as_value(x: Any) -> Any:
     if isinstance(x, Value):
         graph = current_graph()
         return x if x.graph is graph else _captured(x, graph)
-    if isinstance(x, _NUMBERS) and not isinstance(x, np.generic):
+    if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
         return constant(x, dtype_of_scalar(x), weak_type=type(x) is not bool)
     if type(x) in HIDDEN_TYPES:
         return hidden(x)
@@ -178,8 +178,6 @@ def _leaked(value: Value) -> UnexpectedTracerError:
 
 def hidden(array: Any) -> Value:
     """Return the hidden parameter of the outermost graph for an array that is closed over."""
-    from devrt.tracing.tracer import Tracer
-
     graph = current_graph()
     root = graph.root
     known = root.hidden.get(id(array))
@@ -224,27 +222,12 @@ def _checked(x: Any, dtype: np.dtype[Any]) -> Any:
     if type(x) is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= x <= limits.max:
-            msg = f"{dtype.name} does not hold {x}{at_user_line()}. Convert the array to a wider dtype."
+            msg = (
+                f"{dtype.name} does not hold {x}{at_user_line()}. Convert the array to a wider "
+                "dtype."
+            )
             raise InvalidTypeError(msg, dtype=dtype.name)
     return x
-
-
-def promote(*operands: Any, dtype: np.dtype[Any] | None = None) -> list[Any]:
-    """Return operands as values of the dtype that they have in common, or of ``dtype``.
-
-    Shapes stay as they are.
-    """
-    from devrt.tracing.shapes import convert
-
-    target, is_weak = (
-        (dtype, False) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
-    )
-    return [
-        constant(x, target, weak_type=is_weak)
-        if isinstance(x, _NUMBERS) and not isinstance(x, np.generic)
-        else convert(as_value(x), target, weak_type=is_weak)
-        for x in operands
-    ]
 
 
 # -- operations -------------------------------------------------------------------------------
@@ -275,8 +258,6 @@ def emit(
     varying
         The manual axes along which the results vary; those of all inputs when omitted.
     """
-    from devrt.tracing.tracer import Tracer
-
     graph = current_graph()
     values = [x if isinstance(x, Value) and x.graph is graph else as_value(x) for x in operands]
     if varying is None:

@@ -1,0 +1,40 @@
+"""Conversions of dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from devrt.tracing.aval import shaped
+from devrt.tracing.promotion import common_dtype, typed
+from devrt.tracing.trace import NUMBERS, as_value, constant, emit_one
+
+__all__ = ["convert", "promote"]
+
+
+def convert(x: Any, dtype: np.dtype[Any], *, weak_type: bool = False) -> Any:
+    """Return a value with another dtype; complex to real drops the imaginary part."""
+    x = as_value(x)
+    aval = x.aval
+    if aval.dtype == dtype and aval.weak_type == weak_type:
+        return x
+    if aval.dtype.kind == "c" and dtype.kind != "c" and dtype.kind != "b":
+        x = emit_one("stablehlo.real", (x,), shaped(aval.shape, np.empty(0, aval.dtype).real.dtype))
+    return emit_one("stablehlo.convert", (x,), shaped(aval.shape, dtype, weak_type))
+
+
+def promote(*operands: Any, dtype: np.dtype[Any] | None = None) -> list[Any]:
+    """Return operands as values of the dtype that they have in common, or of ``dtype``.
+
+    Shapes stay as they are.
+    """
+    target, is_weak = (
+        (dtype, False) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
+    )
+    return [
+        constant(x, target, weak_type=is_weak)
+        if isinstance(x, NUMBERS) and not isinstance(x, np.generic)
+        else convert(as_value(x), target, weak_type=is_weak)
+        for x in operands
+    ]
