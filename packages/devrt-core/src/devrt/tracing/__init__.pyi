@@ -14,6 +14,12 @@ from devrt.tracing.elementwise import unary as unary
 from devrt.tracing.frames import Frame as Frame
 from devrt.tracing.frames import at_user_line as at_user_line
 from devrt.tracing.frames import user_frame as user_frame
+from devrt.tracing.gathering import GatherDimensions as GatherDimensions
+from devrt.tracing.gathering import ScatterDimensions as ScatterDimensions
+from devrt.tracing.gathering import dynamic_slice as dynamic_slice
+from devrt.tracing.gathering import dynamic_update_slice as dynamic_update_slice
+from devrt.tracing.gathering import gather as gather
+from devrt.tracing.gathering import scatter as scatter
 from devrt.tracing.ir import Graph as Graph
 from devrt.tracing.ir import Op as Op
 from devrt.tracing.ir import Value as Value
