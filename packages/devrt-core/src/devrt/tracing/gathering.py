@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from devrt.tracing.aval import shaped
+from devrt.tracing.conversions import promote
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import scalar_region
-from devrt.tracing.trace import as_value, emit_one, promote, trace_flat
+from devrt.tracing.trace import as_value, emit_one, trace_flat
 
 __all__ = [
     "GatherDimensions",
