@@ -153,9 +153,13 @@ def _combination(combine: str | Callable[[Any, Any], Any], dtype: Any) -> Any:
     if isinstance(combine, str) and combine != "set":
         names = _OF_BOOL if dtype == named("bool") else _COMBINE
         return scalar_region(names[combine], dtype)
-    function = (lambda _, new: new) if isinstance(combine, str) else combine
+    function: Callable[[Any, Any], Any] = _newer if isinstance(combine, str) else combine
     scalar = shaped((), dtype)
     return trace_flat(lambda old, new: (function(old, new),), (scalar, scalar), "scatter")
+
+
+def _newer(_: Any, new: Any) -> Any:
+    return new
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Dims) -> Any:
