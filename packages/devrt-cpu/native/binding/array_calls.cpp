@@ -53,27 +53,26 @@ class ArrayClass {
             PyType_GetSlot(reinterpret_cast<PyTypeObject*>(cls.ptr()), Py_tp_alloc))),
         buffers(cls, "_buffers"),
         sharding(cls, "_sharding"),
-        shape(cls, "_shape"),
+        shape_(cls, "_shape"),
         committed_(cls, "_committed"),
         host_(cls, "_host"),
-        shown_(cls, "_shown") {}
+        shown_(cls, "_shown"),
+        key_(cls, "_key") {}
 
   bool is_type_of(nb::handle value) const { return value.type().is(cls_); }
 
-  /// Makes the array of one buffer, as the class does where it is called.
-  nb::object make(nb::object buffer, nb::handle of_sharding) const {
+  /// Makes an array, as the class does where it is called.
+  nb::object make(nb::handle of_buffers, nb::handle of_sharding, nb::handle shape,
+                  nb::handle committed, nb::handle key) const {
     nb::object made = nb::steal(allocate_(reinterpret_cast<PyTypeObject*>(cls_.ptr()), 0));
-    nb::object one = nb::steal(PyTuple_New(1));
-    if (!made.is_valid() || !one.is_valid() ||
-        PyTuple_SetItem(one.ptr(), 0, buffer.release().ptr()) != 0) {
-      throw nb::python_error();
-    }
-    buffers.set(made, one);
+    if (!made.is_valid()) throw nb::python_error();
+    buffers.set(made, of_buffers);
     sharding.set(made, of_sharding);
-    shape.set(made, nb::none());
-    committed_.set(made, Py_True);
+    shape_.set(made, shape);
+    committed_.set(made, committed);
     host_.set(made, nb::none());
     shown_.set(made, nb::none());
+    key_.set(made, key);
     return made;
   }
 
@@ -82,10 +81,10 @@ class ArrayClass {
   allocfunc allocate_;
 
  public:
-  Slot buffers, sharding, shape;
+  Slot buffers, sharding;
 
  private:
-  Slot committed_, host_, shown_;
+  Slot shape_, committed_, host_, shown_, key_;
 };
 
 /// Returns an item of a list or tuple, borrowed; null beyond the end.
@@ -97,100 +96,153 @@ nb::handle item_of(nb::handle sequence, Py_ssize_t i) {
   return item;
 }
 
-Buffer* buffer_in(nb::handle sequence) {
-  const nb::handle item = item_of(sequence, 0);
+Buffer* buffer_in(nb::handle sequence, std::size_t i) {
+  const nb::handle item = item_of(sequence, static_cast<Py_ssize_t>(i));
   if (!item.is_valid() || !item.type().is(types.buffer)) return nullptr;
   return nb::inst_ptr<BufferHandle>(item)->state.get();
 }
 
+nb::object as_tuple(nb::handle sequence) {
+  nb::object tuple = nb::steal(PySequence_Tuple(sequence.ptr()));
+  if (!tuple.is_valid()) throw nb::python_error();
+  return tuple;
+}
+
+/// What an array that a program gives is made with.
+struct Given {
+  nb::object sharding, shape, key;
+};
+
 /// A program, and the arrays that it takes and gives.
 class ArrayCaller {
  public:
-  ArrayCaller(nb::handle executable, nb::handle cls, nb::handle sharding, nb::handle first,
-              bool gives_one)
+  ArrayCaller(nb::handle executable, nb::handle cls, nb::handle takes, nb::handle first,
+              nb::handle gives, bool is_committed, bool gives_one)
       : executable_(nb::borrow(executable)),
         arrays_(cls),
-        sharding_(nb::borrow(sharding)),
-        first_(nb::steal<nb::object>(PySequence_Tuple(first.ptr()))),
-        gives_one_(gives_one) {
-    if (!first_.is_valid()) throw nb::python_error();
-    for (nb::handle item; (item = item_of(first_, Py_ssize_t(given_.size()))).is_valid();) {
-      if (!item.type().is(types.buffer)) throw nb::type_error("array_caller takes CpuBuffers");
-      given_.push_back(nb::inst_ptr<BufferHandle>(item)->state.get());
+        first_(as_tuple(first)),
+        is_committed_(nb::bool_(is_committed)),
+        gives_one_(gives_one),
+        num_devices_(nb::inst_ptr<ExecutableHandle>(executable)->state->devices().size()) {
+    for (nb::handle sharding : nb::tuple(as_tuple(takes))) takes_.push_back(nb::borrow(sharding));
+    for (nb::handle row : nb::tuple(as_tuple(gives))) {
+      const auto given = nb::cast<nb::tuple>(row);
+      gives_.push_back({nb::borrow(given[0]), nb::borrow(given[1]), nb::borrow(given[2])});
+    }
+    if (gives_.size() !=
+        nb::inst_ptr<ExecutableHandle>(executable)->state->signature().outputs.size()) {
+      throw nb::value_error("array_caller takes one row for each result");
+    }
+    for (nb::handle shards : nb::tuple(first_)) {
+      for (std::size_t d = 0; d < num_devices_; ++d) {
+        Buffer* buffer = buffer_in(shards, d);
+        if (!buffer) throw nb::type_error("array_caller takes CpuBuffers, one for each device");
+        given_.push_back(buffer);
+      }
     }
   }
 
-  /// Calls the program. Returns None, and has done nothing, for what are no arrays that lie whole
-  /// where the program takes them, or do not fit it.
+  /// Calls the program. Returns None, and has done nothing, for what are no arrays that lie where
+  /// the program takes them, or do not fit it.
   nb::object operator()(nb::handle arguments) const {
     const DrainScope drain;
     const Executable& executable = *nb::inst_ptr<ExecutableHandle>(executable_)->state;
     const Py_ssize_t count = PyObject_Size(arguments.ptr());
     if (count < 0) throw nb::python_error();
-    Row row(given_.size() + static_cast<std::size_t>(count));
-    std::ranges::copy(given_, row.begin());
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      Buffer* buffer = taken(executable, item_of(arguments, i));
-      if (!buffer) return nb::none();
-      row[given_.size() + static_cast<std::size_t>(i)] = buffer;
+    if (static_cast<std::size_t>(count) != takes_.size()) return nb::none();
+    const std::size_t before = given_.size() / num_devices_, width = before + takes_.size();
+    SmallArray<Buffer*, kFew> buffers(width * num_devices_);
+    for (std::size_t p = 0; p < width; ++p) {
+      if (p < before) {
+        for (std::size_t d = 0; d < num_devices_; ++d) {
+          buffers[d * width + p] = given_[p * num_devices_ + d];
+        }
+      } else if (!take(executable, item_of(arguments, static_cast<Py_ssize_t>(p - before)),
+                       takes_[p - before], {&buffers[p], width})) {
+        return nb::none();
+      }
     }
-    const std::span<Buffer* const> arguments_of_one = row.span();
-    const std::span<const std::span<Buffer* const>> shards(&arguments_of_one, 1);
+    SmallArray<std::span<Buffer* const>, 1> rows(num_devices_);
+    for (std::size_t d = 0; d < num_devices_; ++d) {
+      rows[d] = std::span<Buffer* const>(buffers.span()).subspan(d * width, width);
+    }
     bool is_immediate = false;
     try {
-      is_immediate = executable.check(shards, "execute");
+      is_immediate = executable.check(rows.span(), "execute");
     } catch (const StatusError& error) {
       if (error.status().code() == StatusCode::kInvalidArgument) return nb::none();
       throw;
     }
-    return called(executable, is_immediate, shards);
+    return called(executable, is_immediate, rows.span());
   }
 
  private:
-  /// Returns the buffer of an array that lies where the program takes it; null for any other value.
-  Buffer* taken(const Executable& executable, nb::handle array) const {
-    if (!array.is_valid() || !arrays_.is_type_of(array) || !arrays_.shape.of(array).is_none()) {
-      return nullptr;
+  /// Where the buffers of one argument go: one for each device, `step` apart.
+  struct Column {
+    Buffer** first;
+    std::size_t step;
+  };
+
+  /// Sets the buffers of an array that lies where the program takes it; returns false for any other
+  /// value.
+  bool take(const Executable& executable, nb::handle array, const nb::object& wanted,
+            Column column) const {
+    if (!array.is_valid() || !arrays_.is_type_of(array)) return false;
+    const nb::object held = arrays_.buffers.of(array);
+    for (std::size_t d = 0; d < num_devices_; ++d) {
+      column.first[d * column.step] = buffer_in(held, d);
+      if (!column.first[d * column.step]) return false;
     }
-    Buffer* buffer = buffer_in(arrays_.buffers.of(array));
     const nb::object sharding = arrays_.sharding.of(array);
-    if (!buffer || sharding.is(sharding_)) return buffer;
+    if (sharding.is(wanted)) return true;
     // The first question for it would make an equal one.
-    if (!sharding.is_none() ||
-        buffer->memory().get() != &executable.devices().front()->default_memory()) {
-      return nullptr;
+    if (!sharding.is_none() || num_devices_ != 1 ||
+        (*column.first)->memory().get() != &executable.devices().front()->default_memory()) {
+      return false;
     }
-    arrays_.sharding.set(array, sharding_);
-    return buffer;
+    arrays_.sharding.set(array, wanted);
+    return true;
   }
 
   nb::object called(const Executable& executable, bool is_immediate,
-                    std::span<const std::span<Buffer* const>> shards) const {
-    const std::size_t num_outputs = executable.signature().outputs.size();
-    SmallArray<Ref<Buffer>, kFew> results(num_outputs);
-    call_checked(executable, is_immediate, shards, results.span());
-    if (gives_one_ && num_outputs == 1) {
-      return arrays_.make(wrap(std::move(results[0])), sharding_);
-    }
-    nb::object list = new_list(num_outputs);
-    for (std::size_t i = 0; i < num_outputs; ++i) {
-      set_item(list, i, arrays_.make(wrap(std::move(results[i])), sharding_));
-    }
+                    std::span<const std::span<Buffer* const>> rows) const {
+    SmallArray<Ref<Buffer>, kFew> results(gives_.size() * num_devices_);
+    call_checked(executable, is_immediate, rows, results.span());
+    if (gives_one_ && gives_.size() == 1) return array_of(0, results.span());
+    nb::object list = new_list(gives_.size());
+    for (std::size_t i = 0; i < gives_.size(); ++i) set_item(list, i, array_of(i, results.span()));
     return list;
+  }
+
+  /// Makes the array of one result; those of all are by device, then by output.
+  nb::object array_of(std::size_t i, std::span<Ref<Buffer>> results) const {
+    nb::object shards = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(num_devices_)));
+    if (!shards.is_valid()) throw nb::python_error();
+    for (std::size_t d = 0; d < num_devices_; ++d) {
+      nb::object buffer = wrap(std::move(results[d * gives_.size() + i]));
+      if (PyTuple_SetItem(shards.ptr(), static_cast<Py_ssize_t>(d), buffer.release().ptr()) != 0) {
+        throw nb::python_error();
+      }
+    }
+    const Given& given = gives_[i];
+    return arrays_.make(shards, given.sharding, given.shape, is_committed_, given.key);
   }
 
   nb::object executable_;
   ArrayClass arrays_;
-  nb::object sharding_;
   nb::object first_;
+  nb::object is_committed_;
   bool gives_one_;
-  std::vector<Buffer*> given_;
+  std::size_t num_devices_;
+  std::vector<nb::object> takes_;
+  std::vector<Given> gives_;
+  std::vector<Buffer*> given_;  // the first arguments, by parameter, then by device
 };
 
-nb::object array_caller(nb::handle self, nb::handle cls, nb::handle sharding, nb::handle first,
-                        bool gives_one) {
-  if (nb::inst_ptr<ExecutableHandle>(self)->state->devices().size() != 1) return nb::none();
-  const auto caller = std::make_shared<ArrayCaller>(self, cls, sharding, first, gives_one);
+nb::object array_caller(nb::handle self, nb::handle cls, nb::handle takes, nb::handle first,
+                        nb::handle gives, bool is_committed, bool gives_one) {
+  const auto caller =
+      std::make_shared<ArrayCaller>(self, cls, takes, first, gives, is_committed, gives_one);
   // Without a name for its argument: to look for names takes a part of a small program's time.
   return nb::cpp_function([caller](nb::handle arguments) { return (*caller)(arguments); });
 }
@@ -200,15 +252,18 @@ nb::object array_caller(nb::handle self, nb::handle cls, nb::handle sharding, nb
 void bind_array_calls(nb::class_<ExecutableHandle>& cls) {
   cls.def(
       "array_caller",
-      [](nb::handle_t<ExecutableHandle> self, nb::handle array_class, nb::handle sharding,
-         nb::handle first,
-         bool gives_one) { return array_caller(self, array_class, sharding, first, gives_one); },
-      "array_class"_a, "sharding"_a, "first"_a, "gives_one"_a,
-      nb::sig("def array_caller(self, array_class: type[typing.Any], sharding: typing.Any, "
-              "first: collections.abc.Sequence[CpuBuffer], gives_one: bool) -> "
-              "collections.abc.Callable[[collections.abc.Sequence[typing.Any]], typing.Any] | "
-              "None"),
-      "Return what calls the program with arrays that lie whole on its one device.");
+      [](nb::handle_t<ExecutableHandle> self, nb::handle array_class, nb::handle takes,
+         nb::handle first, nb::handle gives, bool is_committed, bool gives_one) {
+        return array_caller(self, array_class, takes, first, gives, is_committed, gives_one);
+      },
+      "array_class"_a, "takes"_a, "first"_a, "gives"_a, "is_committed"_a, "gives_one"_a,
+      nb::sig("def array_caller(self, array_class: type[typing.Any], "
+              "takes: collections.abc.Sequence[typing.Any], "
+              "first: collections.abc.Sequence[collections.abc.Sequence[CpuBuffer]], "
+              "gives: collections.abc.Sequence[tuple[typing.Any, typing.Any, typing.Any]], "
+              "is_committed: bool, gives_one: bool) -> "
+              "collections.abc.Callable[[collections.abc.Sequence[typing.Any]], typing.Any]"),
+      "Return what calls the program with arrays that lie as its devices take them.");
 }
 
 }  // namespace devrt::cpu

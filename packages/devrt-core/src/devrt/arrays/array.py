@@ -21,6 +21,7 @@ from devrt.tracing.operators import ArrayOperators
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.arrays.dispatch_key import DispatchKey
     from devrt.arrays.shard import Shard
 
 __all__ = ["Array"]
@@ -46,7 +47,16 @@ class Array(Described, ArrayOperators, BufferExporter):
         Whether the placement was requested, rather than taken by default.
     """
 
-    __slots__ = ("__weakref__", "_buffers", "_committed", "_host", "_shape", "_sharding", "_shown")
+    __slots__ = (
+        "__weakref__",
+        "_buffers",
+        "_committed",
+        "_host",
+        "_key",
+        "_shape",
+        "_sharding",
+        "_shown",
+    )
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Array(Described, ArrayOperators, BufferExporter):
         self._committed = committed
         self._host: np.ndarray[Any, Any] | None = None
         self._shown: memoryview | str | None = None
+        self._key: DispatchKey | None = None  # filled when a call looks for it
 
     # -- what it is ---------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from devrt.errors import UnimplementedError
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.arrays.array import Array
-    from devrt.arrays.aval import ShapedArray
+    from devrt.arrays.dispatch_key import DispatchKey
     from devrt.contract import Buffer
     from devrt.layout import Format
     from devrt.sharding import Sharding
+    from devrt.tracing.aval import ShapedArray
 
 __all__ = ["Described"]
 
@@ -28,6 +29,7 @@ class Described:
 
     if TYPE_CHECKING:
         _buffers: Sequence[Buffer]
+        _key: DispatchKey | None
 
         @property
         def shape(self) -> tuple[int, ...]:
@@ -63,15 +65,15 @@ class Described:
 
     @property
     def aval(self) -> ShapedArray:
-        """The shape and dtype alone, by JAX's name."""
-        from devrt.arrays.aval import ShapedArray
+        """The shape and dtype alone, by JAX's name, and whether it is weak."""
+        from devrt.arrays.dispatch_key import key_of
 
-        return ShapedArray(self.shape, self.dtype)
+        return key_of(cast("Array", self)).aval
 
     @property
     def weak_type(self) -> bool:
-        """False: no array of devrt gives way to another one's dtype."""
-        return False
+        """Whether it gives way to another operand's dtype, as what Python's numbers made does."""
+        return self._key is not None and self._key.aval.weak_type
 
     @property
     def format(self) -> Format:

@@ -221,23 +221,35 @@ class LoadedExecutable(Executable):
         raise _unimplemented(self, "execute_with_token")
 
     def array_caller(
-        self, array_class: type[Any], sharding: Any, first: Sequence[Buffer], gives_one: bool
+        self,
+        array_class: type[Any],
+        takes: Sequence[Any],
+        first: Sequence[Sequence[Buffer]],
+        gives: Sequence[tuple[Any, Any, Any]],
+        is_committed: bool,
+        gives_one: bool,
     ) -> Callable[[Sequence[Any]], Any] | None:
         """Return what calls the program with arrays faster than `execute` by way of Python.
 
         It takes a list or tuple of the arguments, which follow the buffers ``first``, and returns a
         list of arrays, one for each result. It returns None, and does nothing, where an argument is
-        no array with one buffer in the default memory of the program's one device, or does not fit.
+        no array that lies as the program takes it, or does not fit.
 
         Parameters
         ----------
         array_class
             `devrt.Array`; its slots are those that its constructor sets.
-        sharding
-            The sharding onto the device, which results get. An array that has this object as its
-            sharding lies there; one that has none yet gets it.
+        takes
+            The sharding of each argument, over the program's devices in their order. An array that
+            has this object as its sharding lies there; one that has none yet, and one buffer in the
+            default memory of the program's one device, gets it.
         first
-            Buffers of the first parameters.
+            Buffers of the first parameters, one for each device.
+        gives
+            For each result what its array gets: the sharding, the shape (None for the shape of its
+            one buffer), and the key of dispatch.
+        is_committed
+            Whether results are committed to their place.
         gives_one
             Whether the array of an only result is returned itself.
 
@@ -246,7 +258,7 @@ class LoadedExecutable(Executable):
         callable or None
             None, the default, where there is no such way.
         """
-        del array_class, sharding, first, gives_one
+        del array_class, takes, first, gives, is_committed, gives_one
         return None
 
     @abc.abstractmethod

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from devrt.arrays import Array
+from devrt.arrays.dispatch_key import key_with
 from devrt.errors import UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
 from devrt.programs.parameter import Parameter, order_of
 from devrt.programs.signature import Signature
 from devrt.runtime.plugin_errors import check_count, raise_named
 from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
+from devrt.tracing.aval import shaped
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Device, LoadedExecutable
@@ -107,14 +109,6 @@ class ArrayProgram:
     def _prepare(self) -> None:
         """Set what a call looks at."""
         signature, is_single = self._signature, self.mesh is None
-        self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = None
-        self._direct: Callable[[Sequence[Any]], Any] | None = None
-        if is_single:
-            call, sharding = self.executable.array_caller, self._single_sharding
-            first = [buffers[0] for buffers in self._first]
-            self._caller = call(Array, sharding, first, False)
-            if signature.is_flat and (signature.exported is None or signature.gives_one):
-                self._direct = call(Array, sharding, first, signature.gives_one)
         # Of one device an array is its one buffer, without a shape of its own.
         self._outputs = [
             (
@@ -124,6 +118,23 @@ class ArrayProgram:
             )
             for sharding, (shape, _) in zip(self.out_shardings, self.out_avals, strict=True)
         ]
+        self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = self._made_caller()
+        self._direct: Callable[[Sequence[Any]], Any] | None = None
+        if signature.is_flat and (signature.exported is None or signature.gives_one):
+            self._direct = self._made_caller(gives_one=signature.gives_one)
+
+    def _made_caller(self, *, gives_one: bool = False) -> Callable[[Sequence[Any]], Any] | None:
+        """Return the executable's own way to call it with arrays, if it has one for these."""
+        orders = [order for order, _, _ in self._outputs]
+        orders += [parameter.order for parameter in self._parameters]
+        if any(order is not None for order in orders):
+            return None
+        gives = [
+            (sharding, shape, key_with(shaped(*aval), sharding, True))
+            for (_, sharding, shape), aval in zip(self._outputs, self.out_avals, strict=True)
+        ]
+        call = self.executable.array_caller
+        return call(Array, self.in_shardings, self._first, gives, True, gives_one)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Start the program and return its results. Does not wait.

@@ -41,6 +41,11 @@ class Parameter:
         How the program takes it.
     devices
         The program's devices, in its order.
+
+    Attributes
+    ----------
+    order : list of int or None
+        Where the buffer of each of the program's devices stands in an array; None for the same.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class Parameter:
         self._dtype = dtype
         self._sharding = sharding
         self._known: Sharding | None = sharding  # the one that meant the same last
-        self._order = order_of(devices, list(sharding.device_list))
+        self.order = order_of(devices, list(sharding.device_list))
 
     def shards(self, argument: Any) -> Sequence[Buffer]:
         """Return an argument's buffer for each device of the program.
@@ -69,7 +74,7 @@ class Parameter:
             If shape, dtype or placement does not fit, or the dtype cannot hold the value.
         """
         buffers = self.placed(argument)._buffers
-        return buffers if self._order is None else [buffers[position] for position in self._order]
+        return buffers if self.order is None else [buffers[position] for position in self.order]
 
     def placed(self, argument: Any) -> Array:
         """Return an argument as an array that lies as the program takes it; see `shards`."""
