@@ -419,9 +419,9 @@ class CpuLoadedExecutable:
 
     def __repr__(self) -> str: ...
 
-    def array_caller(self, array_class: type[Any], sharding: Any, first: Sequence[CpuBuffer], gives_one: bool) -> Callable[[Sequence[Any]], Any] | None:
+    def array_caller(self, array_class: type[Any], takes: Sequence[Any], first: Sequence[Sequence[CpuBuffer]], gives: Sequence[tuple[Any, Any, Any]], is_committed: bool, gives_one: bool) -> Callable[[Sequence[Any]], Any]:
         """
-        Return what calls the program with arrays that lie whole on its one device.
+        Return what calls the program with arrays that lie as its devices take them.
         """
 
     @property

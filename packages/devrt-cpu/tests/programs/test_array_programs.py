@@ -198,16 +198,41 @@ def test_arrays_that_lie_there_are_passed_without_a_step_in_python(monkeypatch):
 )
 def test_a_caller_of_arrays_takes_nothing_else(arguments):
     program = load_program(ADD)
-    call = program.executable.array_caller(devrt.Array, program.in_shardings[0], [], False)
+    call = caller_of(program, devrt.Array)
     assert call(arguments) is None
     assert call(list(arguments)) is None
 
 
-def test_a_caller_of_arrays_is_for_one_device():
-    program = load_program((PROGRAMS / "gspmd_mlp.mlir").read_bytes())
-    assert program.executable.array_caller(devrt.Array, program.mesh, [], False) is None
+def caller_of(program, array_class, gives=1):
+    rows = [(program.out_shardings[0], None, None)] * gives
+    return program.executable.array_caller(array_class, program.in_shardings, [], rows, True, False)
+
+
+def test_a_caller_of_arrays_makes_instances_of_a_class_with_slots():
     with pytest.raises((TypeError, AttributeError)):
-        load_program(ADD).executable.array_caller(object, program.mesh, [], False)
+        caller_of(load_program(ADD), object)
+    with pytest.raises(ValueError, match="one row for each result"):
+        caller_of(load_program(ADD), devrt.Array, gives=2)
+
+
+def test_a_caller_of_arrays_is_for_several_devices_too():
+    program = load_program((PROGRAMS / "gspmd_mlp.mlir").read_bytes())
+    arguments = [
+        devrt.device_put(np.ones(shape, dtype), sharding)
+        for (shape, dtype), sharding in zip(program.in_avals, program.in_shardings, strict=True)
+    ]
+    shapes = [shape for shape, _ in program.out_avals]
+    rows = [(s, n, None) for s, n in zip(program.out_shardings, shapes, strict=True)]
+    call = program.executable.array_caller(
+        devrt.Array, program.in_shardings, [], rows, False, False
+    )
+    found = call(arguments)
+    assert [x.sharding for x in found] == list(program.out_shardings)
+    assert not any(x.committed for x in found)
+    for mine, expected in zip(found, program.call_flat(arguments), strict=True):
+        np.testing.assert_array_equal(mine, expected)
+    assert call(arguments[:-1]) is None
+    assert call([*arguments[:-1], devrt.device_put(np.ones(3))]) is None
 
 
 def test_a_program_runs_where_arrays_were_placed_on_request():
