@@ -38,6 +38,7 @@ __all__ = [
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",
+    "UnboundAxisError",
     "UnexpectedTracerError",
     "UnimplementedError",
     "UnknownPlatformError",
@@ -200,6 +201,10 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
 class TracerIntegerConversionError(ConcretizationTypeError):
     """A traced value was to become a Python integer, as shapes and ``range`` need."""
+
+
+class UnboundAxisError(InvalidArgumentError, NameError):
+    """A collective names an axis that no enclosing manual computation binds."""
 
 
 class UnexpectedTracerError(DevrtError):

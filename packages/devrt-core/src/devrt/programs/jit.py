@@ -12,11 +12,12 @@ import numpy as np
 from devrt import dtypes, tree_util
 from devrt.arrays import Array
 from devrt.programs.array_program import ArrayProgram
-from devrt.programs.sdy import mesh_line, sharding_text
+from devrt.programs.sdy import sharding_attribute
 from devrt.runtime import default_runtime
-from devrt.sharding import NamedSharding
+from devrt.sharding import Mesh, NamedSharding
 from devrt.tracing import (
     HIDDEN_TYPES,
+    Meshes,
     ShapedArray,
     as_value,
     is_tracing,
@@ -109,30 +110,22 @@ class JitFunction:
 
         name = f"jit_{getattr(self._function, '__name__', 'function')}"
         graph, _ = trace_graph(flat, avals, name, outermost=True)
-        meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding)}
-        mesh: Any = meshes.pop() if meshes else None
+        named = dict.fromkeys(s.mesh for s in shardings if isinstance(s, NamedSharding))
+        meshes = Meshes([*named, *graph.meshes])
+        mesh: Any = next((m for m in [*named, *graph.meshes] if isinstance(m, Mesh)), None)
         hidden = [array for array, _ in graph.hidden.values()]
         attributes = [""] * len(hidden) + [
-            f"sdy.sharding = {sharding_text(s, len(a.shape))}"
-            if isinstance(s, NamedSharding)
-            else ""
+            sharding_attribute(s, len(a.shape), meshes)
             for s, a in zip(shardings, avals, strict=True)
         ]
+        printed = print_module(graph, name, arguments=attributes, meshes=meshes)
         if mesh is not None:
-            printed = print_module(
-                graph,
-                name,
-                arguments=attributes,
-                meshes=[mesh_line(mesh)],
-                num_partitions=mesh.size,
-            )
             devices = list(mesh.devices.flat)
         else:
-            printed = print_module(graph, name)
             first = next((s for s in shardings if s is not None), None)
             devices = [first._device_assignment[0] if first else default_runtime().default_device()]
         executable = devices[0].client.compile_and_load(printed.text, devices)
-        return ArrayProgram(executable, mesh, None, hidden), out_tree
+        return ArrayProgram(executable, mesh if len(devices) > 1 else None, None, hidden), out_tree
 
 
 def _aval_of(leaf: Any) -> ShapedArray:

@@ -1,30 +1,18 @@
-"""Shardings as Shardy writes them in a program's text."""
+"""Shardings of a program's arguments and results, as its text says them."""
 
 from __future__ import annotations
 
-from typing import Any
+from devrt.sharding import NamedSharding, Sharding
+from devrt.tracing import Meshes, TensorSharding
 
-from devrt.sharding import NamedSharding, PartitionSpec
-
-__all__ = ["mesh_line", "sharding_text"]
-
-MESH = "mesh"
+__all__ = ["sharding_attribute"]
 
 
-def mesh_line(mesh: Any, name: str = MESH) -> str:
-    """Return the line that declares a mesh by its axes; its devices are the program's, in order."""
-    axes = ", ".join(f'"{axis}"={size}' for axis, size in mesh.shape.items())
-    return f"sdy.mesh @{name} = <[{axes}]>"
+def sharding_attribute(sharding: Sharding | None, ndim: int, meshes: Meshes) -> str:
+    """Return ``sdy.sharding = #sdy.sharding<...>``; nothing where the compiler decides.
 
-
-def sharding_text(sharding: NamedSharding, ndim: int, name: str = MESH) -> str:
-    """Return ``#sdy.sharding<@mesh, [{"x"}, {}]>`` for an array of so many dimensions."""
-    dims = [*sharding.spec, *(None,) * (ndim - len(sharding.spec))]
-    return f"#sdy.sharding<@{name}, [{', '.join(map(_dimension, dims))}]>"
-
-
-def _dimension(entry: Any) -> str:
-    if entry is PartitionSpec.UNCONSTRAINED:
-        return "{?}"
-    axes = () if entry is None else (entry,) if isinstance(entry, str) else entry
-    return "{" + ", ".join(f'"{axis}"' for axis in axes) + "}"
+    A program of one device divides nothing.
+    """
+    if not isinstance(sharding, NamedSharding) or meshes.num_partitions == 1:
+        return ""
+    return f"sdy.sharding = {TensorSharding(sharding.mesh, sharding.spec, ndim).mlir_in(meshes)}"

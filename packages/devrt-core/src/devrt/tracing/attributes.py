@@ -25,11 +25,12 @@ class Dense(NamedTuple):
     array: np.ndarray[Any, Any]
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, meshes: Any = None) -> str:
     """Return the MLIR text of an attribute.
 
     Bools, integers (64 bits), strings, tuples of integers or of bools, `Dense`, `Literal`, and what
-    has a method ``mlir()`` that returns its text.
+    has a method ``mlir()`` that returns its text, or ``mlir_in(meshes)``, which returns it in a
+    program of some `devrt.tracing.sdy.Meshes`.
     """
     kind = type(value)
     if kind is bool:
@@ -46,7 +47,7 @@ def text_of(value: Any) -> str:
         return str(value.text)
     if kind is Dense:
         return f"{dense_text(value.array)} : {tensor_type(value.array.shape, value.array.dtype)}"
-    return str(value.mlir())
+    return str(value.mlir_in(meshes) if hasattr(value, "mlir_in") else value.mlir())
 
 
 def quoted(text: str) -> str:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from devrt.tracing.aval import ShapedArray
     from devrt.tracing.frames import Frame
 
-__all__ = ["Graph", "Op", "Value"]
+__all__ = ["Graph", "Op", "Scope", "Value"]
 
 _NONE: frozenset[str] = frozenset()
 
@@ -80,6 +80,33 @@ class Op:
         return f"Op({self.name}, {[str(value.aval) for value in self.results]})"
 
 
+class Scope:
+    """The axes that a manual computation binds.
+
+    Attributes
+    ----------
+    axes : tuple of str
+        Their names, in the mesh's order.
+    graph : Graph
+        The computation's body.
+    outer : Scope or None
+        That of the computation around it.
+    indices : dict of str to Value
+        Parameters of the body that hold the position along an axis, where it is asked for.
+    lent : dict of str to str, or None
+        Names under which an axis without a name of its own is known; None if it lends itself not.
+    """
+
+    __slots__ = ("axes", "graph", "indices", "lent", "outer")
+
+    def __init__(self, graph: Graph, axes: tuple[str, ...], *, is_lent: bool = False) -> None:
+        self.graph = graph
+        self.axes = axes
+        self.outer = graph.scope
+        self.indices: dict[str, Value] = {}
+        self.lent: dict[str, str] | None = {} if is_lent else None
+
+
 class Graph:
     """Operations in order, from parameters to results.
 
@@ -99,6 +126,10 @@ class Graph:
         parameters that stand for them.
     mesh : object or None
         The mesh whose ``manual_axes`` are bound here, in a manual computation.
+    scope : Scope or None
+        The innermost manual computation around the operations.
+    meshes : dict of object to None
+        Of the outermost graph: the meshes that its operations name, in order.
     """
 
     __slots__ = (
@@ -107,11 +138,13 @@ class Graph:
         "hidden",
         "manual_axes",
         "mesh",
+        "meshes",
         "name",
         "ops",
         "parameters",
         "parent",
         "results",
+        "scope",
     )
 
     def __init__(self, parent: Graph | None = None, name: str = "") -> None:
@@ -125,6 +158,8 @@ class Graph:
         self.hidden: dict[int, tuple[Any, Value]] = {}
         self.mesh: Any = None if parent is None else parent.mesh
         self.manual_axes: tuple[str, ...] = () if parent is None else parent.manual_axes
+        self.scope: Scope | None = None if parent is None else parent.scope
+        self.meshes: dict[Any, None] = {}
 
     @property
     def root(self) -> Graph:

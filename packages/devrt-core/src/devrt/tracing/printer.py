@@ -13,6 +13,7 @@ from typing import NamedTuple
 from devrt.tracing.attributes import dense_text, quoted, text_of
 from devrt.tracing.frames import Frame
 from devrt.tracing.ir import Graph, Op, Value
+from devrt.tracing.sdy import Meshes
 
 __all__ = ["Printed", "print_module"]
 
@@ -43,8 +44,7 @@ def print_module(
     *,
     arguments: Sequence[str] = (),
     results: Sequence[str] = (),
-    meshes: Sequence[str] = (),
-    num_partitions: int = 1,
+    meshes: Meshes | None = None,
 ) -> Printed:
     """Return the module whose function main is a graph.
 
@@ -57,12 +57,11 @@ def print_module(
     arguments, results
         Attributes of each parameter and result, as text without braces; empty for none.
     meshes
-        Lines that declare Shardy meshes.
-    num_partitions
-        Among how many devices the program is divided.
+        Those that the program's attributes name; None if it runs on one device and names none.
     """
     parameters = [value for _, value in graph.hidden.values()] + graph.parameters
-    printer = _Printer()
+    meshes = meshes or Meshes()
+    printer = _Printer(meshes)
     arguments = arguments or [""] * len(parameters)
     results = results or [""] * len(graph.results)
     takes, gives = [], []
@@ -71,11 +70,11 @@ def print_module(
         takes.append(f"%arg{i}: {value.aval.type}" + (f" {{{attributes}}}" if attributes else ""))
     for value, attributes in zip(graph.results, results, strict=True):
         gives.append(value.aval.type + (f" {{{attributes}}}" if attributes else ""))
-    counts = f"mhlo.num_partitions = {num_partitions} : i32, mhlo.num_replicas = 1 : i32"
+    counts = f"mhlo.num_partitions = {meshes.num_partitions} : i32, mhlo.num_replicas = 1 : i32"
     word = _WORD.sub("_", name) or "main"
     lines = printer.lines
     lines.append(f"module @{word} attributes {{{counts}}} {{")
-    lines.extend(f"  {mesh}" for mesh in meshes)
+    lines.extend(f"  {line}" for line in meshes.lines())
     lines.append(f"  func.func public @main({', '.join(takes)}) -> ({', '.join(gives)}) {{")
     printer.body(graph, "    ")
     lines.append("    " + printer.returned("return", graph.results))
@@ -86,7 +85,8 @@ def print_module(
 class _Printer:
     """The lines so far, and the names of values."""
 
-    def __init__(self) -> None:
+    def __init__(self, meshes: Meshes) -> None:
+        self._meshes = meshes
         self.lines: list[str] = []
         self.frames: dict[int, Frame] = {}
         self.names: dict[Value, str] = {}
@@ -97,8 +97,13 @@ class _Printer:
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
         for op in _live(graph):
-            if op.name.startswith("devrt."):
+            # The compiler divides no program of one device, so that it knows no meshes there.
+            if op.name.startswith("devrt.") or (
+                op.name == "sdy.manual_computation" and self._meshes.num_partitions == 1
+            ):
                 self._inlined(op, indent)
+            elif op.name == "sdy.sharding_constraint" and self._meshes.num_partitions == 1:
+                self.names[op.results[0]] = self.names[op.operands[0]]
             else:
                 self._op(op, indent)
 
@@ -137,7 +142,7 @@ class _Printer:
         else:
             text = (
                 f'{start}"{name}"({", ".join(operands)})'
-                f"{self._regions(regions)}{_attributes(op)} : "
+                f"{self._regions(regions)}{_attributes(op, self._meshes)} : "
                 f"({', '.join(types)}) -> ({', '.join(given)})"
             )
         first = len(self.lines) + 1
@@ -162,11 +167,11 @@ class _Printer:
         return "\n".join(["{", *inside, f"{indent}}}"])
 
 
-def _attributes(op: Op) -> str:
+def _attributes(op: Op, meshes: Meshes) -> str:
     if not op.attributes:
         return ""
     pairs = [
-        f"{key if key.replace('_', '').isalnum() else quoted(key)} = {text_of(value)}"
+        f"{key if key.replace('_', '').isalnum() else quoted(key)} = {text_of(value, meshes)}"
         for key, value in op.attributes.items()
     ]
     return f" {{{', '.join(pairs)}}}"

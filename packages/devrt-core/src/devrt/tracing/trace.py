@@ -20,6 +20,7 @@ from devrt.tracing.aval import ShapedArray, shaped
 from devrt.tracing.frames import at_user_line, user_frame
 from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.promotion import dtype_of_scalar
+from devrt.tracing.replication import varying_of
 from devrt.tracing.tracer import Tracer
 
 __all__ = [
@@ -239,7 +240,6 @@ def emit(
     results: Sequence[ShapedArray],
     attributes: Mapping[str, Any] | None = None,
     regions: tuple[Graph, ...] = (),
-    varying: frozenset[str] | None = None,
 ) -> list[Any]:
     """Add an operation to the current graph and return its results.
 
@@ -255,24 +255,18 @@ def emit(
         What `devrt.tracing.attributes.text_of` takes, by name.
     regions
         Graphs, each traced within the current one.
-    varying
-        The manual axes along which the results vary; those of all inputs when omitted.
     """
     graph = current_graph()
     values = [x if isinstance(x, Value) and x.graph is graph else as_value(x) for x in operands]
-    if varying is None:
-        varying = _NONE
-        if graph.manual_axes:
-            inputs = [*values, *(outer for region in regions for outer in region.captures)]
-            varying = varying.union(*(value.varying for value in inputs))
-    made = [Tracer(aval, graph, varying) for aval in results]
+    if graph.manual_axes:
+        sets = varying_of(name, values, attributes or {}, regions, len(results))
+        made = [Tracer(aval, graph, axes) for aval, axes in zip(results, sets, strict=True)]
+    else:
+        made = [Tracer(aval, graph) for aval in results]
     if len(graph.ops) >= MOST_OPS:
         raise _too_large(graph)
     graph.ops.append(Op(name, values, attributes or {}, made, regions, user_frame()))
     return made
-
-
-_NONE: frozenset[str] = frozenset()
 
 
 def emit_one(
@@ -281,10 +275,9 @@ def emit_one(
     result: ShapedArray,
     attributes: Mapping[str, Any] | None = None,
     regions: tuple[Graph, ...] = (),
-    varying: frozenset[str] | None = None,
 ) -> Any:
     """Add an operation with one result; see `emit`."""
-    return emit(name, operands, (result,), attributes, regions, varying)[0]
+    return emit(name, operands, (result,), attributes, regions)[0]
 
 
 def composite(
