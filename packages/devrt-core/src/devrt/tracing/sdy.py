@@ -48,6 +48,7 @@ class Meshes:
         if devices is None:
             devices = concrete[0].device_list if concrete else ()
         self._numbers = {device: i for i, device in enumerate(devices)}
+        self._count = len(self._numbers) or (given[0].size if given else 1)
         for mesh in concrete:
             self._check(mesh)
         # An abstract mesh is the mesh of its axes.
@@ -61,7 +62,7 @@ class Meshes:
     @property
     def num_partitions(self) -> int:
         """Among how many devices the program is divided."""
-        return len(self._numbers) or 1
+        return self._count
 
     def name(self, mesh: Mesh | AbstractMesh) -> str:
         """Return the symbol of a mesh, without ``@``."""
