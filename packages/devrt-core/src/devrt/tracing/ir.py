@@ -92,7 +92,7 @@ class Scope:
     outer : Scope or None
         That of the computation around it.
     indices : dict of str to Value
-        Parameters of the body that hold the position along an axis, where it is asked for.
+        Parameters of the body that hold the position along an axis, where it is used.
     lent : dict of str to str, or None
         Names under which an axis without a name of its own is known; None if it lends itself not.
     """
