@@ -29,7 +29,6 @@ def test_a_name_that_will_come_says_so(module, name):
     ("name", "words"),
     [
         ("jit", r"does not trace Python yet.*devrt\.programs\.load_program"),
-        ("lax", r"does not trace Python yet.*devrt\.programs\.load_program"),
         ("load_program", r"from devrt\.programs import load_program"),
         ("devces", r"Did you mean 'devices'\?"),
     ],

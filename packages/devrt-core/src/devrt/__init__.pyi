@@ -9,6 +9,7 @@ from devrt import errors as errors
 from devrt import experimental as experimental
 from devrt import hardware as hardware
 from devrt import hookspecs as hookspecs
+from devrt import lax as lax
 from devrt import layout as layout
 from devrt import numpy as numpy
 from devrt import programs as programs

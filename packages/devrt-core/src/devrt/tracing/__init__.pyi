@@ -14,6 +14,14 @@ from devrt.tracing.collectives import pvary as pvary
 from devrt.tracing.collectives import reduce_scatter as reduce_scatter
 from devrt.tracing.contractions import DotDimensions as DotDimensions
 from devrt.tracing.contractions import dot_general as dot_general
+from devrt.tracing.control import case as case
+from devrt.tracing.control import closed as closed
+from devrt.tracing.control import inline as inline
+from devrt.tracing.control import scan as scan
+from devrt.tracing.control import trace_body as trace_body
+from devrt.tracing.control import while_loop as while_loop
+from devrt.tracing.conversions import convert as convert
+from devrt.tracing.conversions import promote as promote
 from devrt.tracing.elementwise import binary as binary
 from devrt.tracing.elementwise import broadcast as broadcast
 from devrt.tracing.elementwise import clamp as clamp
@@ -59,7 +67,6 @@ from devrt.tracing.shapes import broadcast_in_dim as broadcast_in_dim
 from devrt.tracing.shapes import broadcast_shapes as broadcast_shapes
 from devrt.tracing.shapes import broadcast_to as broadcast_to
 from devrt.tracing.shapes import concatenate as concatenate
-from devrt.tracing.conversions import convert as convert
 from devrt.tracing.shapes import iota as iota
 from devrt.tracing.shapes import pad as pad
 from devrt.tracing.shapes import reshape as reshape
@@ -76,7 +83,6 @@ from devrt.tracing.trace import emit as emit
 from devrt.tracing.trace import emit_one as emit_one
 from devrt.tracing.trace import is_tracing as is_tracing
 from devrt.tracing.trace import new_graph as new_graph
-from devrt.tracing.conversions import promote as promote
 from devrt.tracing.trace import trace_flat as trace_flat
 from devrt.tracing.trace import trace_graph as trace_graph
 from devrt.tracing.tracer import Tracer as Tracer
