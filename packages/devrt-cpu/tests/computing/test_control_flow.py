@@ -68,11 +68,11 @@ def test_a_loop_of_no_turns(call):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan(call, reverse):
-    def turn(carry, x):
+    def step(carry, x):
         return carry + x["a"].sum(), (carry, x["b"] * 2)
 
     xs = {"a": np.arange(6, dtype=np.float32).reshape(3, 2), "b": np.arange(3)}
-    carry, (before, doubled) = call(lambda xs: lax.scan(turn, 0.0, xs, reverse=reverse), xs)
+    carry, (before, doubled) = call(lambda xs: lax.scan(step, 0.0, xs, reverse=reverse), xs)
     sums = xs["a"].sum(1)
     order = slice(None, None, -1 if reverse else 1)
     expected = np.concatenate([[0], np.cumsum(sums[order])])
@@ -118,16 +118,16 @@ def test_an_array_that_is_closed_over_is_no_constant():
 def test_the_same_functions_are_traced_once_and_their_programs_end_with_them():
     count = 0
 
-    def turn(c, x):
+    def step(c, x):
         nonlocal count
         count += 1
         return c + x, None
 
     for k in range(3):
-        assert float(lax.scan(turn, 0.0, X + k)[0]) == 3 + 3 * k
+        assert float(lax.scan(step, 0.0, X + k)[0]) == 3 + 3 * k
     assert count == 1
-    before, function = len(_programs), weakref.ref(turn)
-    del turn
+    before, function = len(_programs), weakref.ref(step)
+    del step
     gc.collect()
     assert (function(), len(_programs)) == (None, before - 1)
 

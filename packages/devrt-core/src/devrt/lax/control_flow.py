@@ -139,7 +139,7 @@ def _branched(
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     """Return a carry after a loop: ``body_fun`` is called on it while ``cond_fun`` of it is true.
 
-    The number of turns is not known to the compiler, so that gradients do not go through it.
+    The number of steps is not known to the compiler, so that gradients do not go through it.
 
     Parameters
     ----------
@@ -254,14 +254,14 @@ def _static(bound: Any) -> int | None:
 def _static_loop(functions: Sequence[Function], bounds: tuple[int, int], init: Any) -> Any:
     (body_fun,), (lower, upper) = functions, bounds
 
-    def turn(carry: Any, _: Any) -> tuple[Any, None]:
+    def step(carry: Any, _: Any) -> tuple[Any, None]:
         i, state = carry
         following = tracing.binary("add", i, constant(1, i.aval.dtype))
         return (following, body_fun(i, state)), None
 
     first = constant(lower, named("int32" if -(2**31) <= lower <= upper < 2**31 else "int64"))
     length = max(0, upper - lower)
-    carry, _ = scan_flat("lax.fori_loop", turn, (first, init), None, length, about=body_fun)
+    carry, _ = scan_flat("lax.fori_loop", step, (first, init), None, length, about=body_fun)
     return carry[1]
 
 

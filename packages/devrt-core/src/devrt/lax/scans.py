@@ -26,7 +26,7 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> tuple[Any, Any]:
-    """Return a carry after a loop over the first dimension of arrays, and what each turn gave.
+    """Return a carry after a loop over the first dimension of arrays, and what each step gave.
 
     As this Python does::
 
@@ -47,7 +47,7 @@ def scan(
     xs
         A tree of arrays with first dimensions of one size; None, with ``length``, for none.
     length
-        The number of turns.
+        The number of steps.
     reverse
         Whether the last element comes first. What is stacked keeps its place.
     unroll
@@ -61,8 +61,8 @@ def scan(
         If the sizes of first dimensions differ, or none is known.
     """
     bodies.check_callable("lax.scan", f)
-    turns = None if length is None else operator.index(length)
-    result: tuple[Any, Any] = staged(_scan, (f,), (turns, bool(reverse)), init, xs)
+    steps = None if length is None else operator.index(length)
+    result: tuple[Any, Any] = staged(_scan, (f,), (steps, bool(reverse)), init, xs)
     return result
 
 
@@ -84,7 +84,7 @@ def scan_flat(
     """Do `scan` in a trace; ``what`` and ``about`` are named by errors."""
     inits, tree = bodies.flatten(init)
     leaves, xs_tree = bodies.flatten(xs)
-    turns = _length(what, leaves, length)
+    steps = _length(what, leaves, length)
     trees: list[Any] = [None, None]
 
     def flat(*state: Any) -> list[Any]:
@@ -105,7 +105,7 @@ def scan_flat(
     pair, counted = (tree, trees[0]), what == "lax.fori_loop"
     results = body.results[:count]
     bodies.check_carry(what, about or f, pair, inits, results, counted=counted)
-    made = tracing.scan(body, inits, leaves, turns, reverse=reverse)
+    made = tracing.scan(body, inits, leaves, steps, reverse=reverse)
     carry = tree_util.tree_unflatten(tree, made[:count])
     return carry, tree_util.tree_unflatten(trees[1], made[count:])
 

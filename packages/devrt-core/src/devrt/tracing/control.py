@@ -59,9 +59,9 @@ def while_loop(condition: Graph, body: Graph, carries: Sequence[Any]) -> list[An
     """
     avals = [value.aval for value in body.results]
     made = emit("stablehlo.while", carries, avals, None, (condition, body))
-    turns = condition.results[0].varying
+    steps = condition.results[0].varying
     for value, result in zip(made, body.results, strict=True):
-        value.varying = result.varying | turns
+        value.varying = result.varying | steps
     return made
 
 
@@ -120,25 +120,25 @@ def inline(graph: Graph, operands: Sequence[Any]) -> list[Any]:
 def scan(
     body: Graph, carries: Sequence[Any], xs: Sequence[Any], length: int, *, reverse: bool = False
 ) -> list[Any]:
-    """Return carries after a loop over the first dimension, and what each turn gave, stacked.
+    """Return carries after a loop over the first dimension, and what each step gave, stacked.
 
     It is one operation, ``devrt.scan``. Its operands are constants (what ``body`` captured), then
     carries, then ``xs``. Its attributes:
 
     ``body``
-        The graph of one turn. Its parameters are the constants, the carries, and an element of each
+        The graph of one step. Its parameters are the constants, the carries, and an element of each
         of ``xs``; its results the carries and what is stacked. It captures nothing.
     ``consts``, ``carries``
         How many there are of either.
     ``length``, ``reverse``
-        The number of turns, and whether the last element comes first.
+        The number of steps, and whether the last element comes first.
 
-    Its region is the loop that is printed: a while loop that counts turns and calls ``body``.
+    Its region is the loop that is printed: a while loop that counts steps and calls ``body``.
 
     Parameters
     ----------
     body
-        The graph of one turn, from `trace_body`; what it captures becomes operands.
+        The graph of one step, from `trace_body`; what it captures becomes operands.
     carries, xs
         Where carries begin, and what is taken element by element.
     length, reverse
@@ -183,7 +183,7 @@ def _expanded(
     begin = [counter, *first, *stacks]
     avals = [value.aval for value in begin]
 
-    def turn(i: Any, *state: Any) -> list[Any]:
+    def step(i: Any, *state: Any) -> list[Any]:
         at = binary("subtract", constant(length - 1, i.aval.dtype), i) if reverse else i
         results = inline(body, [*fixed, *state[:carries], *(_element(x, at) for x in xs)])
         kept = [
@@ -194,7 +194,7 @@ def _expanded(
 
     limit = constant(length, named("int32"))
     condition = trace_flat(lambda i, *_: (compare("LT", i, limit),), avals, "condition")
-    return while_loop(condition, trace_flat(turn, avals, "body"), begin)[1:]
+    return while_loop(condition, trace_flat(step, avals, "body"), begin)[1:]
 
 
 def _element(x: Any, at: Any) -> Any:
