@@ -28,7 +28,6 @@ def test_a_name_that_will_come_says_so(module, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("jit", r"does not trace Python yet.*devrt\.programs\.load_program"),
         ("load_program", r"from devrt\.programs import load_program"),
         ("devces", r"Did you mean 'devices'\?"),
     ],

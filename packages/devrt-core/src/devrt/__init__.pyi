@@ -51,6 +51,8 @@ from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
+from devrt.programs.jit import eval_shape as eval_shape
+from devrt.programs.jit import jit as jit
 from devrt.runtime import Runtime as Runtime
 from devrt.runtime import backends as backends
 from devrt.runtime import clear_backends as clear_backends

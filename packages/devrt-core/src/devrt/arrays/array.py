@@ -15,7 +15,7 @@ from devrt.arrays.read_only import host_of
 from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.runtime.plugin_errors import names_plugins, raise_named
-from devrt.sharding import Sharding, SingleDeviceSharding
+from devrt.sharding import Sharding, single_device_sharding
 from devrt.tracing.operators import ArrayOperators
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Array(Described, ArrayOperators, BufferExporter):
                 device, memory = buffer.device, buffer.memory
             except ClosedError as error:
                 raise gone(self, "sharding") from error
-            sharding = self._sharding = SingleDeviceSharding(device, memory_kind=memory.kind)
+            sharding = self._sharding = single_device_sharding(device, memory.kind)
         return sharding
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+from devrt._support import caches
 from devrt.arrays.array import Array
 from devrt.arrays.reshard import forget_routes
 from devrt.contract import Client
@@ -32,9 +33,11 @@ def live_arrays(platform: str | Client | None = None) -> list[Array]:
 def clear_caches() -> None:
     """Drop what devrt keeps only to be faster the next time.
 
-    That is the copy plans of reshards, and the host copies of arrays that were read. Placement
-    plans are kept in their shardings and dropped with them; no programs are compiled yet.
+    That is the traces and programs of functions, the copy plans of reshards, and the host copies of
+    arrays that were read. Placement plans are kept in their shardings and dropped with them;
+    programs that the disk cache holds stay there.
     """
+    caches.clear_all()
     forget_routes()
     for array in live_arrays():
         array._host = array._shown = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from devrt.arrays import Array
 from devrt.arrays.dispatch_key import key_with
@@ -13,7 +12,7 @@ from devrt.programs.chosen_shardings import mesh_of, named_sharding
 from devrt.programs.parameter import Parameter, order_of
 from devrt.programs.signature import Signature
 from devrt.runtime.plugin_errors import check_count, raise_named
-from devrt.sharding import Mesh, Sharding, SingleDeviceSharding
+from devrt.sharding import Mesh, Sharding, single_device_sharding
 from devrt.tracing.aval import shaped
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["ArrayProgram"]
 
 _LONGEST = 60  # characters of a tree in a repr
-
-_singles: WeakValueDictionary[Device, SingleDeviceSharding] = WeakValueDictionary()
 
 
 class ArrayProgram:
@@ -75,7 +72,7 @@ class ArrayProgram:
         exported = self._signature.exported
         self.in_tree = None if exported is None else exported.in_tree
         self.out_tree = None if exported is None else exported.out_tree
-        self._single_sharding = _single(self._devices[0])
+        self._single_sharding = single_device_sharding(self._devices[0])
         parameters = self._described(len(first))
         bound = zip(parameters, first, strict=False)
         self._first = [list(parameter.shards(value)) for parameter, value in bound]
@@ -93,7 +90,7 @@ class ArrayProgram:
         executable, signature = self.executable, self._signature
         inputs = executable.get_parameter_shardings()
         outputs = executable.get_output_shardings()
-        known: dict[Sharding, Sharding] = {}  # equal ones are one object, see _single
+        known: dict[Sharding, Sharding] = {}  # equal ones are one object
         shardings = self._shardings(inputs, len(executable.parameters), known)
         avals = _global(executable.parameters, inputs)
         self.out_shardings = self._shardings(outputs, len(executable.outputs), known)
@@ -261,14 +258,6 @@ def _formats(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tu
 
     pairs = zip(layouts, shardings, strict=True)
     return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
-
-
-def _single(device: Device) -> SingleDeviceSharding:
-    """Return the sharding onto a device: one object for all programs, as calls compare objects."""
-    known = _singles.get(device)
-    if known is None:
-        known = _singles[device] = SingleDeviceSharding(device)
-    return known
 
 
 def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:

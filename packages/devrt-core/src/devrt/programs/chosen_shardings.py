@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from devrt.contract import Device
     from devrt.contract.op_sharding import OpSharding
 
-__all__ = ["mesh_of", "named_sharding"]
+__all__ = ["mesh_of", "named_sharding", "nearest_sharding"]
 
 _TILED = 3
 
@@ -64,6 +64,25 @@ def named_sharding(
             "Give the mesh that it was written for, or use execute_sharded."
         )
         raise InvalidArgumentError(msg, operation="named_sharding")
+    return _over(mesh, by_dim, memory_kind)
+
+
+def nearest_sharding(sharding: OpSharding, mesh: Mesh, devices: Sequence[Device]) -> NamedSharding:
+    """Return a compiler's sharding without the divisions that the axes of a mesh cannot name."""
+    partition_of = {device: number for number, device in enumerate(devices)}
+    flat: list[Any] = list(mesh.devices.flat)
+    partitions = np.array([partition_of[device] for device in flat])
+    if sharding.is_replicated or sharding.kind != _TILED:
+        return NamedSharding(mesh, PartitionSpec())
+    found = _found_by_dim(sharding, mesh.devices.shape, partitions)
+    by_dim: list[list[int]] = []
+    for axes in found:
+        used = {axis for one in by_dim for axis in one}
+        by_dim.append([] if axes is None or used & set(axes) else axes)
+    return _over(mesh, by_dim, None)
+
+
+def _over(mesh: Mesh, by_dim: list[list[int]], memory_kind: str | None) -> NamedSharding:
     names = [[mesh.axis_names[axis] for axis in axes] for axes in by_dim]
     entries: list[Any] = [tuple(n) if len(n) > 1 else n[0] if n else None for n in names]
     while entries and entries[-1] is None:
@@ -82,29 +101,42 @@ def _axes_by_dim(
     """
     if sharding.kind != _TILED:
         return None
-    index_of = np.empty(len(partitions), int)
-    index_of[np.array(sharding.devices)] = np.arange(len(partitions))
-    tiles = np.unravel_index(index_of[partitions], sharding.tile_dims)
     by_dim: list[list[int]] = []
-    for dim, count in enumerate(sharding.partitions):
-        grid = tiles[dim].reshape(sizes)
-        weights = [_weight(grid, axis) for axis in range(grid.ndim)]
-        axes = sorted((a for a, w in enumerate(weights) if w > 0), key=lambda a: -weights[a])
-        expected = sum(
-            weights[axis]
-            * np.arange(size).reshape([-1 if a == axis else 1 for a in range(grid.ndim)])
-            for axis, size in enumerate(sizes)
-        )
-        radix = [math.prod(sizes[a] for a in axes[i + 1 :]) for i in range(len(axes))]
-        if (
-            not np.array_equal(np.broadcast_to(expected, sizes), grid)
-            or [weights[a] for a in axes] != radix
-            or math.prod(sizes[a] for a in axes) != count
-        ):
+    for axes in _found_by_dim(sharding, sizes, partitions):
+        if axes is None:
             return None
         by_dim.append(axes)
     used = [axis for axes in by_dim for axis in axes]
     return by_dim if len(used) == len(set(used)) else None
+
+
+def _found_by_dim(
+    sharding: OpSharding, sizes: tuple[int, ...], partitions: np.ndarray[Any, Any]
+) -> list[list[int] | None]:
+    """Return which axes divide each dimension; None of one that no axes divide so."""
+    index_of = np.empty(len(partitions), int)
+    index_of[np.array(sharding.devices)] = np.arange(len(partitions))
+    tiles = np.unravel_index(index_of[partitions], sharding.tile_dims)
+    pairs = enumerate(sharding.partitions)
+    return [_axes_of(tiles[dim].reshape(sizes), count) for dim, count in pairs]
+
+
+def _axes_of(grid: np.ndarray[Any, Any], count: int) -> list[int] | None:
+    """Return the axes along which a dimension's tiles are numbered; None if it is by none."""
+    sizes = grid.shape
+    weights = [_weight(grid, axis) for axis in range(grid.ndim)]
+    axes = sorted((a for a, w in enumerate(weights) if w > 0), key=lambda a: -weights[a])
+    expected = sum(
+        weights[axis] * np.arange(size).reshape([-1 if a == axis else 1 for a in range(grid.ndim)])
+        for axis, size in enumerate(sizes)
+    )
+    radix = [math.prod(sizes[a] for a in axes[i + 1 :]) for i in range(len(axes))]
+    is_so = (
+        np.array_equal(np.broadcast_to(expected, sizes), grid)
+        and [weights[a] for a in axes] == radix
+        and math.prod(sizes[a] for a in axes) == count
+    )
+    return axes if is_so else None
 
 
 def _weight(grid: np.ndarray[Any, Any], axis: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 
 from devrt.programs.jit import JitFunction
 
-__all__ = ["operation"]
+__all__ = ["Operation", "operation"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,6 +36,14 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
     """
 
     def made(function: Callable[..., Any]) -> Any:
-        return JitFunction(function, static_argnames=tuple(static))
+        return Operation(function, static_argnames=tuple(static))
 
     return made if function is None else made(function)
+
+
+class Operation(JitFunction):
+    """A function that `operation` made."""
+
+    def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # It takes numbers too, and gives values: nothing is to be converted.
+        return self.__wrapped__(*args, **kwargs)

@@ -2,133 +2,288 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
-import inspect
-from collections.abc import Callable
+import threading
+import types
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from devrt import dtypes, tree_util
-from devrt.arrays import Array
-from devrt.programs.array_program import ArrayProgram
-from devrt.programs.sdy import sharding_attribute
+from devrt import tree_util
+from devrt._support import caches
+from devrt.errors import InvalidTypeError
+from devrt.programs.arguments import Arguments, Call
+from devrt.programs.launch import Launch
+from devrt.programs.leaves import Kind, aval_of, described_kinds, kinds_of
+from devrt.programs.options import Options
+from devrt.programs.stages import Lowered, Traced
+from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
-from devrt.sharding import Mesh, NamedSharding
-from devrt.tracing import (
-    HIDDEN_TYPES,
-    Meshes,
-    ShapedArray,
-    as_value,
-    is_tracing,
-    print_module,
-    shaped,
-    trace_graph,
-)
-from devrt.tracing.promotion import dtype_of_scalar
+from devrt.sharding import current_mesh
+from devrt.tracing import is_tracing
 
-__all__ = ["JitFunction", "jit"]
-
-HIDDEN_TYPES.add(Array)
-_NUMBERS = (bool, int, float, complex)
+__all__ = ["JitFunction", "eval_shape", "jit"]
 
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Return a function that is traced once per kind of arguments, compiled, and then run."""
-    if function is None:
-        return functools.partial(jit, **options)
-    return JitFunction(function, **options)
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """Return a function that runs as a compiled program.
+
+    It is traced at its first call: called once with values that have a shape and a dtype and no
+    elements. What it does with them becomes a program, which runs then, and again at each call with
+    arguments of the same shapes, dtypes, placement and static values. Side effects of the Python
+    code happen while it is traced only.
+
+    Parameters
+    ----------
+    fun
+        The function. It takes and returns trees of arrays and numbers.
+    in_shardings
+        How the positional arguments lie: a tree of shardings that is a beginning of theirs, or one
+        for all. None leaves an argument where it is. A `PartitionSpec` is over the mesh that is
+        entered. Arguments that were placed on request must lie so already.
+    out_shardings
+        How the results lie, likewise; None leaves it to the compiler. The kind of memory counts.
+    static_argnums, static_argnames
+        Arguments that are passed as they are, as Python values, and decide which program runs: they
+        must be hashable. Where one of the two is given the other follows from the function.
+    donate_argnums, donate_argnames
+        Arguments whose memory the program may take over; they must not be used afterwards.
+    keep_unused, inline
+        Accepted as in JAX: arguments are always kept, and functions always inlined in a trace.
+    device, backend
+        The device, or the platform whose first device, everything runs on, wherever the arguments
+        lie.
+    compiler_options
+        Compile options, as `Client.compile_and_load` takes them.
+
+    Returns
+    -------
+    JitFunction
+        The function; without ``fun``, what takes it, so that options can be given to a decorator.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the options do not fit the function or each other. Calls raise it for arguments that lie
+        on different devices, or do not fit a sharding.
+    InvalidTypeError
+        If ``fun`` cannot be called. Calls raise it for arguments that are no arrays.
+    """
+    options = {
+        "in_shardings": in_shardings,
+        "out_shardings": out_shardings,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+        "device": device,
+        "backend": backend,
+        "compiler_options": compiler_options,
+    }
+    if fun is None:
+        return functools.partial(jit, keep_unused=keep_unused, inline=inline, **options)
+    given: Any = fun  # callers are not bound by the annotation
+    if not callable(given):
+        msg = f"jit takes a function, not {fun!r:.80} of type {type(fun).__name__}."
+        raise InvalidTypeError(msg, operation="jit")
+    return JitFunction(fun, **options)
+
+
+class _Programs:
+    """The traces and programs of a function: one for all that trace it with equal options."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, tuple[Launch, Any]] = {}
+        self.traces: dict[Any, Trace] = {}
+        self.executables: dict[Any, Any] = {}
+        self.making: dict[Any, threading.Lock] = {}
+
+    def clear(self) -> None:
+        """Forget them."""
+        for each in (self.entries, self.traces, self.executables):
+            each.clear()
+
+
+_all: weakref.WeakSet[_Programs] = weakref.WeakSet()
+_of_functions: weakref.WeakKeyDictionary[Any, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
+
+
+@atexit.register  # before the clients are closed that they run on
+@caches.register
+def clear_programs() -> None:
+    """Forget the programs of all functions."""
+    for programs in list(_all):
+        programs.clear()
 
 
 class JitFunction:
-    """A function that runs as a compiled program."""
+    """A function that runs as a compiled program; see `jit`."""
 
     def __init__(
         self,
         function: Callable[..., Any],
-        static_argnums: Any = (),
-        static_argnames: Any = (),
+        *,
+        in_shardings: Any = None,
+        out_shardings: Any = None,
+        static_argnums: Any = None,
+        static_argnames: Any = None,
+        donate_argnums: Any = None,
+        donate_argnames: Any = None,
+        device: Any = None,
+        backend: Any = None,
+        compiler_options: dict[str, Any] | None = None,
     ) -> None:
-        self._function = function
         functools.update_wrapper(self, function)
-        self._static_names = (
-            (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+        self.__wrapped__ = function
+        self._arguments = Arguments(
+            function, static_argnums, static_argnames, donate_argnums, donate_argnames
         )
-        self._static_nums = (
-            (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-        )
-        self._programs: dict[Any, Any] = {}
-        self._signature: inspect.Signature | None = None
+        self._options = Options(in_shardings, out_shardings, device, backend)
+        self._compiler_options = dict(compiler_options or {})
+        self._programs = self._shared()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program for these arguments; in a trace, add its operations."""
+        """Run the program for these arguments; in a trace, add its operations. Does not wait."""
         if is_tracing():
-            return self._function(*args, **kwargs)
-        statics, dynamic, named = self._split(args, kwargs)
-        leaves, tree = tree_util.tree_flatten((dynamic, named))
-        avals = tuple(_aval_of(leaf) for leaf in leaves)
-        shardings = tuple(
-            leaf.sharding if type(leaf) is Array and leaf.committed else None for leaf in leaves
+            return self._inlined(args, kwargs)
+        call = self._arguments.taken_apart(args, kwargs)
+        kinds = kinds_of(call.leaves, lambda: self._paths(call))
+        default = default_runtime().default_device()
+        key = (call.tree, kinds, call.statics, call.kinds, default, current_mesh())
+        try:
+            found = self._programs.entries.get(key)
+        except TypeError as error:
+            self._arguments.refuse_unhashable(call.statics, error)
+            raise
+        launch, tree = found or self._made(key, call, kinds, default)
+        made = launch(call.leaves)
+        return made[0] if tree is None else tree.unflatten(made)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """Trace the function for some arguments, which may be `ShapeDtypeStruct`."""
+        return self._traced(*self._described(args, kwargs))
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Return the function as StableHLO for some arguments, which may be `ShapeDtypeStruct`."""
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes and dtypes of the results as a tree of `ShapeDtypeStruct`."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget the function's traces and programs."""
+        self._programs.clear()
+
+    def _cache_size(self) -> int:
+        return len(self._programs.entries)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<JitFunction of {self.__wrapped__!r}>"
+
+    def _shared(self) -> _Programs:
+        """Return the function's programs: one object for all that trace it with equal options."""
+        made, arguments = _Programs(), self._arguments
+        _all.add(made)
+        if not isinstance(self.__wrapped__, types.FunctionType) or self._compiler_options:
+            return made
+        key = (
+            *(arguments.static_nums, arguments.static_names),
+            *(arguments.donate_nums, arguments.donate_names),
+            self._options.key(),
         )
-        key = (statics, tree, avals, shardings)
-        found = self._programs.get(key)
+        return _of_functions.setdefault(self.__wrapped__, {}).setdefault(key, made)
+
+    def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Add the function's operations to the current trace."""
+        call = self._arguments.taken_apart(args, kwargs)
+        leaves, _ = values_of(call.leaves, self._arguments.name)
+        args_, kwargs_ = self._arguments.put_together(leaves, call.tree, call.statics)
+        returned = self.__wrapped__(*args_, **kwargs_)
+        results, tree = values_of(returned, self._arguments.name)
+        return tree.unflatten(results)
+
+    def _paths(self, call: Call) -> list[str]:
+        return self._arguments.paths(call.tree, call.statics)
+
+    def _described(self, args: Any, kwargs: Any) -> tuple[Call, tuple[Kind, ...]]:
+        call = self._arguments.taken_apart(args, kwargs)
+        return call, described_kinds(call.leaves, lambda: self._paths(call))
+
+    def _traced(self, call: Call, kinds: tuple[Kind, ...]) -> Traced:
+        avals = tuple(aval_of(kind) for kind in kinds)
+        key = (call.tree, avals, call.statics, call.kinds, current_mesh())
+        traces = self._programs.traces
+        try:
+            found = traces.get(key)
+        except TypeError as error:
+            self._arguments.refuse_unhashable(call.statics, error)
+            raise
         if found is None:
-            found = self._programs[key] = self._compile(statics, tree, avals, shardings, len(args))
-        program, out_tree = found
-        return tree_util.tree_unflatten(out_tree, program.call_flat(leaves))
+            found = traces[key] = trace(self._arguments, call, avals)
+        default = default_runtime().default_device()
+        requests = self._options.requests(found)
+        return Traced(found, kinds, requests, default, self._compiler_options)
 
-    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        nums = set(self._static_nums)
-        if self._static_names:
-            if self._signature is None:
-                self._signature = inspect.signature(self._function)
-            names = list(self._signature.parameters)
-            nums |= {names.index(name) for name in self._static_names if name in names}
-        fixed: tuple[Any, ...] = tuple((i, a) for i, a in enumerate(args) if i in nums)
-        fixed += tuple((k, kwargs[k]) for k in sorted(kwargs) if k in self._static_names)
-        return (
-            fixed,
-            tuple(a for i, a in enumerate(args) if i not in nums),
-            {k: v for k, v in kwargs.items() if k not in self._static_names},
-        )
+    def _made(
+        self, key: Any, call: Call, kinds: tuple[Kind, ...], default: Any
+    ) -> tuple[Launch, Any]:
+        """Return the program for a call: threads that need the same one make it once."""
+        programs = self._programs
+        with programs.making.setdefault(key, threading.Lock()):
+            try:
+                found = programs.entries.get(key)
+                if found is None:
+                    lowered = self._traced(call, kinds).lower()
+                    launch = lowered.launch(lambda text: self._compiled(lowered, text))
+                    tree = None if tree_util.treedef_is_leaf(lowered.out_tree) else lowered.out_tree
+                    found = programs.entries[key] = (launch, tree)
+            finally:
+                programs.making.pop(key, None)
+        return found
 
-    def _compile(self, statics: Any, tree: Any, avals: Any, shardings: Any, count: int) -> Any:
-        out_tree = None
-
-        def flat(*parameters: Any) -> None:
-            nonlocal out_tree
-            dynamic, named = tree_util.tree_unflatten(tree, parameters)
-            fixed = dict(statics)
-            rest = iter(dynamic)
-            args = [fixed[i] if i in fixed else next(rest) for i in range(count)]
-            kwargs = {**named, **{k: v for k, v in fixed.items() if isinstance(k, str)}}
-            results = self._function(*args, **kwargs)
-            leaves, out_tree = tree_util.tree_flatten(results)
-            from devrt.tracing import current_graph
-
-            current_graph().results = [as_value(leaf) for leaf in leaves]
-
-        name = f"jit_{getattr(self._function, '__name__', 'function')}"
-        graph, _ = trace_graph(flat, avals, name, outermost=True)
-        named = dict.fromkeys(s.mesh for s in shardings if isinstance(s, NamedSharding))
-        meshes = Meshes([*named, *graph.meshes])
-        mesh: Any = next((m for m in [*named, *graph.meshes] if isinstance(m, Mesh)), None)
-        hidden = [array for array, _ in graph.hidden.values()]
-        attributes = [""] * len(hidden) + [
-            sharding_attribute(s, len(a.shape), meshes)
-            for s, a in zip(shardings, avals, strict=True)
-        ]
-        printed = print_module(graph, name, arguments=attributes, meshes=meshes)
-        if mesh is not None:
-            devices = list(mesh.devices.flat)
-        else:
-            first = next((s for s in shardings if s is not None), None)
-            devices = [first._device_assignment[0] if first else default_runtime().default_device()]
-        executable = devices[0].client.compile_and_load(printed.text, devices)
-        return ArrayProgram(executable, mesh if len(devices) > 1 else None, None, hidden), out_tree
+    def _compiled(self, lowered: Lowered, text: Any) -> Any:
+        """Return what a text compiles to; once for arguments that lead to the same text."""
+        key = (text.text, lowered._placement.devices)
+        executables = self._programs.executables
+        found = executables.get(key)
+        if found is None or found.is_deleted():
+            found = executables[key] = lowered.compiled(text)
+        return found
 
 
-def _aval_of(leaf: Any) -> ShapedArray:
-    if isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic):
-        return shaped((), dtype_of_scalar(leaf), type(leaf) is not bool)
-    return shaped(tuple(leaf.shape), dtypes.to_numpy(dtypes.code_of(leaf.dtype)))
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the shapes and dtypes of what a function returns, without computing it.
+
+    Parameters
+    ----------
+    fun
+        The function.
+    *args, **kwargs
+        Its arguments: trees of arrays, numbers, and whatever has a shape and a dtype.
+
+    Returns
+    -------
+    tree of ShapeDtypeStruct
+    """
+    function = fun if isinstance(fun, JitFunction) else JitFunction(fun)
+    return function.eval_shape(*args, **kwargs)

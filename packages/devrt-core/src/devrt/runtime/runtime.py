@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from devrt._config.layers import Config
+from devrt._support import caches
 from devrt._support.warn import warn
 from devrt.contract import Client, Device
 from devrt.errors import (
@@ -325,6 +326,7 @@ class Runtime:
         self._default = None
         self._cached_default = None
         self._notices.forget()
+        caches.clear_all()
         problems = self._clients.close_all()
         self.config.thaw()
         self.plugins.refresh()

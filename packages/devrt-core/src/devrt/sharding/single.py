@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from devrt._support.words import kind_of
 from devrt.contract import Device
@@ -16,7 +17,7 @@ from devrt.sharding.sharding import Sharding, select
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["SingleDeviceSharding"]
+__all__ = ["SingleDeviceSharding", "single_device_sharding"]
 
 
 class SingleDeviceSharding(Sharding):
@@ -120,3 +121,17 @@ def _rebuild(
 ) -> SingleDeviceSharding:
     (device,) = find_devices(devices)
     return cls(device, memory_kind=memory_kind)
+
+
+_known: WeakValueDictionary[tuple[Device, str | None], SingleDeviceSharding]
+_known = WeakValueDictionary()
+
+
+def single_device_sharding(device: Device, memory_kind: str | None = None) -> SingleDeviceSharding:
+    """Return the sharding onto a device: one object while it is used, as calls compare objects."""
+    known = _known.get((device, memory_kind))
+    if known is None:
+        made = SingleDeviceSharding(device, memory_kind=memory_kind)
+        known = _known.setdefault((device, made.memory_kind), made)
+        known = _known.setdefault((device, memory_kind), known)
+    return known

@@ -1,0 +1,195 @@
+"""Programs on devices: from the leaves of a call to the arrays that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays import Array, device_put
+from devrt.arrays.dispatch_key import DispatchKey, key_with
+from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.programs.leaves import Kind
+from devrt.programs.parameter import Parameter, order_of
+from devrt.runtime.plugin_errors import check_count, raise_named
+
+if TYPE_CHECKING:
+    from devrt.contract import Buffer, LoadedExecutable
+    from devrt.programs.placement import Placement
+    from devrt.programs.traced import Trace
+    from devrt.sharding import Sharding
+
+__all__ = ["Launch"]
+
+
+class Launch:
+    """A compiled program, and what its calls look at.
+
+    Parameters
+    ----------
+    executable
+        The program.
+    trace
+        What it was compiled of.
+    kinds
+        What it was compiled for: arguments of these kinds are not looked at again.
+    placement
+        Where it runs.
+    hidden
+        How it takes each array that the function closes over.
+    arguments, results
+        How it takes and gives each leaf.
+    """
+
+    def __init__(
+        self,
+        executable: LoadedExecutable,
+        trace: Trace,
+        kinds: Sequence[Kind],
+        placement: Placement,
+        hidden: Sequence[Sharding],
+        arguments: Sequence[Sharding],
+        results: Sequence[Sharding],
+    ) -> None:
+        self.executable = executable
+        self.arguments = tuple(arguments)
+        self.results = tuple(results)
+        self._trace = trace
+        self._devices = placement.devices
+        self._donates = any(trace.donated)
+        taken = [_by_default(sharding) for sharding in (*hidden, *arguments)]
+        closed_over = [value.aval for _, value in trace.graph.hidden.values()]
+        names = [*(f"closed over ({i})" for i in range(len(hidden))), *trace.paths]
+        parameters = [
+            Parameter(trace.name, name, aval.shape, aval.dtype, sharding, placement.devices)
+            for name, aval, sharding in zip(names, (*closed_over, *trace.avals), taken, strict=True)
+        ]
+        self._parameters = parameters[len(hidden) :]
+        self._hidden = [
+            list(parameter.shards(device_put(array, sharding)))
+            for parameter, array, sharding in zip(parameters, trace.hidden, taken, strict=False)
+        ]
+        self._moves = [
+            sharding if _is_elsewhere(kind, sharding) else None
+            for kind, sharding in zip(kinds, taken[len(hidden) :], strict=True)
+        ]
+        self._are_there = not any(self._moves) and all(
+            isinstance(kind, DispatchKey) for kind in kinds
+        )
+        self._set_outputs(trace, placement, taken[len(hidden) :])
+
+    def _set_outputs(self, trace: Trace, placement: Placement, takes: Sequence[Sharding]) -> None:
+        """Set what is made of the program's results."""
+        is_single = len(self._devices) == 1
+        given = [_by_default(sharding) for sharding in self.results]
+        self._is_committed = placement.committed
+        self._gives = [
+            (
+                sharding,
+                None if is_single else aval.shape,
+                key_with(aval, sharding, placement.committed),
+            )
+            for aval, sharding in zip(trace.out_avals, given, strict=True)
+        ]
+        self._orders = [order_of(list(s.device_list), self._devices) for s in given]
+        self._elsewhere = [
+            (i, wanted)
+            for i, (wanted, sharding) in enumerate(zip(self.results, given, strict=True))
+            if wanted.memory_kind != sharding.memory_kind
+        ]
+        orders = [*self._orders, *(parameter.order for parameter in self._parameters)]
+        self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = None
+        if all(order is None for order in orders):
+            call = self.executable.array_caller
+            self._caller = call(Array, takes, self._hidden, self._gives, placement.committed, False)
+
+    def __call__(self, leaves: Sequence[Any]) -> list[Array]:
+        """Start the program with leaves of the kinds that it was compiled for."""
+        return self._run(leaves, leaves if self._are_there else self._placed(leaves))
+
+    def checked(self, leaves: Sequence[Any]) -> list[Array]:
+        """Start the program with any leaves, which are checked and placed first."""
+        return self._run(leaves, self._placed(leaves))
+
+    def _run(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> list[Array]:
+        if self._donates:
+            self._check_donated(leaves)
+        try:
+            made = self._caller(arrays) if self._caller is not None else None
+            return self._finished(self._executed(arrays) if made is None else made)
+        except DeletedError as error:
+            raise self._named(leaves, error) from error
+        except Exception as error:  # noqa: BLE001  plugin code
+            raise_named(error, self.executable.client, "execute")
+
+    def _placed(self, leaves: Sequence[Any]) -> list[Array]:
+        """Return the leaves as arrays that lie where the program takes them."""
+        return [
+            parameter.placed(leaf if move is None else device_put(leaf, move))
+            for parameter, leaf, move in zip(self._parameters, leaves, self._moves, strict=True)
+        ]
+
+    def _executed(self, arrays: Sequence[Array]) -> list[Array]:
+        """Run the program on all its devices."""
+        rows: list[Sequence[Buffer]] = [*self._hidden]
+        rows += [p.shards(array) for p, array in zip(self._parameters, arrays, strict=True)]
+        results = self.executable.execute_sharded(rows)
+        check_count(results, len(self._gives), self.executable.client, "execute")
+        return [
+            self._array(shards if order is None else [shards[i] for i in order], *gives)
+            for shards, order, gives in zip(results, self._orders, self._gives, strict=True)
+        ]
+
+    def _array(self, shards: Sequence[Buffer], sharding: Sharding, shape: Any, key: Any) -> Array:
+        array = Array(shards, sharding, shape, self._is_committed)
+        array._key = key
+        return array
+
+    def _finished(self, made: list[Array]) -> list[Array]:
+        """Place the results that go to another kind of memory."""
+        for i, sharding in self._elsewhere:
+            made[i] = device_put(made[i], sharding)
+        return made
+
+    def _check_donated(self, leaves: Sequence[Any]) -> None:
+        """Refuse an array that is donated and passed once more."""
+        seen: dict[int, str] = {}
+        for path, leaf, is_donated in zip(
+            self._trace.paths, leaves, self._trace.donated, strict=True
+        ):
+            if type(leaf) is Array:
+                first = seen.setdefault(id(leaf), path)
+                if first is not path and (is_donated or first in self._donated_paths()):
+                    msg = (
+                        f"{self._trace.name} takes one array as {first} and as {path}, and its "
+                        "memory is donated: pass a copy for one of them, x.copy()."
+                    )
+                    raise InvalidArgumentError(msg, argument=path)
+
+    def _donated_paths(self) -> set[str]:
+        pairs = zip(self._trace.paths, self._trace.donated, strict=True)
+        return {path for path, is_donated in pairs if is_donated}
+
+    def _named(self, leaves: Sequence[Any], error: DeletedError) -> DeletedError:
+        for path, leaf in zip(self._trace.paths, leaves, strict=True):
+            if type(leaf) is Array and leaf.is_deleted():
+                msg = (
+                    f"argument {path} of {self._trace.name} was deleted, or donated to a program "
+                    "that took over its memory. Use the result of that program, do not donate the "
+                    "argument, or pass a copy."
+                )
+                return DeletedError(msg, argument=path)
+        return error
+
+
+def _is_elsewhere(kind: Kind, sharding: Sharding) -> bool:
+    """Return whether an array has to be moved first, though it was placed on request."""
+    if not isinstance(kind, DispatchKey):
+        return False
+    there = kind.sharding
+    return there != sharding and not there.is_equivalent_to(sharding, kind.aval.ndim)
+
+
+def _by_default(sharding: Sharding) -> Sharding:
+    """Return a sharding onto the devices' default memory, which programs take and give."""
+    by_default: Sharding = sharding.with_memory_kind(None)
+    return sharding if by_default.memory_kind == sharding.memory_kind else by_default

@@ -1,0 +1,121 @@
+"""The leaves of a call's arguments: what a program is compiled for of each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt.arrays import Array, ShapeDtypeStruct
+from devrt.arrays.dispatch_key import DispatchKey, key_of, key_with
+from devrt.errors import DevrtError, InvalidTypeError, UnexpectedTracerError
+from devrt.tracing import ShapedArray, Tracer, at_user_line, shaped
+from devrt.tracing.promotion import dtype_of_scalar
+
+__all__ = ["Kind", "aval_of", "described_kinds", "kinds_of"]
+
+Kind = DispatchKey | ShapedArray
+"""What is known of an argument: an array's key, or the shape and dtype of a value of the host."""
+
+
+def kinds_of(leaves: Sequence[Any], paths: Callable[[], list[str]]) -> tuple[Kind, ...]:
+    """Return the kind of each leaf of a call.
+
+    ``paths`` returns what errors call them. Raises `InvalidTypeError` for what is no array and no
+    number, and `UnexpectedTracerError` for a value of a trace that has ended.
+    """
+    try:
+        return tuple([_KINDS.get(type(leaf), _other)(leaf) for leaf in leaves])
+    except _NoArrayError:
+        at, leaf = next((i, x) for i, x in enumerate(leaves) if not _is_array(x))
+        msg = (
+            f"argument {paths()[at]} is of type {type(leaf).__name__}, which is no array and no "
+            f"number{at_user_line()}. Name it in static_argnums or static_argnames if it decides "
+            "what is computed, or convert it with devrt.numpy.asarray."
+        )
+        raise InvalidTypeError(msg, argument=paths()[at], type=type(leaf).__name__) from None
+
+
+def described_kinds(leaves: Sequence[Any], paths: Callable[[], list[str]]) -> tuple[Kind, ...]:
+    """Return the kind of each leaf, where some are only described, as `ShapeDtypeStruct` or so."""
+    return tuple(
+        [
+            kind
+            if (kind := _described(leaf)) is not None
+            else kinds_of([leaf], lambda i=i: [paths()[i]])[0]  # type: ignore[misc]
+            for i, leaf in enumerate(leaves)
+        ]
+    )
+
+
+def aval_of(kind: Kind) -> ShapedArray:
+    """Return the shape and dtype of an argument."""
+    return kind.aval if type(kind) is DispatchKey else kind  # type: ignore[return-value]
+
+
+def _described(leaf: Any) -> Kind | None:
+    if isinstance(leaf, ShapedArray):
+        return leaf
+    if type(leaf) in _KINDS or isinstance(leaf, np.ndarray | np.generic | Tracer):
+        return None
+    if not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        return None
+    dtype = dtypes.to_numpy(dtypes.code_of(leaf.dtype))
+    aval = shaped(tuple(leaf.shape), dtype, bool(getattr(leaf, "weak_type", False)))
+    sharding = leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
+    return aval if sharding is None else key_with(aval, sharding, True)
+
+
+class _NoArrayError(Exception):
+    """A leaf is no array."""
+
+
+def _is_array(leaf: Any) -> bool:
+    try:
+        _KINDS.get(type(leaf), _other)(leaf)
+    except _NoArrayError:
+        return False
+    return True
+
+
+def _scalar(leaf: Any) -> ShapedArray:
+    return shaped((), dtype_of_scalar(leaf), True)
+
+
+def _host(leaf: Any) -> ShapedArray:
+    return shaped(leaf.shape, dtypes.to_numpy(dtypes.code_of(leaf.dtype)))
+
+
+_BOOL = shaped((), np.dtype(bool))
+_KINDS: dict[type, Callable[[Any], Kind]] = {
+    Array: key_of,
+    bool: lambda leaf: _BOOL,
+    int: _scalar,
+    float: _scalar,
+    complex: _scalar,
+    np.ndarray: _host,
+}
+
+
+def _other(leaf: Any) -> Kind:
+    if isinstance(leaf, Tracer):
+        name = leaf.graph.root.name or "a function"
+        msg = (
+            f"a value of {leaf.aval} was used{at_user_line()} after the trace of {name!r} that it "
+            "comes from had ended. A traced function must hand its values over by returning them."
+        )
+        raise UnexpectedTracerError(msg, traced=name)
+    if isinstance(leaf, ShapeDtypeStruct):
+        raise _NoArrayError
+    if isinstance(leaf, np.ndarray | np.generic):
+        return _host(leaf)
+    if isinstance(leaf, bool | int | float | complex):
+        return _scalar(leaf)
+    if hasattr(type(leaf), "__array__") or hasattr(type(leaf), "__dlpack__"):
+        try:
+            return _host(np.asarray(leaf))
+        except (DevrtError, TypeError, ValueError, RuntimeError) as error:
+            raise _NoArrayError from error
+    raise _NoArrayError

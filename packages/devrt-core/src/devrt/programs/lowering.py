@@ -1,0 +1,103 @@
+"""A trace as StableHLO, with the shardings of its arguments and results."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import DevrtError
+from devrt.programs.sdy import over_mesh, sharding_attribute
+from devrt.sharding import NamedSharding, PartitionSpec, Sharding
+from devrt.tracing import Meshes, Printed, print_module
+
+if TYPE_CHECKING:
+    from devrt.contract import LoadedExecutable
+    from devrt.programs.placement import Placement
+    from devrt.programs.traced import Trace
+
+__all__ = ["compiled", "donations", "printed"]
+
+_DONOR = "jax.buffer_donor = true"
+_LINE = re.compile(r"-:(\d+):\d+")
+
+
+def printed(trace: Trace, placement: Placement, donated: Sequence[bool]) -> Printed:
+    """Return a trace as the text of a program for some devices."""
+    shardings = [
+        *(hidden_sharding(array, placement) for array in trace.hidden),
+        *placement.arguments,
+    ]
+    avals = [
+        *(value.aval for _, value in trace.graph.hidden.values()),
+        *trace.avals,
+    ]
+    given = [False] * len(trace.hidden) + list(donated)
+    named = [over_mesh(s).mesh for s in (*shardings, *placement.results) if s is not None]
+    meshes = Meshes([*placement.meshes, *named] if len(placement.devices) > 1 else ())
+    arguments = [
+        ", ".join(
+            filter(None, (sharding_attribute(s, a.ndim, meshes), "jax.buffer_donor = true" * d))
+        )
+        for s, a, d in zip(shardings, avals, given, strict=True)
+    ]
+    results = [
+        sharding_attribute(s, a.ndim, meshes)
+        for s, a in zip(placement.results, trace.out_avals, strict=True)
+    ]
+    return print_module(
+        trace.graph,
+        f"jit_{trace.name}",
+        arguments=arguments,
+        results=results,
+        meshes=meshes,
+    )
+
+
+def hidden_sharding(array: Any, placement: Placement) -> Sharding | None:
+    """Return how an array that the function closes over is taken: as it lies, or whole."""
+    devices = set(placement.devices)
+    sharding = getattr(array, "sharding", None)
+    if len(devices) == 1:
+        return None
+    if sharding is not None and set(sharding._device_assignment) == devices:
+        found: Sharding = sharding
+        return found
+    return NamedSharding(placement.meshes[0], PartitionSpec())
+
+
+def donations(trace: Trace) -> list[bool]:
+    """Return which arguments' memory results can take over: those as large as one of them."""
+    free = collections.Counter((aval.shape, aval.dtype) for aval in trace.out_avals)
+    found = []
+    for aval, is_donated in zip(trace.avals, trace.donated, strict=True):
+        key = (aval.shape, aval.dtype)
+        found.append(is_donated and free[key] > 0)
+        free[key] -= found[-1]
+    return found
+
+
+def compiled(
+    text: Printed, placement: Placement, name: str, options: dict[str, Any]
+) -> LoadedExecutable:
+    """Compile a program for its devices.
+
+    Where the compiler names a line of the text, the error names the user's line instead.
+    """
+    from devrt.programs.compile_progress import shown_while_compiling
+
+    devices = list(placement.devices)
+    try:
+        with shown_while_compiling(name, len(devices)):
+            return devices[0].client.compile_and_load(text.text, devices, **options)
+    except DevrtError as error:
+        message = _LINE.sub(lambda match: _line(text, int(match[1])), error.message)
+        if message == error.message:
+            raise
+        raise type(error)(message, code=error.code, **error.data) from error
+
+
+def _line(text: Printed, line: int) -> str:
+    frame = text.frames.get(line)
+    return str(frame) if frame is not None and frame.line else f"line {line} of the program"

@@ -1,0 +1,189 @@
+"""Where a traced program runs, and how it takes its arguments and gives its results.
+
+As in JAX: arrays that were placed on request decide, and requests of the function's options; all
+else goes to the default device, or where those lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from devrt.arrays.dispatch_key import DispatchKey
+from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
+from devrt.programs.leaves import Kind, aval_of
+from devrt.programs.sdy import over_mesh
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from devrt.tracing import ShapedArray, at_user_line
+
+if TYPE_CHECKING:
+    from devrt.contract import Device
+    from devrt.programs.traced import Trace
+
+__all__ = ["Placement", "Requests", "placement_of"]
+
+
+class Requests(NamedTuple):
+    """What a function's options ask for.
+
+    Attributes
+    ----------
+    arguments, results : sequence of Sharding or None
+        For each leaf; None where nothing is requested.
+    device : Device or None
+        Where everything is to run, whatever lies elsewhere.
+    """
+
+    arguments: Sequence[Sharding | None]
+    results: Sequence[Sharding | None]
+    device: Device | None = None
+
+
+class Placement(NamedTuple):
+    """Where a program runs, and how.
+
+    Attributes
+    ----------
+    devices : tuple of Device
+        The program's devices, partition 0 first.
+    meshes : tuple of Mesh
+        All meshes that name shardings. The first one names those that the compiler chooses.
+    arguments, results : tuple of Sharding or None
+        How each leaf lies; None where the compiler decides.
+    committed : bool
+        Whether the results are placed on request.
+    """
+
+    devices: tuple[Device, ...]
+    meshes: tuple[Any, ...]
+    arguments: tuple[Sharding | None, ...]
+    results: tuple[Sharding | None, ...]
+    committed: bool
+
+
+class _Place(NamedTuple):
+    """What lies somewhere, and where."""
+
+    what: str
+    sharding: Sharding
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return self.sharding._device_assignment
+
+
+def placement_of(
+    trace: Trace, kinds: Sequence[Kind], requests: Requests, default: Device
+) -> Placement:
+    """Return where a program runs for arguments of some kinds.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If arguments, requests and meshes are on different devices, an argument lies otherwise than
+        is requested, or a request does not fit a shape; names both sides.
+    UnimplementedError
+        If an argument spans processes.
+    """
+    out_avals = trace.out_avals
+    arguments = [
+        _argument(trace, path, kind, request, requests.device)
+        for path, kind, request in zip(trace.paths, kinds, requests.arguments, strict=True)
+    ]
+    for request, aval in zip(requests.results, out_avals, strict=True):
+        _check_fits(f"a result of {trace.name}", aval, request)
+    places = list(_places(trace, arguments, requests))
+    devices = places[0].devices if places else (requests.device or default,)
+    for place in places:
+        if set(place.devices) != set(devices):
+            raise _apart(trace.name, places[0], place)
+    meshes = _meshes(trace, places, len(devices))
+    if len(devices) > 1:  # partitions are numbered along the first mesh
+        devices = NamedSharding(meshes[0], PartitionSpec())._device_assignment
+    committed = bool(places) or requests.device is not None
+    return Placement(devices, meshes, tuple(arguments), tuple(requests.results), committed)
+
+
+def _argument(
+    trace: Trace, path: str, kind: Kind, request: Sharding | None, device: Device | None
+) -> Sharding | None:
+    """Return how an argument is taken."""
+    there = kind.sharding if isinstance(kind, DispatchKey) and kind.committed else None
+    if there is not None and not there.is_fully_addressable:
+        msg = (
+            f"argument {path} of {trace.name} spans processes: {there}. Programs traced from "
+            "Python run on the devices of one process so far: export the function and load it "
+            "with devrt.programs.load_program, or place the argument on local devices."
+        )
+        raise UnimplementedError(msg, operation="jit")
+    if device is not None:
+        return None
+    if request is None:
+        return there
+    aval = aval_of(kind)
+    _check_fits(f"argument {path} of {trace.name}", aval, request)
+    if there is None or there.is_equivalent_to(request, aval.ndim):
+        return request
+    if set(there._device_assignment) != set(request._device_assignment):
+        raise _apart(
+            trace.name, _Place(f"argument {path}", there), _Place("its in_shardings", request)
+        )
+    msg = (
+        f"argument {path} of {trace.name}, {aval}, lies as {there}, and in_shardings asks for "
+        f"{request}{at_user_line()}. Move it with devrt.device_put, or leave in_shardings out."
+    )
+    raise InvalidArgumentError(msg, argument=path)
+
+
+def _check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:
+    """Refuse a sharding that a shape does not divide by."""
+    if sharding is None:
+        return
+    try:
+        sharding.check_compatible_aval(aval.shape)
+        sharding.shard_shape(aval.shape)
+    except DevrtError as error:
+        msg = f"{what}, {aval}, does not fit its sharding{at_user_line()}: {error.message}"
+        raise InvalidArgumentError(msg, shape=aval.shape) from error
+
+
+def _places(
+    trace: Trace, arguments: Sequence[Sharding | None], requests: Requests
+) -> Iterator[_Place]:
+    """Yield all that decides where a program runs, in the order of its weight."""
+    for path, sharding in zip(trace.paths, arguments, strict=True):
+        if sharding is not None:
+            yield _Place(f"argument {path}", sharding)
+    for sharding in requests.results:
+        if sharding is not None:
+            yield _Place("out_shardings", sharding)
+    for mesh in trace.meshes:
+        if isinstance(mesh, Mesh):
+            yield _Place("a mesh that the function names", NamedSharding(mesh, PartitionSpec()))
+    if any(sharding is not None for sharding in (*arguments, *requests.results)) or trace.meshes:
+        return
+    committed = [array for array in trace.hidden if getattr(array, "committed", False)]
+    # What a function closes over decides where nothing else does; the rest is moved there.
+    for array in sorted(committed, key=lambda array: -len(array.devices()))[:1]:
+        yield _Place("an array that the function closes over", array.sharding)
+
+
+def _meshes(trace: Trace, places: Sequence[_Place], count: int) -> tuple[Any, ...]:
+    """Return the meshes of a program; on one device only to name results by."""
+    found = [p.sharding.mesh for p in places if isinstance(p.sharding, NamedSharding)]
+    if not found and count > 1:
+        found = [over_mesh(places[0].sharding).mesh]
+    return tuple(dict.fromkeys([*found, *trace.meshes]))
+
+
+def _apart(name: str, first: _Place, second: _Place) -> InvalidArgumentError:
+    msg = (
+        f"{name} cannot run on different devices: {first.what} is on {_shown(first.devices)}, and "
+        f"{second.what} on {_shown(second.devices)}{at_user_line()}. Move one of them with "
+        "devrt.device_put."
+    )
+    return InvalidArgumentError(msg, operation="jit")
+
+
+def _shown(devices: Sequence[Device]) -> str:
+    return ", ".join(map(str, devices))
