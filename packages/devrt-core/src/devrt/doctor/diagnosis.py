@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devrt.contract.installation import install_command
 from devrt.doctor import environment
-from devrt.doctor.examination import Examination, Examined, examine
+from devrt.doctor.examination import REQUEST, Examination, Examined, examine
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import hardware_findings, seen_hardware
 from devrt.doctor.plugin_entries import entries
@@ -157,6 +157,8 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
             yield environment.refused_value(message, row.name)
     elif isinstance(state, Broken):
         yield _broken(row, examined, state)
+    elif row.state == "excluded" and row.reason.startswith(REQUEST):
+        return  # as was asked for
     elif row.state == "excluded":
         remedy = f"Nothing, or allow {row.platform!r} as well."
         yield Finding("platform-excluded", row.name, f"{row.reason.rstrip('.')}.", remedy)
@@ -247,10 +249,17 @@ def _of_default(found: Examination) -> Iterator[Finding]:
         yield Finding("no-backend", "default", message, remedy, command_for("devrt-cpu"))
         return
     source = found.policy.source if found.policy.platforms else ""
-    command = _install_unknown(found) or (f"unset {source}" if source.isupper() else "")
-    remedy = "Fix one of these causes"
+    install = _install_unknown(found)
+    command = install or (f"unset {source}" if source.isupper() else "")
+    remedy = _what_to_do(found, is_known=bool(install))
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
+
+
+def _what_to_do(found: Examination, *, is_known: bool) -> str:
+    if found.decision is None or not found.decision.unknown:
+        return "Fix one of these causes"
+    return "Install what serves it" if is_known else "Ask for a platform that is installed"
 
 
 def _install_unknown(found: Examination) -> str:
