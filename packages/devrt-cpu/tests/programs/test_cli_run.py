@@ -189,7 +189,7 @@ def test_it_is_run_as_often_as_requested_donated_arguments_too(here):
     Path("donates.mlir").write_text(text)
     run = devrt("run", "donates.mlir", "--random", "--repeat", 5, "--outputs", "out.npz")
     assert (run.returncode, run.stderr) == (0, "")
-    assert re.search(r"; then 4 times: median [\d.]+ [mu]?s, fastest [\d.]+ [mu]?s$", run.stdout)
+    assert re.search(r"\nthen 4 times: median [\d.]+ [mu]?s, fastest [\d.]+ [mu]?s$", run.stdout)
 
 
 def test_what_compile_wrote_is_run(here):
