@@ -174,8 +174,8 @@ void Executable::check_one(std::size_t position, std::size_t index, const Buffer
   if (buffer.is_deleted()) {
     client_->check_open(operation);
     throw StatusError(Status(StatusCode::kFailedPrecondition,
-                             std::string(operation) + " failed: argument " +
-                                 std::to_string(index) + " of program '" + signature_->name +
+                             std::string(operation) + " failed: argument " + std::to_string(index) +
+                                 " of program '" + signature_->name +
                                  "' was deleted or donated. Use what the call that it was donated "
                                  "to returned, or keep a clone().")
                           .because(Reason::kDeleted)
