@@ -123,5 +123,5 @@ def _of_another_version(error: Exception) -> PluginLoadError:
     remedy = f"Build it again with: {how_to_install('devrt-tpu', options='--upgrade')}."
     why = " ".join(str(error).replace("^", "").split())
     msg = f"the native part of devrt_pjrt is of another version than its Python part: {why}. "
-    facts = {"built_abi": None, "upgrade": "devrt-tpu"}
+    facts: dict[str, Any] = {"built_abi": None, "upgrade": "devrt-tpu"}
     return PluginLoadError(msg + remedy, plugin="devrt-tpu", remedy=remedy, **facts)
