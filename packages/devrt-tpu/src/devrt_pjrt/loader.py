@@ -118,10 +118,11 @@ def _is_of_native_part(error: Exception) -> bool:
 
 
 def _of_another_version(error: Exception) -> PluginLoadError:
-    from devrt.contract.installation import how_to_install
+    from devrt.contract.installation import how_to_install, loader_wheel
 
-    remedy = f"Build it again with: {how_to_install('devrt-tpu', options='--upgrade')}."
+    wheel = loader_wheel()
+    remedy = f"Build it again with: {how_to_install(wheel, options='--upgrade')}."
     why = " ".join(str(error).replace("^", "").split())
     msg = f"the native part of devrt_pjrt is of another version than its Python part: {why}. "
-    facts: dict[str, Any] = {"built_abi": None, "upgrade": "devrt-tpu"}
-    return PluginLoadError(msg + remedy, plugin="devrt-tpu", remedy=remedy, **facts)
+    facts: dict[str, Any] = {"built_abi": None, "upgrade": wheel}
+    return PluginLoadError(msg + remedy, plugin=wheel, remedy=remedy, **facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from devrt.contract.installation import install_command
+from devrt.contract.installation import install_command, loader_wheel
 from devrt.doctor import environment
 from devrt.doctor.examination import REQUEST, Examination, Examined, examine
 from devrt.doctor.findings import Finding
@@ -165,7 +165,7 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
     elif row.state == "unavailable":
         message = f"{row.reason.rstrip('.')}."
         table = adopted_table()
-        command = install_command(table.loader_wheel) if row.remedy == table.loader_remedy else ""
+        command = install_command(loader_wheel()) if row.remedy == table.loader_remedy else ""
         yield Finding("platform-unavailable", row.name, message, row.remedy, command)
     elif row.state == "shadowed" and not _is_brought_library(examined, found):
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
