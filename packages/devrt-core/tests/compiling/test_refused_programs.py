@@ -28,9 +28,9 @@ def test_nothing_is_guessed_of_text():
 
 def test_the_line_that_a_message_is_about_is_shown():
     program = Program(b"func.func @main() {\n  %0 = stablehlo.abs %nope : tensor<f32>\n}")
-    said = "-:2:22: error: use of undeclared SSA value name"
-    assert explain(said, program) == (
-        f"{said}\nLine 2, at '%nope': %0 = stablehlo.abs %nope : tensor<f32>"
+    reported = "-:2:22: error: use of undeclared SSA value name"
+    assert explain(reported, program) == (
+        f"{reported}\nLine 2, at '%nope': %0 = stablehlo.abs %nope : tensor<f32>"
     )
 
 
@@ -41,9 +41,11 @@ def test_a_place_that_is_not_there_is_not_shown(place):
 
 
 def test_what_is_no_stablehlo_at_all_is_called_that():
-    said = explain("-:1:1: error: custom op 'import' is unknown", Program(b"import jax  # func"))
-    assert "Line 1, at 'import': import jax" in said
-    assert said.endswith(
+    reported = explain(
+        "-:1:1: error: custom op 'import' is unknown", Program(b"import jax  # func")
+    )
+    assert "Line 1, at 'import': import jax" in reported
+    assert reported.endswith(
         "Is it StableHLO? Its operations have names such as stablehlo.add or func.func."
     )
 

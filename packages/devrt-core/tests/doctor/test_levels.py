@@ -69,7 +69,7 @@ def test_only_a_plugin_that_took_too_long_is_to_be_given_longer(plugins, examine
     assert "--upgrade fake-one" in found.command
 
 
-def test_what_was_not_asked_for_did_not_fail_and_is_no_finding(plugins, examine):
+def test_what_was_not_requested_did_not_fail_and_is_no_finding(plugins, examine):
     plugins.add("one")
     plugins.add("two")
     report = examine(platforms="one")
@@ -99,8 +99,8 @@ def test_the_compiler_of_a_backend_is_no_backend_that_fails(plugins, compiler, e
     report = examine()
     assert [entry.platform for entry in report.plugins] == ["cpu"]
     assert codes(report) == []
-    asked = examine(platforms="xla_cpu_pjrt")
-    assert "xla_cpu_pjrt" in [entry.platform for entry in asked.plugins]
+    requested = examine(platforms="xla_cpu_pjrt")
+    assert "xla_cpu_pjrt" in [entry.platform for entry in requested.plugins]
 
 
 def test_where_libraries_are_loaded_or_nothing_uses_it_it_is_one(plugins, compiler, examine):

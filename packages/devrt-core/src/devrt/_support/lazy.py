@@ -50,7 +50,7 @@ def explain_absent(package: str, explain: Callable[[str], str]) -> None:
 
 
 class _LastFinder:
-    """Asked for a module that no finder knows; raises if it would be one of its package's."""
+    """Takes a name that no finder knows; raises if it would be one of its package's."""
 
     def __init__(self, package: str, explain: Callable[[str], str]) -> None:
         self._package = package

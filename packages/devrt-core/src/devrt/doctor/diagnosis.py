@@ -158,7 +158,7 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
     elif isinstance(state, Broken):
         yield _broken(row, examined, state)
     elif row.state == "excluded" and row.reason.startswith(REQUEST):
-        return  # as was asked for
+        return  # as requested
     elif row.state == "excluded":
         remedy = f"Nothing, or allow {row.platform!r} as well."
         yield Finding("platform-excluded", row.name, f"{row.reason.rstrip('.')}.", remedy)

@@ -144,7 +144,7 @@ def _rules(
     yield Rule("found", not examined.ref.problem, examined.ref.source)
     if state != Outcome.EXCLUDED.value:
         yield Rule("policy", True, _allowed(found))
-    else:  # what was not asked for did not fail
+    else:  # what was not requested did not fail
         yield Rule("policy", None if reason.startswith(REQUEST) else False, reason)
     yield _manifest_rule(examined)
     yield from _phase_rules(examined)
