@@ -19,6 +19,7 @@ ALLOWED = {
     ("devrt.arrays.array", "devrt.numpy.namespace"): "the array API's __array_namespace__",
     ("devrt.tracing.operators", "devrt.numpy"): "operators of arrays are its functions",
     ("devrt.tracing.operators", "devrt.numpy.indexing"): "x[i] is a function of indexing",
+    ("devrt.tracing.operators", "devrt.numpy.updates"): "x.at[i] is a function of updates",
     ("devrt.contract.client", "devrt.topology"): "a client's topology is made of its devices",
     ("devrt.contract.pjrt_loader", "devrt.records"): "a loader takes and answers what plugins do",
 }

@@ -26,8 +26,10 @@ __all__ = [
     "ForkedError",
     "InternalError",
     "InvalidArgumentError",
+    "InvalidIndexError",
     "InvalidTypeError",
     "NoBackendError",
+    "NonConcreteBooleanIndexError",
     "OutOfMemoryError",
     "PluginBusyError",
     "PluginContractError",
@@ -205,6 +207,14 @@ class TracerIntegerConversionError(ConcretizationTypeError):
 
 class UnboundAxisError(InvalidArgumentError, NameError):
     """A collective names an axis that no enclosing manual computation binds."""
+
+
+class InvalidIndexError(InvalidArgumentError, IndexError):
+    """An index does not fit the array, or is none."""
+
+
+class NonConcreteBooleanIndexError(ConcretizationTypeError, IndexError):
+    """Truth values that are traced were to select elements: how many is not known yet."""
 
 
 class UnexpectedTracerError(DevrtError):

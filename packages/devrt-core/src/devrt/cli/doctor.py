@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from rich.text import Text as RichText
 
 from devrt.cli.tables import STATE_STYLES, Output, plain
@@ -23,7 +21,7 @@ def show(report: Report) -> None:
     _show_rules(out, report)
     _show_surroundings(out, report)
     _show_findings(out, report)
-    out.command(RichText.assemble("next: ", (report.next_command, "bold")))
+    out.line(RichText.assemble("next: ", (report.next_command, "bold")))
 
 
 def _text(words: str, style: str = "") -> RichText:
@@ -42,9 +40,9 @@ def _show_default(out: Output, report: Report) -> None:
         out.line(_text("default backend: not known", "bold yellow"))
     else:
         out.line(_text("default backend: none", "bold red"))
-    out.sentences(report.default_reason)
+    out.line(_text(f"  {report.default_reason}"))
     if report.platforms:
-        out.sentences(f"allowed: {', '.join(report.platforms)} ({report.policy_source})")
+        out.line(_text(f"  allowed: {', '.join(report.platforms)} ({report.policy_source})"))
 
 
 def _show_plugins(out: Output, report: Report) -> None:
@@ -65,7 +63,7 @@ def _show_plugins(out: Output, report: Report) -> None:
     out.table(("platform", "distribution", "state", "examined", "devices", "reason"), rows)
     for row in report.plugins:
         if row.facts.get("description"):
-            out.sentences(f"{row.name} {row.facts['description']}", indent=0)
+            out.line(_text(f"{row.name} {row.facts['description']}"))
 
 
 def _devices(row: PluginEntry) -> str:
@@ -103,16 +101,8 @@ def _show_surroundings(out: Output, report: Report) -> None:
     for setting in report.settings:
         if setting["origin"] != "environment":
             out.line(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))
-    for line in _version_lines(report.versions):
-        out.sentences(line, "dim", indent=0)
-
-
-def _version_lines(versions: Mapping[str, str]) -> Iterator[str]:
-    """Yield what Python is there and on what system, and the distributions."""
-    yield f"{versions['python']}: {versions['executable']}"
-    yield versions["system"]
-    about = ("python", "executable", "system", "machine")  # the last stands in the system's name
-    yield ", ".join(f"{name} {version}" for name, version in versions.items() if name not in about)
+    shown = (f"{name} {version}" for name, version in report.versions.items())
+    out.line(_text(", ".join(shown), "dim"))
 
 
 def _show_findings(out: Output, report: Report) -> None:
@@ -130,10 +120,10 @@ def _show_finding(out: Output, finding: Finding, report: Report) -> None:
             (f"{finding.severity} {finding.code}", style), f" {plain(finding.subject)}"
         )
     )
-    for words in filter(None, (finding.message, finding.remedy)):
-        out.sentences(words)
+    for line in filter(None, (finding.message, finding.remedy)):
+        out.line(_text(f"  {line}"))
     if finding.command:
-        out.command(f"  $ {finding.command}")
+        out.line(_text(f"  $ {finding.command}"))
     printed = next((row.output for row in report.plugins if row.name == finding.subject), "")
     if finding.severity == "error" and printed:
         out.line(_text("  the last that it printed:", "dim"))

@@ -15,7 +15,7 @@ from devrt._support.lazy import attach
 _exported, _, __all__ = attach(__name__)
 
 _ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
-_METADATA = {"dtype", "finfo", "iinfo", "issubdtype", "ndim", "shape", "size"}
+_METADATA = {"dtype", "ndim", "shape", "size"}
 
 
 def __getattr__(name: str) -> Any:

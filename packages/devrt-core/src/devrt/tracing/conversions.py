@@ -24,13 +24,15 @@ def convert(x: Any, dtype: np.dtype[Any], *, weak_type: bool = False) -> Any:
     return emit_one("stablehlo.convert", (x,), shaped(aval.shape, dtype, weak_type))
 
 
-def promote(*operands: Any, dtype: np.dtype[Any] | None = None) -> list[Any]:
+def promote(
+    *operands: Any, dtype: np.dtype[Any] | None = None, weak_type: bool = False
+) -> list[Any]:
     """Return operands as values of the dtype that they have in common, or of ``dtype``.
 
     Shapes stay as they are.
     """
     target, is_weak = (
-        (dtype, False) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
+        (dtype, weak_type) if dtype is not None else common_dtype(frozenset(map(typed, operands)))
     )
     return [
         constant(x, target, weak_type=is_weak)

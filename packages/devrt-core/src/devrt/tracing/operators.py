@@ -124,9 +124,9 @@ class ArrayOperators:
     @property
     def at(self) -> Any:
         """Updates of parts: ``x.at[index].set(y)`` returns an array with other elements there."""
-        from devrt.numpy import indexing
+        from devrt.numpy.updates import At
 
-        return indexing.At(self)  # type: ignore[attr-defined]
+        return At(self)
 
     @property
     def T(self) -> Any:  # noqa: N802

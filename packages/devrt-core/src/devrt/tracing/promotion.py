@@ -133,6 +133,12 @@ def typed(x: Any) -> Typed:
         return aval.dtype, aval.weak_type
     if isinstance(x, type) and x in DEFAULT:
         return named(DEFAULT[x]), x is not bool
+    if x is None or isinstance(x, list | tuple | dict | set):
+        msg = (
+            f"{x!r:.80} of type {type(x).__name__} is no array and no number. Make an array of it "
+            "with devrt.numpy.asarray."
+        )
+        raise InvalidTypeError(msg, type=type(x).__name__)
     dtype = getattr(x, "dtype", x)
     return dtypes.to_numpy(dtypes.code_of(dtype)), bool(getattr(x, "weak_type", False))
 

@@ -1,0 +1,46 @@
+"""Dtypes by their names, and their limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt.errors import InvalidArgumentError
+from devrt.numpy.operands import kind_of
+
+__all__ = ["as_dtype", "finfo", "iinfo"]
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """Return the dtype of a name or a type; None for None."""
+    return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
+
+
+def finfo(dtype: Any) -> Any:
+    """Return the limits of a dtype of fractions, those of ml_dtypes included."""
+    given = as_dtype(getattr(dtype, "dtype", dtype))
+    assert given is not None
+    if given.kind in "fc" and given.name.startswith(("float16", "float32", "float64", "complex")):
+        return np.finfo(given)
+    if kind_of(given) != "f":
+        msg = f"finfo of {given}: it is of dtypes of fractions. Use iinfo for integers."
+        raise InvalidArgumentError(msg, operation="finfo", dtype=str(given))
+    import ml_dtypes
+
+    return ml_dtypes.finfo(given)  # type: ignore[no-untyped-call]
+
+
+def iinfo(dtype: Any) -> Any:
+    """Return the limits of a dtype of integers, those of ml_dtypes included."""
+    given = as_dtype(getattr(dtype, "dtype", dtype))
+    assert given is not None
+    if kind_of(given) not in "iu":
+        msg = f"iinfo of {given}: it is of dtypes of integers. Use finfo for fractions."
+        raise InvalidArgumentError(msg, operation="iinfo", dtype=str(given))
+    if given.kind in "iu":
+        return np.iinfo(given)
+    import ml_dtypes
+
+    return ml_dtypes.iinfo(given)  # type: ignore[no-untyped-call]
