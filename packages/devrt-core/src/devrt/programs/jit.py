@@ -70,7 +70,8 @@ def jit(
         The device, or the platform whose first device, everything runs on, wherever the arguments
         lie.
     compiler_options
-        Compile options, as `Client.compile_and_load` takes them.
+        Compile options, as `Client.compile_and_load` takes them; other names are flags of the
+        compiler.
 
     Returns
     -------
@@ -103,6 +104,9 @@ def jit(
         msg = f"jit takes a function, not {fun!r:.80} of type {type(fun).__name__}."
         raise InvalidTypeError(msg, operation="jit")
     return JitFunction(fun, **options)
+
+
+_LEAF = tree_util.tree_structure(0)
 
 
 class _Programs:
@@ -255,7 +259,7 @@ class JitFunction:
                 if found is None:
                     lowered = self._traced(call, kinds).lower()
                     launch = lowered.launch(lambda text: self._compiled(lowered, text))
-                    tree = None if tree_util.treedef_is_leaf(lowered.out_tree) else lowered.out_tree
+                    tree = None if lowered.out_tree == _LEAF else lowered.out_tree
                     found = programs.entries[key] = (launch, tree)
             finally:
                 programs.making.pop(key, None)

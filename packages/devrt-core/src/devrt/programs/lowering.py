@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import DevrtError
+from devrt._support.warn import warn
+from devrt.compiling.options import CompileOptions
+from devrt.errors import DevrtError, DevrtWarning
 from devrt.programs.sdy import over_mesh, sharding_attribute
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding
 from devrt.tracing import Meshes, Printed, print_module
@@ -75,6 +78,19 @@ def donations(trace: Trace) -> list[bool]:
         key = (aval.shape, aval.dtype)
         found.append(is_donated and free[key] > 0)
         free[key] -= found[-1]
+    unused = [
+        f"{path} of {aval}"
+        for path, aval, wanted, is_used in zip(
+            trace.paths, trace.avals, trace.donated, found, strict=True
+        )
+        if wanted and not is_used
+    ]
+    if unused:
+        warn(
+            f"{trace.name} has no use for the memory of donated arguments: {', '.join(unused)}. No "
+            "result is as large; they stay as they are.",
+            DevrtWarning,
+        )
     return found
 
 
@@ -87,15 +103,26 @@ def compiled(
     """
     from devrt.programs.compile_progress import shown_while_compiling
 
-    devices = list(placement.devices)
+    devices, given = list(placement.devices), _by_field(options)
     try:
         with shown_while_compiling(name, len(devices)):
-            return devices[0].client.compile_and_load(text.text, devices, **options)
+            return devices[0].client.compile_and_load(text.text, devices, **given)
     except DevrtError as error:
         message = _LINE.sub(lambda match: _line(text, int(match[1])), error.message)
         if message == error.message:
             raise
         raise type(error)(message, code=error.code, **error.data) from error
+
+
+def _by_field(options: dict[str, Any]) -> dict[str, Any]:
+    """Return compile options by field: names that are none are the compiler's own flags."""
+    if not options:
+        return options
+    fields = {field.name for field in dataclasses.fields(CompileOptions)}
+    flags = {name: value for name, value in options.items() if name not in fields}
+    given = {name: value for name, value in options.items() if name in fields}
+    overrides = {**given.pop("env_option_overrides", {}), **flags}
+    return {**given, "env_option_overrides": overrides} if overrides else given
 
 
 def _line(text: Printed, line: int) -> str:

@@ -145,7 +145,8 @@ class Lowered(Stage):
         Parameters
         ----------
         compiler_options
-            Compile options, as `Client.compile_and_load` takes them.
+            Compile options, as `Client.compile_and_load` takes them; other names are flags of the
+            compiler.
         """
         options = {**self._options, **(compiler_options or {})}
         return Compiled(self, self.launch(lambda text: self.compiled(text, options)))

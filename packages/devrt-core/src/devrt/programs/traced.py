@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from devrt import tree_util
 from devrt.arrays import Array
-from devrt.errors import InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.arguments import Arguments, Call
 from devrt.tracing import (
     HIDDEN_TYPES,
@@ -18,6 +18,7 @@ from devrt.tracing import (
     current_graph,
     trace_graph,
 )
+from devrt.tracing.frames import last_user_frame
 
 __all__ = ["Trace", "trace", "values_of"]
 
@@ -77,12 +78,28 @@ def trace(arguments: Arguments, call: Call, avals: tuple[ShapedArray, ...]) -> T
         returned = arguments.function(*args, **kwargs)
         current_graph().results, out_tree = values_of(returned, arguments.name)
 
-    graph, _ = trace_graph(flat, avals, arguments.name, outermost=True)
+    try:
+        graph, _ = trace_graph(flat, avals, arguments.name, outermost=True)
+    except RecursionError as error:
+        raise _endless(arguments.name, error) from None
     paths = arguments.paths(call.tree, call.statics)
     donated = (
         arguments.donated(call.tree, call.statics) if arguments.donates else [False] * len(avals)
     )
     return Trace(arguments.name, graph, call.tree, out_tree, avals, paths, donated)
+
+
+def _endless(name: str, error: RecursionError) -> InvalidArgumentError:
+    """Return the error for a function that calls itself as long as it is traced."""
+    calls, traceback = 0, error.__traceback__
+    while traceback is not None:
+        calls, traceback = calls + 1, traceback.tb_next
+    msg = (
+        f"the trace of {name!r} is {calls} calls deep, deeper than Python goes; the last line is "
+        f"{last_user_frame(error.__traceback__)}. A condition on traced values never ends a "
+        "recursion: use devrt.lax.while_loop or devrt.lax.cond, or end it by a Python value."
+    )
+    return InvalidArgumentError(msg, operation="jit", count=calls)
 
 
 def values_of(returned: Any, name: str) -> tuple[list[Any], Any]:

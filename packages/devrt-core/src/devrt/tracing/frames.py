@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import NamedTuple
 
-__all__ = ["Frame", "at_user_line", "user_frame"]
+__all__ = ["Frame", "at_user_line", "last_user_frame", "user_frame"]
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _EXAMPLES = _ROOT + "examples" + os.sep
@@ -27,14 +27,28 @@ class Frame(NamedTuple):
 NOWHERE = Frame("", 0, "")
 
 
+def _is_users(filename: str) -> bool:
+    return not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES)
+
+
+def last_user_frame(traceback: TracebackType | None) -> Frame:
+    """Return the innermost line outside of devrt that an exception came through."""
+    found = NOWHERE
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if _is_users(code.co_filename):
+            found = Frame(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return found
+
+
 def user_frame() -> Frame:
     """Return the innermost line outside of devrt; an empty one if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        filename = code.co_filename
-        if not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES):
-            return Frame(filename, frame.f_lineno, code.co_name)
+        if _is_users(code.co_filename):
+            return Frame(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return NOWHERE
 

@@ -131,7 +131,6 @@ class _Printer:
         names, name = self.names, op.name
         operands = [names[value] for value in op.operands]
         types = [value.aval.type for value in op.operands]
-        regions = [self._region(op, region, indent) for region in op.regions]
         given = [value.aval.type for value in op.results]
         results = ", ".join([self._named(value) for value in op.results])
         start = f"{indent}{results} = " if results else indent
@@ -140,31 +139,36 @@ class _Printer:
         elif name in _SHORT and not op.attributes and set(types) == set(given):
             text = f"{start}{name} {', '.join(operands)} : {given[0]}"
         else:
+            start = f'{start}"{name}"({", ".join(operands)})'
+            if op.regions:
+                start = self._regions(op, start, indent)
             text = (
-                f'{start}"{name}"({", ".join(operands)})'
-                f"{self._regions(regions)}{_attributes(op, self._meshes)} : "
+                f"{start}{_attributes(op, self._meshes)} : "
                 f"({', '.join(types)}) -> ({', '.join(given)})"
             )
-        first = len(self.lines) + 1
-        self.lines.extend(text.split("\n"))
-        for line in range(first, len(self.lines) + 1):
-            self.frames[line] = op.frame
+        self._line(text, op.frame)
 
-    def _regions(self, regions: Sequence[str]) -> str:
-        return f" ({', '.join(regions)})" if regions else ""
+    def _line(self, text: str, frame: Frame) -> None:
+        self.lines.append(text)
+        self.frames[len(self.lines)] = frame
 
-    def _region(self, op: Op, graph: Graph, indent: str) -> str:
-        """Return a region's text, of several lines."""
-        outer, self.lines = self.lines, []
-        frames, self.frames = self.frames, {}
+    def _regions(self, op: Op, start: str, indent: str) -> str:
+        """Print an operation up to its last region, and return how the last line begins."""
+        start += " ({"
+        for graph in op.regions:
+            self._line(start, op.frame)
+            self._region(op, graph, indent)
+            start = f"{indent}}}, {{"
+        return f"{indent}}})"
+
+    def _region(self, op: Op, graph: Graph, indent: str) -> None:
         if graph.parameters:
             takes = [f"{self._named(value)}: {value.aval.type}" for value in graph.parameters]
-            self.lines.append(f"{indent}^bb0({', '.join(takes)}):")
+            self._line(f"{indent}^bb0({', '.join(takes)}):", op.frame)
         self.body(graph, indent + "  ")
         dialect = op.name.partition(".")[0]
-        self.lines.append(f"{indent}  " + self.returned(f"{dialect}.return", graph.results))
-        inside, self.lines, self.frames = self.lines, outer, frames
-        return "\n".join(["{", *inside, f"{indent}}}"])
+        word = f"{dialect}.return"
+        self._line(f"{indent}  {self.returned(word, graph.results)}", op.frame)
 
 
 def _attributes(op: Op, meshes: Meshes) -> str:
