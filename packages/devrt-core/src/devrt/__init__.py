@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NOT_YET = {
-    *("debug", "distributed", "grad", "pmap", "random", "shard_map"),
+    *("debug", "distributed", "pmap", "shard_map"),
     *("smap", "vmap", "with_sharding_constraint"),
 }
 

@@ -13,6 +13,7 @@ from devrt import lax as lax
 from devrt import layout as layout
 from devrt import numpy as numpy
 from devrt import programs as programs
+from devrt import random as random
 from devrt import records as records
 from devrt import runtime as runtime
 from devrt import sharding as sharding
@@ -51,6 +52,8 @@ from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
+from devrt.programs.gradients import grad as grad
+from devrt.programs.gradients import value_and_grad as value_and_grad
 from devrt.programs.jit import eval_shape as eval_shape
 from devrt.programs.jit import jit as jit
 from devrt.runtime import Runtime as Runtime
