@@ -185,7 +185,7 @@ def test_plain_keys_give_plain_keys():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "said"),
+    ("call", "error", "message"),
     [
         (lambda: random.uniform(3), InvalidTypeError, "uniform: a key is what devrt.random.key"),
         (lambda: random.uniform(np.zeros(2)), InvalidTypeError, r"not float64\(2,\)"),
@@ -201,6 +201,6 @@ def test_plain_keys_give_plain_keys():
         (lambda: np.asarray(KEY), InvalidTypeError, "key_data"),
     ],
 )
-def test_wrong_arguments_are_named(call, error, said):
-    with pytest.raises(error, match=said):
+def test_wrong_arguments_are_named(call, error, message):
+    with pytest.raises(error, match=message):
         call()

@@ -109,7 +109,7 @@ def test_a_real_function_of_complex_numbers_has_jax_s_gradient():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "said"),
+    ("call", "error", "message"),
     [
         (lambda: grad(squares)(np.arange(3)), InvalidTypeError, "argument 0 is of int64"),
         (
@@ -126,8 +126,8 @@ def test_a_real_function_of_complex_numbers_has_jax_s_gradient():
         (lambda: grad(3), InvalidTypeError, "takes a function"),
     ],
 )
-def test_wrong_calls_are_named(call, error, said):
-    with pytest.raises(error, match=said):
+def test_wrong_calls_are_named(call, error, message):
+    with pytest.raises(error, match=message):
         call()
 
 
@@ -135,6 +135,8 @@ def test_an_operation_without_a_gradient_is_named_with_its_line():
     def through(x):
         return emit_one("stablehlo.triangle", (x,), x.aval)
 
-    said = r"no gradient of stablehlo.triangle, which was traced at .*test_grad.py:\d+ \(through\)"
-    with pytest.raises(UnimplementedError, match=said):
+    message = (
+        r"no gradient of stablehlo.triangle, which was traced at .*test_grad.py:\d+ \(through\)"
+    )
+    with pytest.raises(UnimplementedError, match=message):
         grad(through)(1.0)

@@ -14,7 +14,7 @@ __all__ = ["alias", "copy_ops", "replay"]
 def alias(value: Value) -> Any:
     """Return a value of its own that is equal to another one.
 
-    What a function is differentiated by must be told from the same value in a closure.
+    What a function is differentiated by must be distinct from the same value in a closure.
     """
     graph = Graph(current_graph(), "alias")
     inner = type(value)(value.aval, graph, value.varying)
