@@ -185,6 +185,21 @@ def pages(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def parity(session: nox.Session) -> None:
+    """Write the page that compares devrt with JAX, name by name, where each of its rows is true."""
+    _install(session)
+    session.run("python", "tools/parity.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def notebook(session: nox.Session) -> None:
+    """Run what notebooks show in a kernel of IPython's."""
+    _install(session)
+    session.install("nbclient", "ipykernel")
+    session.run("python", "-m", "pytest", "tests/integration/test_notebook.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def wheels(session: nox.Session) -> None:
     """Build every wheel, install them outside the checkout and use them there."""
     session.install("build>=1.2", "packaging>=24", "pytest>=8.3")

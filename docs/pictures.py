@@ -13,6 +13,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "_static"
 
 STYLE = """
+.p{fill:#fff}
 text{font:14px sans-serif;fill:#222}
 .s{font-size:12px;fill:#555}
 .m{font:13px monospace}
@@ -22,6 +23,7 @@ text{font:14px sans-serif;fill:#222}
 .h{fill:#667}
 .o text{fill:#111}
 @media (prefers-color-scheme:dark){
+.p{fill:#181b1f}
 text{fill:#e4e6e8}
 .s{fill:#a9b1b9}
 .b{fill:#252a30;stroke:#75808b}
@@ -30,7 +32,9 @@ text{fill:#e4e6e8}
 .h{fill:#9ab}
 }
 """
-"""Boxes `b`, of native code `n`; lines `l` with heads `h`; small text `s`; on colours `o`."""
+"""The ground `p`; boxes `b`, of native code `n`; lines `l` with heads `h`; small text `s`; on
+colours `o`. A picture has a ground of its own: the page's scheme may be another than the system's.
+"""
 
 COLOURS = "#9ecae9 #ffd59b #a8dba8 #f4b6b6 #cdb9e8 #e0c9b1 #f6c5e2 #c9cf8f".split()
 
@@ -43,6 +47,7 @@ def svg(width: int, height: int, title: str, parts: Iterable[str]) -> str:
             f'width="{width}" role="img" aria-label="{html.escape(title)}">',
             f"<title>{html.escape(title)}</title>",
             f"<style>{''.join(STYLE.split(chr(10)))}</style>",
+            f'<rect class="p" width="{width}" height="{height}" rx="8"/>',
             *parts,
             "</svg>",
             "",

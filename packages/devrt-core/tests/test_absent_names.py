@@ -1,5 +1,7 @@
 """Names of the interface that this release lacks, and what a module shows of itself."""
 
+import importlib
+
 import pytest
 
 import devrt
@@ -35,6 +37,23 @@ def test_a_name_that_will_come_says_so(module, name):
 def test_a_name_that_is_not_there_says_what_to_do(name, words):
     with pytest.raises(AttributeError, match=words):
         getattr(devrt, name)
+
+
+@pytest.mark.parametrize(
+    "statement", ["import devrt.devces", "from devrt import devces", "import devrt.devces.more"]
+)
+def test_importing_it_says_that_too(statement):
+    words = r"No module named 'devrt\.devces': .*Did you mean 'devices'\?"
+    with pytest.raises(ModuleNotFoundError, match=words):
+        exec(statement)
+
+
+def test_what_a_package_has_is_imported_as_ever():
+    from devrt import config, devices, programs
+
+    assert (config, devices, programs) == (devrt.config, devrt.devices, devrt.programs)
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'devrt\.tree\.nothing'"):
+        importlib.import_module("devrt.tree.nothing")
 
 
 @pytest.mark.parametrize("module", [devrt, xla_client])

@@ -8,7 +8,7 @@ backend and no NumPy; each name brings in its package when it is first used.
 from __future__ import annotations
 
 from devrt._support import fork
-from devrt._support.lazy import attach
+from devrt._support.lazy import attach, explain_absent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,15 @@ __all__ += ["__version__", "config"]
 fork.refuse_lost_imports()
 
 
+def _absent(name: str) -> str:
+    from devrt._support.absent import absent
+
+    return absent("devrt", name, _NOT_YET, __all__)
+
+
+explain_absent(__name__, _absent)
+
+
 def __getattr__(name: str) -> Any:
     if name == "config":  # not kept: it is the default runtime's, which can be replaced
         return _exported("default_runtime")().config
@@ -33,9 +42,7 @@ def __getattr__(name: str) -> Any:
 
         return version("devrt-core")
     if name not in __all__:
-        from devrt._support.absent import absent
-
-        raise AttributeError(absent("devrt", name, _NOT_YET, __all__))
+        raise AttributeError(_absent(name))
     return _exported(name)
 
 

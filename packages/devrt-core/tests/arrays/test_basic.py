@@ -306,3 +306,34 @@ def test_device_get_leaves_what_is_no_array_as_it_is(cpu):
 def test_a_misspelt_memory_kind_is_named(cpu):
     with pytest.raises(InvalidArgumentError, match="Did you mean 'pinned_host'"):
         devrt.device_put(1, "pined_host")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("cpu:1", r"pass devrt\.devices\('cpu'\)\[1\]\.$"),
+        ("v5e", r"A device is one of devrt\.devices\(\)\.$"),
+        ("acme_that_is_known", r"needs its backend: pip install \./packages/acme"),
+    ],
+)
+def test_a_device_s_name_is_no_memory_kind(cpu, monkeypatch, target, words):
+    known = {"acme_that_is_known": ("acme",)}
+    monkeypatch.setattr("devrt.plugins.discovery.known.wheels_for", lambda n: known.get(n, ()))
+    monkeypatch.setattr(
+        "devrt.plugins.discovery.known.advice_for", lambda w: f"pip install ./packages/{w}"
+    )
+    with pytest.raises(InvalidArgumentError, match=words):
+        devrt.device_put(1, target)
+
+
+def test_values_that_are_no_numbers_are_named(cpu):
+    with pytest.raises(InvalidTypeError, match=r"type str is no array\. .* x\.encode\(\)"):
+        devrt.device_put("abc", cpu[0])
+
+    class Key:
+        def __array__(self, dtype=None, copy=None):
+            raise TypeError("keys are no numbers. Use key_data(x).")
+
+    Key.__module__ = "others"
+    with pytest.raises(InvalidTypeError, match=r"Use key_data\(x\)\.$"):
+        devrt.device_put(Key(), cpu[0])

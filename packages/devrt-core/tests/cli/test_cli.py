@@ -52,7 +52,7 @@ def test_devices_of_every_backend_the_default_first(two, invoke):
     result = invoke("devices")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["device", "kind", "process", "memories", "in", "use", "limit"]
+    assert lines[0].split() == ["device", "kind", "memories", "in", "use", "limit"]
     assert [line.split()[0] for line in lines[1:5]] == ["one:0", "one:1", "two:0", "two:1"]
     assert "Acme Simulator 1" in lines[1]
     assert "0 B" in lines[1]
@@ -220,6 +220,7 @@ def test_list_tells_what_is_wrong_when_none_is_chosen(plugins, as_default, invok
     as_default(plugins.runtime(DEVRT_PLATFORMS="none"))
     result = invoke("list")
     assert result.exit_code == 1
+    assert result.stderr.startswith("devrt: UnknownPlatformError: Unable to initialize")
     assert "'none' (DEVRT_PLATFORMS)" in result.stderr
     assert "excluded" in result.stdout
 
@@ -236,6 +237,16 @@ def test_help(invoke, command, flag):
     result = invoke(*command, flag)
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: main")
+
+
+def test_no_sentence_about_a_command_is_cut():
+    from click.testing import CliRunner
+
+    from devrt.cli import main
+
+    assert "..." not in CliRunner().invoke(main, ["--help"], terminal_width=80).output.replace(
+        "[ARGS]...", ""
+    )
 
 
 @pytest.mark.parametrize(

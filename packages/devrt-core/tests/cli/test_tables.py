@@ -12,12 +12,16 @@ WIDE = ("platform", "distribution", "priority", "experimental", "state", "reason
 ROW = ("cuda", "devrt-cuda 0.1.0", "200", "no", "unavailable", SENTENCE)
 
 
-def printed(width, headings, rows):
+def raw(width, show):
     file = io.StringIO()
     output = Output()
     output._console = Console(file=file, width=width, force_terminal=True, color_system=None)
-    output.table(headings, rows)
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    show(output)
+    return file.getvalue().splitlines()
+
+
+def printed(width, headings, rows):
+    return [line.rstrip() for line in raw(width, lambda out: out.table(headings, rows))]
 
 
 def test_what_does_not_fit_beside_its_row_goes_below():
@@ -27,6 +31,18 @@ def test_what_does_not_fit_beside_its_row_goes_below():
     assert lines[2] == "cuda      devrt-cuda 0.1.0  200       no            unavailable"
     assert lines[3].startswith("    the NVIDIA kernel driver")
     assert " ".join(line.strip() for line in lines[3:5]) == SENTENCE
+
+
+def test_lines_are_not_padded_with_blanks():
+    assert all(line == line.rstrip() for line in raw(80, lambda out: out.table(WIDE, [ROW])))
+
+
+def test_every_line_of_a_finding_is_indented_and_commands_are_whole():
+    command = f"  $ pip install {'./packages/devrt-tpu ' * 5}".rstrip()
+    lines = raw(60, lambda out: out.sentences(f"{SENTENCE}\nand more"))
+    assert len(lines) == 3
+    assert all(line.startswith("  ") and len(line) <= 60 for line in lines)
+    assert raw(60, lambda out: out.command(command)) == [command]
 
 
 def test_it_stays_beside_its_row_where_it_reads_well_there():

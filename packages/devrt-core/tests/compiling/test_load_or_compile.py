@@ -2,12 +2,15 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from devrt.compiling.cache import ExecutableCache
 from devrt.compiling.load_or_compile import cache_source, load_or_compile
 from devrt.compiling.program_facts import ProgramFacts
 from devrt.errors import DevrtError, InvalidArgumentError
+
+PARAMETERS = [((4, 2), np.dtype("f4")), ((), np.dtype("i4")), ((3,), np.dtype("f4"))]
 
 
 @pytest.fixture
@@ -31,7 +34,7 @@ def compiler(tmp_path):
         **options,
     ):
         steps.clear()
-        made = SimpleNamespace(name="main")
+        made = SimpleNamespace(name="main", parameters=PARAMETERS)
 
         def note(step, result):
             return lambda *_: steps.append(step) or result
@@ -58,6 +61,7 @@ def test_what_was_compiled_is_loaded(compiler):
     assert compiler("program", b"options") == ["compile", "serialize"]
     assert compiler("program", b"options") == ["load"]
     (entry,) = compiler.cache.entries()
+    assert entry.facts["takes"] == "float32[4,2], int32[], 1 more"
     assert (entry.facts["name"], entry.facts["platform"]) == ("main", "acme")
 
 

@@ -26,6 +26,30 @@ def test_nothing_is_guessed_of_text():
     assert explain(output + GUESS, TEXT) == output
 
 
+def test_the_line_that_a_message_is_about_is_shown():
+    program = Program(b"func.func @main() {\n  %0 = stablehlo.abs %nope : tensor<f32>\n}")
+    reported = "-:2:22: error: use of undeclared SSA value name"
+    assert explain(reported, program) == (
+        f"{reported}\nLine 2, at '%nope': %0 = stablehlo.abs %nope : tensor<f32>"
+    )
+
+
+@pytest.mark.parametrize("place", ["3:1", "1:99", "0:1", "2:0"])
+def test_a_place_that_is_not_there_is_not_shown(place):
+    program = Program(b"func.func @main() {\n}")
+    assert explain(f"-:{place}: error: no", program) == f"-:{place}: error: no"
+
+
+def test_what_is_no_stablehlo_at_all_is_called_that():
+    reported = explain(
+        "-:1:1: error: custom op 'import' is unknown", Program(b"import jax  # func")
+    )
+    assert "Line 1, at 'import': import jax" in reported
+    assert reported.endswith(
+        "Is it StableHLO? Its operations have names such as stablehlo.add or func.func."
+    )
+
+
 def test_bytecode_of_a_later_version_is_reported_with_both_versions():
     reported = explain(YOUNG + GUESS, BYTECODE)
     assert reported.startswith(YOUNG)

@@ -116,9 +116,16 @@ def test_jax_spellings_name_the_same_option(name):
         assert config.read(name) in (8, "cpu")
 
 
-@pytest.mark.parametrize("value", [3, True, ["cpu"], 1.5])
+class _OtherDevice:
+    client = platform = id = None
+
+
+_OtherDevice.__module__ = "jaxlib._jax"
+
+
+@pytest.mark.parametrize("value", [3, True, ["cpu"], 1.5, _OtherDevice()])
 def test_what_is_no_default_device_is_refused_when_it_is_set(value):
-    with pytest.raises(ConfigError, match="takes a device or a platform's name"):
+    with pytest.raises(ConfigError, match=r"takes a device of devrt.devices\(\), a platform"):
         make().update("default_device", value)
 
 

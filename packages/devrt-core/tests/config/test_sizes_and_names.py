@@ -43,6 +43,12 @@ def test_other_text_is_refused_with_what_is_taken(config, text):
         config.update("cache_size", text)
 
 
+@pytest.mark.parametrize(("text", "meant"), [("4G", "'4GiB'"), ("1.5 m", "'1.5 MiB'")])
+def test_a_unit_that_is_cut_short_says_what_was_meant(config, text, meant):
+    with pytest.raises(ConfigError, match=rf"not {text!r}\. Did you mean {meant}\?$"):
+        config.update("cache_size", text)
+
+
 def test_other_numbers_have_no_unit(config):
     with pytest.raises(ConfigError, match="takes a number, not '1GB'"):
         config.update("init_timeout", "1GB")

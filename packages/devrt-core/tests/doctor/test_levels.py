@@ -67,3 +67,45 @@ def test_only_a_plugin_that_took_too_long_is_to_be_given_longer(plugins, examine
     (found,) = [f for f in examine().findings if f.code == "plugin-client-failed"]
     assert "--timeout" not in found.command
     assert "--upgrade fake-one" in found.command
+
+
+def test_what_was_not_requested_did_not_fail_and_is_no_finding(plugins, examine):
+    plugins.add("one")
+    plugins.add("two")
+    report = examine(platforms="one")
+    assert row(report, "two").state == "excluded"
+    (policy,) = [rule for rule in row(report, "two").rules if rule.rule == "policy"]
+    assert (policy.passed, policy.detail) == (None, "--platform allows only one; not imported")
+    assert codes(report) == []
+
+
+def test_the_level_is_how_far_the_examination_came(plugins, examine):
+    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    plugins.add("broken", "import no_such_one")
+    plugins.add("one", make="raise OSError('no')")
+    report = examine()
+    levels = {entry.platform: entry.level for entry in report.plugins}
+    assert levels == {"away": "load", "broken": "load", "one": "client"}
+
+
+@pytest.fixture
+def compiler(wheels):
+    """A wheel with a compiler for the CPU, beside a backend for it."""
+    wheels.add("", name="xla-cpu-pjrt", entry="xla_cpu_pjrt", module="xla_plugins.xla_cpu_pjrt")
+
+
+def test_the_compiler_of_a_backend_is_no_backend_that_fails(plugins, compiler, examine):
+    plugins.add("cpu")
+    report = examine()
+    assert [entry.platform for entry in report.plugins] == ["cpu"]
+    assert codes(report) == []
+    requested = examine(platforms="xla_cpu_pjrt")
+    assert "xla_cpu_pjrt" in [entry.platform for entry in requested.plugins]
+
+
+def test_where_libraries_are_loaded_or_nothing_uses_it_it_is_one(plugins, compiler, examine):
+    assert [entry.platform for entry in examine().plugins] == ["xla_cpu_pjrt"]
+    plugins.add("cpu")
+    manifest = 'schema = 1\n[[backend]]\nplatform = "loading"\npjrt_loader = true\n'
+    plugins.package("loading", manifest, probe="return Unavailable('', '')")
+    assert "xla_cpu_pjrt" in [entry.platform for entry in examine().plugins]

@@ -41,7 +41,11 @@ def test_what_is_requested_and_not_installed_is_what_to_install(plugins, examine
     report = examine(platforms="gpu")
     assert report.status == 2
     assert report.next_command == 'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
-    assert examine(platforms="nonsense").next_command == "devrt list"
+    (found,) = report.findings
+    assert (found.code, found.remedy) == ("default-failed", "Install what serves it.")
+    nonsense = examine(platforms="nonsense")
+    assert nonsense.next_command == "devrt list"
+    assert nonsense.findings[0].remedy == "Ask for a platform that is installed."
 
 
 def test_where_nothing_works_the_list_of_reasons_is_next(plugins, examine):

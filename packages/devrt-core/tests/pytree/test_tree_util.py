@@ -185,8 +185,8 @@ def test_map_reduce_transpose_broadcast():
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        ([1, 2], [1], r"different lengths of list at key path\n    tree_map tree"),
-        ({"a": [1]}, {"a": (1,)}, r"different types at key path\n    tree_map tree\['a'\]"),
+        ([1, 2], [1], r"different lengths of list at key path\n    tree"),
+        ({"a": [1]}, {"a": (1,)}, r"different types at key path\n    tree\['a'\]"),
         ({"a": 1}, {"b": 1}, "different pytree metadata"),
         ({"a": 1}, {"a": 1, "b": 2}, r"symmetric difference on key sets is\n    \['b'\]"),
         (Pair(1, [2]), Pair(1, 2), r"<flat index 1>"),

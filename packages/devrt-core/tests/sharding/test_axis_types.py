@@ -20,6 +20,23 @@ def test_axes_by_their_type():
     assert (mesh.explicit_axes, mesh.auto_axes, mesh.manual_axes) == (("x",), ("y",), ("z",))
 
 
+@pytest.mark.parametrize("kind", list(AxisType))
+def test_whether_all_axes_are_of_a_type(kind):
+    mesh = AbstractMesh((2, 1), ("x", "y"), (kind, kind))
+    found = {each: getattr(mesh, f"are_all_axes_{each.name.lower()}") for each in AxisType}
+    assert found == {each: each is kind for each in AxisType}
+    mixed = mesh.update_axis_types({"y": AxisType.Auto, "x": AxisType.Manual})
+    assert mixed.axis_types == (AxisType.Manual, AxisType.Auto)
+    assert [mixed.are_all_axes_auto, mixed.are_all_axes_manual] == [False, False]
+
+
+def test_a_mesh_without_axes(devices):
+    mesh = Mesh(devices[0], ())
+    assert (mesh.is_scalar, mesh.are_all_axes_auto) == (True, False)
+    assert not Mesh(devices[:1], ("x",)).is_scalar
+    assert mesh.abstract_mesh.abstract_mesh is mesh.abstract_mesh
+
+
 def test_auto_is_the_default(devices):
     mesh = make_mesh((4, 2), ("x", "y"), devices=devices)
     assert mesh.axis_types == (AxisType.Auto, AxisType.Auto)

@@ -16,6 +16,7 @@ from devrt.sharding import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    make_single_device_sharding,
 )
 
 ALL = slice(None)
@@ -327,3 +328,16 @@ def test_copies_of_what_cannot_change_are_itself(devices, mesh, named):
     for each in (named, single, plain, mesh, named.device_list, mesh.abstract_mesh, spec):
         assert copy.copy(each) is each
         assert copy.deepcopy([each])[0] is each
+
+
+def test_the_axes_that_arrays_are_copied_over(mesh):
+    assert NamedSharding(mesh, P("x")).replicated_axes == {"y"}
+    assert NamedSharding(mesh, P(("x", "y"))).replicated_axes == frozenset()
+    assert NamedSharding(mesh, P(reduced={"y"})).replicated_axes == {"x"}
+
+
+def test_whether_this_process_has_a_device(mesh, devices):
+    assert NamedSharding(mesh, P()).has_addressable_devices
+    one = make_single_device_sharding(devices[0])
+    assert one == SingleDeviceSharding(devices[0])
+    assert one.has_addressable_devices

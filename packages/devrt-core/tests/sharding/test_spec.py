@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from devrt.errors import InvalidTypeError
-from devrt.sharding import P, PartitionSpec
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.sharding import P, PartitionSpec, UnreducedKind
 
 
 def test_is_like_a_tuple_of_its_entries():
@@ -82,3 +82,33 @@ def test_rejects_what_is_no_entry(entry):
     with pytest.raises(InvalidTypeError, match="entry of a PartitionSpec") as caught:
         P("x", entry)
     assert caught.value.entry == entry
+
+
+def test_what_unreduced_values_are_joined_by():
+    assert P("x").unreduced_kind is None
+    plain = P("x", unreduced={"y"})
+    largest = P("x", unreduced={"y"}, unreduced_kind=UnreducedKind.max)
+    assert plain.unreduced_kind is UnreducedKind.sum
+    assert plain == P("x", unreduced={"y"}, unreduced_kind=UnreducedKind.sum) != largest
+    assert hash(plain) != hash(largest)
+    assert repr(largest) == "PartitionSpec('x', unreduced={'y'}, unreduced_kind=max)"
+    assert pickle.loads(pickle.dumps(largest)) == largest
+    assert largest.update(("z",)).unreduced_kind is UnreducedKind.max
+    assert largest.update(unreduced=set()).unreduced_kind is None
+    assert (largest + P("z")).unreduced_kind is UnreducedKind.max
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: P(unreduced_kind=UnreducedKind.max), InvalidArgumentError),
+        (lambda: P(unreduced={"x"}, unreduced_kind="max"), InvalidTypeError),
+        (
+            lambda: P(unreduced={"x"}) + P(unreduced={"y"}, unreduced_kind=UnreducedKind.min),
+            InvalidTypeError,
+        ),
+    ],
+)
+def test_kinds_that_do_not_fit_are_refused(make, error):
+    with pytest.raises(error, match="unreduced_kind"):
+        make()

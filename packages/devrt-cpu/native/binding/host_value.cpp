@@ -42,6 +42,11 @@ constexpr const char* kOperation = "buffer_from_pyval";
 }
 
 [[noreturn]] void raise_not_an_array(nb::handle value) {
+  if (PyUnicode_Check(value.ptr())) {
+    raise_type(
+        "A value of type str is no array. Give the numbers that it stands for, or its bytes: "
+        "x.encode() is put as an array of uint8.");
+  }
   raise_type("A value of type " + kind_of(value) +
              " is no array: it is no number and has no buffer, __array__ or __dlpack__. Convert "
              "it first, for example with numpy.asarray(x, dtype='float32').");

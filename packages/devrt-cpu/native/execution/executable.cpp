@@ -171,7 +171,17 @@ void Executable::check_one(std::size_t position, std::size_t index, const Buffer
         "does not lie in row-major order, as programs take their arguments. Put it without a "
         "layout, or where the program is one of arrays, with its input_formats.");
   }
-  if (buffer.is_deleted()) (void)client_->storage_of(buffer, operation);  // throws
+  if (buffer.is_deleted()) {
+    client_->check_open(operation);
+    throw StatusError(Status(StatusCode::kFailedPrecondition,
+                             std::string(operation) + " failed: argument " + std::to_string(index) +
+                                 " of program '" + signature_->name +
+                                 "' was deleted or donated. Use what the call that it was donated "
+                                 "to returned, or keep a clone().")
+                          .because(Reason::kDeleted)
+                          .during(operation)
+                          .on(memory.device().name()));
+  }
 }
 
 bool Executable::check(std::span<const std::span<Buffer* const>> arguments,
@@ -186,9 +196,11 @@ bool Executable::check(std::span<const std::span<Buffer* const>> arguments,
   for (std::size_t position = 0; position < arguments.size(); ++position) {
     const std::span<Buffer* const> shard = arguments[position];
     if (shard.size() != signature_->parameters.size()) {
+      const std::size_t count = signature_->parameters.size();
       raise_invalid(std::string(operation) + " failed: program '" + signature_->name + "' takes " +
-                        std::to_string(signature_->parameters.size()) + " arguments, and " +
-                        std::to_string(shard.size()) + " were given.",
+                        std::to_string(count) + (count == 1 ? " argument" : " arguments") +
+                        ", and " + std::to_string(shard.size()) +
+                        (shard.size() == 1 ? " was given." : " were given."),
                     operation);
     }
     for (std::size_t i = 0; i < shard.size(); ++i) {

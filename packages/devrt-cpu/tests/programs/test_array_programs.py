@@ -91,14 +91,16 @@ def test_a_program_on_one_device_takes_and_gives_arrays_on_it():
     assert program.mesh is None
     np.testing.assert_array_equal(np.asarray(y), 2 * np.arange(8))
     assert x.is_deleted()  # donated
-    with pytest.raises(DeletedError):
+    with pytest.raises(
+        DeletedError, match=r"argument 0 of program '\w+', .* donated to an earlier"
+    ):
         program(x)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "takes 1 arguments, and 0"),
+        ([], "takes 1 argument, and 0 were"),
         ([np.ones(4, np.float32)], r"is float32\[4\] and must be float32\[8\]"),
         ([np.ones(8)], r"is float64\[8\] and must be float32\[8\]"),
     ],
@@ -131,6 +133,8 @@ def test_python_s_numbers_and_lists_become_what_the_program_takes():
         add([[1], [2, 3]], 1)
     with pytest.raises(InvalidArgumentError, match="by position, and 'b' was given by name"):
         add([1, 2], b=1)
+    with pytest.raises(InvalidArgumentError, match=r"argument 1 .* is None of type NoneType, and"):
+        add([1, 2], None)
 
 
 def test_arrays_of_one_device_are_checked_by_the_program_and_named_by_the_call():

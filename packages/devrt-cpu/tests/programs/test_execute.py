@@ -180,7 +180,8 @@ def test_donated_arguments_are_deleted(client):
     (result,) = executable.execute([a, b])
     assert (a.is_deleted(), b.is_deleted()) == (True, False)
     assert np.asarray(result)[0] == 2
-    with pytest.raises(DeletedError, match="deleted or donated"):
+    words = "argument 0 of program 'main' was deleted or donated"
+    with pytest.raises(DeletedError, match=words):
         executable.execute([a, b])
 
 
@@ -203,8 +204,8 @@ def test_chains_of_donation_need_no_waiting(client):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda c: [], "takes 1 arguments, and 0 were given"),
-        (lambda c: [ones(c, 8)] * 2, "takes 1 arguments, and 2 were given"),
+        (lambda c: [], "takes 1 argument, and 0 were given"),
+        (lambda c: [ones(c, 8)] * 2, "takes 1 argument, and 2 were given"),
         (lambda c: [ones(c, 7)], r"is float32\[7\] and must be float32\[8\]"),
         (lambda c: [c.buffer_from_pyval(np.ones(8, np.int32))], r"is int32\[8\] and must be"),
         (lambda c: [c.buffer_from_pyval(np.ones((2, 4), np.float32))], r"is float32\[2,4\]"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import PjrtLoader
+from devrt.errors import PluginLoadError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ProbeResult, Unavailable
 
 if TYPE_CHECKING:
@@ -26,25 +28,24 @@ class Loader(PjrtLoader):
         self._traits = find
 
     def _open(self, platform: str, library: Any, **options: bool) -> Library:
-        import devrt_pjrt
-
-        return devrt_pjrt.library_for(platform, library, traits=self._traits(), **options)
+        with _package() as pjrt:
+            opened: Library = pjrt.library_for(platform, library, traits=self._traits(), **options)
+            return opened
 
     def make_client(
         self, library: Any, platform: str, options: Mapping[str, Any], context: ClientContext
     ) -> Client:
         """Make a client of a library; programs that it compiles are kept as the context says."""
-        import devrt_pjrt
         from devrt.compiling.load_or_compile import cache_source
 
         names = (spec.name for spec in CACHE_OPTIONS)
         cache = {name: context.options[name] for name in names if name in context.options}
-        return devrt_pjrt.make_client(
-            self._open(platform, library),
-            platform,
-            options,
-            cache_source(cache) if cache else None,
-        )
+        source = cache_source(cache) if cache else None
+        with _package() as pjrt:
+            made: Client = pjrt.make_client(
+                self._open(platform, library), platform, options, source
+            )
+            return made
 
     def check(self, library: Any) -> ProbeResult:
         """Say whether a library can be one of this machine, from its first bytes."""
@@ -59,16 +60,16 @@ class Loader(PjrtLoader):
     def make_topology(
         self, library: Any, platform: str, topology_name: str, options: Mapping[str, Any]
     ) -> Topology:
-        import devrt_pjrt
-
-        return devrt_pjrt.make_topology(
-            self._open(platform, library), platform, topology_name, options
-        )
+        with _package() as pjrt:
+            made: Topology = pjrt.make_topology(
+                self._open(platform, library), platform, topology_name, options
+            )
+            return made
 
     def load(self, name: str, library: Any) -> object:
-        import devrt_pjrt
-
-        return devrt_pjrt.add_library(name, library, self._traits()).capsule()
+        with _package() as pjrt:
+            capsule: object = pjrt.add_library(name, library, self._traits()).capsule()
+            return capsule
 
     def loaded(self, name: str) -> object | None:
         import devrt_pjrt
@@ -88,3 +89,40 @@ class Loader(PjrtLoader):
 
     def open_global(self, platform: str, library: Any) -> None:
         self._open(platform, library, global_symbols=True)
+
+
+@contextlib.contextmanager
+def _package() -> Iterator[Any]:
+    """Give devrt_pjrt; what its native part lacks is an error that says to build that again.
+
+    Raises
+    ------
+    PluginLoadError
+        With ``built_abi`` and ``upgrade``, as for any native module of another version.
+    """
+    import devrt_pjrt
+
+    try:
+        yield devrt_pjrt
+    except Exception as error:
+        if not _is_of_native_part(error):
+            raise
+        raise _of_another_version(error) from error
+
+
+def _is_of_native_part(error: Exception) -> bool:
+    """Return whether cffi does not find a type or a function that the Python part names."""
+    cls = type(error)
+    is_type = (cls.__module__, cls.__name__) == ("ffi", "error")
+    return is_type or (cls is AttributeError and "'devrt_pjrt._native' has no" in str(error))
+
+
+def _of_another_version(error: Exception) -> PluginLoadError:
+    from devrt.contract.installation import how_to_install, loader_wheel
+
+    wheel = loader_wheel()
+    remedy = f"Build it again with: {how_to_install(wheel, options='--upgrade')}."
+    why = " ".join(str(error).replace("^", "").split())
+    msg = f"the native part of devrt_pjrt is of another version than its Python part: {why}. "
+    facts: dict[str, Any] = {"built_abi": None, "upgrade": wheel}
+    return PluginLoadError(msg + remedy, plugin=wheel, remedy=remedy, **facts)

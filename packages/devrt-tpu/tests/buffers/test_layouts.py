@@ -275,6 +275,13 @@ def test_a_program_of_arrays_tells_the_formats_that_it_takes(xla_cpu, flipped):
     np.testing.assert_array_equal(result, A + A)
 
 
+def test_values_of_the_host_are_put_in_the_layout_that_a_program_takes(flipped):
+    program = ArrayProgram(flipped)
+    for _ in range(2):
+        (result,) = program(A)
+        np.testing.assert_array_equal(result, A + A)
+
+
 def test_memory_kinds_have_the_names_of_old(xla_cpu):
     device = xla_cpu.local_devices()[0]
     assert device.memory("default") is device.default_memory()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Mapping
 from typing import Any
 
+from devrt._support.words import kind_of
 from devrt.errors import ConfigError
 from devrt.records import OptionSpec
 
@@ -30,17 +32,15 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     """
     if value is None and spec.default is None:
         return value
-    if spec.type is object:  # a device, whose class is not known here
-        if isinstance(value, str) or hasattr(value, "client"):
-            return value
-        msg = f"{source}: option {spec.name!r} takes a device or a platform's name, not {value!r}."
-        raise _error(msg, spec, value, source)
+    if spec.type is object:
+        return _checked_device(spec, value, source)
     is_size = spec.unit == "bytes" and isinstance(value, str)
     try:
         converted = _converted(spec.type, _in_bytes(value) if is_size else value)
     except (TypeError, ValueError):
         takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_size else _words(spec)
-        msg = f"{source}: option {spec.name!r} takes {takes}, not {value!r}."
+        hint = _unit_meant(value) if is_size else ""
+        msg = f"{source}: option {spec.name!r} takes {takes}, not {value!r}.{hint}"
         raise _error(msg, spec, value, source) from None
     if spec.minimum is not None and converted < spec.minimum:
         msg = f"{source}: option {spec.name!r} must be at least {spec.minimum}, not {value!r}."
@@ -53,6 +53,19 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
         msg = f"{source}: option {spec.name!r} takes {accepted}, not {value!r}."
         raise _error(msg, spec, value, source)
     return converted
+
+
+def _checked_device(spec: OptionSpec, value: Any, source: str) -> Any:
+    from devrt.contract.device import Device  # which most configurations do not name
+
+    if isinstance(value, str | Device):
+        return value
+    what = f"{value!r} of type {kind_of(value)}"
+    msg = (
+        f"{source}: option {spec.name!r} takes a device of devrt.devices(), a platform's name or a "
+        f"device's (cpu:1), not {what}."
+    )
+    raise _error(msg, spec, value, source)
 
 
 def flag_value(flag: str, environ: Mapping[str, str]) -> str | None:
@@ -97,6 +110,15 @@ def _in_bytes(text: str) -> str | int:
     if size % 1:
         raise ValueError(text)
     return int(size)
+
+
+def _unit_meant(text: str) -> str:
+    """Return what to write for a size with the first letter of a unit alone."""
+    meant = f"{text.strip()}iB"
+    with contextlib.suppress(ValueError):
+        if isinstance(_in_bytes(meant), int) and meant[-3:-2].isalpha():
+            return f" Did you mean {meant[:-3] + meant[-3].upper() + 'iB'!r}?"
+    return ""
 
 
 def _converted(kind: type, value: Any) -> Any:

@@ -105,7 +105,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: _IsLeaf = No
         If one of ``rest`` has another structure; the message says where.
     """
     leaves, treedef = default_registry.flatten(tree, is_leaf)
-    columns = [_parts(treedef, tree, other, is_leaf, "tree_map tree") for other in rest]
+    columns = [_parts(treedef, tree, other, is_leaf, "tree") for other in rest]
     return treedef.unflatten([f(*row) for row in zip(leaves, *columns, strict=True)])
 
 

@@ -40,8 +40,8 @@ def _prefix_errors(path: KeyPath, prefix: Any, full: Any, is_leaf: _IsLeaf) -> I
         yield lambda name: InvalidArgumentError(
             f"pytree structure error: different {what} at key path\n"
             f"    {name}{keystr(path)}\n"
-            f"There the prefix pytree {name} has\n    {facts[0]}\n"
-            f"and the full pytree\n    {facts[1]}" + "".join(facts[2:]) + "\n"
+            f"At that key path {name} has\n    {facts[0]}\n"
+            f"and the tree that it is to be a prefix of\n    {facts[1]}{''.join(facts[2:])}.\n"
             "Pass trees that have the same nodes down to the leaves of the prefix.",
             path=path,
         )
@@ -65,6 +65,9 @@ def _difference(a: Any, b: Any) -> tuple[str, tuple[str, ...]]:
     data, other = default_registry.flatten_one_level(a), default_registry.flatten_one_level(b)
     assert data is not None
     assert other is not None
+    if data[1] != other[1] and isinstance(a, dict):
+        facts = tuple(f"a dict with the keys {_keys(k)}" for k in (mine, theirs))
+        return "pytree metadata", (*facts, *_key_difference(mine, theirs))
     if data[1] != other[1]:
         facts = tuple(f"{type(a)} with metadata {found}" for found in (data[1], other[1]))
         return "pytree metadata", facts

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["attach"]
+__all__ = ["attach", "explain_absent"]
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -34,6 +34,35 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
 
     names = sorted(modules)
     return get, lambda: [*names], names
+
+
+def explain_absent(package: str, explain: Callable[[str], str]) -> None:
+    """Let imports of what a package does not have say why: Python's own error names no reason.
+
+    Parameters
+    ----------
+    package
+        The package.
+    explain
+        Returns the words for the last part of a name.
+    """
+    sys.meta_path.append(_LastFinder(package, explain))
+
+
+class _LastFinder:
+    """Takes a name that no finder knows; raises if it would be one of its package's."""
+
+    def __init__(self, package: str, explain: Callable[[str], str]) -> None:
+        self._package = package
+        self._explain = explain
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        package, _, last = name.rpartition(".")
+        if package == self._package:
+            # Under its own name ``from package import last`` would drop the error for Python's.
+            raise ModuleNotFoundError(
+                f"No module named {name!r}: {self._explain(last)}", name=package
+            )
 
 
 def _imported(name: str) -> Any:

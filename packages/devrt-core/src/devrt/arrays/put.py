@@ -128,8 +128,7 @@ def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
         import difflib
 
         near = difflib.get_close_matches(target, kinds, n=1)
-        hint = f"For a platform's device pass {_device_of(target)}."
-        hint = f"Did you mean {near[0]!r}?" if near else hint
+        hint = f"Did you mean {near[0]!r}?" if near else _platform_hint(target)
         msg = (
             f"{operation} takes the name of a memory kind ({', '.join(kinds)} on {device}), and "
             f"{target!r} is none. {hint}"
@@ -138,12 +137,18 @@ def _memory(target: Memory | str, device: Device, operation: str) -> Memory:
     return device.memory(target)
 
 
-def _device_of(name: str) -> str:
-    """Return the expression for the device that a text such as ``"cpu:1"`` means."""
+def _platform_hint(name: str) -> str:
+    """Return what to pass in place of a text such as ``"cpu:1"``, or to install for it."""
+    from devrt.plugins.discovery.known import advice_for, wheels_for
+
     platform, _, number = name.rpartition(":")
     if not platform or not number.isdecimal():
         platform, number = name, "0"
-    return f"devrt.devices({platform!r})[{int(number)}]"
+    if default_runtime().plugins.refs_for((platform.lower(),)):
+        return f"For a platform's device pass devrt.devices({platform!r})[{int(number)}]."
+    if wheels := wheels_for(platform.lower()):
+        return f"A device of that platform needs its backend: {advice_for(wheels[0])}."
+    return "A device is one of devrt.devices()."
 
 
 def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
@@ -220,10 +225,9 @@ def as_host_array(
 def no_array(x: Any, error: Exception) -> InvalidTypeError:
     """Return the error for a value that raised when it was read as an array."""
     kind = type(x).__name__
-    msg = (
-        f"a value of type {kind} cannot be read as an array: {str(error).rstrip('.')}. Convert it "
-        "first, for example with numpy.asarray(x, dtype='float32')."
-    )
+    msg = f"a value of type {kind} cannot be read as an array: {str(error).rstrip('.')}."
+    if type(x).__module__ == "builtins":  # other libraries know what to do with theirs
+        msg += " Convert it first, for example with numpy.asarray(x, dtype='float32')."
     return InvalidTypeError(msg, type=kind)
 
 

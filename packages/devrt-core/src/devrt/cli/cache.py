@@ -14,13 +14,16 @@ from devrt.runtime import default_runtime
 
 __all__ = ["clear", "contents", "show"]
 
+_FACTS = ("name", "takes", "platform", "compile_seconds")
+_SHOWN = 20  # programs in the table
+
 
 def contents() -> dict[str, Any]:
     """Return what is kept.
 
     Keys: ``folder``, ``enabled``, ``max_bytes`` (-1: no bound), ``bytes``, ``entries`` (the last
-    used first: path, bytes, used in seconds since the epoch, name, platform, compile_seconds; the
-    last three are null where a file is damaged), ``problems``.
+    used first: path, bytes, used in seconds since the epoch, name, takes, platform,
+    compile_seconds; those four are null where a file is damaged), ``problems``.
     """
     cache, is_enabled = _cache()
     entries = cache.entries()
@@ -59,15 +62,18 @@ def show(report: dict[str, Any]) -> None:
     rows = [
         [
             row["name"] or "(damaged)",
+            row["takes"] or "",
             row["platform"] or "",
             _size(row["bytes"]),
             "" if row["compile_seconds"] is None else f"{row['compile_seconds']:.2f} s",
             f"{datetime.datetime.fromtimestamp(row['used']):%Y-%m-%d %H:%M}",
         ]
-        for row in report["entries"]
+        for row in report["entries"][:_SHOWN]
     ]
     if rows:
-        out.table(("program", "platform", "size", "compiled in", "last used"), rows)
+        out.table(("program", "takes", "platform", "size", "compiled in", "last used"), rows)
+    if len(rows) < len(report["entries"]):
+        out.line(f"and {len(report['entries']) - len(rows)} that were used before; see --json")
     bound = "no bound" if report["max_bytes"] < 0 else f"at most {_size(report['max_bytes'])}"
     state = "" if report["enabled"] else "; turned off (enable_compilation_cache)"
     count = _programs(len(report["entries"]))
@@ -98,7 +104,7 @@ def _cache() -> tuple[ExecutableCache, bool]:
 
 
 def _row(entry: CacheEntry) -> dict[str, Any]:
-    about = {name: entry.facts.get(name) for name in ("name", "platform", "compile_seconds")}
+    about = {name: entry.facts.get(name) for name in _FACTS}
     return {"path": entry.path, "bytes": entry.size, "used": entry.used, **about}
 
 

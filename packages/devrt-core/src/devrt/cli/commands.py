@@ -50,7 +50,7 @@ def devices(platform: str | None, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-@main.command(name="list")
+@main.command(name="list", short_help="Show the installed backends, which is chosen, and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_backends(as_json: bool) -> None:
     """Show the installed backends: which is chosen, which are not, and why.
@@ -103,7 +103,7 @@ def cache(as_json: bool, clear: bool) -> None:
         click.get_current_context().exit(1)
 
 
-@main.command()
+@main.command(short_help="Shard real data over a mesh, and check it bit for bit.")
 @click.option(
     "--input",
     "path",
@@ -126,7 +126,7 @@ def demo(path: str | None, count: int) -> None:
         click.get_current_context().exit(1)
 
 
-@main.command()
+@main.command(short_help="Examine every plugin; say what is wrong and what to do.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--level",
@@ -192,7 +192,7 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
         _heap.show(report, top)
 
 
-@main.command(name="compile")
+@main.command(name="compile", short_help="Compile a program for devices here or elsewhere.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--topology",
@@ -302,7 +302,7 @@ def run(
     _run.show(report, values=outputs is None, times=outputs is None or repeat > 1)
 
 
-@main.command()
+@main.command(short_help="Show what a program takes and gives, and who takes it.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False))
 @click.option(
     "--devices",

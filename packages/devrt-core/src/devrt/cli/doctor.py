@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from rich.text import Text as RichText
 
 from devrt.cli.tables import STATE_STYLES, Output, plain
@@ -21,7 +23,7 @@ def show(report: Report) -> None:
     _show_rules(out, report)
     _show_surroundings(out, report)
     _show_findings(out, report)
-    out.line(RichText.assemble("next: ", (report.next_command, "bold")))
+    out.command(RichText.assemble("next: ", (report.next_command, "bold")))
 
 
 def _text(words: str, style: str = "") -> RichText:
@@ -40,9 +42,9 @@ def _show_default(out: Output, report: Report) -> None:
         out.line(_text("default backend: not known", "bold yellow"))
     else:
         out.line(_text("default backend: none", "bold red"))
-    out.line(_text(f"  {report.default_reason}"))
+    out.sentences(report.default_reason)
     if report.platforms:
-        out.line(_text(f"  allowed: {', '.join(report.platforms)} ({report.policy_source})"))
+        out.sentences(f"allowed: {', '.join(report.platforms)} ({report.policy_source})")
 
 
 def _show_plugins(out: Output, report: Report) -> None:
@@ -63,7 +65,7 @@ def _show_plugins(out: Output, report: Report) -> None:
     out.table(("platform", "distribution", "state", "examined", "devices", "reason"), rows)
     for row in report.plugins:
         if row.facts.get("description"):
-            out.line(_text(f"{row.name} {row.facts['description']}"))
+            out.sentences(f"{row.name} {row.facts['description']}", indent=0)
 
 
 def _devices(row: PluginEntry) -> str:
@@ -101,8 +103,16 @@ def _show_surroundings(out: Output, report: Report) -> None:
     for setting in report.settings:
         if setting["origin"] != "environment":
             out.line(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))
-    shown = (f"{name} {version}" for name, version in report.versions.items())
-    out.line(_text(", ".join(shown), "dim"))
+    for line in _version_lines(report.versions):
+        out.sentences(line, "dim", indent=0)
+
+
+def _version_lines(versions: Mapping[str, str]) -> Iterator[str]:
+    """Yield what Python is there and on what system, and the distributions."""
+    yield f"{versions['python']}: {versions['executable']}"
+    yield versions["system"]
+    about = ("python", "executable", "system", "machine")  # the last stands in the system's name
+    yield ", ".join(f"{name} {version}" for name, version in versions.items() if name not in about)
 
 
 def _show_findings(out: Output, report: Report) -> None:
@@ -120,10 +130,10 @@ def _show_finding(out: Output, finding: Finding, report: Report) -> None:
             (f"{finding.severity} {finding.code}", style), f" {plain(finding.subject)}"
         )
     )
-    for line in filter(None, (finding.message, finding.remedy)):
-        out.line(_text(f"  {line}"))
+    for words in filter(None, (finding.message, finding.remedy)):
+        out.sentences(words)
     if finding.command:
-        out.line(_text(f"  $ {finding.command}"))
+        out.command(f"  $ {finding.command}")
     printed = next((row.output for row in report.plugins if row.name == finding.subject), "")
     if finding.severity == "error" and printed:
         out.line(_text("  the last that it printed:", "dim"))

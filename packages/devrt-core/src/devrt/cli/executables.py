@@ -102,15 +102,20 @@ def device_count(path: str, code: Program, devices: int | None) -> int | None:
     return declared
 
 
-def put(executable: LoadedExecutable, given: Arrays) -> list[list[Any]]:
-    """Return buffers of whole arrays, for each parameter one on each device."""
+def put(path: str, executable: LoadedExecutable, given: Arrays) -> list[list[Any]]:
+    """Return buffers of whole arrays, for each parameter one on each device; errors name a path."""
     import numpy as np
 
     shardings = executable.get_parameter_shardings()
     devices = executable.local_devices()
     rows = []
-    for i, ((_, dtype), array) in enumerate(zip(executable.parameters, given, strict=True)):
+    wanted = whole(executable.parameters, shardings)
+    for i, ((shape, dtype), array) in enumerate(zip(wanted, given, strict=True)):
         value = _in_dtype(array, dtype)
+        if (value.shape, value.dtype) != (shape, dtype):
+            own, right = described_array(value.shape, value.dtype), described_array(shape, dtype)
+            msg = f"argument in{i} of {path} is {own} and must be {right}."
+            raise InvalidArgumentError(msg, operation="run", shape=value.shape)
         parts = [_part(value.shape, shardings, i, d) for d in range(len(devices))]
         rows.append(
             [

@@ -106,7 +106,8 @@ def backends() -> dict[str, Any]:
     """Return every installed backend with its state and the reason for it.
 
     Keys: ``chosen`` (``platform@distribution`` or null), ``policy`` (platforms and source),
-    ``backends`` (list), ``problem``. Plugins are loaded in child processes, as by the doctor; one
+    ``backends`` (list), ``problem`` and ``problem_type`` (the error that a first use raises, or
+    null). Plugins are loaded in child processes, as by the doctor; one
     that the policy excludes is listed without being loaded.
     """
     runtime = default_runtime()
@@ -123,6 +124,7 @@ def backends() -> dict[str, Any]:
         "policy": {"platforms": list(policy.platforms), "source": policy.source},
         "backends": [_backend(entry) for entry in entries(found)],
         "problem": found.problem or None,
+        "problem_type": found.problem_type or None,
     }
 
 

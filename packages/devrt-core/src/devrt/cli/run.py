@@ -6,7 +6,7 @@ import contextlib
 import re
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.cli import executables
@@ -52,7 +52,7 @@ def run(
         if seed is not None:
             given = _random_arguments(executable, seed)
         _check_count(executable, program, given, inputs)
-        made, run_seconds = _called(executable, given, repeat)
+        made, run_seconds = _called(program, executable, given, repeat)
         if file is not None:
             stored = {f"out{i}": _storable(array) for i, array in enumerate(made)}
             np.savez(file, **stored)  # type: ignore[arg-type]
@@ -70,19 +70,17 @@ def show(report: Mapping[str, Any], *, values: bool = True, times: bool = True) 
         out.line(f"out{number} {executables.described_array(array.shape, array.dtype)}")
         if values:
             out.line(np.array2string(array, threshold=_SHOWN, max_line_width=76))
-    if times:
-        out.line(_times(report))
+    for line in _times(report) if times else ():
+        out.line(line)
 
 
-def _times(report: Mapping[str, Any]) -> str:
+def _times(report: Mapping[str, Any]) -> Iterator[str]:
     seconds, devices = report["run_seconds"], report["devices"]
     where = devices[0] if len(devices) == 1 else f"{len(devices)} devices from {devices[0]} on"
-    first = f"ready in {_seconds(report['load_seconds'])}, ran in {_seconds(seconds[0])} on {where}"
-    if len(seconds) == 1:
-        return first
-    later = seconds[1:]
-    median, fastest = _seconds(statistics.median(later)), _seconds(min(later))
-    return f"{first}; then {len(later)} times: median {median}, fastest {fastest}"
+    yield f"ready in {_seconds(report['load_seconds'])}, ran in {_seconds(seconds[0])} on {where}"
+    if later := seconds[1:]:
+        median, fastest = _seconds(statistics.median(later)), _seconds(min(later))
+        yield f"then {len(later)} times: median {median}, fastest {fastest}"
 
 
 def _seconds(seconds: float) -> str:
@@ -113,14 +111,14 @@ def _check_count(
 
 
 def _called(
-    executable: LoadedExecutable, given: list[Any], repeat: int
+    program: str, executable: LoadedExecutable, given: list[Any], repeat: int
 ) -> tuple[executables.Arrays, list[float]]:
     """Return the last results, and how long each run took; arguments are put before it."""
     seconds, donated = [], list(executable.donated_parameters)
-    arguments = executables.put(executable, given)
+    arguments = executables.put(program, executable, given)
     for number in range(repeat):
         if number and donated:
-            arguments = executables.put(executable, given)
+            arguments = executables.put(program, executable, given)
         for shard in (shard for shards in arguments for shard in shards):
             shard.block_until_ready()
         began = time.perf_counter()

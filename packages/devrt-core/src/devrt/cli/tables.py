@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 __all__ = [
@@ -54,6 +54,19 @@ class Output:
         words = text if isinstance(text, Text) else Text(plain(text), style)
         self._console.print(words, soft_wrap=not self._console.is_terminal)
 
+    def sentences(self, text: str | Text, style: str = "", indent: int = 2) -> None:
+        """Print what belongs to the line above it: each of its lines is indented."""
+        words = text if isinstance(text, Text) else Text(plain(text), style)
+        width = self._console.width if self._console.is_terminal else sys.maxsize
+        for part in words.wrap(self._console, width - indent, overflow="fold"):
+            part.rstrip()
+            self.line(Text(" " * indent) + part)
+
+    def command(self, text: str | Text) -> None:
+        """Print a line that is copied: it is not broken, however narrow the terminal."""
+        words = text if isinstance(text, Text) else Text(plain(text))
+        self._console.print(words, soft_wrap=True)
+
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> None:
         """Print rows below headings; off a terminal aligned, neither wrapped nor padded.
 
@@ -78,7 +91,7 @@ class Output:
             narrowed = _narrowed(widths[:-1], self._console.width - gaps + _GAP)
             for line in lines:
                 self._lines([line[:-1]], narrowed)
-                self._console.print(Padding(line[-1], (0, 0, 0, _INDENT), expand=False))
+                self.sentences(line[-1], indent=_INDENT)
 
     def _lines(self, lines: Sequence[Sequence[Text]], widths: Sequence[int]) -> None:
         """Print cells in columns of these widths; one that is longer has several lines."""
@@ -143,12 +156,16 @@ def human_bytes(count: float | None) -> str:
 
 
 def show_devices(report: dict[str, Any]) -> None:
-    """Print the devices, and on standard error the backends that failed."""
+    """Print the devices, and on standard error the backends that failed.
+
+    Their processes are shown where there are several.
+    """
+    several = any(row["process_index"] for row in report["devices"])
     rows = [
         [
             f"{row['platform']}:{row['id']}",
             row["kind"],
-            str(row["process_index"]),
+            *([str(row["process_index"])] if several else []),
             ", ".join(row["memories"]),
             human_bytes(row["bytes_in_use"]),
             human_bytes(row["bytes_limit"]),
@@ -157,7 +174,8 @@ def show_devices(report: dict[str, Any]) -> None:
     ]
     out = Output()
     if rows:
-        out.table(("device", "kind", "process", "memories", "in use", "limit"), rows)
+        process = ["process"] if several else []
+        out.table(["device", "kind", *process, "memories", "in use", "limit"], rows)
         out.line(f"default platform: {report['default']}")
     for failure in report["failures"]:
         Output(stderr=True).line(f"devrt: {failure['type']}: {failure['message']}", "red")
@@ -184,7 +202,8 @@ def show_backends(report: dict[str, Any]) -> None:
     if policy["platforms"]:
         out.line(f"allowed: {', '.join(policy['platforms'])} ({policy['source']})")
     if report["problem"]:
-        Output(stderr=True).line(report["problem"], "red")
+        message = f"devrt: {report['problem_type']}: {report['problem']}"
+        Output(stderr=True).line(message, "red")
 
 
 def _why(row: dict[str, Any]) -> str:

@@ -72,8 +72,8 @@ class CacheEntry:
     used : float
         When it was written or last taken, in seconds since the epoch.
     facts : Mapping
-        What it was put with: ``name``, ``platform``, ``compile_seconds``. Empty where the
-        file is damaged.
+        What it was put with: ``name``, ``takes``, ``platform``, ``compile_seconds``. Empty where
+        the file is damaged.
     """
 
     path: str
@@ -142,7 +142,7 @@ class ExecutableCache:
         executable
             Its serialised form.
         **facts
-            What to show of it: ``name``, ``platform``, ``compile_seconds``.
+            What to show of it: ``name``, ``takes``, ``platform``, ``compile_seconds``.
         """
         if float(facts.get("compile_seconds", self.min_seconds)) < self.min_seconds:
             return

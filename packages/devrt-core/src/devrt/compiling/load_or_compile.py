@@ -45,6 +45,8 @@ class _Named(Protocol):
 
 Made = TypeVar("Made", bound=_Named)
 
+_SHOWN = 2  # parameters in the words for what a program takes
+
 
 def cache_source(options: Mapping[str, Any]) -> CacheSource:
     """Return what opens the cache that a client's options describe.
@@ -112,8 +114,20 @@ def load_or_compile(
         serialized = serialize(made)
     except DevrtError:  # not every program can be serialised, and it runs all the same
         return made
-    cache.put(key, serialized, name=made.name, platform=platform, compile_seconds=seconds)
+    about = {"name": made.name, "takes": _takes(made), "platform": platform}
+    cache.put(key, serialized, compile_seconds=seconds, **about)
     return made
+
+
+def _takes(made: object) -> str:
+    """Return what a program takes, in words, as the names of programs are alike."""
+    try:
+        parameters = getattr(made, "parameters", ())
+    except DevrtError:  # not every compiler tells
+        return ""
+    words = [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in parameters[:_SHOWN]]
+    more = len(parameters) - len(words)
+    return ", ".join([*words, *([f"{more} more"] if more > 0 else [])])
 
 
 def _is_kept(facts: ProgramFacts, answers: Callable[[str], bool]) -> bool:

@@ -27,6 +27,10 @@ _UNANSWERED = re.compile(
     r"(\S+)"
 )
 _WORDS = (b"func", b"module")  # one of which every program in text has
+_POSITION = re.compile(r"(?<!\S)-:(\d+):(\d+): error")
+_WORD = re.compile(r"[%@#!^]?[\w.$-]+|\S")
+_LONGEST = 80  # characters of a line in a message
+_NO_PROGRAM = re.compile(r"-:\d+:\d+: error: custom op '\w+' is unknown")
 
 
 def check(program: Program, operation: str) -> None:
@@ -112,7 +116,7 @@ def compile_explained(program: Program, compile: Callable[[Program], Made]) -> M
             raise
         older = _for_older_readers(program, error.message)
         if older is None:
-            message = explain(error.message, program)
+            message = explain(error.message, plain)
             raise InvalidArgumentError(message, code=error.code, **error.data) from error
     return compile_explained(older, compile)
 
@@ -198,7 +202,23 @@ def explain(message: str, program: Program) -> str:
     if reads is not None and not program.is_bytecode:
         message = message.replace(reads.group(), "")
     advice = _advice(message, program, reads.group(1) if reads is not None else "")
-    return message.rstrip() + (f"\n{advice}" if advice else "")
+    return "\n".join(filter(None, [message.rstrip(), _place(message, program), advice]))
+
+
+def _place(message: str, program: Program) -> str:
+    """Return what stands where a parser's message is about, which gives numbers only."""
+    found = _POSITION.search(message)
+    if found is None or program.is_bytecode:
+        return ""
+    number, column = map(int, found.groups())
+    lines = program.decode(errors="replace").splitlines()
+    if not 0 < number <= len(lines) or not 0 < column <= len(lines[number - 1]):
+        return ""
+    line = lines[number - 1]
+    word = _WORD.match(line, column - 1)
+    start = max(0, min(column - 1 - _LONGEST // 2, len(line) - _LONGEST))
+    shown = line[start : start + _LONGEST].strip()
+    return f"Line {number}, at {word.group()!r}: {shown}" if word else f"Line {number}: {shown}"
 
 
 def _advice(message: str, program: Program, reads: str) -> str:
@@ -212,6 +232,8 @@ def _advice(message: str, program: Program, reads: str) -> str:
             f"with{version}. Export it for the earlier version, give it as text, or use a later "
             "plugin."
         )
+    if _NO_PROGRAM.search(message) and not program.is_bytecode:
+        return "Is it StableHLO? Its operations have names such as stablehlo.add or func.func."
     if _DYNAMIC.search(message):
         return "The program has a symbolic dimension. Export it for the sizes that it runs with."
     return ""

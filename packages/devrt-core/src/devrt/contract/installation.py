@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["how_to_install", "install_command", "known_wheels", "name_of"]
+__all__ = ["how_to_install", "install_command", "known_wheels", "loader_wheel", "name_of"]
 
 _CORE = os.path.dirname(os.path.dirname(__file__))
 _TABLE = os.path.join(_CORE, "plugins", "discovery", "data", "wheels.toml")
@@ -49,6 +49,11 @@ def known_wheels() -> tuple[dict[str, Any], ...]:
         document = simple_toml.parse(file.read())
     assert document is not None, "the table is in plain form; a test reads it"
     return tuple(document["wheel"])
+
+
+def loader_wheel() -> str:
+    """Return the distribution that loads PJRT libraries of any platform."""
+    return next(str(row["wheel"]) for row in known_wheels() if row.get("loads_pjrt"))
 
 
 def name_of(requirement: str) -> str:

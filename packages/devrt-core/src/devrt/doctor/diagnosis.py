@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from devrt.contract.installation import install_command
+from devrt.contract.installation import install_command, loader_wheel
 from devrt.doctor import environment
-from devrt.doctor.examination import Examination, Examined, examine
+from devrt.doctor.examination import REQUEST, Examination, Examined, examine
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import hardware_findings, seen_hardware
 from devrt.doctor.plugin_entries import entries
@@ -157,13 +157,15 @@ def _of_plugin(row: PluginEntry, found: Examination) -> Iterator[Finding]:
             yield environment.refused_value(message, row.name)
     elif isinstance(state, Broken):
         yield _broken(row, examined, state)
+    elif row.state == "excluded" and row.reason.startswith(REQUEST):
+        return  # as requested
     elif row.state == "excluded":
         remedy = f"Nothing, or allow {row.platform!r} as well."
         yield Finding("platform-excluded", row.name, f"{row.reason.rstrip('.')}.", remedy)
     elif row.state == "unavailable":
         message = f"{row.reason.rstrip('.')}."
         table = adopted_table()
-        command = install_command(table.loader_wheel) if row.remedy == table.loader_remedy else ""
+        command = install_command(loader_wheel()) if row.remedy == table.loader_remedy else ""
         yield Finding("platform-unavailable", row.name, message, row.remedy, command)
     elif row.state == "shadowed" and not _is_brought_library(examined, found):
         remedy = f"Uninstall one of the two, or ask for {row.name!r} by its full name."
@@ -247,10 +249,17 @@ def _of_default(found: Examination) -> Iterator[Finding]:
         yield Finding("no-backend", "default", message, remedy, command_for("devrt-cpu"))
         return
     source = found.policy.source if found.policy.platforms else ""
-    command = _install_unknown(found) or (f"unset {source}" if source.isupper() else "")
-    remedy = "Fix one of these causes"
+    install = _install_unknown(found)
+    command = install or (f"unset {source}" if source.isupper() else "")
+    remedy = _what_to_do(found, is_known=bool(install))
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
+
+
+def _what_to_do(found: Examination, *, is_known: bool) -> str:
+    if found.decision is None or not found.decision.unknown:
+        return "Fix one of these causes"
+    return "Install what serves it" if is_known else "Ask for a platform that is installed"
 
 
 def _install_unknown(found: Examination) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from devrt.compiling.xla_cpu_engines import engine_named
 from devrt.doctor.unread import as_far_as_known
 from devrt.errors import ConfigError, DevrtError, PluginError
 from devrt.plugins import (
@@ -25,7 +26,10 @@ from devrt.probing.preflight import state_of
 from devrt.records import Available, ProbeResult, Unavailable
 from devrt.runtime import Runtime, failures
 
-__all__ = ["Examination", "Examined", "examine"]
+__all__ = ["REQUEST", "Examination", "Examined", "examine"]
+
+REQUEST = "--platform"
+"""What reasons call the platforms that one asks for in place of the default."""
 
 _TIMEOUTS = {Level.METADATA: 0.0, Level.LOAD: 30.0, Level.CLIENT: 60.0}
 
@@ -57,6 +61,7 @@ class Examination:
     There is none where the selection refused the question. ``problem`` says why no backend was
     chosen, ``trouble`` what kept plugins from being found or the policy from being read, and
     ``undecided`` why it cannot be known at this level which of the usable backends is the default.
+    ``problem_type`` is the class of error that a first use raises for it.
     """
 
     examined: tuple[Examined, ...]
@@ -65,6 +70,7 @@ class Examination:
     problem: str
     trouble: tuple[DevrtError, ...]
     undecided: str = ""
+    problem_type: str = ""
 
     @property
     def chosen(self) -> Candidate | None:
@@ -98,7 +104,7 @@ def examine(
     """
     trouble: list[DevrtError] = []
     policy = _attempt(runtime.policy, Policy(), trouble)
-    requested = parse_platforms(",".join(platforms), "--platform") if platforms else None
+    requested = parse_platforms(",".join(platforms), REQUEST) if platforms else None
     allowed = policy.needed if policy.platforms else ()
     names = allowed if requested is None else requested.platforms
 
@@ -109,7 +115,7 @@ def examine(
         return runtime.plugins.refs()
 
     refs = _attempt(known, (), trouble)
-    plans = [_plan(runtime, ref, level) for ref in refs]
+    plans = _without_compilers([_plan(runtime, ref, level) for ref in refs], names)
     considered = _considered(plans, names)
     considered -= {ref for ref in refs if ref.is_among(policy.forbid)}
     considered -= _experimental(plans, policy, names)
@@ -137,12 +143,29 @@ def examine(
         else _skipped(plan, policy)
         for plan in plans
     )
-    decision, problem = _decide(runtime, requested, examined)
+    decision, error = _decide(runtime, requested, examined)
     undecided = ""
     if decision is not None:
-        problem = _why_none(decision, requested, refs, examined)
+        error = _why_none(decision, requested, refs, examined)
         decision, undecided = as_far_as_known(decision, _unread(examined))
-    return Examination(examined, policy, decision, problem, tuple(trouble), undecided)
+    problem, kind = (error.message, type(error).__name__) if error is not None else ("", "")
+    return Examination(examined, policy, decision, problem, tuple(trouble), undecided, kind)
+
+
+def _without_compilers(plans: Sequence[Examined], names: Sequence[str]) -> list[Examined]:
+    """Return the plugins without wheels that are here as the compiler of devrt's own CPU client.
+
+    Where the PJRT loader is installed, such a wheel is a backend beside that.
+    """
+    is_loadable = any(getattr(plan.manifest, "pjrt_loader", False) for plan in plans)
+    has_own = any(p.ref.platform == "cpu" and not p.ref.is_adopted for p in plans)
+    if is_loadable or not has_own:
+        return [*plans]
+    return [p for p in plans if p.ref.is_among(names) or not _is_compiler(p.ref)]
+
+
+def _is_compiler(ref: PluginRef) -> bool:
+    return ref.is_adopted and engine_named(ref.distribution) is not None
 
 
 def _for_aliases(plan: Examined, names: Sequence[str]) -> Examined:
@@ -300,12 +323,12 @@ def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
 
 def _decide(
     runtime: Runtime, requested: Policy | None, examined: Sequence[Examined]
-) -> tuple[Decision | None, str]:
+) -> tuple[Decision | None, DevrtError | None]:
     candidates = [e.candidate for e in examined if e.candidate is not None]
     try:
-        return runtime.decide_among(candidates, requested), ""
+        return runtime.decide_among(candidates, requested), None
     except DevrtError as error:
-        return None, error.message
+        return None, error
 
 
 def _why_none(
@@ -313,15 +336,16 @@ def _why_none(
     requested: Policy | None,
     refs: Sequence[PluginRef],
     examined: Sequence[Examined],
-) -> str:
-    """Return the words of the runtime for a choice that cannot be made; empty if it can."""
+) -> DevrtError | None:
+    """Return what the runtime raises for a choice that cannot be made; None if it can."""
     if decision.chosen is not None:
-        return next((e.refused for e in examined if e.ref == decision.chosen.ref), "")
+        refused = next((e.refused for e in examined if e.ref == decision.chosen.ref), "")
+        return ConfigError(refused) if refused else None
     unloaded = [
         DevrtError(e.candidate.state.reason)
         for e in examined
         if e.candidate is not None and isinstance(e.candidate.state, Broken)
     ]
     if requested is not None:
-        return failures.not_served(requested.platforms[0], decision, refs, unloaded).message
-    return failures.no_default(decision, refs, unloaded).message
+        return failures.not_served(requested.platforms[0], decision, refs, unloaded)
+    return failures.no_default(decision, refs, unloaded)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 
-from devrt.doctor.examination import Examination, Examined
+from devrt.doctor.examination import REQUEST, Examination, Examined
 from devrt.doctor.records import PluginEntry, Rule
 from devrt.plugins import Broken, Outcome, PluginRef, Verdict
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.registered import registered
-from devrt.probing.isolated import Level
+from devrt.probing.isolated import Level, ProbeReport
 from devrt.records import Available, Unavailable
 
 __all__ = ["entries", "entry_of"]
@@ -50,12 +50,19 @@ def entry_of(examined: Examined, verdict: Verdict | None, found: Examination) ->
         priority=candidate.priority if candidate is not None and known else None,
         experimental=_experimental(examined, known),
         aliases=candidate.aliases if candidate is not None else (),
-        level=examined.level.name.lower() if report is not None else "metadata",
+        level=_examined_to(report),
         outcome=report.outcome if report is not None else "",
         output="" if report is None or ended_well else report.output,
         facts=_facts(examined),
         rules=tuple(_rules(examined, verdict, found, (state, reason))),
     )
+
+
+def _examined_to(report: ProbeReport | None) -> str:
+    """Return how far a plugin was examined: a client is made only where the probe was passed."""
+    if report is None or report.phase == "start":
+        return "metadata"
+    return "client" if report.phase == "client" else "load"
 
 
 def _facts(examined: Examined) -> dict[str, object]:
@@ -135,9 +142,10 @@ def _rules(
 ) -> Iterator[Rule]:
     state, reason = conclusion
     yield Rule("found", not examined.ref.problem, examined.ref.source)
-    excluded = state == Outcome.EXCLUDED.value
-    policy = reason if excluded else _allowed(found)
-    yield Rule("policy", not excluded, policy)
+    if state != Outcome.EXCLUDED.value:
+        yield Rule("policy", True, _allowed(found))
+    else:  # what was not requested did not fail
+        yield Rule("policy", None if reason.startswith(REQUEST) else False, reason)
     yield _manifest_rule(examined)
     yield from _phase_rules(examined)
     if verdict is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.arrays import Array
 from devrt.arrays.dispatch_key import key_with
-from devrt.errors import UnimplementedError
+from devrt.errors import DeletedError, UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
 from devrt.programs.parameter import Parameter, order_of
 from devrt.programs.signature import Signature
@@ -79,6 +79,7 @@ class ArrayProgram:
         self._parameters = parameters[len(first) :]
         self._load_on: Callable[[Device], ArrayProgram] | None = None
         self._elsewhere: dict[Device, ArrayProgram] = {}
+        self._knows_layouts = False
         self._prepare()
 
     def follow(self, load_on: Callable[[Device], ArrayProgram]) -> None:
@@ -164,7 +165,7 @@ class ArrayProgram:
             try:
                 found = self._direct(arguments)
             except Exception as error:  # noqa: BLE001  plugin code
-                raise_named(error, self.executable.client, "array_caller")
+                self._raise(error, arguments, "array_caller")
             if found is not None:
                 return found
         leaves = self._signature.leaves(arguments, named)
@@ -195,7 +196,7 @@ class ArrayProgram:
         try:
             return self._caller(leaves)
         except Exception as error:  # noqa: BLE001  plugin code
-            raise_named(error, self.executable.client, "array_caller")
+            self._raise(error, leaves, "array_caller")
 
     def call_flat(self, arguments: Sequence[Any]) -> list[Array]:
         """Call the program with the leaves of its arguments; return the leaves of its results.
@@ -213,8 +214,35 @@ class ArrayProgram:
         try:
             results = self.executable.execute_sharded(rows)
         except Exception as error:  # noqa: BLE001  plugin code
-            raise_named(error, self.executable.client, "execute_sharded")
+            if not self._learns_layouts(error):
+                self._raise(error, arguments, "execute_sharded")
+            return self.call_flat(arguments)
         return self._arrays(results)
+
+    def _learns_layouts(self, error: Exception) -> bool:
+        """Let values be put in the program's layouts, once it refused one; True at the first time.
+
+        Few programs take other layouts than row-major, and to ask each would cost all of them.
+        """
+        if self._knows_layouts or "layout" not in getattr(error, "data", {}):
+            return False
+        self._knows_layouts = True
+        for parameter, format in zip(self._parameters, self.input_formats, strict=True):
+            parameter.put_on(format)
+        return True
+
+    def _raise(self, error: Exception, arguments: Sequence[Any], operation: str) -> NoReturn:
+        """Raise what a call raised; the error for an array that is gone says which one it is."""
+        if isinstance(error, DeletedError):
+            for name, argument in zip(self.in_names, arguments, strict=False):
+                if type(argument) is Array and argument.is_deleted():
+                    msg = (
+                        f"argument {name} of program '{self._signature.name}', an array of shape "
+                        f"{argument.shape}, was deleted, or donated to an earlier call. Use what "
+                        "that call returned, or pass a clone() to it."
+                    )
+                    raise DeletedError(msg, operation="execute") from error
+        raise_named(error, self.executable.client, operation)
 
     def _arrays(self, results: Sequence[Sequence[Buffer]]) -> list[Array]:
         """Return the arrays of results, given as one buffer for each device."""

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.contract import Buffer, Device
+    from devrt.layout import Format
     from devrt.sharding import Sharding
 
 __all__ = ["Parameter", "order_of"]
 
 _LONGEST = 40  # characters of a value in a message
+_NO_NUMBERS = "OSUMm"  # kinds of NumPy's dtypes that no device has
 
 
 def order_of(wanted: Sequence[Device], there: Sequence[Device]) -> list[int] | None:
@@ -62,8 +64,13 @@ class Parameter:
         self._shape = shape
         self._dtype = dtype
         self._sharding = sharding
+        self._target: Sharding | Format = sharding
         self._known: Sharding | None = sharding  # the one that meant the same last
         self.order = order_of(devices, list(sharding.device_list))
+
+    def put_on(self, target: Format) -> None:
+        """Put values of the host in this layout from now on."""
+        self._target = target
 
     def shards(self, argument: Any) -> Sequence[Buffer]:
         """Return an argument's buffer for each device of the program.
@@ -112,14 +119,14 @@ class Parameter:
                 "numpy.asarray makes of a value that this process holds"
             ) from error
         if host is None:
-            shown = repr(value)
-            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
             raise self._error(
-                f"is {shown} of type {type(value).__name__}, and {self._dtype} does not hold that. "
+                f"is {_shown(value)}, and {self._dtype} does not hold that. "
                 "Give what it holds, or convert it yourself: numpy.asarray(x).astype(...)"
             )
+        if host.dtype.kind in _NO_NUMBERS:
+            raise self._error(f"is {_shown(value)}, and must be {self._dtype}{list(self._shape)}")
         self._check(host)
-        placed: Array = device_put(host, self._sharding)
+        placed: Array = device_put(host, self._target)
         return placed
 
     def _check(self, array: Any) -> None:
@@ -132,3 +139,9 @@ class Parameter:
     def _error(self, problem: str, **facts: Any) -> InvalidArgumentError:
         msg = f"argument {self._name} of program '{self._program}' {problem}."
         return InvalidArgumentError(msg, operation="execute", **facts)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return f"{text} of type {type(value).__name__}"

@@ -56,7 +56,10 @@ class Signature:
         if self.exported is None:
             if named:
                 names = ", ".join(map(repr, named))
-                raise self._error(f"takes its arguments by position, and {names} was given by name")
+                raise self._error(
+                    f"takes its arguments by position, and {names} {_were(len(named))} given by "
+                    "name"
+                )
             return arguments
         self._check_counts(arguments, named)
         try:
@@ -89,7 +92,7 @@ class Signature:
 
     def wrong_count(self, count: int, given: int) -> InvalidArgumentError:
         """Return the error for another number of arguments than the program takes."""
-        return self._error(f"takes {count} arguments, and {given} were given")
+        return self._error(f"takes {_counted(count)}, and {given} {_were(given)} given")
 
     def _check_counts(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Say in the words of a call what is missing of one, or too much."""
@@ -101,24 +104,33 @@ class Signature:
         count, given = len(by_position.children), len(arguments)
         if given != count and (named or by_name.keys):
             raise self._error(
-                f"takes {count} arguments, and {given} were given by position; by name it takes "
-                f"{_list(by_name)}"
+                f"takes {_counted(count)} by position, and {given} {_were(given)} given so; "
+                f"by name it takes {_list(by_name)}"
             )
         if given != count:
             raise self.wrong_count(count, given)
         if set(named) != set(by_name.keys):
             raise self._error(
                 f"takes by name {_list(by_name)}, and {', '.join(map(repr, named)) or 'nothing'} "
-                f"was given by name{_missing(by_name, named)}"
+                f"{_were(len(named) or 1)} given by name{_missing(by_name, named)}"
             )
 
     def _error(self, problem: str) -> InvalidArgumentError:
         return InvalidArgumentError(f"program '{self.name}' {problem}.", operation="execute")
 
 
+def _counted(count: int) -> str:
+    return f"{count} argument" + ("" if count == 1 else "s")
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 def _missing(node: Node, named: dict[str, Any]) -> str:
-    missing = ", ".join(repr(key) for key in node.keys if key not in named)
-    return f": {missing} is missing" if missing else ""
+    missing = [repr(key) for key in node.keys if key not in named]
+    verb = "is" if len(missing) == 1 else "are"
+    return f": {', '.join(missing)} {verb} missing" if missing else ""
 
 
 def _list(node: Node) -> str:

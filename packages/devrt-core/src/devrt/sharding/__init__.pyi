@@ -25,8 +25,10 @@ from devrt.sharding.mesh_utils import create_hybrid_device_mesh as create_hybrid
 from devrt.sharding.named import NamedSharding as NamedSharding
 from devrt.sharding.shape import as_shape as as_shape
 from devrt.sharding.sharding import Sharding as Sharding
+from devrt.sharding.single import make_single_device_sharding as make_single_device_sharding
 from devrt.sharding.single import single_device_sharding as single_device_sharding
 from devrt.sharding.single import SingleDeviceSharding as SingleDeviceSharding
 from devrt.sharding.spec import P as P
 from devrt.sharding.spec import PartitionSpec as PartitionSpec
+from devrt.sharding.spec import UnreducedKind as UnreducedKind
 from devrt.sharding.topology_order import order_by_topology as order_by_topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -104,6 +104,21 @@ class MeshAxes:
         """The names of the axes of type ``Manual``."""
         return self._axes_of_type(AxisType.Manual)
 
+    @property
+    def are_all_axes_auto(self) -> bool:
+        """Whether there are axes, and all are of type ``Auto``."""
+        return set(self._axis_types) == {AxisType.Auto}
+
+    @property
+    def are_all_axes_explicit(self) -> bool:
+        """Whether there are axes, and all are of type ``Explicit``."""
+        return set(self._axis_types) == {AxisType.Explicit}
+
+    @property
+    def are_all_axes_manual(self) -> bool:
+        """Whether there are axes, and all are of type ``Manual``."""
+        return set(self._axis_types) == {AxisType.Manual}
+
     def _axes_of_type(self, kind: AxisType) -> tuple[str, ...]:
         pairs = zip(self._axis_names, self._axis_types, strict=True)
         return tuple(name for name, each in pairs if each is kind)
@@ -127,6 +142,11 @@ class MeshAxes:
     def empty(self) -> bool:
         """Whether the mesh has no position."""
         return self.size == 0
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the mesh has one position and no axes."""
+        return not self._axis_names
 
     def layout(self, spec: PartitionSpec) -> Layout:
         """Return the spec resolved against the axes, the same object for an equal spec.
@@ -186,6 +206,16 @@ class AbstractMesh(MeshAxes):
             self._axis_names if axis_names is None else axis_names,
             self._axis_types if axis_types is None else axis_types,
         )
+
+    def update_axis_types(self, name_to_type: Mapping[str, Any]) -> AbstractMesh:
+        """Return the mesh with other types of the axes that are named."""
+        pairs = zip(self._axis_names, self._axis_types, strict=True)
+        return self.update(axis_types=[name_to_type.get(name, kind) for name, kind in pairs])
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        """The mesh itself, as a `Mesh` has one."""
+        return self
 
     def __eq__(self, other: object) -> bool:
         if self is other:

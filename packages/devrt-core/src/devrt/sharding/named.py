@@ -14,7 +14,7 @@ from devrt.sharding.index_maps import Index, Placement, index_map
 from devrt.sharding.mesh import Mesh
 from devrt.sharding.partition import Shape
 from devrt.sharding.sharding import Sharding, select
-from devrt.sharding.spec import PartitionSpec
+from devrt.sharding.spec import PartitionSpec, axes_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -120,6 +120,13 @@ class NamedSharding(Sharding):
         """Whether every device holds the whole array."""
         return self._layout.is_fully_replicated and not self._spec.unreduced
 
+    @property
+    def replicated_axes(self) -> frozenset[str]:
+        """The axes of the mesh over which arrays are copied: those that the spec does not name."""
+        spec = self._spec
+        named = {axis for entry in spec for axis in axes_of(entry)}
+        return frozenset(self._mesh.axis_names) - named - spec.unreduced - spec.reduced
+
     def update(self, **changes: Any) -> Self:
         """Return the sharding with another ``mesh``, ``spec`` or ``memory_kind``.
 
@@ -184,6 +191,7 @@ class NamedSharding(Sharding):
                 self._memory_kind == other._memory_kind
                 and self._layout.effective_axes == other._layout.effective_axes
                 and self._spec.unreduced == other._spec.unreduced
+                and self._spec.unreduced_kind == other._spec.unreduced_kind
             )
         return super().is_equivalent_to(other, ndim)
 

@@ -97,6 +97,11 @@ class Sharding:
         """Whether this process addresses every device."""
         return self.device_list.is_fully_addressable
 
+    @property
+    def has_addressable_devices(self) -> bool:
+        """Whether this process addresses some device."""
+        return bool(self.device_list.addressable_device_list)
+
     def addressable_devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
         """Return `devices_indices_map` for the devices that this process addresses."""
         placement = self.placement(global_shape)

@@ -17,7 +17,7 @@ from devrt.sharding.sharding import Sharding, select
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["SingleDeviceSharding", "single_device_sharding"]
+__all__ = ["SingleDeviceSharding", "make_single_device_sharding", "single_device_sharding"]
 
 
 class SingleDeviceSharding(Sharding):
@@ -107,6 +107,13 @@ class SingleDeviceSharding(Sharding):
     def __repr__(self) -> str:
         kind = "" if self._memory_kind is None else f", memory_kind={self._memory_kind}"
         return f"{type(self).__name__}(device={self._device!r}{kind})"
+
+
+def make_single_device_sharding(
+    device: Device, *, memory_kind: str | None = None
+) -> SingleDeviceSharding:
+    """Return the sharding onto one device, in memory of a kind; None for the default kind."""
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
 def _checked(device: object) -> Device:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["P", "PartitionSpec", "axes_of"]
+__all__ = ["P", "PartitionSpec", "UnreducedKind", "axes_of"]
 
 
 class _Unconstrained(enum.Enum):
@@ -18,6 +18,14 @@ class _Unconstrained(enum.Enum):
 
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
+
+
+class UnreducedKind(enum.Enum):
+    """What makes an array of the values that devices hold along unreduced axes."""
+
+    sum = enum.auto()
+    max = enum.auto()
+    min = enum.auto()
 
 
 _NO_AXES: frozenset[str] = frozenset()
@@ -39,6 +47,8 @@ class PartitionSpec:
         make such arrays.
     reduced
         Mesh axes along which the summands of the array's cotangent are; they place nothing.
+    unreduced_kind
+        The `UnreducedKind` along ``unreduced``: the sum, unless another is given.
 
     Attributes
     ----------
@@ -48,9 +58,10 @@ class PartitionSpec:
     Raises
     ------
     InvalidTypeError
-        If an entry is none of these, or ``unreduced`` or ``reduced`` no set of names.
+        If an entry is none of these, ``unreduced`` or ``reduced`` no set of names, or
+        ``unreduced_kind`` no kind.
     InvalidArgumentError
-        If an axis is in two of the three.
+        If an axis is in two of the three, or there is a kind without ``unreduced``.
 
     Notes
     -----
@@ -59,32 +70,37 @@ class PartitionSpec:
     never equal to a plain tuple.
     """
 
-    __slots__ = ("_hash", "_partitions", "_reduced", "_unreduced")
+    __slots__ = ("_hash", "_partitions", "_reduced", "_unreduced", "_unreduced_kind")
 
     UNCONSTRAINED: ClassVar[Literal[_Unconstrained.UNCONSTRAINED]] = _Unconstrained.UNCONSTRAINED
 
     _partitions: tuple[SpecEntry, ...]
     _unreduced: frozenset[str]
     _reduced: frozenset[str]
+    _unreduced_kind: UnreducedKind | None
     _hash: int
 
     def __init__(
-        self, *partitions: Any, unreduced: Any = _NO_AXES, reduced: Any = _NO_AXES
+        self,
+        *partitions: Any,
+        unreduced: Any = _NO_AXES,
+        reduced: Any = _NO_AXES,
+        unreduced_kind: UnreducedKind | None = None,
     ) -> None:
         for entry in partitions:
             if entry is not None and entry.__class__ is not str:
                 partitions = tuple(map(_canonical_entry, partitions))
                 break
         self._partitions = partitions
-        self._unreduced, self._reduced = unreduced, reduced
-        if unreduced is _NO_AXES is reduced:  # the common case, first
+        self._unreduced, self._reduced, self._unreduced_kind = unreduced, reduced, unreduced_kind
+        if unreduced is _NO_AXES is reduced and unreduced_kind is None:  # the common case, first
             self._hash = hash(partitions)
             return
         self._unreduced = _axes("unreduced", unreduced)
         self._reduced = _axes("reduced", reduced)
         _check_apart(self)
-        is_plain = not (self._unreduced or self._reduced)
-        self._hash = hash(partitions if is_plain else (partitions, self._unreduced, self._reduced))
+        self._unreduced_kind = _kind(self._unreduced, unreduced_kind)
+        self._hash = hash(self._parts() if self._unreduced or self._reduced else partitions)
 
     @property
     def partitions(self) -> tuple[SpecEntry, ...]:
@@ -101,14 +117,29 @@ class PartitionSpec:
         """The mesh axes along which the cotangent is unreduced."""
         return self._reduced
 
+    @property
+    def unreduced_kind(self) -> UnreducedKind | None:
+        """What makes the array along the unreduced axes; None where there are none."""
+        return self._unreduced_kind
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._partitions, self._unreduced, self._reduced, self._unreduced_kind
+
     def update(
-        self, partitions: Iterable[Any] | None = None, unreduced: Any = None, reduced: Any = None
+        self,
+        partitions: Iterable[Any] | None = None,
+        unreduced: Any = None,
+        reduced: Any = None,
+        unreduced_kind: UnreducedKind | None = None,
     ) -> PartitionSpec:
-        """Return the spec with other entries or sets of axes; None keeps what it has."""
+        """Return the spec with other entries, sets of axes or kind; None keeps what it has."""
+        unreduced = self._unreduced if unreduced is None else unreduced
+        kind = self._unreduced_kind if unreduced_kind is None and unreduced else unreduced_kind
         return PartitionSpec(
             *(self._partitions if partitions is None else partitions),
-            unreduced=self._unreduced if unreduced is None else unreduced,
+            unreduced=unreduced,
             reduced=self._reduced if reduced is None else reduced,
+            unreduced_kind=kind,
         )
 
     def __len__(self) -> int:
@@ -137,11 +168,16 @@ class PartitionSpec:
 
     def __add__(self, other: object) -> PartitionSpec:
         if isinstance(other, PartitionSpec):
+            kinds = {self._unreduced_kind, other._unreduced_kind} - {None}
+            if len(kinds) > 1:
+                msg = f"{self} and {other} cannot be joined: they differ in unreduced_kind."
+                raise InvalidTypeError(msg, spec=self)
             return PartitionSpec(
                 *self._partitions,
                 *other._partitions,
                 unreduced=self._unreduced | other._unreduced,
                 reduced=self._reduced | other._reduced,
+                unreduced_kind=next(iter(kinds), None),
             )
         if isinstance(other, tuple):
             self._refuse_tuple(other, "__add__")
@@ -171,6 +207,7 @@ class PartitionSpec:
                 self._partitions == other._partitions
                 and self._unreduced == other._unreduced
                 and self._reduced == other._reduced
+                and self._unreduced_kind is other._unreduced_kind
             )
         return NotImplemented
 
@@ -179,7 +216,7 @@ class PartitionSpec:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._unreduced or self._reduced:
-            return _rebuild, (self._partitions, self._unreduced, self._reduced)
+            return _rebuild, self._parts()
         return PartitionSpec, self._partitions
 
     def __copy__(self) -> PartitionSpec:
@@ -195,6 +232,8 @@ class PartitionSpec:
         for name in ("unreduced", "reduced"):
             if axes := sorted(getattr(self, name)):
                 parts.append(f"{name}={{{', '.join(map(repr, axes))}}}")
+        if self._unreduced_kind not in (None, UnreducedKind.sum):
+            parts.append(f"unreduced_kind={self._unreduced_kind.name}")
         return f"PartitionSpec({', '.join(parts)})"
 
 
@@ -209,9 +248,22 @@ def axes_of(entry: object) -> tuple[str, ...]:
 
 
 def _rebuild(
-    partitions: tuple[Any, ...], unreduced: frozenset[str], reduced: frozenset[str]
+    partitions: tuple[Any, ...],
+    unreduced: frozenset[str],
+    reduced: frozenset[str],
+    kind: UnreducedKind | None = None,
 ) -> PartitionSpec:
-    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced, unreduced_kind=kind)
+
+
+def _kind(unreduced: frozenset[str], given: Any) -> UnreducedKind | None:
+    if given is not None and not isinstance(given, UnreducedKind):
+        msg = f"unreduced_kind is an UnreducedKind or None, not {given!r}."
+        raise InvalidTypeError(msg, unreduced_kind=given)
+    if given is not None and not unreduced:
+        msg = f"unreduced_kind {given.name} needs unreduced axes, and there are none."
+        raise InvalidArgumentError(msg, unreduced_kind=given)
+    return (given or UnreducedKind.sum) if unreduced else None
 
 
 def _axes(name: str, given: Any) -> frozenset[str]:

@@ -35,22 +35,20 @@ _OWN_KEYS = ("distributions", "library")
 class AdoptedTable:
     """What ``data/adopted.toml`` says.
 
-    ``patterns`` are file names of PJRT libraries, the most telling first; ``loader_wheel`` and
-    ``loader_advice`` say what to install where no plugin can load such a library; ``rows`` are the
-    tables by distribution.
+    ``patterns`` are file names of PJRT libraries, the most telling first; ``loader_advice`` is what
+    to do where no plugin can load such a library; ``rows`` are the tables by distribution.
     """
 
     patterns: tuple[str, ...]
-    loader_wheel: str
     loader_advice: str
     rows: Mapping[str, Mapping[str, Any]]
 
     @property
     def loader_remedy(self) -> str:
         """What to do where no plugin can load such a library, as a sentence."""
-        from devrt.contract.installation import how_to_install  # only where none can
+        from devrt.contract.installation import how_to_install, loader_wheel  # only where none can
 
-        return self.loader_advice.format(command=how_to_install(self.loader_wheel))
+        return self.loader_advice.format(command=how_to_install(loader_wheel()))
 
     def backend(self, distribution: str) -> dict[str, Any] | None:
         """Return what a manifest would say of a distribution's backend; None if nothing."""
@@ -69,8 +67,8 @@ def adopted_table() -> AdoptedTable:
         assert document is not None  # the file is this package's own
         rows = {name: row for row in document["adopted"] for name in row["distributions"]}
         patterns = tuple(document["patterns"])
-        wheel, advice = document["loader_wheel"], document["loader_advice"]
-        _parsed.append(AdoptedTable(patterns, wheel, advice, rows))
+        advice = document["loader_advice"]
+        _parsed.append(AdoptedTable(patterns, advice, rows))
     return _parsed[0]
 
 

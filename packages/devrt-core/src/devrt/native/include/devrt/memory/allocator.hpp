@@ -190,13 +190,14 @@ class StatisticsAllocator final : public HostAllocator {
  private:
   [[noreturn]] void raise_out_of_memory(std::size_t bytes) const {
     std::string message =
-        "out of memory: cannot allocate " + std::to_string(bytes) + " bytes. The memory has";
+        "out of memory: cannot allocate " + std::to_string(bytes) +
+        " bytes. Delete buffers that are no longer needed, or put a smaller array. The memory has";
     const char* separator = " ";
     for (const auto& [key, value] : stats_->snapshot().items()) {
       message += separator + std::string(key) + "=" + std::to_string(value);
       separator = ", ";
     }
-    message += ". Delete buffers that are no longer needed, or put a smaller array.";
+    message += ".";
     throw StatusError(
         Status(StatusCode::kResourceExhausted, std::move(message)).during("allocate"));
   }
