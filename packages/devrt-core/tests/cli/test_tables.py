@@ -43,6 +43,8 @@ def test_every_line_of_a_finding_is_indented_and_commands_are_whole():
     assert len(lines) == 3
     assert all(line.startswith("  ") and len(line) <= 60 for line in lines)
     assert raw(60, lambda out: out.command(command)) == [command]
+    lines = raw(60, lambda out: out.sentences(f"causes:\n  {SENTENCE}"))
+    assert [len(line) - len(line.lstrip()) for line in lines] == [2, 4, 4]
 
 
 def test_it_stays_beside_its_row_where_it_reads_well_there():

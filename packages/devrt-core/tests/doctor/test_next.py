@@ -49,9 +49,18 @@ def test_what_is_requested_and_not_installed_is_what_to_install(plugins, examine
 
 
 def test_where_nothing_works_the_list_of_reasons_is_next(plugins, examine):
-    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    plugins.add("cpu", probe="return Unavailable('no core', 'Buy one.')")
     report = examine()
     assert (report.status, report.next_command) == (2, "devrt list")
+
+
+def test_where_no_accelerator_is_here_the_host_s_backend_is_next(plugins, examine):
+    plugins.add("away", probe="return Unavailable('no card', 'Buy one.')")
+    report = examine()
+    assert (report.status, report.next_command) == (2, "pip install ./packages/devrt-cpu")
+    assert "The host's own processor has one too: pip install" in report.default_reason
+    plugins.add("broken", "raise OSError('cracked')")
+    assert examine().next_command == "pip install --upgrade fake-broken"
 
 
 def test_a_library_that_nothing_can_load_failed_at_nothing():

@@ -55,12 +55,15 @@ class Output:
         self._console.print(words, soft_wrap=not self._console.is_terminal)
 
     def sentences(self, text: str | Text, style: str = "", indent: int = 2) -> None:
-        """Print what belongs to the line above it: each of its lines is indented."""
+        """Print what belongs to the line above it: each line is indented, by its own blanks too."""
         words = text if isinstance(text, Text) else Text(plain(text), style)
         width = self._console.width if self._console.is_terminal else sys.maxsize
-        for part in words.wrap(self._console, width - indent, overflow="fold"):
-            part.rstrip()
-            self.line(Text(" " * indent) + part)
+        for line in words.split("\n", allow_blank=True):
+            own = len(line.plain) - len(line.plain.lstrip(" "))
+            blanks = " " * (indent + own)
+            for part in line[own:].wrap(self._console, width - len(blanks), overflow="fold"):
+                part.rstrip()
+                self.line(Text(blanks) + part)
 
     def command(self, text: str | Text) -> None:
         """Print a line that is copied: it is not broken, however narrow the terminal."""

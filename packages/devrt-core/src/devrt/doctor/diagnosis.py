@@ -19,6 +19,7 @@ from devrt.plugins import Broken
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.known import command_for, command_for_module, wheels_for
 from devrt.probing.isolated import Level, ProbeReport
+from devrt.records import Unavailable
 from devrt.runtime import Runtime, default_runtime
 
 __all__ = ["diagnose"]
@@ -249,17 +250,17 @@ def _of_default(found: Examination) -> Iterator[Finding]:
         yield Finding("no-backend", "default", message, remedy, command_for("devrt-cpu"))
         return
     source = found.policy.source if found.policy.platforms else ""
-    install = _install_unknown(found)
+    install = _install_unknown(found) or _install_host(found)
     command = install or (f"unset {source}" if source.isupper() else "")
-    remedy = _what_to_do(found, is_known=bool(install))
+    remedy = _what_to_do(found, can_install=bool(install))
     remedy += f", or allow another platform ({source})." if source else "."
     yield Finding("default-failed", "default", f"{why.rstrip('.')}.", remedy, command)
 
 
-def _what_to_do(found: Examination, *, is_known: bool) -> str:
+def _what_to_do(found: Examination, *, can_install: bool) -> str:
     if found.decision is None or not found.decision.unknown:
-        return "Fix one of these causes"
-    return "Install what serves it" if is_known else "Ask for a platform that is installed"
+        return "Fix one of these causes" + (", or use the host's processor" if can_install else "")
+    return "Install what serves it" if can_install else "Ask for a platform that is installed"
 
 
 def _install_unknown(found: Examination) -> str:
@@ -267,6 +268,15 @@ def _install_unknown(found: Examination) -> str:
     unknown = found.decision.unknown if found.decision is not None else ()
     wheels = wheels_for(unknown[0]) if unknown else ()
     return command_for(wheels[0]) if wheels else ""
+
+
+def _install_host(found: Examination) -> str:
+    """Return what installs the host's backend, where any will do and no other is broken."""
+    if found.decision is None or found.decision.policy.platforms or found.policy.needed:
+        return ""
+    candidates = [v.candidate for v in found.decision.verdicts]
+    is_last = all(isinstance(c.state, Unavailable) and c.ref.platform != "cpu" for c in candidates)
+    return command_for("devrt-cpu") if is_last else ""
 
 
 def _of_global_symbols(rows: Sequence[PluginEntry]) -> Iterator[Finding]:

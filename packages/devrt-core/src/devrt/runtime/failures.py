@@ -127,6 +127,8 @@ def no_default(
         )
         return NoBackendError(msg, known=())
     msg = f"none of the installed backends can be used:{_causes(decision.verdicts)}"
+    if all(ref.platform != "cpu" for ref in known):
+        msg += f"\nThe host's own processor has one too: {advice_for('devrt-cpu')}"
     return NoBackendError(msg, known=tuple(map(str, known)))
 
 
