@@ -72,6 +72,14 @@ def test_weak_results_give_way_in_the_next_call(x):
     assert jit(lambda a, b: a + b)(devrt.device_put(np.int8(1)), weak).dtype == np.int8
 
 
+def test_copies_of_weak_arrays_are_weak(cpu):
+    weak = jit(lambda n: n)(2)
+    there = devrt.device_put(weak, cpu[1])
+    assert [a.weak_type for a in (weak.clone(), weak.copy(), there)] == [True] * 3
+    assert there.committed
+    assert jit(lambda a: a)(there).devices() == {cpu[1]}
+
+
 def test_it_is_traced_once_for_each_kind_of_arguments(x):
     traces = []
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 __all__ = ["absent"]
 
-_TRACED = frozenset("eval_shape grad jit lax pmap random shard_map smap vmap".split())
+_TRACED = frozenset("grad pmap random shard_map smap vmap".split())
 _ELSEWHERE = {"ArrayProgram": "devrt.programs", "load_program": "devrt.programs"}
 
 
@@ -26,7 +26,7 @@ def absent(module: str, name: str, not_yet: Collection[str], present: Collection
     msg = f"module {module!r} has no attribute {name!r}"
     if name in not_yet and name in _TRACED:
         return (
-            f"{msg}: devrt does not trace Python yet. Export the function from JAX or PyTorch, and "
+            f"{msg}: devrt does not trace this yet. Export the function from JAX or PyTorch, and "
             "call it with devrt.programs.load_program."
         )
     if name in not_yet:

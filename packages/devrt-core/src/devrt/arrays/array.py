@@ -212,11 +212,10 @@ class Array(Described, ArrayOperators, BufferExporter):
         """Return another handle on the same memory, deleted independently."""
         buffers = self._buffers
         if len(buffers) == 1:  # the common case, first
-            return Array((buffers[0].clone(),), self._sharding, self._shape, self._committed)
+            return self._like((buffers[0].clone(),))
         if not buffers:
             return self._another_without_shards("clone")
-        clones = [buffer.clone() for buffer in buffers]
-        return Array(clones, self._sharding, self._shape, self._committed)
+        return self._like([buffer.clone() for buffer in buffers])
 
     def copy(self) -> Array:
         """Return an array with memory of its own on the same devices."""
@@ -226,8 +225,7 @@ class Array(Described, ArrayOperators, BufferExporter):
             raise gone(self, "copy")
         memories = [buffer.memory for buffer in self._buffers]
         client = self._buffers[0].device.client
-        buffers = client.batched_copy_to_memory(self._buffers, memories, False)
-        return Array(buffers, self._sharding, self._shape, self._committed)
+        return self._like(client.batched_copy_to_memory(self._buffers, memories, False))
 
     __copy__ = clone
 
@@ -340,9 +338,13 @@ class Array(Described, ArrayOperators, BufferExporter):
     def _another_without_shards(self, operation: str) -> Array:
         if self.is_deleted():
             raise gone(self, operation)
-        return Array(
-            NoShards(self.dtype, self.sharding), self._sharding, self._shape, self._committed
-        )
+        return self._like(NoShards(self.dtype, self.sharding))
+
+    def _like(self, buffers: Sequence[Buffer]) -> Array:
+        """Return an array of the same kind with other buffers."""
+        made = Array(buffers, self._sharding, self._shape, self._committed)
+        made._key = self._key
+        return made
 
     def _sharding_is_single(self) -> bool:
         return self._shape is None or self._buffers[0].shape == self._shape

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from devrt._support.words import kind_of
 from devrt.arrays.array import Array
 from devrt.arrays.checked import PUT, SHARDED, check_made
+from devrt.arrays.dispatch_key import key_with
 from devrt.arrays.guards import Config, check_transfer
 from devrt.arrays.missing import NoShards, gone
 from devrt.arrays.reshard import move_to_memory, reshard, targets_of
@@ -278,6 +279,8 @@ def put_array(
     if Config.guards_are_set and not is_there(x, target, kind):
         check_transfer("device_to_device", operation, x, target, is_explicit=True)
     placed = _moved(x, target, kind, may_alias is not False)
+    if placed is not x and x.weak_type:
+        placed._key = key_with(x.aval, placed.sharding, placed._committed)
     if donate:
         placed = placed.clone() if placed is x else placed
         x.delete()

@@ -221,10 +221,11 @@ class JitFunction:
         """Add the function's operations to the current trace."""
         call = self._arguments.taken_apart(args, kwargs)
         leaves, _ = values_of(call.leaves, self._arguments.name)
+        leaves = self._options.constrained_arguments(leaves, call.tree)
         args_, kwargs_ = self._arguments.put_together(leaves, call.tree, call.statics)
         returned = self.__wrapped__(*args_, **kwargs_)
         results, tree = values_of(returned, self._arguments.name)
-        return tree.unflatten(results)
+        return self._options.constrained_results(tree.unflatten(results))
 
     def _paths(self, call: Call) -> list[str]:
         return self._arguments.paths(call.tree, call.statics)

@@ -85,6 +85,23 @@ class Options:
         results = _broadcast("out_shardings", self._out, returned)
         return Requests(arguments, results, self.device())
 
+    def constrained_arguments(self, leaves: list[Any], tree: Any) -> list[Any]:
+        """Return the arguments of a call in a trace, which the options' shardings constrain."""
+        if self._in is None:
+            return leaves
+        args, kwargs = tree.unflatten(leaves)
+        constrained: list[Any] = tree_util.tree_leaves((self._constrained(self._in, args), kwargs))
+        return constrained
+
+    def constrained_results(self, results: Any) -> Any:
+        """Return the results of a call in a trace, which the options' shardings constrain."""
+        return results if self._out is None else self._constrained(self._out, results)
+
+    def _constrained(self, shardings: Any, values: Any) -> Any:
+        from devrt.programs.constraints import with_sharding_constraint  # which needs jit
+
+        return with_sharding_constraint(values, shardings)
+
 
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, PartitionSpec)
