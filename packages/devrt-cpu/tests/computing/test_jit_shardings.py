@@ -11,6 +11,7 @@ from devrt.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
+from devrt.layout import Format, Layout
 from devrt.sharding import GSPMDSharding
 from devrt.tracing import reshape
 
@@ -75,6 +76,22 @@ def test_out_shardings_decide_how_results_lie(mesh, divided):
     made = jit(plus_one, out_shardings=wanted)(X)
     assert made.sharding == wanted
     assert made.committed
+
+
+def test_shardings_within_a_trace_are_constraints(mesh, divided):
+    wanted = NamedSharding(mesh, P("y"))
+    inner = jit(
+        lambda x: {"a": x + 1, "b": x}, in_shardings=wanted, out_shardings={"a": None, "b": P()}
+    )
+    outer = jit(lambda x: inner(x)["b"])
+    with mesh:
+        text = outer.lower(divided).as_text()
+        made = outer(divided)
+    assert text.count("sdy.sharding_constraint") == 2
+    assert made.sharding.is_fully_replicated
+    np.testing.assert_array_equal(made, X)
+    with pytest.raises(InvalidArgumentError, match="in_shardings, float32.*does not fit"):
+        jit(lambda x: jit(plus_one, in_shardings=wanted)(x[:3]))(X)
 
 
 def test_a_spec_alone_is_over_the_mesh_that_is_entered(mesh):
@@ -178,6 +195,16 @@ def test_memory_kinds(cpu, mesh):
     np.testing.assert_array_equal(back, X + 2)
     one = SingleDeviceSharding(cpu[1], memory_kind="pinned_host")
     assert jit(plus_one, out_shardings=one)(X).sharding == one
+
+
+def test_layouts(cpu):
+    columns = Format(Layout((0, 1)), SingleDeviceSharding(cpu[0]))
+    made = jit(plus_one, out_shardings=columns)(X)
+    assert made.format == columns
+    # The CPU's programs take rows.
+    back = jit(plus_one, in_shardings=Format(Layout.AUTO, columns.sharding))(made)
+    assert back.format.layout == Layout((1, 0))
+    np.testing.assert_array_equal(back, X + 2)
 
 
 def test_a_device_or_a_backend_takes_everything(cpu, divided):

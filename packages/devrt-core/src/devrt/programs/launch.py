@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.arrays import Array, device_put
 from devrt.arrays.dispatch_key import DispatchKey, key_with
 from devrt.errors import DeletedError, InvalidArgumentError
+from devrt.layout import Format
 from devrt.programs.leaves import Kind
 from devrt.programs.parameter import Parameter, order_of
 from devrt.runtime.plugin_errors import check_count, raise_named
@@ -91,11 +92,12 @@ class Launch:
             for aval, sharding in zip(trace.out_avals, given, strict=True)
         ]
         self._orders = [order_of(list(s.device_list), self._devices) for s in given]
-        self._elsewhere = [
+        self._elsewhere: list[tuple[int, Sharding | Format]] = [
             (i, wanted)
             for i, (wanted, sharding) in enumerate(zip(self.results, given, strict=True))
             if wanted.memory_kind != sharding.memory_kind
         ]
+        self._elsewhere += [(i, each) for i, each in enumerate(placement.formats) if each]
         orders = [*self._orders, *(parameter.order for parameter in self._parameters)]
         self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = None
         if all(order is None for order in orders):
@@ -129,7 +131,27 @@ class Launch:
         ]
 
     def _executed(self, arrays: Sequence[Array]) -> list[Array]:
-        """Run the program on all its devices."""
+        """Run the program on all its devices; once more where an array has another layout."""
+        try:
+            return self._execute(arrays)
+        except InvalidArgumentError:
+            laid_out = self._laid_out(arrays)
+            if all(a is b for a, b in zip(laid_out, arrays, strict=True)):
+                raise
+            return self._execute(laid_out)
+
+    def _laid_out(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return arrays in the layouts that the program takes."""
+        layouts = self.executable.get_parameter_layouts()[len(self._hidden) :]
+        wanted = [layout._xla_layout() for layout in layouts]
+        return [
+            array
+            if array.format.layout == layout
+            else device_put(array, Format(layout, array.sharding))
+            for array, layout in zip(arrays, wanted, strict=True)
+        ]
+
+    def _execute(self, arrays: Sequence[Array]) -> list[Array]:
         rows: list[Sequence[Buffer]] = [*self._hidden]
         rows += [p.shards(array) for p, array in zip(self._parameters, arrays, strict=True)]
         results = self.executable.execute_sharded(rows)
@@ -145,9 +167,9 @@ class Launch:
         return array
 
     def _finished(self, made: list[Array]) -> list[Array]:
-        """Place the results that go to another kind of memory."""
-        for i, sharding in self._elsewhere:
-            made[i] = device_put(made[i], sharding)
+        """Place the results that go to another kind of memory, or lie in another layout."""
+        for i, target in self._elsewhere:
+            made[i] = device_put(made[i], target)
         return made
 
     def _check_donated(self, leaves: Sequence[Any]) -> None:

@@ -38,7 +38,9 @@ def printed(trace: Trace, placement: Placement, donated: Sequence[bool]) -> Prin
     ]
     given = [False] * len(trace.hidden) + list(donated)
     named = [over_mesh(s).mesh for s in (*shardings, *placement.results) if s is not None]
-    meshes = Meshes([*placement.meshes, *named] if len(placement.devices) > 1 else ())
+    meshes = Meshes(
+        [*placement.meshes, *named, *trace.meshes] if len(placement.devices) > 1 else ()
+    )
     arguments = [
         ", ".join(
             filter(None, (sharding_attribute(s, a.ndim, meshes), "jax.buffer_donor = true" * d))

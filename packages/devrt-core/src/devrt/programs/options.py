@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from devrt import tree_util
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
-from devrt.programs.placement import Requests
+from devrt.layout import Format, Layout
+from devrt.programs.placement import Requests, check_fits
+from devrt.programs.sdy import over_mesh
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding, current_mesh
+from devrt.tracing import sharding_constraint
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -79,43 +82,59 @@ class Options:
                 f"{', '.join(map(repr, kwargs))} was given by name. Pass it by position."
             )
             raise InvalidArgumentError(msg, operation="jit")
-        arguments = _broadcast("in_shardings", self._in, args)
+        given = _broadcast("in_shardings", self._in, args)
+        arguments = [_sharding("in_shardings", each) for each in given]
         arguments += [None] * (len(trace.avals) - len(arguments))
         returned = trace.out_tree.unflatten(range(len(none)))
-        results = _broadcast("out_shardings", self._out, returned)
-        return Requests(arguments, results, self.device())
+        given = _broadcast("out_shardings", self._out, returned)
+        results = [_sharding("out_shardings", each) for each in given]
+        laid_out = [isinstance(getattr(each, "layout", None), Layout) for each in given]
+        formats = [each if is_so else None for each, is_so in zip(given, laid_out, strict=True)]
+        return Requests(arguments, results, self.device(), formats if any(laid_out) else ())
 
     def constrained_arguments(self, leaves: list[Any], tree: Any) -> list[Any]:
         """Return the arguments of a call in a trace, which the options' shardings constrain."""
         if self._in is None:
             return leaves
         args, kwargs = tree.unflatten(leaves)
-        constrained: list[Any] = tree_util.tree_leaves((self._constrained(self._in, args), kwargs))
+        args = _constrained("in_shardings", self._in, args)
+        constrained: list[Any] = tree_util.tree_leaves((args, kwargs))
         return constrained
 
     def constrained_results(self, results: Any) -> Any:
         """Return the results of a call in a trace, which the options' shardings constrain."""
-        return results if self._out is None else self._constrained(self._out, results)
-
-    def _constrained(self, shardings: Any, values: Any) -> Any:
-        from devrt.programs.constraints import with_sharding_constraint  # which needs jit
-
-        return with_sharding_constraint(values, shardings)
+        return results if self._out is None else _constrained("out_shardings", self._out, results)
 
 
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, PartitionSpec)
 
 
-def _broadcast(name: str, prefix: Any, tree: Any) -> list[Sharding | None]:
-    """Return the sharding of each leaf of a tree from a tree that is a beginning of it."""
+def _constrained(name: str, prefix: Any, tree: Any) -> Any:
+    """Return a tree of traced values that the compiler divides as is requested."""
+    values, structure = tree_util.tree_flatten(tree)
+    given = [_sharding(name, each) for each in _broadcast(name, prefix, tree)]
+    made = [
+        value if sharding is None else _constraint(name, value, over_mesh(sharding))
+        for value, sharding in zip(values, given, strict=True)
+    ]
+    return structure.unflatten(made)
+
+
+def _constraint(name: str, value: Any, sharding: NamedSharding) -> Any:
+    check_fits(name, value.aval, sharding)
+    return sharding_constraint(value, sharding.mesh, sharding.spec)
+
+
+def _broadcast(name: str, prefix: Any, tree: Any) -> list[Any]:
+    """Return what is given for each leaf of a tree by a tree that is a beginning of it."""
     from devrt._pytree.functions import broadcast_prefix
     from devrt._pytree.mismatch import first_prefix_error
 
     problem = first_prefix_error(prefix, tree, _is_leaf, f"jit {name}")
     if problem is not None:
         raise problem
-    return [_sharding(name, each) for each in broadcast_prefix(prefix, tree, _is_leaf)]
+    return broadcast_prefix(prefix, tree, _is_leaf)
 
 
 def _sharding(name: str, given: Any) -> Sharding | None:
@@ -139,8 +158,6 @@ def _sharding(name: str, given: Any) -> Sharding | None:
 
 
 def _check(name: str, given: Any) -> None:
-    from devrt.layout import Format
-
     for path, leaf in tree_util.tree_flatten_with_path(given, _is_leaf)[0]:
         if not (leaf is None or isinstance(leaf, Sharding | PartitionSpec | Format)):
             msg = (

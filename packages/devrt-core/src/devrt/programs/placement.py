@@ -18,9 +18,10 @@ from devrt.tracing import ShapedArray, at_user_line
 
 if TYPE_CHECKING:
     from devrt.contract import Device
+    from devrt.layout import Format
     from devrt.programs.traced import Trace
 
-__all__ = ["Placement", "Requests", "placement_of"]
+__all__ = ["Placement", "Requests", "check_fits", "placement_of"]
 
 
 class Requests(NamedTuple):
@@ -32,11 +33,14 @@ class Requests(NamedTuple):
         For each leaf; None where nothing is requested.
     device : Device or None
         Where everything is to run, whatever lies elsewhere.
+    formats : sequence of Format or None
+        For each result the format that it is put in, if one with a layout is requested.
     """
 
     arguments: Sequence[Sharding | None]
     results: Sequence[Sharding | None]
     device: Device | None = None
+    formats: Sequence[Format | None] = ()
 
 
 class Placement(NamedTuple):
@@ -52,6 +56,8 @@ class Placement(NamedTuple):
         How each leaf lies; None where the compiler decides.
     committed : bool
         Whether the results are placed on request.
+    formats : tuple of Format or None
+        As in `Requests`.
     """
 
     devices: tuple[Device, ...]
@@ -59,6 +65,7 @@ class Placement(NamedTuple):
     arguments: tuple[Sharding | None, ...]
     results: tuple[Sharding | None, ...]
     committed: bool
+    formats: tuple[Format | None, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -91,7 +98,7 @@ def placement_of(
         for path, kind, request in zip(trace.paths, kinds, requests.arguments, strict=True)
     ]
     for request, aval in zip(requests.results, out_avals, strict=True):
-        _check_fits(f"a result of {trace.name}", aval, request)
+        check_fits(f"a result of {trace.name}", aval, request)
     places = list(_places(trace, arguments, requests))
     devices = places[0].devices if places else (requests.device or default,)
     for place in places:
@@ -101,7 +108,8 @@ def placement_of(
     if len(devices) > 1:  # partitions are numbered along the first mesh
         devices = NamedSharding(meshes[0], PartitionSpec())._device_assignment
     committed = bool(places) or requests.device is not None
-    return Placement(devices, meshes, tuple(arguments), tuple(requests.results), committed)
+    wanted, formats = tuple(requests.results), tuple(requests.formats)
+    return Placement(devices, meshes, tuple(arguments), wanted, committed, formats)
 
 
 def _argument(
@@ -121,7 +129,7 @@ def _argument(
     if request is None:
         return there
     aval = aval_of(kind)
-    _check_fits(f"argument {path} of {trace.name}", aval, request)
+    check_fits(f"argument {path} of {trace.name}", aval, request)
     if there is None or there.is_equivalent_to(request, aval.ndim):
         return request
     if set(there._device_assignment) != set(request._device_assignment):
@@ -135,7 +143,7 @@ def _argument(
     raise InvalidArgumentError(msg, argument=path)
 
 
-def _check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:
+def check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:
     """Refuse a sharding that a shape does not divide by."""
     if sharding is None:
         return
@@ -173,7 +181,8 @@ def _meshes(trace: Trace, places: Sequence[_Place], count: int) -> tuple[Any, ..
     found = [p.sharding.mesh for p in places if isinstance(p.sharding, NamedSharding)]
     if not found and count > 1:
         found = [over_mesh(places[0].sharding).mesh]
-    return tuple(dict.fromkeys([*found, *trace.meshes]))
+    # The function's own meshes first: results are named by them rather than by the arguments'.
+    return tuple(dict.fromkeys(m for m in (*trace.meshes, *found) if isinstance(m, Mesh)))
 
 
 def _apart(name: str, first: _Place, second: _Place) -> InvalidArgumentError:
