@@ -90,7 +90,7 @@ def test_shardings_within_a_trace_are_constraints(mesh, divided):
     assert text.count("sdy.sharding_constraint") == 2
     assert made.sharding.is_fully_replicated
     np.testing.assert_array_equal(made, X)
-    with pytest.raises(InvalidArgumentError, match="in_shardings, float32.*does not fit"):
+    with pytest.raises(InvalidArgumentError, match=r"in_shardings, float32.*does not fit"):
         jit(lambda x: jit(plus_one, in_shardings=wanted)(x[:3]))(X)
 
 
