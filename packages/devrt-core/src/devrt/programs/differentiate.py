@@ -11,7 +11,7 @@ import numpy as np
 from devrt import tree_util
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import as_value, constant, convert, current_graph, shaped
-from devrt.tracing.gradients.families import RULES, narrow
+from devrt.tracing.gradients.families import RULES
 from devrt.tracing.gradients.replay import alias
 from devrt.tracing.gradients.rules import zeros
 from devrt.tracing.gradients.walk import Walk, is_inexact
@@ -97,7 +97,7 @@ def record(function: Callable[[], Any], inputs: Sequence[Any], has_aux: bool) ->
     ops = graph.ops[start:]
 
     def pull(cotangents: Sequence[Any]) -> list[Any]:
-        found = Walk(RULES, narrow).pull(ops, outputs, cotangents, inputs)
+        found = Walk(RULES).pull(ops, outputs, cotangents, inputs)
         return [
             None
             if not is_inexact(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt.tracing.ir import Graph, Op, Value
@@ -22,8 +22,12 @@ def alias(value: Value) -> Any:
     return emit("devrt.alias", (value,), (value.aval,), None, (graph,))[0]
 
 
-def replay(graph: Graph, operands: Sequence[Any]) -> tuple[list[Any], list[Op]]:
+def replay(
+    graph: Graph, operands: Sequence[Any], captures: Mapping[Value, Any] | None = None
+) -> tuple[list[Any], list[Op]]:
     """Add a graph's operations to the current graph, with operands in place of its parameters.
+
+    ``captures`` has what stands for values that the graph captures, where they do not themselves.
 
     Returns
     -------
@@ -31,7 +35,9 @@ def replay(graph: Graph, operands: Sequence[Any]) -> tuple[list[Any], list[Op]]:
         What stands for the graph's results, and the operations that were added.
     """
     known: dict[Value, Any] = dict(zip(graph.parameters, map(as_value, operands), strict=True))
-    known.update((inner, as_value(outer)) for outer, inner in graph.captures.items())
+    others = captures or {}
+    for outer, inner in graph.captures.items():
+        known[inner] = as_value(others.get(outer, outer))
     start = len(current_graph().ops)
     copy_ops(graph.ops, known)
     return [known[value] for value in graph.results], current_graph().ops[start:]

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt.errors import UnimplementedError
+from devrt.tracing.collectives import all_reduce, pvary
 from devrt.tracing.elementwise import nary
-from devrt.tracing.gradients.replay import replay
+from devrt.tracing.gradients.replay import alias, replay
 from devrt.tracing.ir import Op, Value
+from devrt.tracing.trace import current_graph
 
 __all__ = ["Rule", "Walk", "is_inexact"]
 
 Cotangent = Any  # a Value, or None where it is zero
 Rule = Callable[[Op, Sequence[Cotangent], "Walk"], Sequence[Cotangent]]
-Narrow = Callable[[Any, frozenset[str]], Any]
 
 
 def is_inexact(value: Value) -> bool:
@@ -31,22 +32,18 @@ class Walk:
     rules : mapping of str to Rule
         By the name of the operation. A rule takes the operation, the cotangents of its results, of
         which some are None, and the walk; it returns those of `Op.inputs`, in their order.
-    narrow : callable
-        ``narrow(cotangent, axes)`` sums a cotangent over manual mesh axes: of a value that is the
-        same along them, each device has its part.
     active : set of Value
         The values that depend on what is differentiated by.
     """
 
-    def __init__(self, rules: Mapping[str, Rule], narrow: Narrow) -> None:
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
         self.rules = rules
-        self.narrow = narrow
         self.active: set[Value] = set()
         self._found: dict[Value, Any] = {}
 
     def nested(self) -> Walk:
         """Return a walk for a graph of its own, with the same rules."""
-        return Walk(self.rules, self.narrow)
+        return Walk(self.rules)
 
     def pull(
         self,
@@ -70,13 +67,27 @@ class Walk:
         left = list(ops)
         self._activate(left)
         for value, cotangent in zip(outputs, cotangents, strict=True):
-            self._add(value, cotangent)
+            self._add(value, _widened(cotangent, value))
         while left:
             op = left.pop()
             given = [self._taken(value) for value in op.results]
             if any(each is not None for each in given) and self._depends(op):
                 left.extend(self._step(op, given))
         return [self._taken(value) for value in inputs]
+
+    def through(
+        self, function: Callable[..., Any], operands: Sequence[Any], cotangents: Sequence[Any]
+    ) -> list[Cotangent]:
+        """Return the cotangents of operands of a function, by tracing and walking it.
+
+        For an operation whose gradient is that of other operations that compute the same.
+        """
+        inputs = [alias(value) for value in operands]
+        graph = current_graph()
+        start = len(graph.ops)
+        results = function(*inputs)
+        ops = graph.ops[start:]
+        return self.nested().pull(ops, results, cotangents, inputs)
 
     def _activate(self, ops: Iterable[Op]) -> None:
         for op in ops:
@@ -93,18 +104,22 @@ class Walk:
         self._found[value] = cotangent if before is None else nary("add", before, cotangent)
 
     def _taken(self, value: Any) -> Cotangent:
-        """Return the whole cotangent of a value: every operation that uses it is behind."""
+        """Return the whole cotangent of a value: every operation that uses it is behind.
+
+        Of a value that is the same along mesh axes, each device has found a part.
+        """
         cotangent = self._found.pop(value, None)
         if cotangent is None:
             return None
         axes = cotangent.varying - value.varying
-        return self.narrow(cotangent, axes) if axes else cotangent
+        return all_reduce("add", cotangent, sorted(axes)) if axes else cotangent
 
     def _step(self, op: Op, given: list[Cotangent]) -> list[Op]:
         """Take one operation; return those to take in its place, if it is made of others."""
         rule = self.rules.get(op.name)
         if rule is not None:
-            for value, cotangent in zip(op.inputs(), rule(op, given, self), strict=True):
+            found = rule(op, given, self)  # which may change the operation's inputs
+            for value, cotangent in zip(op.inputs(), found, strict=True):
                 self._add(value, cotangent)
             return []
         if not op.name.startswith("devrt."):
@@ -125,3 +140,9 @@ class Walk:
             "other operations, or let the gradient stop there with devrt.lax.stop_gradient."
         )
         return UnimplementedError(msg, operation=op.name)
+
+
+def _widened(cotangent: Cotangent, value: Any) -> Cotangent:
+    """Return a cotangent that counts as varying along mesh axes wherever its value does."""
+    axes = frozenset() if cotangent is None else value.varying - cotangent.varying
+    return pvary(cotangent, sorted(axes)) if axes else cotangent
