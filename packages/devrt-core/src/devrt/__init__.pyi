@@ -52,10 +52,14 @@ from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
+from devrt.programs.constraints import with_sharding_constraint as with_sharding_constraint
 from devrt.programs.gradients import grad as grad
 from devrt.programs.gradients import value_and_grad as value_and_grad
 from devrt.programs.jit import eval_shape as eval_shape
 from devrt.programs.jit import jit as jit
+from devrt.programs.pmap import pmap as pmap
+from devrt.programs.shard_map import shard_map as shard_map
+from devrt.programs.shard_map import smap as smap
 from devrt.runtime import Runtime as Runtime
 from devrt.runtime import backends as backends
 from devrt.runtime import clear_backends as clear_backends
@@ -82,6 +86,7 @@ from devrt.sharding import PartitionSpec as PartitionSpec
 from devrt.sharding import Sharding as Sharding
 from devrt.sharding import SingleDeviceSharding as SingleDeviceSharding
 from devrt.sharding import make_mesh as make_mesh
+from devrt.sharding import set_mesh as set_mesh
 
 __version__: str
 config: Config

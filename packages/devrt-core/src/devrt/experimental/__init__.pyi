@@ -1,2 +1,3 @@
 from devrt.experimental import layout as layout
 from devrt.experimental import mesh_utils as mesh_utils
+from devrt.experimental import shard_map as shard_map

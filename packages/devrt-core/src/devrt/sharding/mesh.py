@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Mesh", "current_mesh"]
+__all__ = ["Mesh", "current_mesh", "get_mesh", "set_mesh", "use_mesh"]
 
 # The meshes that are entered in this thread or task, the innermost last.
 _entered: contextvars.ContextVar[tuple[Mesh, ...]] = contextvars.ContextVar(
@@ -30,9 +30,55 @@ _entered: contextvars.ContextVar[tuple[Mesh, ...]] = contextvars.ContextVar(
 
 
 def current_mesh() -> Mesh | None:
-    """Return the mesh of the innermost ``with mesh:`` of this thread or task, or None."""
+    """Return the mesh that is entered in this thread or task, the innermost one, or None.
+
+    By ``with mesh:``, `use_mesh` or `set_mesh`.
+    """
     entered = _entered.get()
     return entered[-1] if entered else None
+
+
+get_mesh = current_mesh  # JAX's name
+
+
+def use_mesh(mesh: Mesh) -> Mesh:
+    """Return what enters a mesh: ``with use_mesh(mesh):`` is ``with mesh:``."""
+    _check_mesh(mesh, "use_mesh")
+    return mesh
+
+
+class set_mesh:  # noqa: N801  JAX's name
+    """Enter a mesh from now on, or for a block: ``with set_mesh(mesh):``.
+
+    Parameters
+    ----------
+    mesh
+        The mesh that a `PartitionSpec` alone is over, and `devrt.shard_map` without one. It stays
+        the current one of this thread or task until another one is set; as a context manager, to
+        the end of the block.
+
+    Raises
+    ------
+    InvalidTypeError
+        If ``mesh`` is no mesh.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        _check_mesh(mesh, "set_mesh")
+        self._mesh = mesh
+        self._before = _entered.get()
+        _entered.set((*self._before, mesh))
+
+    def __enter__(self) -> Mesh:
+        return self._mesh
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _entered.set(self._before)
 
 
 class Mesh(MeshAxes):
@@ -212,6 +258,12 @@ def _rebuild(
     grid = np.empty(len(devices), dtype=object)
     grid[:] = find_devices(devices)
     return Mesh(grid.reshape(sizes), axis_names, axis_types)
+
+
+def _check_mesh(mesh: object, operation: str) -> None:
+    if not isinstance(mesh, Mesh):
+        msg = f"{operation} takes a Mesh, not {mesh!r} of type {kind_of(mesh)}."
+        raise InvalidTypeError(msg, operation=operation)
 
 
 def _check_devices(devices: tuple[Any, ...]) -> None:

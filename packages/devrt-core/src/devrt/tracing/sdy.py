@@ -65,8 +65,21 @@ class Meshes:
         return self._count
 
     def name(self, mesh: Mesh | AbstractMesh) -> str:
-        """Return the symbol of a mesh, without ``@``."""
-        return self._names[self._key(mesh)]
+        """Return the symbol of a mesh, without ``@``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is abstract and no mesh of devices has its axes.
+        """
+        name = self._names.get(self._key(mesh))
+        if name is None:
+            msg = (
+                f"no argument lies on a mesh with the axes of {mesh}, which has no devices. Place "
+                "an argument on such a mesh, or use one of devices."
+            )
+            raise InvalidArgumentError(msg, mesh=str(mesh))
+        return name
 
     def lines(self) -> list[str]:
         """Return the lines that declare the meshes; none for one device."""

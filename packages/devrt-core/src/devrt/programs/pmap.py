@@ -1,0 +1,327 @@
+"""`pmap`: a function that runs on several devices, each with its part of a dimension."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from devrt import tree_util
+from devrt.arrays import Array, device_put
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.programs.jit import JitFunction
+from devrt.programs.specs import named_leaves, spread
+from devrt.programs.traced import values_of
+from devrt.runtime import local_devices
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec
+from devrt.tracing import at_user_line, current_graph, is_tracing, manual_computation
+from devrt.tracing import reshape as reshaped
+
+__all__ = ["pmap"]
+
+_AXIS = "devices"  # the axis of a pmap that names none
+
+
+def pmap(
+    fun: Any = None,
+    axis_name: str | None = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Sequence[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Any:
+    """Return a function that runs on several devices, each with its part of a dimension.
+
+    Parameters
+    ----------
+    fun
+        The function. It sees arguments without the dimension that is divided, and returns results
+        without it.
+    axis_name
+        What the collectives of `devrt.lax` call the devices. Where it is left out, they may call
+        them by any one name.
+    in_axes
+        The dimension of each argument that is divided: a tree that is a beginning of the positional
+        arguments, or one for all. None gives all devices the whole argument. Arguments by name are
+        divided along dimension 0.
+    out_axes
+        Where that dimension stands in the results, likewise. None gives the result of the first
+        device.
+    static_broadcasted_argnums
+        Positional arguments that are passed as they are: they must be hashable.
+    devices
+        The devices; by default the first ones of the default platform, as many as are needed.
+    backend
+        The platform whose devices are taken.
+    axis_size
+        How many devices there are; by default as the arguments' dimension is long.
+    donate_argnums
+        Arguments whose memory the program may take over.
+
+    Returns
+    -------
+    callable
+        The function. Its results are divided over the devices along ``out_axes``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Calls raise it if there are too few devices, or the sizes of the dimensions differ.
+    """
+    options: dict[str, Any] = {
+        "in_axes": in_axes,
+        "out_axes": out_axes,
+        "static_broadcasted_argnums": static_broadcasted_argnums,
+        "devices": devices,
+        "backend": backend,
+        "axis_size": axis_size,
+        "donate_argnums": donate_argnums,
+    }
+    if fun is None:
+        return functools.partial(pmap, axis_name=axis_name, **options)
+    if not callable(fun):
+        msg = f"pmap takes a function, not {fun!r:.80} of type {type(fun).__name__}."
+        raise InvalidTypeError(msg, operation="pmap")
+    return PmapFunction(fun, axis_name, **options)
+
+
+class _Call(NamedTuple):
+    """A call, taken apart."""
+
+    mesh: Mesh
+    leaves: list[Any]
+    axes: tuple[int | None, ...]
+    structure: Any
+    statics: tuple[tuple[int, Any], ...]
+
+
+class PmapFunction:
+    """A function that runs on several devices; see `pmap`."""
+
+    def __init__(self, function: Callable[..., Any], axis_name: str | None, **options: Any) -> None:
+        functools.update_wrapper(self, function)
+        self.__wrapped__ = function
+        self._axis_name = axis_name
+        self._in_axes, self._out_axes = options["in_axes"], options["out_axes"]
+        self._statics = _numbers(options["static_broadcasted_argnums"])
+        self._donated = _numbers(options["donate_argnums"])
+        self._devices, self._backend = options["devices"], options["backend"]
+        self._axis_size = options["axis_size"]
+        self._programs: dict[Any, JitFunction] = {}
+        self._meshes: dict[tuple[Any, ...], Mesh] = {}
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.__wrapped__, "__name__", None) or type(self.__wrapped__).__name__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on the devices; in a trace, add its operations. Does not wait."""
+        call = self._taken_apart(args, kwargs)
+        if is_tracing():
+            return self._traced(call, call.leaves)
+        program = self._program(call)
+        pairs = zip(call.leaves, call.axes, strict=True)
+        return program(*[_placed(leaf, _sharding(call.mesh, axis)) for leaf, axis in pairs])
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the function as StableHLO for some arguments."""
+        call = self._taken_apart(args, kwargs)
+        return self._program(call).lower(*call.leaves)
+
+    def _program(self, call: _Call) -> JitFunction:
+        ndims = tuple(np.ndim(leaf) for leaf in call.leaves)
+        key = (call.mesh, call.axes, call.structure, call.statics, ndims)
+        try:
+            found = self._programs.get(key)
+        except TypeError:
+            raise _unhashable(self._name, call.statics) from None
+        if found is None:
+            found = self._programs[key] = self._made(call._replace(leaves=[]))
+        return found
+
+    def _made(self, call: _Call) -> JitFunction:
+        @functools.wraps(self.__wrapped__, assigned=("__name__", "__qualname__", "__module__"))
+        def traced(*leaves: Any) -> Any:
+            return self._traced(call, leaves)
+
+        del traced.__wrapped__
+        args, _ = call.structure.unflatten(range(len(call.axes)))
+        rows = zip(_places(len(args), call.statics), args, strict=True)
+        donated = [i for place, arg in rows if place in self._donated for i in _leaves(arg)]
+        return JitFunction(traced, donate_argnums=donated or None)
+
+    def _taken_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+        numbers = {n % len(args) if n < 0 and args else n for n in self._statics}
+        statics = tuple((i, arg) for i, arg in enumerate(args) if i in numbers)
+        dynamic = tuple(arg for i, arg in enumerate(args) if i not in numbers)
+        leaves, structure = tree_util.tree_flatten((dynamic, kwargs))
+        in_axes = self._in_axes
+        if isinstance(in_axes, list | tuple):
+            chosen = [a for i, a in enumerate(in_axes) if i not in numbers]
+            in_axes = tuple(in_axes if len(in_axes) == len(dynamic) else chosen)
+        axes = spread(in_axes, dynamic, "pmap in_axes")
+        axes += [0] * (len(leaves) - len(axes))
+        named = named_leaves(self.__wrapped__, dynamic)
+        named += [(f"of {sorted(kwargs)}", leaf) for leaf in leaves[len(named) :]]
+        found = [self._checked(*each) for each in zip(named, axes, strict=True)]
+        size = self._size([(path, leaf, a) for (path, leaf), a in zip(named, found, strict=True)])
+        return _Call(self._mesh(size), leaves, tuple(found), structure, statics)
+
+    def _checked(self, named: tuple[str, Any], axis: Any) -> int | None:
+        path, leaf = named
+        if axis is None:
+            return None
+        ndim = np.ndim(leaf)
+        if not isinstance(axis, int) or not -ndim <= axis < ndim:
+            msg = (
+                f"pmap: argument {path} of {self._name} has the shape {np.shape(leaf)}, of which "
+                f"in_axes divides dimension {axis!r}{at_user_line()}. Name a dimension of it, or "
+                "None to give it to all devices whole."
+            )
+            raise InvalidArgumentError(msg, axis=axis)
+        return axis % ndim
+
+    def _size(self, leaves: Sequence[tuple[str, Any, int | None]]) -> int:
+        """Return how many devices the arguments, or the options, ask for."""
+        sizes = {path: np.shape(leaf)[axis] for path, leaf, axis in leaves if axis is not None}
+        given = self._axis_size
+        if given is None and self._devices is not None and not sizes:
+            given = len(self._devices)
+        different = set(sizes.values()) | ({given} if given is not None else set())
+        if len(different) > 1:
+            shown = ", ".join(f"{path} has {size}" for path, size in sizes.items())
+            shown += f", axis_size is {given}" if given is not None else ""
+            msg = (
+                f"pmap: the dimensions of the arguments of {self._name} that are divided are of "
+                f"different sizes{at_user_line()}: {shown}."
+            )
+            raise InvalidArgumentError(msg, sizes=tuple(sizes.values()))
+        if not different:
+            msg = (
+                f"pmap: no argument of {self._name} is divided{at_user_line()}, so that the number "
+                "of devices is not known. Give axis_size."
+            )
+            raise InvalidArgumentError(msg, operation="pmap")
+        return int(different.pop())
+
+    def _mesh(self, size: int) -> Mesh:
+        if self._devices is not None:
+            there = list(self._devices)
+        elif is_tracing() and current_graph().manual_axes:
+            msg = (
+                f"pmap of {self._name} is called in a function that runs on each device by "
+                f"itself{at_user_line()}. Use one devrt.shard_map over a mesh of more axes."
+            )
+            raise UnimplementedError(msg, operation="pmap")
+        else:
+            there = list(local_devices(backend=self._backend))
+        if len(there) < size or (self._devices is not None and len(there) != size):
+            msg = (
+                f"pmap: {self._name} is to run on {size} devices, and there are "
+                f"{len(there)}{at_user_line()}. Divide the dimension into parts, one for each "
+                "device, or use devrt.shard_map."
+            )
+            raise InvalidArgumentError(msg, size=size, devices=len(there))
+        key = tuple(there[:size])
+        if key not in self._meshes:
+            self._meshes[key] = Mesh(list(key), (self._axis_name or _AXIS,))
+        return self._meshes[key]
+
+    def _traced(self, call: _Call, leaves: Sequence[Any]) -> Any:
+        """Add the operations of a call to the current trace."""
+        mesh = call.mesh
+        specs = [_spec(mesh, axis) for axis in call.axes]
+        out_tree: Any = None
+
+        def body(*parts: Any) -> tuple[list[Any], list[PartitionSpec]]:
+            nonlocal out_tree
+            inner = [_without(x, a) for x, a in zip(parts, call.axes, strict=True)]
+            args, kwargs = call.structure.unflatten(inner)
+            rest = list(args)
+            for place, value in call.statics:
+                rest.insert(place, value)
+            returned = self.__wrapped__(*rest, **kwargs)
+            given, out_tree = values_of(returned, self._name)
+            axes = spread(self._out_axes, returned, "pmap out_axes")
+            pairs = list(zip(given, axes, strict=True))
+            found = [a if a is None else _end(self._name, x, a) for x, a in pairs]
+            results = [_with(x, a) for (x, _), a in zip(pairs, found, strict=True)]
+            return results, [_spec(mesh, axis) for axis in found]
+
+        found = manual_computation(
+            mesh, mesh.axis_names, leaves, specs, body, is_lent=self._axis_name is None
+        )
+        return tree_util.tree_unflatten(out_tree, found)
+
+
+def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
+def _places(count: int, statics: Sequence[tuple[int, Any]]) -> list[int]:
+    """Return the positions of the arguments that are not static."""
+    fixed = {place for place, _ in statics}
+    return [i for i in range(count + len(fixed)) if i not in fixed]
+
+
+def _leaves(tree: Any) -> list[Any]:
+    return tree_util.tree_leaves(tree)
+
+
+def _spec(mesh: Mesh, axis: int | None) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, mesh.axis_names[0])
+
+
+def _sharding(mesh: Mesh, axis: int | None) -> NamedSharding:
+    return NamedSharding(mesh, _spec(mesh, axis))
+
+
+def _placed(leaf: Any, sharding: NamedSharding) -> Any:
+    """Return an argument on the devices: it moves there from wherever it is, as in JAX."""
+    if (
+        type(leaf) is Array
+        and leaf.committed
+        and leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
+    ):
+        return leaf
+    return device_put(leaf, sharding)
+
+
+def _without(x: Any, axis: int | None) -> Any:
+    if axis is None:
+        return x
+    shape = x.aval.shape
+    return reshaped(x, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _with(x: Any, axis: int | None) -> Any:
+    if axis is None:
+        return x
+    shape = x.aval.shape
+    return reshaped(x, (*shape[:axis], 1, *shape[axis:]))
+
+
+def _end(name: str, x: Any, axis: Any) -> int:
+    ndim: int = x.aval.ndim + 1
+    if not isinstance(axis, int) or not -ndim <= axis < ndim:
+        msg = (
+            f"pmap: a result of {name} is {x.aval} on each device, and out_axes is "
+            f"{axis!r}{at_user_line()}: the new dimension is one of {ndim}, or None."
+        )
+        raise InvalidArgumentError(msg, axis=axis)
+    return axis % ndim
+
+
+def _unhashable(name: str, statics: Sequence[tuple[int, Any]]) -> InvalidTypeError:
+    shown = ", ".join(f"{i}: {type(value).__name__}" for i, value in statics)
+    msg = (
+        f"pmap: static_broadcasted_argnums of {name} are of types without a hash ({shown}): static "
+        "values decide which program runs. Pass tuples in place of lists."
+    )
+    return InvalidTypeError(msg, operation="pmap")

@@ -1,0 +1,98 @@
+"""Values that lie as is requested, in traced functions and outside of them."""
+
+import numpy as np
+import pytest
+
+import devrt
+from devrt import NamedSharding, P
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+
+pytestmark = pytest.mark.engine
+
+X = np.arange(32, dtype=np.float32).reshape(8, 4)
+constrained = devrt.with_sharding_constraint
+
+
+@pytest.fixture(scope="module")
+def mesh(cpu):
+    return devrt.make_mesh((4, 2), ("x", "y"), devices=cpu)
+
+
+def test_in_a_traced_function(mesh):
+    def function(x):
+        tree = {"a": x + 1, "b": [x * 2, x]}
+        tree = constrained(tree, {"a": NamedSharding(mesh, P("x")), "b": P("y", "x")})
+        return {"a": tree["a"] * 2, "b": tree["b"]}
+
+    with mesh:
+        found = devrt.jit(function)(X)
+    np.testing.assert_array_equal(found["a"], (X + 1) * 2)
+    np.testing.assert_array_equal(found["b"][0], X * 2)
+    assert found["a"].sharding.spec == P("x")
+    assert found["b"][0].sharding.spec == P("y", "x")
+
+
+def test_the_mesh_that_is_entered_decides_which_program_runs(cpu):
+    function = devrt.jit(lambda x: constrained(x * 2, P("d")))
+    for n in (2, 4):
+        with devrt.set_mesh(devrt.Mesh(list(cpu[:n]), ("d",))):
+            assert len(function(X).devices()) == n
+
+
+def test_dimensions_that_are_left_to_the_compiler(mesh):
+    placed = devrt.device_put(X, NamedSharding(mesh, P("x", "y")))
+    spec = P(None, P.UNCONSTRAINED)
+    found = devrt.jit(lambda x: constrained(x + 1, NamedSharding(mesh, spec)))(placed)
+    assert found.sharding.spec == P(None, "y")
+    outside = constrained(placed, NamedSharding(mesh, spec))
+    assert outside.sharding.spec == P(None, "y")
+    np.testing.assert_array_equal(outside, X)
+
+
+def test_outside_of_a_trace_it_places(mesh, cpu):
+    found = constrained([X, X], NamedSharding(mesh, P("x")))
+    assert [each.sharding.spec for each in found] == [P("x")] * 2
+    with mesh:
+        assert devrt.lax.with_sharding_constraint(X, P("y")).sharding.spec == P("y")
+    assert constrained(X, devrt.SingleDeviceSharding(cpu[2])).devices() == {cpu[2]}
+    assert constrained(X, None) is X
+
+
+def test_one_device(cpu):
+    there = devrt.device_put(X, cpu[2])
+    found = devrt.jit(lambda x: constrained(x + 1, devrt.SingleDeviceSharding(cpu[2])))(there)
+    np.testing.assert_array_equal(found, X + 1)
+    with pytest.raises(InvalidArgumentError, match="different devices"):
+        devrt.jit(lambda x: constrained(x, devrt.SingleDeviceSharding(cpu[1])))(there)
+
+
+def test_axes_that_a_shard_map_leaves_to_the_compiler(mesh):
+    def function(part):
+        return constrained(part * 2, P(None, "y"))
+
+    options = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x"), "axis_names": {"x"}}
+    found = devrt.jit(devrt.shard_map(function, **options))(X)
+    np.testing.assert_array_equal(found, X * 2)
+    assert found.sharding.spec == P("x", "y")
+    bound = devrt.shard_map(lambda part: constrained(part, P("x")), **options)
+    with pytest.raises(InvalidArgumentError, match="'x', which the shard_map around it binds"):
+        bound(X)
+
+
+@pytest.mark.parametrize("wrap", [devrt.jit, lambda function: function])
+def test_what_does_not_fit_is_refused(mesh, wrap):
+    def refused(error, match, tree, shardings):
+        with pytest.raises(error, match=match):
+            wrap(lambda x: constrained(x, shardings))(tree)
+
+    refused(InvalidArgumentError, r"the value at \['a'\] .*size 7", {"a": X[:7]}, named(mesh, "x"))
+    refused(InvalidArgumentError, "3 entries", X, named(mesh, None, None, "x"))
+    refused(InvalidArgumentError, "no mesh is entered", X, P("x"))
+    refused(InvalidArgumentError, "with_sharding_constraint shardings", [X], {"a": P()})
+    refused(InvalidTypeError, "takes a sharding", X, "x")
+    positional = devrt.sharding.GSPMDSharding.get_replicated(mesh.device_list)
+    refused(UnimplementedError, "over meshes", X, positional)
+
+
+def named(mesh, *entries):
+    return NamedSharding(mesh, P(*entries))
