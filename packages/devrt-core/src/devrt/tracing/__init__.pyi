@@ -38,6 +38,8 @@ from devrt.tracing.gathering import dynamic_slice as dynamic_slice
 from devrt.tracing.gathering import dynamic_update_slice as dynamic_update_slice
 from devrt.tracing.gathering import gather as gather
 from devrt.tracing.gathering import scatter as scatter
+from devrt.tracing.gathering import take as take
+from devrt.tracing.gathering import take_along as take_along
 from devrt.tracing.ir import Graph as Graph
 from devrt.tracing.ir import Op as Op
 from devrt.tracing.ir import Scope as Scope
@@ -51,6 +53,7 @@ from devrt.tracing.printer import print_module as print_module
 from devrt.tracing.promotion import inexact as inexact
 from devrt.tracing.promotion import named as named
 from devrt.tracing.promotion import result_type as result_type
+from devrt.tracing.reductions import cumulative as cumulative
 from devrt.tracing.reductions import reduce as reduce
 from devrt.tracing.reductions import reduce_by as reduce_by
 from devrt.tracing.reductions import scalar_region as scalar_region
@@ -73,6 +76,7 @@ from devrt.tracing.shapes import reshape as reshape
 from devrt.tracing.shapes import reverse as reverse
 from devrt.tracing.shapes import slice_ as slice_
 from devrt.tracing.shapes import transpose as transpose
+from devrt.tracing.sorting import sort as sort
 from devrt.tracing.trace import HIDDEN_TYPES as HIDDEN_TYPES
 from devrt.tracing.trace import NUMBERS as NUMBERS
 from devrt.tracing.trace import as_value as as_value

@@ -22,6 +22,8 @@ __all__ = [
     "dynamic_update_slice",
     "gather",
     "scatter",
+    "take",
+    "take_along",
 ]
 
 Dims = Sequence[int]
@@ -181,3 +183,43 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
 
 def _starts(starts: Sequence[Any]) -> list[Any]:
     return promote(*starts) if starts else []
+
+
+def take(x: Any, indices: Any, dimension: int) -> Any:
+    """Return the parts of a value at positions along a dimension, which theirs take the place of.
+
+    Positions are integers from 0; those beyond the end are moved to it.
+    """
+    x, indices = as_value(x), as_value(indices)
+    rank, more = len(x.aval.shape), len(indices.aval.shape)
+    after = range(dimension + more, rank - 1 + more)
+    return gather(
+        x,
+        indices,
+        offset_dims=(*range(dimension), *after),
+        collapsed_slice_dims=(dimension,),
+        start_index_map=(dimension,),
+        index_vector_dim=more,
+        slice_sizes=tuple(1 if i == dimension else n for i, n in enumerate(x.aval.shape)),
+    )
+
+
+def take_along(x: Any, indices: Any, dimension: int) -> Any:
+    """Return one element for each position: along a dimension, at the same place of all others.
+
+    ``indices`` is of the value's shape but for that dimension; positions are as in `take`.
+    """
+    x, indices = as_value(x), as_value(indices)
+    rank = len(x.aval.shape)
+    others = tuple(i for i in range(rank) if i != dimension)
+    return gather(
+        x,
+        indices,
+        offset_dims=(),
+        collapsed_slice_dims=(dimension,),
+        start_index_map=(dimension,),
+        operand_batching_dims=others,
+        start_indices_batching_dims=others,
+        index_vector_dim=rank,
+        slice_sizes=(1,) * rank,
+    )

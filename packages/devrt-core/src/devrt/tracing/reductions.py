@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import shaped
 from devrt.tracing.elementwise import nary
-from devrt.tracing.trace import as_value, constant, emit, emit_one, trace_flat
+from devrt.tracing.trace import as_value, composite, constant, emit, emit_one, trace_flat
 
-__all__ = ["reduce", "reduce_by", "scalar_region"]
+__all__ = ["cumulative", "reduce", "reduce_by", "scalar_region"]
 
 
 def scalar_region(name: str, dtype: Any) -> Any:
@@ -56,3 +59,36 @@ def reduce_by(
     results = [shaped(shape, value.aval.dtype) for value in values]
     attributes = {"dimensions": tuple(sorted(dimensions))}
     return emit("stablehlo.reduce", [*values, *starts], results, attributes, (region,))
+
+
+def cumulative(name: str, x: Any, identity: Any, dimension: int, *, reverse: bool = False) -> Any:
+    """Return, at each position along a dimension, ``stablehlo.NAME`` of all up to there.
+
+    ``identity`` is the operation's, a number. With ``reverse`` it is of all from there on. The
+    operation is the composite ``devrt.cumulative``, with these arguments as its attributes.
+    """
+    attributes = {"name": name, "dimension": dimension, "reverse": reverse}
+    return composite(
+        "cumulative",
+        lambda value: (_windows(name, value, identity, dimension, reverse),),
+        (x,),
+        attributes,
+    )[0]
+
+
+def _windows(name: str, x: Any, identity: Any, dimension: int, reverse: bool) -> Any:
+    aval = x.aval
+    size, ones = aval.shape[dimension], (1,) * len(aval.shape)
+    before = np.zeros((len(ones), 2), np.int64)
+    before[dimension] = (0, size - 1) if reverse else (size - 1, 0)
+    attributes = {
+        "window_dimensions": tuple(size if i == dimension else 1 for i in range(len(ones))),
+        "window_strides": ones,
+        "base_dilations": ones,
+        "window_dilations": ones,
+        "padding": Dense(before),
+    }
+    start = constant(identity, aval.dtype)
+    region = scalar_region(name, aval.dtype)
+    result = shaped(aval.shape, aval.dtype)
+    return emit_one("stablehlo.reduce_window", (x, start), result, attributes, (region,))
