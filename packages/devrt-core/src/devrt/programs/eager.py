@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -32,11 +33,19 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
         The function. It takes values, arrays and numbers, and gives values.
     static
         Names of the arguments that decide which program it is: axes, shapes, dtypes, flags. Of the
-        others Python's numbers are parameters of the program.
+        others Python's numbers are parameters of the program. Lists are taken as tuples.
     """
 
     def made(function: Callable[..., Any]) -> Any:
-        return Operation(function, static_argnames=tuple(static))
+        jitted = Operation(function, static_argnames=tuple(static))
+        if not static:
+            return jitted
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return jitted(*map(_frozen, args), **{k: _frozen(v) for k, v in kwargs.items()})
+
+        return call
 
     return made if function is None else made(function)
 
@@ -47,3 +56,8 @@ class Operation(JitFunction):
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # It takes numbers too, and gives values: nothing is to be converted.
         return self.__wrapped__(*args, **kwargs)
+
+
+def _frozen(x: Any) -> Any:
+    """Return lists as tuples, as axes and shapes are looked up by their values."""
+    return tuple(map(_frozen, x)) if type(x) is list or type(x) is tuple else x
