@@ -1,20 +1,321 @@
-"""Sums and other functions of all elements, or of those along some axes."""
+"""Sums and other functions of all elements, or of those along some axes.
+
+Integers narrower than 32 bits are summed and multiplied in 32, as the array API standard has it;
+fractions of 16 bits in float32, and the result is of their own dtype.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
-from devrt import tracing
-from devrt.programs.eager import operation
-from devrt.tracing import as_value
+import numpy as np
 
-__all__ = ["sum"]
+from devrt import tracing
+from devrt.errors import InvalidArgumentError
+from devrt.numpy.arguments import Axes, axes_of, dtype_of, refuse_out
+from devrt.programs.eager import operation
+from devrt.tracing import as_value, at_user_line, convert, inexact, named
+
+__all__ = [
+    "all",
+    "any",
+    "count_nonzero",
+    "keep",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+]
+
+_STATIC = ("axis", "dtype", "keepdims", "promote_integers")
+
+
+def computed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that many elements of one are summed in."""
+    is_narrow = dtype.itemsize < 4 and dtype.kind not in "biu"
+    return named("float32") if is_narrow and not _is_integer(dtype) else dtype
+
+
+def _is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
+
+
+def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of a sum: of integers, and of truth values, one of 32 bits or more."""
+    if dtype == named("bool"):
+        return named("int32")
+    if _is_integer(dtype) and dtype.itemsize < 4:
+        return named("uint32" if dtype.name.startswith("u") else "int32")
+    return dtype
+
+
+def keep(x: Any, axes: tuple[int, ...], shape: tuple[int, ...], keepdims: bool) -> Any:
+    """Return a reduced value with the axes of its operand as dimensions of size 1, if wanted."""
+    if not keepdims:
+        return x
+    return tracing.reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
+
+
+def _masked(x: Any, where: Any, identity: Any) -> Any:
+    """Return elements where a mask is true, elsewhere an operation's identity."""
+    if where is None:
+        return x
+    mask = convert(as_value(where), named("bool"))
+    return tracing.select(mask, x, tracing.constant(identity, x.dtype))
+
+
+def _fold(
+    name: str, x: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, identity: Any
+) -> Any:
+    """Return a value reduced by ``stablehlo.NAME``, combined with ``initial`` where given."""
+    is_weak = x.weak_type
+    x = _masked(x, where, identity)
+    axes = axes_of(axis, x.ndim, name)
+    made = tracing.reduce(name, x, identity, axes)
+    if initial is not None:
+        made = tracing.nary(name, made, convert(as_value(initial), x.dtype))
+    return convert(keep(made, axes, x.shape, keepdims), x.dtype, weak_type=is_weak)
+
+
+def _accumulated(
+    name: str, a: Any, axis: Axes, dtype: Any, keepdims: bool, initial: Any, where: Any,
+    promote_integers: bool, identity: int,
+) -> Any:  # fmt: skip
+    x = as_value(a)
+    given = dtype_of(dtype) if dtype is not None else x.dtype
+    result = (
+        widened(given) if dtype is None and (promote_integers or x.dtype.kind == "b") else given
+    )
+    inner = computed_in(result)
+    is_weak = x.weak_type and dtype is None
+    made = _fold(name, convert(x, inner), axis, keepdims, initial, where, identity)
+    return convert(made, result, weak_type=is_weak)
+
+
+@operation(static=_STATIC)
+def sum(
+    a: Any, axis: Axes = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Return the sum over some axes, by default all."""
+    refuse_out(out, "sum")
+    return _accumulated("add", a, axis, dtype, keepdims, initial, where, promote_integers, 0)
+
+
+@operation(static=_STATIC)
+def prod(
+    a: Any, axis: Axes = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None, promote_integers: bool = True,
+) -> Any:  # fmt: skip
+    """Return the product over some axes, by default all."""
+    refuse_out(out, "prod")
+    return _accumulated("multiply", a, axis, dtype, keepdims, initial, where, promote_integers, 1)
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """Return the number that no element of a dtype is below."""
+    if _is_integer(dtype):
+        return np.iinfo(dtype).min if dtype.kind in "iu" else _limits(dtype).min
+    return False if dtype.kind == "b" else -math.inf
+
+
+def highest(dtype: np.dtype[Any]) -> Any:
+    """Return the number that no element of a dtype is above."""
+    if _is_integer(dtype):
+        return np.iinfo(dtype).max if dtype.kind in "iu" else _limits(dtype).max
+    return True if dtype.kind == "b" else math.inf
+
+
+def _limits(dtype: np.dtype[Any]) -> Any:
+    import ml_dtypes
+
+    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+
+
+def _extreme(
+    name: str, a: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, is_max: bool
+) -> Any:
+    x = as_value(a)
+    axes = axes_of(axis, x.ndim, name)
+    if initial is None and (where is not None or not math.prod(x.shape[i] for i in axes)):
+        missing = "where= is given" if where is not None else "there are no elements"
+        msg = f"{name}: {missing}, so initial= must be given too{at_user_line()}: {x.aval}."
+        raise InvalidArgumentError(msg, axis=axis, shape=x.shape)
+    if x.dtype.kind == "c":
+        return _extreme_complex(x, axes, keepdims, is_max)
+    identity = lowest(x.dtype) if is_max else highest(x.dtype)
+    if x.dtype.kind == "b":
+        name, is_max = ("or", True) if is_max else ("and", False)
+    else:
+        name = "maximum" if is_max else "minimum"
+    return _fold(name, x, axis, keepdims, initial, where, identity)
+
+
+def _extreme_complex(x: Any, axes: tuple[int, ...], keepdims: bool, is_max: bool) -> Any:
+    """Return the greatest by real part, then by imaginary part."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    rows = tracing.transpose(x, [*kept, *axes])
+    shape = tuple(x.shape[i] for i in kept)
+    size = math.prod(x.shape[i] for i in axes)
+    (ordered,) = tracing.sort([tracing.reshape(rows, (*shape, size))], len(shape))
+    at = size - 1 if is_max else 0
+    low = (0,) * len(shape)
+    found = tracing.slice_(ordered, (*low, at), (*shape, at + 1))
+    return keep(tracing.reshape(found, shape), axes, x.shape, keepdims)
+
+
+_EXTREME = ("axis", "keepdims")
+
+
+@operation(static=_EXTREME)
+def max(
+    a: Any, axis: Axes = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the greatest element along some axes, by default of all; NaN where there is one."""
+    refuse_out(out, "max")
+    return _extreme("max", a, axis, keepdims, initial, where, True)
+
+
+@operation(static=_EXTREME)
+def min(
+    a: Any, axis: Axes = None, out: None = None, keepdims: bool = False,
+    initial: Any = None, where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the least element along some axes, by default of all; NaN where there is one."""
+    refuse_out(out, "min")
+    return _extreme("min", a, axis, keepdims, initial, where, False)
+
+
+amax = max
+amin = min
+
+
+def ptp(a: Any, axis: Axes = None, out: None = None, keepdims: bool = False) -> Any:
+    """Return how far the greatest and the least element are apart."""
+    return max(a, axis, out, keepdims) - min(a, axis, out, keepdims)
+
+
+def _is_true(a: Any) -> Any:
+    x = as_value(a)
+    if x.dtype == named("bool"):
+        return x
+    return tracing.compare("NE", x, tracing.constant(0, x.dtype))
 
 
 @operation(static=("axis", "keepdims"))
-def sum(x: Any, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
-    """Return the sum over some axes."""
-    x = as_value(x)
-    axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    return tracing.reduce("add", x, 0, list(axes))
+def all(
+    a: Any, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Return whether all elements along some axes are true, or not zero."""
+    refuse_out(out, "all")
+    return _fold("and", _is_true(a), axis, keepdims, None, where, True)
+
+
+@operation(static=("axis", "keepdims"))
+def any(
+    a: Any, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: Any = None
+) -> Any:
+    """Return whether some element along some axes is true, or not zero."""
+    refuse_out(out, "any")
+    return _fold("or", _is_true(a), axis, keepdims, None, where, False)
+
+
+@operation(static=("axis", "keepdims"))
+def count_nonzero(a: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Return how many elements along some axes are not zero."""
+    return _fold("add", convert(_is_true(a), named("int32")), axis, keepdims, None, None, 0)
+
+
+# -- means --------------------------------------------------------------------------------------
+
+
+def _count(x: Any, axes: tuple[int, ...], where: Any, dtype: np.dtype[Any]) -> Any:
+    """Return how many elements a mean is of: a number, or a value for each result."""
+    if where is None:
+        return tracing.constant(float(math.prod(x.shape[i] for i in axes)), dtype)
+    mask = tracing.broadcast_to(convert(as_value(where), dtype), x.shape)
+    return keep(tracing.reduce("add", mask, 0, axes), axes, x.shape, True)
+
+
+def _mean(x: Any, axes: tuple[int, ...], where: Any) -> Any:
+    """Return the mean over axes, which stay as dimensions of size 1."""
+    total = _fold("add", x, axes, True, None, where, 0)
+    real = real_of(x.dtype)
+    count = convert(_count(x, axes, where, real), x.dtype)
+    return tracing.binary("divide", total, count)
+
+
+def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the parts of a complex one; any other as it is."""
+    return named(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
+
+
+def _dropped(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if keepdims:
+        return x
+    return tracing.reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))
+
+
+@operation(static=("axis", "dtype", "keepdims"))
+def mean(
+    a: Any, axis: Axes = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+    *, where: Any = None,
+) -> Any:  # fmt: skip
+    """Return the mean over some axes, of a dtype of fractions."""
+    refuse_out(out, "mean")
+    x = as_value(a)
+    result = inexact(x.dtype) if dtype is None else dtype_of(dtype)
+    axes = axes_of(axis, x.ndim, "mean")
+    made = _mean(convert(x, computed_in(inexact(result))), axes, where)
+    is_weak = x.weak_type and dtype is None
+    return convert(_dropped(made, axes, keepdims), result, weak_type=is_weak)
+
+
+@operation(static=("axis", "dtype", "ddof", "keepdims", "correction"))
+def var(
+    a: Any, axis: Axes = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False, *, where: Any = None, correction: float | None = None,
+) -> Any:  # fmt: skip
+    """Return the variance over some axes.
+
+    The mean of the squared distances from the mean, times n / (n - correction). ``ddof`` is another
+    name of the correction. Of complex elements it is real.
+    """
+    refuse_out(out, "var")
+    if correction is not None and ddof:
+        msg = f"var: ddof and correction mean the same, give one of them{at_user_line()}."
+        raise InvalidArgumentError(msg, ddof=ddof, correction=correction)
+    x = as_value(a)
+    result = inexact(real_of(x.dtype)) if dtype is None else real_of(dtype_of(dtype))
+    axes = axes_of(axis, x.ndim, "var")
+    inner = computed_in(tracing.promotion.widest([inexact(result), inexact(x.dtype)]))
+    x = convert(x, inner)
+    distance = tracing.binary("subtract", x, _mean(x, axes, where))
+    if inner.kind == "c":
+        parts = [tracing.unary(p, distance, real_of(inner)) for p in ("real", "imag")]
+        square = tracing.binary("add", *(tracing.binary("multiply", p, p) for p in parts))
+    else:
+        square = tracing.binary("multiply", distance, distance)
+    total = _fold("add", square, axes, True, None, where, 0)
+    less = float(ddof if correction is None else correction)
+    count = tracing.binary("subtract", _count(x, axes, where, square.dtype), less)
+    count = tracing.binary("maximum", count, 0.0)
+    made = _dropped(tracing.binary("divide", total, count), axes, keepdims)
+    return convert(made, result)
+
+
+@operation(static=("axis", "dtype", "ddof", "keepdims", "correction"))
+def std(
+    a: Any, axis: Axes = None, dtype: Any = None, out: None = None, ddof: float = 0,
+    keepdims: bool = False, *, where: Any = None, correction: float | None = None,
+) -> Any:  # fmt: skip
+    """Return the square root of the variance over some axes; see `var`."""
+    refuse_out(out, "std")
+    variance = var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, correction=correction)
+    return tracing.unary("sqrt", variance)
