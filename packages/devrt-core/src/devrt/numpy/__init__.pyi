@@ -1,4 +1,5 @@
 from devrt.dlpack import from_dlpack as from_dlpack
+from devrt.numpy import linalg as linalg
 from devrt.numpy.arithmetic import abs as abs
 from devrt.numpy.arithmetic import absolute as absolute
 from devrt.numpy.arithmetic import add as add

@@ -16,6 +16,7 @@ from devrt.programs.eager import operation
 from devrt.tracing import DotDimensions, as_value, at_user_line, convert, named, promote, unary
 
 __all__ = [
+    "conjugate",
     "contract",
     "cross",
     "dot",
@@ -133,7 +134,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     return contract(x, y, DotDimensions((x.ndim - 1,), (at,)), precision, preferred_element_type)
 
 
-def _conjugate(x: Any) -> Any:
+def conjugate(x: Any) -> Any:
     """Return the conjugate of complex elements; others as they are."""
     if x.dtype.kind != "c":
         return x
@@ -148,7 +149,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     x, y = as_value(a), as_value(b)
     if x.size != y.size:
         raise _mismatch("vdot", x, y, f"{x.size} elements, {y.size} elements")
-    flat = [tracing.reshape(each, (each.size,)) for each in (_conjugate(x), y)]
+    flat = [tracing.reshape(each, (each.size,)) for each in (conjugate(x), y)]
     return contract(flat[0], flat[1], DotDimensions((0,), (0,)), precision, preferred_element_type)
 
 
@@ -165,7 +166,7 @@ def vecdot(
     x, y = (tracing.transpose(v, _to_last(axis, v.ndim)) for v in (x, y))
     if x.shape[-1] != y.shape[-1]:
         raise _mismatch("vecdot", x, y, f"{x.shape[-1]} elements, {y.shape[-1]} elements")
-    x, y = tracing.broadcast(_conjugate(x), y, operation="vecdot")
+    x, y = tracing.broadcast(conjugate(x), y, operation="vecdot")
     batch = tuple(range(x.ndim - 1))
     last = (x.ndim - 1,)
     dimensions = DotDimensions(last, last, batch, batch)
@@ -189,7 +190,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     """Return the products of vectors, conjugated, and matrices, both stacked and broadcast."""
     from devrt.numpy.shaping import expand_dims, squeeze
 
-    return squeeze(matmul(expand_dims(_conjugate(as_value(x1)), -2), x2), -2)
+    return squeeze(matmul(expand_dims(conjugate(as_value(x1)), -2), x2), -2)
 
 
 @operation(static=_STATIC)
