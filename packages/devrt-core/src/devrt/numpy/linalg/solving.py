@@ -179,12 +179,12 @@ def pinv(a: Any, /, rtol: Any = None, hermitian: bool = False, *, rcond: Any = N
 
 @operation(static=("hermitian",))
 def matrix_rank(
-    A: Any,
+    A: Any,  # noqa: N803  NumPy's name
     /,
     rtol: Any = None,
     hermitian: bool = False,
     *,
-    tol: Any = None,  # noqa: N803
+    tol: Any = None,
 ) -> Any:
     """Return the ranks of matrices: how many singular values count as more than zero.
 
