@@ -41,7 +41,7 @@ PHRASES = {
 
 PLAIN = (
     r"mnt\|scratch\)|\bin turn\b|\b(?:in|one after the other in) turn[.,)]"
-    r"|call sites? |allocation sites? "
+    r"|call sites? |allocation sites? |reflect_type=.odd."
 )
 """What a pattern would find and may: it is taken out of a line first."""
 

@@ -90,8 +90,8 @@ def test_factors(dtype):
 
 def test_close_eigenvalues():
     h = np.diag([1, 1, 1 + 1e-9, 2]).astype(np.float64)
-    turn = np.linalg.qr(make((4, 4), "float64"))[0]
-    h = turn @ h @ turn.T
+    basis = np.linalg.qr(make((4, 4), "float64"))[0]
+    h = basis @ h @ basis.T
     values, vectors = map(np.asarray, linalg.eigh(h))
     np.testing.assert_allclose(vectors * values @ vectors.T, h, atol=1e-13)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(4), atol=1e-12)

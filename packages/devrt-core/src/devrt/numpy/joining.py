@@ -174,7 +174,7 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def _check_sections(sections: int) -> None:
     if sections <= 0:
-        msg = f"split: {sections} parts are asked for, and at least 1 is needed{at_user_line()}."
+        msg = f"split: {sections} parts are requested, and at least 1 is needed{at_user_line()}."
         raise InvalidArgumentError(msg, sections=sections)
 
 

@@ -64,8 +64,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> A
         return _ramp(array, options.get("end_values", 0), widths)
     length = options.get("stat_length")
     lengths = None if length is None else _pairs(length, len(shape), "stat_length")
-    is_odd = options.get("reflect_type", "even") == "odd"
-    return _padded(array, widths, mode, lengths, is_odd)
+    is_mirrored = options.get("reflect_type", "even") != "even"
+    return _padded(array, widths, mode, lengths, is_mirrored)
 
 
 def _widths(given: Any, shape: tuple[int, ...]) -> Widths:
@@ -168,8 +168,8 @@ def _part(x: Any, axis: int, start: int, stop: int) -> Any:
     return tracing.slice_(x, tuple(starts), tuple(limits))
 
 
-@operation(static=("widths", "mode", "lengths", "is_odd"))
-def _padded(x: Any, widths: Widths, mode: str, lengths: Widths | None, is_odd: bool) -> Any:
+@operation(static=("widths", "mode", "lengths", "is_mirrored"))
+def _padded(x: Any, widths: Widths, mode: str, lengths: Widths | None, is_mirrored: bool) -> Any:
     x = as_value(x)
     for axis, (low, high) in enumerate(widths):
         if not (low or high):
@@ -180,7 +180,7 @@ def _padded(x: Any, widths: Widths, mode: str, lengths: Widths | None, is_odd: b
         if mode in _STATISTICS:
             x = _by_statistic(x, axis, low, high, mode, lengths)
         elif mode in ("reflect", "symmetric"):
-            x = _reflected(x, axis, low, high, mode == "reflect", is_odd)
+            x = _reflected(x, axis, low, high, mode == "reflect", is_mirrored)
         else:
             x = _PADDERS[mode](x, axis, low, high)
     return x
@@ -215,7 +215,7 @@ def _wrap(x: Any, axis: int, low: int, high: int) -> Any:
     return _part(many, axis, before * size - low, (before + 1) * size + high)
 
 
-def _reflected(x: Any, axis: int, low: int, high: int, is_inner: bool, is_odd: bool) -> Any:
+def _reflected(x: Any, axis: int, low: int, high: int, is_inner: bool, is_mirrored: bool) -> Any:
     """Return a value with its mirror images before and after it, again and again."""
     size, skipped = x.shape[axis], int(is_inner)
     if skipped == size:
@@ -229,7 +229,7 @@ def _reflected(x: Any, axis: int, low: int, high: int, is_inner: bool, is_odd: b
             # The image is of what lies next to the edge, not of the edge itself in "reflect".
             start = n - count - skipped if is_after else skipped
             image = tracing.reverse(_part(x, axis, start, start + count), (axis,))
-            if is_odd:
+            if is_mirrored:
                 edge = _part(x, axis, n - 1, n) if is_after else _part(x, axis, 0, 1)
                 image = tracing.binary("subtract", tracing.binary("multiply", edge, 2), image)
             x = tracing.concatenate([x, image] if is_after else [image, x], axis)

@@ -53,7 +53,7 @@ class SVDResult(NamedTuple):
 
 @operation(static=("upper",))
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
-    """Return the triangular factors of positive definite matrices: lower, or upper if asked for.
+    """Return the triangular factors of positive definite matrices: lower, or upper if requested.
 
     Their lower triangle is read, of ``upper`` the upper one. A matrix that is not positive definite
     has NaN in its place.
