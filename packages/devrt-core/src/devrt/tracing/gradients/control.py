@@ -51,11 +51,11 @@ def _while(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
 
 
 def _scan(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
-    """Go back through the turns of a loop, from the last to the first.
+    """Go back through the steps of a loop, from the last to the first.
 
-    The loop keeps the carries that each turn began with; the rest of a turn is computed once more.
+    The loop keeps the carries that each step began with; the rest of a step is computed once more.
     """
-    stacks = _carries_of_turns(op)
+    stacks = _carries_of_steps(op)
     loop = _Loop(op, walk)
     given = [*given, *[None] * (loop.count - len(given))]
     shown = [g for g in given[loop.carries : loop.count] if g is not None]
@@ -65,12 +65,12 @@ def _scan(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     begin = [*(zeros(value) for value in loop.active_consts), *last]
     xs = [*stacks, *loop.xs, *shown]
 
-    def turn(*state: Any) -> list[Any]:
+    def step(*state: Any) -> list[Any]:
         return loop.back(state, has_cotangent)
 
     avals = [_element(value) for value in xs]
     sets = [value.varying for value in xs]
-    body = trace_body(turn, begin, avals, sets, name="back")
+    body = trace_body(step, begin, avals, sets, name="back")
     found = iter(scan(body, begin, xs, loop.length, reverse=not op.attributes["reverse"]))
     consts = [next(found) if value in walk.active else None for value in loop.consts]
     carries = [next(found) if is_inexact(value) else None for value in loop.begin]
@@ -83,7 +83,7 @@ def _element(x: Any) -> Any:
 
 
 class _Loop:
-    """A loop that is walked: its operands, and one turn of it backwards."""
+    """A loop that is walked: its operands, and one step of it backwards."""
 
     def __init__(self, op: Op, walk: Walk) -> None:
         consts, carries = op.attributes["consts"], op.attributes["carries"]
@@ -98,7 +98,7 @@ class _Loop:
     def back(self, state: Sequence[Any], has_cotangent: Sequence[bool]) -> list[Any]:
         """Return the cotangents of constants so far and of carries, then those of the elements.
 
-        ``state`` has cotangents of constants and carries, then carries and elements of the turn,
+        ``state`` has cotangents of constants and carries, then carries and elements of the step,
         then the cotangents of what it gave.
         """
         rest = iter(state)
@@ -121,8 +121,8 @@ class _Loop:
         return [*new, *found[len(sums) :]]
 
 
-def _carries_of_turns(op: Op) -> Sequence[Any]:
-    """Return the carries that each turn of a loop began with, stacked.
+def _carries_of_steps(op: Op) -> Sequence[Any]:
+    """Return the carries that each step of a loop began with, stacked.
 
     The loop is replaced by one that gives them too, in its place among the operations.
     """
@@ -132,12 +132,12 @@ def _carries_of_turns(op: Op) -> Sequence[Any]:
     begin, xs = op.operands[consts : consts + count], op.operands[consts + count :]
     fixed, body = op.operands[:consts], op.attributes["body"]
 
-    def turn(*state: Any) -> list[Any]:
+    def step(*state: Any) -> list[Any]:
         given = [as_value(value) for value in fixed]
         return [*replay(body, [*given, *state])[0], *state[:count]]
 
     avals, sets = [_element(x) for x in xs], [x.varying for x in xs]
-    again = trace_body(turn, begin, avals, sets, name=body.name)
+    again = trace_body(step, begin, avals, sets, name=body.name)
     reverse, length = op.attributes["reverse"], op.attributes["length"]
     made = scan(again, begin, xs, length, reverse=reverse)
     stacks = made[len(op.results) :]
