@@ -16,7 +16,7 @@ ALLOWED = {
     ("devrt.arrays.array", "devrt.arrays.shard"): "properties of an array return its shards",
     ("devrt.arrays.described", "devrt.arrays.placement"): "to_device is device_put as a method",
     ("devrt.arrays.array", "devrt.arrays.pickling"): "unpickling puts an array, pickle asks it",
-    ("devrt.arrays.array", "devrt.numpy.namespace"): "the array API's __array_namespace__",
+    ("devrt.tracing.operators", "devrt.numpy.namespace"): "the array API's __array_namespace__",
     ("devrt.tracing.operators", "devrt.numpy"): "operators of arrays are its functions",
     ("devrt.tracing.operators", "devrt.numpy.indexing"): "x[i] is a function of indexing",
     ("devrt.tracing.operators", "devrt.numpy.updates"): "x.at[i] is a function of updates",

@@ -39,7 +39,6 @@ LEVEL_OF = {layer: level for level, layers in LEVELS.items() for layer in layers
 
 EXCEPTIONS = {
     ("tracing", "numpy"): "operators of arrays and traced values are functions of devrt.numpy",
-    ("arrays", "numpy"): "the array API's __array_namespace__ returns it",
 }
 """(importing package, imported package) and the reason; a row without an import fails."""
 

@@ -10,6 +10,7 @@ from devrt._config.layers import Config
 from devrt.arrays.described import Described
 from devrt.arrays.exported import BROKEN_OFF, exported, raise_broken_off
 from devrt.arrays.missing import NoShards, gone, held_elsewhere
+from devrt.arrays.numpy_functions import NumpyFunctions
 from devrt.arrays.printed import outline, representation
 from devrt.arrays.read_only import host_of
 from devrt.contract import Buffer, BufferExporter, Device
@@ -29,7 +30,7 @@ __all__ = ["Array"]
 _READ_ALL = 0x11C  # inspect.BufferFlags.FULL_RO, which Python 3.11 does not have
 
 
-class Array(Described, ArrayOperators, BufferExporter):
+class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter):
     """An immutable array on the devices of a sharding.
 
     Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
@@ -284,16 +285,13 @@ class Array(Described, ArrayOperators, BufferExporter):
     def __bytes__(self) -> bytes:
         return self._value().tobytes()
 
+    tobytes = __bytes__
+
     def __dlpack__(self, **options: Any) -> Any:
         return self._only("__dlpack__").__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._only("__dlpack_device__").__dlpack_device__()
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        from devrt.numpy.namespace import array_namespace
-
-        return array_namespace(api_version)
 
     def item(self, *index: int) -> Any:
         """Return one element as a Python scalar, by NumPy's rules."""

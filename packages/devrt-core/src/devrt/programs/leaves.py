@@ -27,7 +27,7 @@ def kinds_of(leaves: Sequence[Any], paths: Callable[[], list[str]]) -> tuple[Kin
     number, and `UnexpectedTracerError` for a value of a trace that has ended.
     """
     try:
-        return tuple([_KINDS.get(type(leaf), _other)(leaf) for leaf in leaves])
+        kinds = tuple([_KINDS.get(type(leaf), _other)(leaf) for leaf in leaves])
     except _NoArrayError:
         at, leaf = next((i, x) for i, x in enumerate(leaves) if not _is_array(x))
         msg = (
@@ -36,6 +36,15 @@ def kinds_of(leaves: Sequence[Any], paths: Callable[[], list[str]]) -> tuple[Kin
             "what is computed, or convert it with devrt.numpy.asarray."
         )
         raise InvalidTypeError(msg, argument=paths()[at], type=type(leaf).__name__) from None
+    return _widened(leaves, kinds) if not _FRACTIONS.isdisjoint(kinds) else kinds
+
+
+def _widened(leaves: Sequence[Any], kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    """Return kinds in which Python's fractions are of 64 bits, if an array's are: as exact."""
+    if all(aval_of(kind).dtype.name not in ("float64", "complex128") for kind in kinds):
+        return kinds
+    pairs = zip(leaves, kinds, strict=True)
+    return tuple([_WIDE.get(type(leaf), kind) for leaf, kind in pairs])
 
 
 def described_kinds(leaves: Sequence[Any], paths: Callable[[], list[str]]) -> tuple[Kind, ...]:
@@ -88,6 +97,11 @@ def _host(leaf: Any) -> ShapedArray:
     return shaped(leaf.shape, dtypes.to_numpy(dtypes.code_of(leaf.dtype)))
 
 
+_FRACTIONS = frozenset(shaped((), np.dtype(name), True) for name in ("float32", "complex64"))
+_WIDE: dict[type, Kind] = {
+    float: shaped((), np.dtype(np.float64), True),
+    complex: shaped((), np.dtype(np.complex128), True),
+}
 _BOOL = shaped((), np.dtype(bool))
 _KINDS: dict[type, Callable[[Any], Kind]] = {
     Array: key_of,

@@ -7,12 +7,14 @@ one is used.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
+from devrt.errors import InvalidTypeError
+from devrt.tracing.frames import at_user_line
 from devrt.tracing.ir import Value
 
-__all__ = ["ArrayOperators"]
+__all__ = ["ArrayOperators", "functions"]
 
 _OPERATORS = {
     "add": "add",
@@ -41,9 +43,9 @@ _COMPARISONS = {
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_not"}
 
 _METHODS = """
-    all any argmax argmin argpartition argsort astype choose clip compress conj conjugate cumprod
-    cumsum diagonal dot max mean min nonzero prod ptp ravel repeat round searchsorted
-    sort squeeze std sum swapaxes take trace var
+    all any argmax argmin argpartition argsort astype choose clip conj conjugate cumprod cumsum
+    diagonal dot max mean min nonzero prod ptp ravel repeat round searchsorted sort squeeze std sum
+    swapaxes take trace var
 """.split()
 """Methods that are the function of the same name, with the array as its first argument."""
 
@@ -61,10 +63,10 @@ class _Functions(dict[str, Any]):
         return found
 
 
-_functions = _Functions()
+functions = _Functions()
 
 
-def _is_taken(other: object) -> bool:
+def _is_taken(other: object, name: str) -> bool:
     """Return whether an operator takes a value; if not, its own class decides."""
     numpy = sys.modules.get("numpy")
     is_array = isinstance(other, ArrayOperators | Value) or (
@@ -73,22 +75,46 @@ def _is_taken(other: object) -> bool:
     if is_array or isinstance(other, bool | int | float | complex):
         _OTHERS.add(type(other))
         return True
+    if isinstance(other, list | tuple | set | dict):
+        msg = (
+            f"{name} of an array and a {type(other).__name__}{at_user_line()}: make an array of it "
+            "with devrt.numpy.array."
+        )
+        raise InvalidTypeError(msg, operation=name)
     return False
+
+
+def _check_held(dtype: Any, number: int, name: str) -> None:
+    """Refuse an integer of Python's that the array's dtype does not hold: it would wrap."""
+    if dtype.kind not in "iu" or dtype.itemsize > 4:
+        return
+    bits = 8 * dtype.itemsize
+    low, high = (0, 2**bits) if dtype.kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    if not low <= number < high:
+        msg = (
+            f"{name} of an array of {dtype.name} and {number}{at_user_line()}: {dtype.name} does "
+            "not hold it. Convert the array with astype() to a wider dtype."
+        )
+        raise InvalidTypeError(msg, operation=name, dtype=dtype.name)
 
 
 def _binary(name: str, *, is_swapped: bool = False) -> Callable[[Any, Any], Any]:
     if is_swapped:
 
         def operate(self: Any, other: Any) -> Any:
-            if type(other) in _OTHERS or _is_taken(other):
-                return _functions[name](other, self)
+            if type(other) in _OTHERS or _is_taken(other, name):
+                if type(other) is int and not 0 <= other < 128:
+                    _check_held(self.dtype, other, name)
+                return functions[name](other, self)
             return NotImplemented
 
     else:
 
         def operate(self: Any, other: Any) -> Any:
-            if type(other) in _OTHERS or _is_taken(other):
-                return _functions[name](self, other)
+            if type(other) in _OTHERS or _is_taken(other, name):
+                if type(other) is int and not 0 <= other < 128:
+                    _check_held(self.dtype, other, name)
+                return functions[name](self, other)
             return NotImplemented
 
     return operate
@@ -96,14 +122,14 @@ def _binary(name: str, *, is_swapped: bool = False) -> Callable[[Any, Any], Any]
 
 def _unary(name: str) -> Callable[[Any], Any]:
     def operate(self: Any) -> Any:
-        return _functions[name](self)
+        return functions[name](self)
 
     return operate
 
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **options: Any) -> Any:
-        return _functions[name](self, *arguments, **options)
+        return functions[name](self, *arguments, **options)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"Call `devrt.numpy.{name}` with the array first."
@@ -121,6 +147,30 @@ class ArrayOperators:
 
         return take_index(self, index)
 
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        msg = (
+            f"arrays are immutable{at_user_line()}: in place of x[index] = y write "
+            "x = x.at[index].set(y)."
+        )
+        raise InvalidTypeError(msg, operation="__setitem__")
+
+    def __iter__(self: Any) -> Iterator[Any]:
+        if not self.shape:
+            msg = "iteration over an array without dimensions"
+            raise TypeError(msg)
+        return (self[i] for i in range(self.shape[0]))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(functions["any"](functions["equal"](self, item)))
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        return functions["round"](self, ndigits or 0)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        from devrt.numpy.namespace import array_namespace
+
+        return array_namespace(api_version)
+
     @property
     def at(self) -> Any:
         """Updates of parts: ``x.at[index].set(y)`` returns an array with other elements there."""
@@ -131,40 +181,44 @@ class ArrayOperators:
     @property
     def T(self) -> Any:  # noqa: N802
         """The array with its dimensions in reverse."""
-        return _functions["transpose"](self)
+        return functions["transpose"](self)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The array with its last two dimensions exchanged."""
-        return _functions["matrix_transpose"](self)
+        return functions["matrix_transpose"](self)
 
     @property
     def real(self) -> Any:
         """The real part."""
-        return _functions["real"](self)
+        return functions["real"](self)
 
     @property
     def imag(self) -> Any:
         """The imaginary part."""
-        return _functions["imag"](self)
+        return functions["imag"](self)
 
     def reshape(self, *shape: Any, order: str = "C") -> Any:
         """Return the elements in another shape; one dimension may be -1."""
         given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return _functions["reshape"](self, given, order=order)
+        return functions["reshape"](self, given, order=order)
 
     def transpose(self, *axes: Any) -> Any:
         """Return the array with its dimensions in another order; reversed by default."""
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
-        return _functions["transpose"](self, given)
+        return functions["transpose"](self, given)
 
     def flatten(self, order: str = "C") -> Any:
         """Return the elements in one dimension."""
-        return _functions["ravel"](self, order=order)
+        return functions["ravel"](self, order=order)
+
+    def compress(self, condition: Any, *arguments: Any, **options: Any) -> Any:
+        """Return the elements, or the parts along an axis, where a condition is true."""
+        return functions["compress"](condition, self, *arguments, **options)
 
     def view(self, dtype: Any = None) -> Any:
         """Return the same bits as another dtype."""
-        return _functions["view"](self, dtype)
+        return functions["view"](self, dtype)
 
 
 for _name, _function in {**_OPERATORS, **_COMPARISONS}.items():
@@ -175,10 +229,3 @@ for _name, _function in _UNARY.items():
     setattr(ArrayOperators, f"__{_name}__", _unary(_function))
 for _name in _METHODS:
     setattr(ArrayOperators, _name, _method(_name))
-
-
-def _round(self: Any, ndigits: int | None = None) -> Any:
-    return _functions["round"](self, ndigits or 0)
-
-
-ArrayOperators.__round__ = _round  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ from typing import Any, NoReturn
 
 from devrt.errors import (
     ConcretizationTypeError,
-    InvalidTypeError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
@@ -123,18 +122,16 @@ class Tracer(Value, ArrayOperators):
         )
         raise TracerArrayConversionError(msg)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        msg = (
-            f"arrays are immutable{at_user_line()}: in place of x[index] = y write "
-            "x = x.at[index].set(y)."
-        )
-        raise InvalidTypeError(msg, operation="__setitem__")
+    # NumPy's arrays on the left leave an operator to this class; its functions ask for elements.
+    __array_priority__ = 100
 
-    def __iter__(self) -> Any:
-        if not self.aval.shape:
-            msg = "iteration over an array without dimensions"
-            raise TypeError(msg)
-        return (self[i] for i in range(self.aval.shape[0]))
+    def copy(self) -> Tracer:
+        """Return the value itself: it is immutable."""
+        return self
+
+    def tobytes(self) -> bytes:
+        """Raise: the value is not known yet."""
+        self._concrete("tobytes")
 
     def __hash__(self) -> int:  # type: ignore[override]
         return id(self)
