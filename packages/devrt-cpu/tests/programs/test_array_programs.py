@@ -160,7 +160,7 @@ def test_arrays_of_one_device_are_checked_by_the_program_and_named_by_the_call()
     ("place", "message"),
     [
         ({"mesh": 3}, "mesh must be a devrt Mesh or None, not of type int"),
-        ({"client": "cpu"}, "client must be a devrt Client or None, not of type str"),
+        ({"client": "cpu"}, r"Client or None, not of type str\. Give devrt\.get_backend\('cpu'\)"),
         ({"devices": 3}, "devices must be a sequence of devices, not of type int"),
         ({"devices": [3]}, "devices must hold devices, and one is of type int"),
     ],

@@ -38,7 +38,8 @@ def checked(spec: OptionSpec, value: Any, source: str) -> Any:
     try:
         converted = _converted(spec.type, _in_bytes(value) if is_size else value)
     except (TypeError, ValueError):
-        takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_size else _words(spec)
+        is_bytes = spec.unit == "bytes"
+        takes = "a number of bytes (512MiB, 1.5GB, 4096)" if is_bytes else _words(spec)
         hint = _unit_meant(value) if is_size else ""
         msg = f"{source}: option {spec.name!r} takes {takes}, not {value!r}.{hint}"
         raise _error(msg, spec, value, source) from None

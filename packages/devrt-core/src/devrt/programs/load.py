@@ -171,6 +171,8 @@ def _check_target(client: Any, devices: Any, mesh: Any) -> None:
 
 def _wrong_target(must: str, value: object, verb: str = "not") -> InvalidTypeError:
     msg = f"{must}, {verb} of type {type(value).__name__}."
+    if isinstance(value, str) and must.startswith("client"):
+        msg += f" Give devrt.get_backend({value!r})."
     if library_of(value) in ("jax", "jaxlib"):
         msg = (
             f"{msg[:-1]}: that is one of JAX's own backend, which shares no devices with devrt. "
