@@ -29,6 +29,8 @@ for _name in [name for name in os.environ if name.startswith(("DEVRT_", "JAX_"))
 os.environ["DEVRT_NUM_CPU_DEVICES"] = "8"
 if _engine:
     os.environ["DEVRT_CPU_ENGINE"] = _engine
+# What native modules keep at the end of a process is reported on its standard error.
+os.environ["TEST_LEAK_WARNINGS"] = "1"
 # Neither the developer's configuration nor his verdicts on plugins belong in a test.
 _folder = tempfile.TemporaryDirectory(prefix="devrt-tests-")
 os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = _folder.name

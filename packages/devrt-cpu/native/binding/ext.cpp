@@ -1,4 +1,5 @@
 // The module devrt_cpu._ext: a thin front of the CPU client.
+#include <cstdlib>
 #include <exception>
 
 #include "binding/python.hpp"
@@ -14,6 +15,9 @@
 NB_MODULE(_ext, module) {
   using namespace devrt::cpu;
   module.doc() = "The native half of devrt's CPU backend.";
+  // Other libraries keep objects of this module until the process ends, as JAX's caches do. What
+  // the module keeps itself is for the tests to hear of.
+  nb::set_leak_warnings(std::getenv("TEST_LEAK_WARNINGS") != nullptr);
   bind_errors();
   bind_devices(module);
   bind_client(module);
