@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-write", action="store_true", help="leave bench/results as it is")
     add("--engine", action="append", default=[], metavar="WHEEL",
         help="devrt's compiler for the CPU, a wheel's name or a path; each further one is devrt "
-        "again, in the peers' place")  # fmt: skip
+        "again, beside the peers")  # fmt: skip
     add("--null", metavar="NAME", help="measure this environment beside itself: how far from 1 "
         "the ratios lie is the noise of the machine; nothing is written")  # fmt: skip
     return parser
@@ -80,9 +80,8 @@ def _context(flags: argparse.Namespace, names: Sequence[str]) -> Context:
         if flags.null not in peers:
             raise ValueError(f"--null {flags.null}: peers.toml has no such environment")
         peers = {flags.null: peers[flags.null]}
-    needed = {"devrt"}
-    if len(flags.engine) < 2:  # else the peers are devrt itself
-        needed |= {peer for name in names for spec in module_of(name).SPECS for peer in spec.peers}
+    needed = {peer for name in names for spec in module_of(name).SPECS for peer in spec.peers}
+    needed.add("devrt")
     made: dict[str, Environment] = {
         name: resolve(peer, overrides, install=not flags.no_install)
         for name, peer in peers.items()

@@ -37,7 +37,7 @@ class Context:
     """What a run has at hand: the environments, the options, and what was learnt of each.
 
     ``versions`` maps an environment to what its worker reports of itself; ``engines`` names those
-    that are devrt on another compiler, which take the place of the peers.
+    that are devrt on another compiler, which every case is measured on beside its peers.
     """
 
     environments: Mapping[str, Environment]
@@ -178,7 +178,7 @@ def run_subject(
         # Stable: cases with one device count stand together, so workers are started seldom.
         for spec in sorted(chosen, key=lambda spec: spec.devices):
             print(f"  {subject}: {spec.name}", file=sys.stderr)
-            peers = context.engines or [p for p in spec.peers if p in context.environments]
+            peers = [*context.engines, *(p for p in spec.peers if p in context.environments)]
             seen = measure(pool, subject, spec, ["devrt", *peers], options.blocks)
             rows += [
                 Row(subject, spec.name, context.title(peer), seen["devrt"], seen[peer],

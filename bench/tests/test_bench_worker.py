@@ -60,6 +60,15 @@ def test_both_sides_are_measured_in_turn(context):
     assert row.peer == "jax 1.0"
 
 
+def test_other_engines_are_measured_beside_the_peers(context):
+    other = Environment(Peer("other", "devrt", "devrt"), sys.executable, engine="a-wheel")
+    made = {**context.environments, "other": other}
+    with_two = Context(made, context.options, engines=["other"])
+    rows = run_subject(with_two, "put", [Spec("good", ("jax",))], start_fake)
+    assert [row.peer for row in rows] == ["devrt 1.0 on a-wheel", "jax 1.0"]
+    assert [row.ratio for row in rows] == [0.25, 0.25]
+
+
 def test_a_case_that_fails_leaves_a_reason_and_the_worker_goes_on(context):
     bad, good = run_subject(context, "put", [Spec("bad"), Spec("good")], start_fake)
     assert bad.ratio is None
