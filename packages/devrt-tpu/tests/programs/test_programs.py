@@ -1,5 +1,6 @@
 """Programs through a real plugin: compiled, run, refused, serialised, on one device and several."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -125,14 +126,18 @@ def test_devices_that_wait_for_each_other_are_started_together(xla_cpu):
 
 
 @pytest.mark.parametrize("is_one_by_one", [True, False])
-def test_devices_that_do_not_wait_give_the_same_either_way(xla_cpu, add_everywhere, is_one_by_one):
+def test_devices_that_do_not_wait_give_the_same_either_way(
+    xla_cpu, add_everywhere, is_one_by_one, monkeypatch
+):
     runner = add_everywhere._runner
-    assert runner._one_by_one
-    runner._one_by_one = is_one_by_one
+    takes_apart = xla_cpu.connection.library.version <= (0, 106)
+    assert runner._one_by_one is takes_apart
+    if is_one_by_one and not takes_apart:
+        pytest.skip("this library begins a program once all its shards are there")
+    monkeypatch.setattr(runner, "_one_by_one", is_one_by_one)
     devices = xla_cpu.devices()
     shards = [xla_cpu.buffer_from_pyval(X + i, d) for i, d in enumerate(devices)]
     (made,) = add_everywhere.execute_sharded([shards, shards])
-    runner._one_by_one = True
     for i, buffer in enumerate(made):
         assert buffer.device is devices[i]
         assert buffer.memory is devices[i].default_memory()
@@ -200,7 +205,9 @@ class TestRefusals:
         self.refused(add, [good, gone], "was deleted or donated")
         assert np.asarray(add.execute([good, good])[0])[7] == 14
 
-    def test_a_shard_that_does_not_fit_leaves_the_client_whole(self, xla_cpu, add_everywhere):
+    def test_a_shard_that_does_not_fit_leaves_the_client_whole(
+        self, xla_cpu, add_everywhere, monkeypatch
+    ):
         devices = xla_cpu.devices()
         good = [xla_cpu.buffer_from_pyval(X, d) for d in devices]
         wrong = [*good[:-1], xla_cpu.buffer_from_pyval(X[:4], devices[-1])]
@@ -212,9 +219,8 @@ class TestRefusals:
         with pytest.raises(InvalidArgumentError, match="runs on 8 devices"):
             add_everywhere.execute([good[0], good[0]])
         # One failed call would make every later one hang.
-        add_everywhere._runner._one_by_one = False
+        monkeypatch.setattr(add_everywhere._runner, "_one_by_one", False)
         (made,) = add_everywhere.execute_sharded([good, good])
-        add_everywhere._runner._one_by_one = True
         assert np.asarray(made[7])[1] == 2
 
     @pytest.mark.parametrize(
@@ -318,11 +324,15 @@ class TestLife:
         with pytest.raises(InvalidArgumentError, match="is portable"):
             executable.execute_sharded([[buffer], [buffer]])
 
-    def test_figures_are_reported(self, xla_cpu, add):
+    def test_figures_are_reported(self, xla_cpu, add, cpu_library):
         memory = add.memory_analysis()
         assert memory.argument_size_in_bytes == 64
         assert memory.output_size_in_bytes == 32
-        assert add.cost_analysis()["flops"] == 8
+        if "cost_of_a_program" in {quirk.case for quirk in cpu_library.quirks}:
+            with pytest.raises(UnimplementedError, match="GetCostAnalysis"):
+                add.cost_analysis()
+        else:
+            assert add.cost_analysis()["flops"] == 8
         form, data = add.optimized_program()
         assert form == "hlo_with_config"
         assert b"add" in data
@@ -338,7 +348,7 @@ def test_what_a_compiler_aborts_on_is_refused_with_its_line(xla_cpu, cpu_quirks)
         pytest.skip("this compiler takes it")
     quirk = cpu_quirks["bitcast_of_booleans"]
     line = "%0 = stablehlo.bitcast_convert %a : (tensor<64xi1>) -> tensor<i64>"
-    with pytest.raises(UnimplementedError, match=f"line 2: {quirk.library} .* ends the process"):
+    with pytest.raises(UnimplementedError, match=f"line 2: {re.escape(str(quirk))}"):
         xla_cpu.compile_and_load(f"module {{\n{line}\nfunc }}")
 
 
@@ -348,7 +358,8 @@ def test_what_a_compiler_aborts_on_is_refused_with_its_line(xla_cpu, cpu_quirks)
 def test_it_is_refused_in_bytecode_too(xla_cpu, name, cpu_quirks):
     if "bitcast_of_booleans" not in cpu_quirks:
         pytest.skip("this compiler takes it")
-    with pytest.raises(UnimplementedError, match="bitcast_convert of booleans"):
+    quirk = re.escape(str(cpu_quirks["bitcast_of_booleans"]))
+    with pytest.raises(UnimplementedError, match=quirk):
         xla_cpu.compile_and_load((BYTECODE / f"{name}.mlirbc").read_bytes())
     for other in ("nearby", "nearby_in_a_loop", "nearby_not_portable"):
         xla_cpu.compile_and_load((BYTECODE / f"{other}.mlirbc").read_bytes())

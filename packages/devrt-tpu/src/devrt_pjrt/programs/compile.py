@@ -46,7 +46,7 @@ def compile_and_load(
     _check_program(program, quirks, "compile_and_load")
     given = CompileOptions.of(options)
     made = _complete(connection, program, devices, given, "compile_and_load")
-    made = _with_flags(made, connection.traits, quirks)
+    made = _with_flags(made, connection.traits, quirks, program)
     donated = program.donated
 
     def compile(data: bytes) -> PjrtLoadedExecutable:
@@ -128,14 +128,14 @@ def compile_ahead(
             )
         return Executable(library.api, args.executable, donated=program.donated)
 
-    return compile(_with_flags(made, traits, quirks).serialize())
+    return compile(_with_flags(made, traits, quirks, program).serialize())
 
 
 def _with_flags(
-    options: CompileOptions, traits: PluginTraits, quirks: Sequence[Quirk]
+    options: CompileOptions, traits: PluginTraits, quirks: Sequence[Quirk], program: Program
 ) -> CompileOptions:
     """Return options with devrt's own flags; what the caller gives overrides them."""
-    own = {**traits.compiler_flags(), **flags_of(quirks)}
+    own = {**traits.compiler_flags(), **flags_of(quirks, program)}
     given = options.env_option_overrides
     return options.replace(env_option_overrides={**own, **given}) if own else options
 

@@ -40,6 +40,7 @@ _NEW_RESULT = ffi.typeof("devrt_result *")
 _NEW_HANDLES = ffi.typeof("uintptr_t[]")
 _execute_one = lib.devrt_execute_one
 _NULL = ffi.NULL
+_LAST_THAT_TAKES_APART = (0, 106)  # of the C API; devrt-cpu's engines have the same
 _PATIENCE = 1.0
 """Seconds for an argument that depends on data to be sent, perhaps by another thread."""
 
@@ -88,8 +89,10 @@ class Runner:
             and not self._may_block
         )
         # One after the other is four times as fast on a processor, and hangs where devices wait
-        # for each other; a result on the wrong device would show in its memory.
-        self._one_by_one = is_host and facts is not None and not facts.may_communicate
+        # for each other; a result on the wrong device would show in its memory. Later libraries
+        # begin a program once all its shards are there.
+        takes_apart = is_host and connection.library.version <= _LAST_THAT_TAKES_APART
+        self._one_by_one = takes_apart and facts is not None and not facts.may_communicate
         # The others wait for a device whose argument has failed for ever, and the client with them.
         self._needs_arrived = is_host and len(devices) > 1 and not self._one_by_one
         self._is_collective = facts is not None and facts.is_collective
