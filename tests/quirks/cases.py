@@ -5,7 +5,9 @@ The client is the PJRT loader's, with nothing done about quirks.
     python tests/quirks/cases.py NAME LIBRARY    runs one case and says what came of it
 """
 
+import os
 import sys
+import threading
 
 import numpy as np
 
@@ -18,12 +20,15 @@ class WrongError(Exception):
 
 
 def bitcast_of_booleans(client):
-    """Compile a conversion of a byte's bits."""
-    client.compile_and_load(
+    """Convert a byte's bits."""
+    program = client.compile_and_load(
         """func.func @main(%a: tensor<i8>) -> tensor<8xi1> {
           %0 = stablehlo.bitcast_convert %a : (tensor<i8>) -> tensor<8xi1>
           return %0 : tensor<8xi1> }"""
     )
+    (found,) = program.execute([client.buffer_from_pyval(np.int8(5))])
+    if found.shape != (8,):
+        raise WrongError(f"the result has the shape {found.shape} in place of (8,)")
 
 
 def quantised_types(client):
@@ -112,6 +117,43 @@ def arctangent_of_doubles(client):
         raise WrongError("an arctangent is wrong")
 
 
+_PLANE = "tensor<256x256xcomplex<f32>>"
+_SECONDS = 10
+_CALLS = 50
+
+
+def transforms_side_by_side(client):
+    """Transform several planes in one program, in several calls at a time."""
+    lines = [
+        f"%c{i} = stablehlo.constant dense<({i + 1}.0, 0.0)> : {_PLANE}\n"
+        f"%x{i} = stablehlo.multiply %a, %c{i} : {_PLANE}\n"
+        f"%f{i} = stablehlo.fft %x{i}, type = FFT, length = [256, 256] : ({_PLANE}) -> {_PLANE}"
+        for i in range(16)
+    ]
+    names, kinds = ", ".join(f"%f{i}" for i in range(16)), ", ".join([_PLANE] * 16)
+    program = client.compile_and_load(
+        f"func.func @main(%a: {_PLANE}) -> ({kinds}) {{\n"
+        + "\n".join(lines)
+        + f"\nreturn {names} : {kinds} }}"
+    )
+    plane = client.buffer_from_pyval(np.ones((256, 256), np.complex64))
+
+    ended = threading.Semaphore(0)
+
+    def call():
+        for _ in range(_CALLS):
+            for result in program.execute([plane]):
+                result.block_until_ready()
+            ended.release()
+
+    threads = [threading.Thread(target=call, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(_CALLS * len(threads)):
+        if not ended.acquire(timeout=_SECONDS):
+            raise WrongError(f"no call ends within {_SECONDS} s")
+
+
 def constant_of_six_bits(client):
     """Compile a constant of a type that XLA has no numbers of."""
     client.compile_and_load(
@@ -127,7 +169,9 @@ def main(name, path):
     import devrt_pjrt.programs.compile as compiling
     from devrt.errors import DevrtError
 
+    global _CALLS
     compiling.quirks_of = lambda *_: ()  # nothing is done about any
+    _CALLS = 400  # until it hangs, which not every call does
     client = devrt_pjrt.make_client(devrt_pjrt.library_for("examined", path), "examined")
     try:
         globals()[name](client)
@@ -137,6 +181,8 @@ def main(name, path):
         print(f"gone: refused with {str(error).splitlines()[0]}")
     else:
         print("gone")
+    sys.stdout.flush()
+    os._exit(0)  # what hangs would keep the process
 
 
 if __name__ == "__main__":

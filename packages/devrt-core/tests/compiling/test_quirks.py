@@ -41,14 +41,33 @@ def test_nothing_is_done_about_a_library_that_is_not_known():
     assert matching(QUIRKS, None) == ()
     assert matching(QUIRKS, LibraryVersion(DISTRIBUTION, (0, 0, 2))) == ()
     refuse((), read("makes_booleans"), "compile")
-    assert flags_of(()) == {}
+    assert flags_of((), Program()) == {}
 
 
 def test_the_flags_of_several_quirks_add_up():
-    assert flags_of(matching(QUIRKS, LibraryVersion(DISTRIBUTION, (0, 0, 1)))) == {
+    assert flags_of(OF_IT, Program.of("func.func @main() { return }")) == {
         "xla_cpu_use_xnnpack": False,
         "xla_cpu_enable_fast_min_max": False,
     }
+
+
+TANGENTS = Quirk(
+    "lib", (1,), (1,), "fails", "case", flags={"width": 128}, operations=frozenset({"chlo.tan"})
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("func.func @main() { return }", {}),
+        ("func.func @main(%a: tensor<f32>) { %0 = chlo.tan %a : tensor<f32> }", {"width": 128}),
+        ('func.func @main() { %0 = "chlo.tan"(%a) : (tensor<f32>) -> () }', {"width": 128}),
+        (b"ML\xefR, and no more", {"width": 128}),  # its operations cannot be read
+        ("", {"width": 128}),
+    ],
+)
+def test_flags_may_be_for_programs_with_some_operations_alone(program, flags):
+    assert flags_of([TANGENTS], Program.of(program) if program else Program()) == flags
 
 
 def test_each_quirk_says_what_is_done_and_which_case_shows_it():

@@ -13,7 +13,7 @@ from devrt.compiling.completion import assign_devices, complete, device_ids
 from devrt.compiling.hlo import HloModule, refuse_feed
 from devrt.compiling.loading import read_to_load
 from devrt.compiling.options import CompileOptions
-from devrt.compiling.quirks import flags_of, refuse
+from devrt.compiling.quirks import Flag, flags_of, refuse
 from devrt.compiling.refusals import check, compile_explained
 from devrt.errors import ClosedError, InvalidArgumentError, UnimplementedError
 from devrt.layout import row_major
@@ -210,9 +210,9 @@ def local_ids(client: CpuClient) -> list[int]:
     return [device.id for device in client.local_devices()]
 
 
-def _own_flags(library: Library, program: Program) -> dict[str, bool]:
+def _own_flags(library: Library, program: Program) -> dict[str, Flag]:
     """Return the flags that devrt compiles a program with, of those that its compiler has."""
-    flags = flags_of(library.quirks)
+    flags = flags_of(library.quirks, program)
     is_small = 0 < len(program) <= (_SMALL_BYTECODE if program.is_bytecode else _SMALL_TEXT)
     if is_small and not any(program.find(name) >= 0 for name in _ADDING_UP):
         flags |= library.without_lacking(_FLAGS_OF_SMALL)

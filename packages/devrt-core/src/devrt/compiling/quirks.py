@@ -16,9 +16,10 @@ from devrt._support.record import record
 from devrt.compiling.program import Program
 from devrt.errors import UnimplementedError
 
-__all__ = ["LibraryVersion", "Quirk", "flags_of", "matching", "refuse"]
+__all__ = ["Flag", "LibraryVersion", "Quirk", "flags_of", "matching", "refuse"]
 
 Version = tuple[int, ...]
+Flag = bool | int
 
 
 class LibraryVersion(NamedTuple):
@@ -47,6 +48,8 @@ class Quirk:
         Programs that have it are refused: a subject of `ProgramFacts.first`.
     flags : mapping
         Flags of the compiler that programs are compiled with, unless the caller gives others.
+    operations : frozenset of str
+        The flags are for programs that have one of these operations; empty for all programs.
     is_avoided : bool
         Whether the library is not taken by itself where another one is installed.
     """
@@ -57,7 +60,8 @@ class Quirk:
     effect: str
     case: str
     subject: str = ""
-    flags: Mapping[str, bool] = MappingProxyType({})
+    flags: Mapping[str, Flag] = MappingProxyType({})
+    operations: frozenset[str] = frozenset()
     is_avoided: bool = False
 
     def __str__(self) -> str:
@@ -68,6 +72,16 @@ class Quirk:
     def is_in(self, library: LibraryVersion) -> bool:
         """Return whether a library has the defect, as far as is known."""
         return library.name == self.library and self.first <= library.version <= self.last
+
+    def concerns(self, program: Program) -> bool:
+        """Return whether a program has the operations that the flags are for, or may have them.
+
+        Of an executable that is loaded the program is not known: an empty one stands for it.
+        """
+        if not self.operations or not program:
+            return True
+        facts = program.facts
+        return not facts.is_whole or not self.operations.isdisjoint(facts.operations)
 
 
 def matching(quirks: Iterable[Quirk], library: LibraryVersion | None) -> tuple[Quirk, ...]:
@@ -93,6 +107,11 @@ def refuse(quirks: Iterable[Quirk], program: Program, operation: str) -> None:
             raise UnimplementedError(msg, operation=operation, library=quirk.library)
 
 
-def flags_of(quirks: Iterable[Quirk]) -> dict[str, bool]:
-    """Return the compiler's flags that avoid some quirks."""
-    return {name: value for quirk in quirks for name, value in quirk.flags.items()}
+def flags_of(quirks: Iterable[Quirk], program: Program) -> dict[str, Flag]:
+    """Return the compiler's flags that avoid some quirks in a program."""
+    return {
+        name: value
+        for quirk in quirks
+        if quirk.flags and quirk.concerns(program)
+        for name, value in quirk.flags.items()
+    }

@@ -248,7 +248,8 @@ class _Pass:
         dialect, _, plain = name.partition(b".")
         plain = plain.rpartition(b"_v")[0] if dialect == b"vhlo" else plain
         self._operation, self._operation_at = plain, at
-        if dialect in (b"stablehlo", b"chlo"):
+        if dialect in (b"stablehlo", b"chlo", b"vhlo"):
+            name = b"stablehlo." + plain if dialect == b"vhlo" else name
             self._found.operations.add(name.decode(errors="replace"))
         if plain in _FEEDS and self._found.feed is None:
             self._found.feed = f"{dialect.decode()}.{plain.decode()}", at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from devrt.compiling.quirks import Quirk
+from devrt.compiling.quirks import Flag, Quirk
 from devrt.compiling.xla_cpu_engines import engine_named
 
 __all__ = ["QUIRKS"]
@@ -15,13 +15,24 @@ def _seen(
     effect: str,
     case: str,
     subject: str = "",
-    flags: Mapping[str, bool] | None = None,
+    flags: Mapping[str, Flag] | None = None,
+    operations: frozenset[str] = frozenset(),
     is_avoided: bool = False,
 ) -> tuple[Quirk, ...]:
     """Return a defect's rows, one for each wheel, of the version that its engine's row is of."""
     engines = [engine for wheel in wheels if (engine := engine_named(wheel)) is not None]
     return tuple(
-        Quirk(e.wheel, e.version, e.version, effect, case, subject, flags or {}, is_avoided)
+        Quirk(
+            e.wheel,
+            e.version,
+            e.version,
+            effect,
+            case,
+            subject,
+            flags or {},
+            operations,
+            is_avoided,
+        )
         for e in engines
     )
 
@@ -30,10 +41,22 @@ _OLDEST = "xla-cpu-pjrt"
 _NEWEST = "lammps-jax-pjrt-cpu"
 _ALL = (_OLDEST, "fastatomstruct-xla-cpu", _NEWEST)
 
+# What an arctangent is made of: of complex numbers, the logarithm is.
+_ARCTANGENTS = frozenset(
+    {"stablehlo.atan2", "stablehlo.complex"}
+    | {f"chlo.{name}" for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh")}
+)
+
 QUIRKS = (
     *_seen(
         (_OLDEST,),
         "ends the process over bitcast_convert of booleans",
+        case="bitcast_of_booleans",
+        subject="bitcast_of_booleans",
+    ),
+    *_seen(
+        _ALL[1:],
+        "takes the booleans of a bitcast_convert as bytes, and gives a result of another shape",
         case="bitcast_of_booleans",
         subject="bitcast_of_booleans",
     ),
@@ -70,9 +93,17 @@ QUIRKS = (
     ),
     *_seen(
         (_NEWEST,),
-        "computes wrong arctangents of float64 from 64 elements on, where it fuses them",
+        "computes wrong arctangents of float64 in vectors of more than 128 bits",
         case="arctangent_of_doubles",
-        is_avoided=True,
+        flags={"xla_cpu_prefer_vector_width": 128},
+        operations=_ARCTANGENTS,
+    ),
+    *_seen(
+        (_NEWEST,),
+        "hangs where several Fourier transforms wait for its threads",
+        case="transforms_side_by_side",
+        flags={"xla_cpu_multi_thread_eigen": False},
+        operations=frozenset({"stablehlo.fft"}),
     ),
     *_seen(
         (_NEWEST,),
