@@ -65,7 +65,7 @@ def test_a_program_runs(client, pair):
     assert not arguments[0].is_deleted()
 
 
-def test_an_executable_describes_itself(client):
+def test_an_executable_describes_itself(client, cpu_library):
     executable = client.compile_and_load(ADD)
     assert isinstance(executable, contract.LoadedExecutable)
     assert executable.name == "add"
@@ -74,7 +74,11 @@ def test_an_executable_describes_itself(client):
     assert (executable.num_replicas, executable.num_partitions) == (1, 1)
     assert executable.parameters == [((8,), np.dtype(np.float32))] * 2
     assert executable.outputs == [((8,), np.dtype(np.float32)), ((8,), np.dtype(bool))]
-    assert executable.cost_analysis()["flops"] >= 8
+    if "cost_of_a_program" in {quirk.case for quirk in cpu_library.quirks}:
+        with pytest.raises(UnimplementedError, match="GetCostAnalysis"):
+            executable.cost_analysis()
+    else:
+        assert executable.cost_analysis()["flops"] >= 8
     assert executable.get_compiled_memory_stats()["argument_size_in_bytes"] == 64
     assert executable.fingerprint == client.compile_and_load(ADD).fingerprint
     assert executable.optimized_program()[1]
@@ -217,7 +221,9 @@ def test_devices_that_are_none_of_the_client_s_are_refused(client):
             client.compile_and_load(ADD, wrong)
 
 
-def test_what_the_plugin_throws_is_an_error_of_devrt(client):
+def test_what_the_plugin_throws_is_an_error_of_devrt(client, cpu_library):
+    if cpu_library.wheel == "fastatomstruct-xla-cpu":
+        pytest.skip("what it throws ends the process: its C++ runtime is its own")
     huge = "tensor<9999999999x9999999999x99xf32>"
     with pytest.raises(InvalidArgumentError, match="overflow"):
         client.compile_and_load(f"func.func @main(%a: {huge}) -> {huge} {{ return %a : {huge} }}")
@@ -266,7 +272,7 @@ def test_what_the_compiler_aborts_on_is_refused_with_its_line(client, line, cpu_
     if "bitcast_of_booleans" not in cpu_quirks:
         pytest.skip("this compiler takes it")
     quirk = cpu_quirks["bitcast_of_booleans"]
-    with pytest.raises(UnimplementedError, match=f"line 2: {quirk.library} .* ends the process"):
+    with pytest.raises(UnimplementedError, match=f"line 2: {re.escape(str(quirk))}"):
         client.compile_and_load(f"module {{\n{line}\n}}")
 
 
@@ -275,7 +281,8 @@ def test_the_same_in_bytecode_is_refused(client, name, cpu_quirks):
     if "bitcast_of_booleans" not in cpu_quirks:
         pytest.skip("this compiler takes it")
     folder = Path(__file__).resolve().parents[3] / "devrt-core" / "tests" / "bytecode"
-    with pytest.raises(UnimplementedError, match=r"the program's bytecode: .* ends the process"):
+    quirk = re.escape(str(cpu_quirks["bitcast_of_booleans"]))
+    with pytest.raises(UnimplementedError, match=f"the program's bytecode: {quirk}"):
         client.compile_and_load((folder / f"{name}.mlirbc").read_bytes())
 
 
