@@ -90,3 +90,7 @@ from devrt.tracing.trace import new_graph as new_graph
 from devrt.tracing.trace import trace_flat as trace_flat
 from devrt.tracing.trace import trace_graph as trace_graph
 from devrt.tracing.tracer import Tracer as Tracer
+from devrt.tracing.windows import ConvDimensions as ConvDimensions
+from devrt.tracing.windows import Window as Window
+from devrt.tracing.windows import convolution as convolution
+from devrt.tracing.windows import reduce_window as reduce_window

@@ -11,7 +11,7 @@ from devrt.tracing.attributes import Literal
 from devrt.tracing.aval import shaped
 from devrt.tracing.trace import as_value, emit_one
 
-__all__ = ["DotDimensions", "dot_general"]
+__all__ = ["DotDimensions", "dot_general", "precision_config"]
 
 _PRECISIONS = {"default": "DEFAULT", "high": "HIGH", "highest": "HIGHEST"}
 
@@ -30,6 +30,12 @@ class DotDimensions(NamedTuple):
         given = ((name, getattr(self, name)) for name in names)
         parts = [f"{name}_dimensions = {list(dims)}" for name, dims in given if dims]
         return f"#stablehlo.dot<{', '.join(parts)}>"
+
+
+def precision_config(precision: Sequence[str]) -> Literal:
+    """Return the attribute for the precision of each operand: default, high or highest."""
+    levels = ", ".join(f"#stablehlo<precision {_PRECISIONS[each]}>" for each in precision)
+    return Literal(f"[{levels}]")
 
 
 def dot_general(
@@ -52,10 +58,9 @@ def dot_general(
         *(n for i, n in enumerate(x.aval.shape) if i not in lc | lb),
         *(n for i, n in enumerate(y.aval.shape) if i not in rc | rb),
     )
-    levels = ", ".join(f"#stablehlo<precision {_PRECISIONS[each]}>" for each in precision)
     attributes = {
         "dot_dimension_numbers": dimensions,
-        "precision_config": Literal(f"[{levels}]"),
+        "precision_config": precision_config(precision),
     }
     is_weak = x.aval.weak_type and y.aval.weak_type
     result = shaped(shape, dtype or x.aval.dtype, is_weak and dtype is None)
