@@ -107,9 +107,9 @@ def _scanned(combine: Function, xs: list[Any], axes: list[int]) -> list[Any]:
     if size < 2:
         return xs
     pairs = combine(_every(xs, axes, 0, size - 1), _every(xs, axes, 1, size))
-    odd = _scanned(combine, pairs, axes)
-    count = odd[0].aval.shape[axes[0]]
-    before = odd if size % 2 else _range(odd, axes, 0, count - 1)
+    second = _scanned(combine, pairs, axes)
+    count = second[0].aval.shape[axes[0]]
+    before = second if size % 2 else _range(second, axes, 0, count - 1)
     first = _range(xs, axes, 0, 1)
     if size == 2:
         even = first
@@ -117,7 +117,7 @@ def _scanned(combine: Function, xs: list[Any], axes: list[int]) -> list[Any]:
         later = combine(before, _every(xs, axes, 2, size))
         parts = zip(first, later, axes, strict=True)
         even = [tracing.concatenate([a, b], d) for a, b, d in parts]
-    return [_interleaved(a, b, d) for a, b, d in zip(even, odd, axes, strict=True)]
+    return [_interleaved(a, b, d) for a, b, d in zip(even, second, axes, strict=True)]
 
 
 def _every(xs: list[Any], axes: list[int], start: int, stop: int) -> list[Any]:
@@ -136,12 +136,12 @@ def _part(x: Any, axis: int, start: int, stop: int, stride: int) -> Any:
     return tracing.slice_(x, starts, stops, strides)
 
 
-def _interleaved(even: Any, odd: Any, axis: int) -> Any:
-    """Return elements of two arrays alternately; the second may have one less."""
-    shape, count = even.aval.shape, odd.aval.shape[axis]
+def _interleaved(even: Any, second: Any, axis: int) -> Any:
+    """Return elements of two arrays alternately; the latter may have one less."""
+    shape, count = even.aval.shape, second.aval.shape[axis]
     missing = tuple(shape[axis] - count if i == axis else 0 for i in range(len(shape)))
-    odd = tracing.pad(odd, constant(0, odd.aval.dtype), (0,) * len(shape), missing)
+    second = tracing.pad(second, constant(0, second.aval.dtype), (0,) * len(shape), missing)
     single = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    both = tracing.concatenate([tracing.reshape(x, single) for x in (even, odd)], axis + 1)
+    both = tracing.concatenate([tracing.reshape(x, single) for x in (even, second)], axis + 1)
     whole = tracing.reshape(both, (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]))
     return _part(whole, axis, 0, shape[axis] + count, 1)

@@ -23,7 +23,7 @@ def padtype_to_pads(
 ) -> list[tuple[int, int]]:
     """Return the padding of each dimension for SAME, SAME_LOWER or VALID.
 
-    With SAME there are as many places as strides fit into the dimension; where the padding is odd
+    With SAME there are as many places as strides fit into the dimension; where it is uneven
     one more comes after (with SAME_LOWER before).
     """
     ones = (1,) * len(window_shape)
