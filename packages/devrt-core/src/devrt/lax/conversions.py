@@ -132,7 +132,7 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
 def _constrained(value: Any, sharding: Any) -> Any:
     from devrt import lax
 
-    return lax.with_sharding_constraint(value, sharding)  # type: ignore[attr-defined]
+    return lax.with_sharding_constraint(value, sharding)
 
 
 @lax_operation(static=("dtype", "shape"))
