@@ -22,6 +22,9 @@ SUBJECTS = {
     "trees": "bench.subjects.trees",
     "numpy": "bench.subjects.to_numpy",
     "call": "bench.subjects.call",
+    "jit": "bench.subjects.jit",
+    "eager": "bench.subjects.eager",
+    "trace": "bench.subjects.trace",
     "run": "bench.subjects.run",
     "pjrt": "bench.subjects.pjrt",
 }

@@ -21,6 +21,7 @@ __all__ = ["SPECS", "measure", "subtract"]
 
 IMPORT = "import"
 DEVICES = "import and devices()"
+FIRST = "import and the first result of a jit, compilation caches warm"
 _PLUGINS = (1, 2, 5, 10, 20, 50)
 _COUNTS = (1, 4, 16, 64)
 _OWN = "start by installed plugins"
@@ -37,6 +38,12 @@ _LISTING = {
 }
 
 
+_FIRST = (
+    "import {library}; import numpy as np; f = {library}.jit(lambda x: (x * 2 + 1).sum()); "
+    "assert float(f(np.ones(8, np.float32))) == 24"
+)
+
+
 def _name(sweep: str, count: int) -> str:
     return f"{sweep}, {count}"
 
@@ -44,6 +51,7 @@ def _name(sweep: str, count: int) -> str:
 SPECS = [
     Spec(IMPORT),
     Spec(DEVICES),
+    Spec(FIRST),
     *(Spec(_name(_OWN, n), sweep=Sweep(_OWN, "plugin", n)) for n in _PLUGINS),
     *(Spec(_name(_ADOPTED, n), sweep=Sweep(_ADOPTED, "plugin", n)) for n in _PLUGINS),
     *(Spec(_name(_VIRTUAL, n), sweep=Sweep(_VIRTUAL, "device", n)) for n in _COUNTS),
@@ -110,8 +118,23 @@ def _child(context: Context, spec: Spec, folder: Path, name: str) -> _Child:
     code = f"import {library}" + ("" if spec.name == IMPORT else f"; {library}.devices()")
     if sweep is not None and sweep.name == _LIST:
         code = _LISTING[side]
+    env = dict(variables(side, devices, path))
+    if spec.name == FIRST:
+        code = _FIRST.format(library=library)
+        env |= _caches(side, folder / side)
     assert environment.python is not None
-    return _Child(environment.python, code, variables(side, devices, path))
+    return _Child(environment.python, code, env)
+
+
+def _caches(side: str, folder: Path) -> dict[str, str]:
+    """Return the variables that let a side keep every program on disk, in a folder of its own."""
+    if side == "devrt":
+        return {"DEVRT_COMPILATION_CACHE_DIR": str(folder)}
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 def _measure_one(
