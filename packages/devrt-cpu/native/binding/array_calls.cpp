@@ -1,7 +1,11 @@
 // Calls of programs on one device with devrt's arrays, without a step in Python for each of them.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -247,6 +251,77 @@ nb::object array_caller(nb::handle self, nb::handle cls, nb::handle takes, nb::h
   return nb::cpp_function([caller](nb::handle arguments) { return (*caller)(arguments); });
 }
 
+/// Calls by the keys of their arguments, which are compared by identity.
+class CallTable {
+ public:
+  explicit CallTable(nb::handle cls) : cls_(nb::borrow(cls)), key_(cls, "_key") {}
+
+  void add(nb::handle keys, nb::handle call, nb::handle build) {
+    Entry entry{nb::borrow(call), nb::borrow(build), {}};
+    std::size_t hash = kSeed;
+    for (nb::handle key : nb::tuple(as_tuple(keys))) {
+      entry.keys.push_back(nb::borrow(key));
+      hash = mixed(hash, key.ptr());
+    }
+    const Entry* known = find(hash, entry.keys);
+    if (!known) entries_.emplace(hash, std::move(entry));
+  }
+
+  /// Returns what the call gives; None, and has done nothing, for arguments that are no arrays with
+  /// keys, or whose keys have no call.
+  nb::object operator()(nb::handle arguments) const {
+    const Py_ssize_t count = PyTuple_Size(arguments.ptr());
+    if (count < 0) throw nb::python_error();
+    SmallArray<nb::object, kFew> keys(static_cast<std::size_t>(count));
+    std::size_t hash = kSeed;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      const nb::handle item = PyTuple_GetItem(arguments.ptr(), i);
+      if (!item.type().is(cls_)) return nb::none();
+      nb::object& key = keys[static_cast<std::size_t>(i)] = key_.of(item);
+      hash = mixed(hash, key.ptr());
+    }
+    const Entry* entry = find(hash, keys.span());
+    if (!entry) return nb::none();
+    const nb::object call = entry->call, build = entry->build;  // the table may change meanwhile
+    nb::object made = call(arguments);
+    return made.is_none() || build.is_none() ? made : build(made);
+  }
+
+ private:
+  struct Entry {
+    nb::object call, build;
+    std::vector<nb::object> keys;
+  };
+
+  static constexpr std::size_t kSeed = 1469598103934665603U;
+
+  static std::size_t mixed(std::size_t hash, const void* key) noexcept {
+    return (hash ^ (reinterpret_cast<std::uintptr_t>(key) >> 4)) * 1099511628211U;
+  }
+
+  const Entry* find(std::size_t hash, std::span<const nb::object> keys) const {
+    const auto [first, last] = entries_.equal_range(hash);
+    for (auto at = first; at != last; ++at) {
+      const auto is_same = [](const nb::object& a, const nb::object& b) { return a.is(b); };
+      if (std::ranges::equal(at->second.keys, keys, is_same)) return &at->second;
+    }
+    return nullptr;
+  }
+
+  nb::object cls_;
+  Slot key_;
+  std::unordered_multimap<std::size_t, Entry> entries_;
+};
+
+nb::object call_table(nb::handle cls) {
+  const auto table = std::make_shared<CallTable>(cls);
+  return nb::make_tuple(
+      nb::cpp_function([table](nb::handle arguments) { return (*table)(arguments); }),
+      nb::cpp_function([table](nb::handle keys, nb::handle call, nb::handle build) {
+        table->add(keys, call, build);
+      }));
+}
+
 }  // namespace
 
 void bind_array_calls(nb::class_<ExecutableHandle>& cls) {
@@ -264,6 +339,14 @@ void bind_array_calls(nb::class_<ExecutableHandle>& cls) {
               "is_committed: bool, gives_one: bool) -> "
               "collections.abc.Callable[[collections.abc.Sequence[typing.Any]], typing.Any]"),
       "Return what calls the program with arrays that lie as its devices take them.");
+  cls.def(
+      "call_table",
+      [](nb::handle_t<ExecutableHandle>, nb::handle array_class) { return call_table(array_class); },
+      "array_class"_a,
+      nb::sig("def call_table(self, array_class: type[typing.Any]) -> "
+              "tuple[collections.abc.Callable[[tuple[typing.Any, ...]], typing.Any], "
+              "collections.abc.Callable[[typing.Any, typing.Any, typing.Any], None]]"),
+      "Return what finds a call by the keys of its arguments, and what adds one.");
 }
 
 }  // namespace devrt::cpu

@@ -85,6 +85,10 @@ class Config:
 
     guards_are_set: ClassVar[bool] = names_a_guard(os.environ)
     """Whether any transfer guard was ever set; read where a transfer must not pay for the check."""
+    epoch: ClassVar[int] = 0
+    """Grows with every change of an option of any configuration but those of `override`."""
+    active_overrides: ClassVar[int] = 0
+    """How many `override` blocks threads and tasks are in."""
 
     def __init__(
         self, environ: Mapping[str, str] | None = None, *, check_keys: bool = True
@@ -274,9 +278,11 @@ class Config:
             mine.update(dict.fromkeys((spec.name, *IMPLIED.get(spec.name, ())), value))
             _notice_guard(spec.name)
         token = self._overrides.set(mine)
+        Config.active_overrides += 1
         try:
             yield
         finally:
+            Config.active_overrides -= 1
             self._overrides.reset(token)
 
     def read(self, name: str) -> Any:
@@ -321,6 +327,7 @@ class Config:
         self._files = None
         self._keys.read(())
         self._generation += 1
+        Config.epoch += 1
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -351,6 +358,7 @@ class Config:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._generation += 1
+            Config.epoch += 1
             self._settled.pop(name, None)
 
     def _settle(self, spec: OptionSpec, files: tuple[ConfigFile, ...] | None = None) -> Setting:

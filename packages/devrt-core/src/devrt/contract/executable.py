@@ -261,6 +261,27 @@ class LoadedExecutable(Executable):
         del array_class, takes, first, gives, is_committed, gives_one
         return None
 
+    def call_table(
+        self, array_class: type[Any]
+    ) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[[Any, Any, Any], None]] | None:
+        """Return a new table of calls by the keys of their arguments, faster than one in Python.
+
+        Parameters
+        ----------
+        array_class
+            `devrt.Array`, whose slot ``_key`` has an array's key or None.
+
+        Returns
+        -------
+        (callable, callable) or None
+            The first takes a tuple of arguments, finds the call that was added for their keys, by
+            identity, and returns what it gives; None where one is no array or there is no such
+            call. The second adds one: the keys, what is called with the arguments, and what is then
+            called with that result, or None. None, the default, where there is no such table.
+        """
+        del array_class
+        return None
+
     @abc.abstractmethod
     def delete(self) -> None:
         """Unload the program once no execution in flight uses it. Idempotent."""

@@ -12,16 +12,15 @@ from typing import Any
 from devrt.arrays import Array
 from devrt.arrays.dispatch_key import key_of
 
-__all__ = ["builder", "matcher"]
+__all__ = ["Matcher", "builder", "matcher"]
 
 Matched = tuple[tuple[Any, ...], tuple[Any, ...]] | None
+Matcher = Callable[[tuple[Any, ...], dict[str, Any]], Matched]
 _INT32 = range(-(2**31), 2**31)
 _MOST_LEAVES = 200
 
 
-def matcher(
-    tree: Any, statics: Sequence[tuple[Any, Any]]
-) -> Callable[[tuple[Any, ...], dict[str, Any]], Matched] | None:
+def matcher(tree: Any, statics: Sequence[tuple[Any, Any]]) -> Matcher | None:
     """Return what recognises calls of a structure; None where that takes the general way.
 
     Parameters
@@ -71,6 +70,7 @@ class _Writer:
         self._leaves: list[str] = []
         self._keys: list[str] = []
         self._count = 0
+        self._has_statics = False
 
     def matcher(self, tree: Any, statics: Sequence[tuple[Any, Any]]) -> Any:
         """Return the function that recognises a call."""
@@ -149,6 +149,7 @@ class _Writer:
         )
 
     def _static(self, source: str) -> None:
+        self._has_statics = True
         self._keys.append(f"type({source}), {source}")
 
     def _named(self, value: Any) -> str:
@@ -165,7 +166,9 @@ class _Writer:
         leaves = "".join(f"{name}, " for name in self._leaves)
         keys = "".join(f"{key}, " for key in self._keys)
         lines = ["def match(args, named):", " try:", *(f"  {line}" for line in self._lines)]
-        lines += [f"  return ({leaves}), ({keys})", " except KeyError:", "  return None"]
+        # A static value without a hash is refused by the general way.
+        lines += [f"  found = ({leaves}), ({keys})", "  hash(found[1])" if self._has_statics else "",
+                  "  return found", " except (KeyError, TypeError):", "  return None"]
         scope = dict(self.names)
         exec("\n".join(lines), scope)  # noqa: S102
         return scope["match"]

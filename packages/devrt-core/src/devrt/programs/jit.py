@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt import tree_util
+from devrt._config.layers import Config
 from devrt._support import caches
 from devrt.errors import InvalidTypeError
 from devrt.programs.arguments import Arguments, Call
 from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, aval_of, described_kinds, kinds_of
 from devrt.programs.options import Options
+from devrt.programs.start import Start, Starts
 from devrt.programs.stages import Lowered, Traced
 from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
@@ -117,10 +119,11 @@ class _Programs:
         self.traces: dict[Any, Trace] = {}
         self.executables: dict[Any, Any] = {}
         self.making: dict[Any, threading.Lock] = {}
+        self.starts = Starts()
 
     def clear(self) -> None:
         """Forget them."""
-        for each in (self.entries, self.traces, self.executables):
+        for each in (self.entries, self.traces, self.executables, self.starts):
             each.clear()
 
 
@@ -166,6 +169,22 @@ class JitFunction:
         """Run the program for these arguments; in a trace, add its operations. Does not wait."""
         if is_tracing():
             return self._inlined(args, kwargs)
+        # The common case, first: a call like one before, with arrays by position.
+        starts = self._programs.starts
+        is_usual = starts.epoch == Config.epoch and starts.mesh is current_mesh()
+        if is_usual and not kwargs and not Config.active_overrides:
+            try:
+                made = starts.find(args)
+            except Exception as error:  # noqa: BLE001  plugin code
+                starts.raise_explained(args, error)
+            if made is not None:
+                return made
+        if (made := starts.started(args, kwargs)) is not None:
+            return made
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the program for these arguments, which is looked for, or made."""
         call = self._arguments.taken_apart(args, kwargs)
         kinds = kinds_of(call.leaves, lambda: self._paths(call))
         default = default_runtime().default_device()
@@ -177,6 +196,7 @@ class JitFunction:
             raise
         launch, tree = found or self._made(key, call, kinds, default)
         made = launch(call.leaves)
+        self._programs.starts.remember(call, args, kwargs, Start.of(launch, tree, default))
         return made[0] if tree is None else tree.unflatten(made)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.arrays import Array, device_put
 from devrt.arrays.dispatch_key import DispatchKey, key_with
@@ -99,10 +99,21 @@ class Launch:
         ]
         self._elsewhere += [(i, each) for i, each in enumerate(placement.formats) if each]
         orders = [*self._orders, *(parameter.order for parameter in self._parameters)]
-        self._caller: Callable[[Sequence[Any]], list[Array] | None] | None = None
-        if all(order is None for order in orders):
-            call = self.executable.array_caller
-            self._caller = call(Array, takes, self._hidden, self._gives, placement.committed, False)
+        self._takes = takes
+        self._is_in_order = all(order is None for order in orders)
+        self._caller = self.caller(gives_one=False)
+
+    def caller(self, *, gives_one: bool) -> Callable[[Sequence[Any]], Any] | None:
+        """Return the executable's own way to call it with arrays, if it has one for these.
+
+        ``gives_one`` is whether it gives the array of an only result itself.
+        """
+        if not self._is_in_order:
+            return None
+        call = self.executable.array_caller
+        return call(
+            Array, self._takes, self._hidden, self._gives, self._is_committed, gives_one
+        )
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Start the program with leaves of the kinds that it was compiled for."""
@@ -118,10 +129,21 @@ class Launch:
         try:
             made = self._caller(arrays) if self._caller is not None else None
             return self._finished(self._executed(arrays) if made is None else made)
-        except DeletedError as error:
-            raise self._named(leaves, error) from error
         except Exception as error:  # noqa: BLE001  plugin code
-            raise_named(error, self.executable.client, "execute")
+            self.raise_explained(leaves, error)
+
+    def raise_explained(self, leaves: Sequence[Any], error: Exception) -> NoReturn:
+        """Raise the error of a call, with the argument that it is about where that is known."""
+        if self._donates:
+            self._check_donated(leaves)
+        if isinstance(error, DeletedError):
+            raise self._named(leaves, error) from error
+        raise_named(error, self.executable.client, "execute")
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its `caller` does all that a call with arrays and numbers needs."""
+        return self._caller is not None and not any(self._moves) and not self._elsewhere
 
     def _placed(self, leaves: Sequence[Any]) -> list[Array]:
         """Return the leaves as arrays that lie where the program takes them."""
