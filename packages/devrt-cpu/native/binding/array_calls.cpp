@@ -317,9 +317,11 @@ nb::object call_table(nb::handle cls) {
   const auto table = std::make_shared<CallTable>(cls);
   return nb::make_tuple(
       nb::cpp_function([table](nb::handle arguments) { return (*table)(arguments); }),
-      nb::cpp_function([table](nb::handle keys, nb::handle call, nb::handle build) {
-        table->add(keys, call, build);
-      }));
+      nb::cpp_function(
+          [table](nb::handle keys, nb::handle call, nb::handle build) {
+            table->add(keys, call, build);
+          },
+          "keys"_a, "call"_a, "build"_a.none()));
 }
 
 }  // namespace

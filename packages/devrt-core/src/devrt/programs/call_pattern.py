@@ -47,7 +47,7 @@ def builder(tree: Any) -> Callable[[Sequence[Any]], Any]:
     if text is None or tree.num_leaves > _MOST_LEAVES:
         unflatten: Callable[[Sequence[Any]], Any] = tree.unflatten
         return unflatten
-    made: Callable[[Sequence[Any]], Any] = eval(f"lambda r: {text}", dict(writer.names))  # noqa: S307
+    made: Callable[[Sequence[Any]], Any] = eval(f"lambda r: {text}", dict(writer.names))
     return made
 
 
@@ -167,8 +167,13 @@ class _Writer:
         keys = "".join(f"{key}, " for key in self._keys)
         lines = ["def match(args, named):", " try:", *(f"  {line}" for line in self._lines)]
         # A static value without a hash is refused by the general way.
-        lines += [f"  found = ({leaves}), ({keys})", "  hash(found[1])" if self._has_statics else "",
-                  "  return found", " except (KeyError, TypeError):", "  return None"]
+        lines += [
+            f"  found = ({leaves}), ({keys})",
+            "  hash(found[1])" if self._has_statics else "",
+            "  return found",
+            " except (KeyError, TypeError):",
+            "  return None",
+        ]
         scope = dict(self.names)
-        exec("\n".join(lines), scope)  # noqa: S102
+        exec("\n".join(lines), scope)
         return scope["match"]

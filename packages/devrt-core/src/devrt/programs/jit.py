@@ -18,8 +18,8 @@ from devrt.programs.arguments import Arguments, Call
 from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, aval_of, described_kinds, kinds_of
 from devrt.programs.options import Options
-from devrt.programs.start import Start, Starts
 from devrt.programs.stages import Lowered, Traced
+from devrt.programs.start import Start, Starts
 from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
 from devrt.sharding import current_mesh

@@ -111,9 +111,7 @@ class Launch:
         if not self._is_in_order:
             return None
         call = self.executable.array_caller
-        return call(
-            Array, self._takes, self._hidden, self._gives, self._is_committed, gives_one
-        )
+        return call(Array, self._takes, self._hidden, self._gives, self._is_committed, gives_one)
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Start the program with leaves of the kinds that it was compiled for."""

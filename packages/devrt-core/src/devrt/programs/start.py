@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -80,7 +81,7 @@ class Start:
         try:
             made = self.caller(leaves)
             if made is None:
-                made = self.caller([x if type(x) is Array else self._placed(x) for x in leaves])
+                made = self.caller([x if type(x) is Array else device_put(x) for x in leaves])
         except Exception as error:  # noqa: BLE001  plugin code
             self.launch.raise_explained(leaves, error)
         return made if self.build is None or made is None else self.build(made)
@@ -129,7 +130,8 @@ class Starts:
         if start is None or not start.is_current():
             return None
         made = start(leaves)
-        if made is not None and not kwargs and len(leaves) == len(args):
+        is_flat = not kwargs and len(leaves) == len(args) and all(map(operator.is_, leaves, args))
+        if made is not None and is_flat:
             self._to_table(key, start)
         return made
 
