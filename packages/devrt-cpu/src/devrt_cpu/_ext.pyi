@@ -424,6 +424,11 @@ class CpuLoadedExecutable:
         Return what calls the program with arrays that lie as its devices take them.
         """
 
+    def call_table(self, array_class: type[Any]) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[[Any, Any, Any], None]]:
+        """
+        Return what finds a call by the keys of its arguments, and what adds one.
+        """
+
     @property
     def name(self) -> str: ...
 

@@ -20,6 +20,7 @@ from devrt._config.guards import IMPLIED, is_guard, names_a_guard
 from devrt._config.keys import FileKeys, carries, similar, unknown_option
 from devrt._config.options import CORE_OPTIONS, NOT_OPTIONS
 from devrt._config.values import checked, flag_value
+from devrt._support.context import Context
 from devrt._support.record import record
 from devrt.errors import ConfigError
 from devrt.records import OptionSpec
@@ -85,10 +86,6 @@ class Config:
 
     guards_are_set: ClassVar[bool] = names_a_guard(os.environ)
     """Whether any transfer guard was ever set; read where a transfer must not pay for the check."""
-    epoch: ClassVar[int] = 0
-    """Grows with every change of an option of any configuration but those of `override`."""
-    active_overrides: ClassVar[int] = 0
-    """How many `override` blocks threads and tasks are in."""
 
     def __init__(
         self, environ: Mapping[str, str] | None = None, *, check_keys: bool = True
@@ -278,11 +275,10 @@ class Config:
             mine.update(dict.fromkeys((spec.name, *IMPLIED.get(spec.name, ())), value))
             _notice_guard(spec.name)
         token = self._overrides.set(mine)
-        Config.active_overrides += 1
+        Context.overridden()
         try:
             yield
         finally:
-            Config.active_overrides -= 1
             self._overrides.reset(token)
 
     def read(self, name: str) -> Any:
@@ -327,7 +323,7 @@ class Config:
         self._files = None
         self._keys.read(())
         self._generation += 1
-        Config.epoch += 1
+        Context.changed()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -358,7 +354,7 @@ class Config:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._generation += 1
-            Config.epoch += 1
+            Context.changed()
             self._settled.pop(name, None)
 
     def _settle(self, spec: OptionSpec, files: tuple[ConfigFile, ...] | None = None) -> Setting:

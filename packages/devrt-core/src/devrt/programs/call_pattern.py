@@ -37,7 +37,8 @@ def matcher(tree: Any, statics: Sequence[tuple[Any, Any]]) -> Matcher | None:
         which program they go to: keys of arrays, types of numbers, types and values of what is
         static. None for a call of another structure, or with other leaves than those.
     """
-    return _Writer().matcher(tree, statics)
+    made: Matcher | None = _Writer().matcher(tree, statics)
+    return made
 
 
 def builder(tree: Any) -> Callable[[Sequence[Any]], Any]:

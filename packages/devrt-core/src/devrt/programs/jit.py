@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt import tree_util
-from devrt._config.layers import Config
 from devrt._support import caches
+from devrt._support.context import Context
 from devrt.errors import InvalidTypeError
 from devrt.programs.arguments import Arguments, Call
 from devrt.programs.launch import Launch
@@ -167,18 +167,17 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for these arguments; in a trace, add its operations. Does not wait."""
-        if is_tracing():
-            return self._inlined(args, kwargs)
         # The common case, first: a call like one before, with arrays by position.
         starts = self._programs.starts
-        is_usual = starts.epoch == Config.epoch and starts.mesh is current_mesh()
-        if is_usual and not kwargs and not Config.active_overrides:
+        if not kwargs and (starts.stamp is Context.stamp or starts.is_current()):
             try:
                 made = starts.find(args)
             except Exception as error:  # noqa: BLE001  plugin code
                 starts.raise_explained(args, error)
             if made is not None:
                 return made
+        if is_tracing():
+            return self._inlined(args, kwargs)
         if (made := starts.started(args, kwargs)) is not None:
             return made
         return self._called(args, kwargs)

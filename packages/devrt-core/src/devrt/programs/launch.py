@@ -39,6 +39,13 @@ class Launch:
         How it takes each array that the function closes over.
     arguments, results
         How it takes and gives each leaf.
+
+    Attributes
+    ----------
+    devices : tuple of Device
+        The program's, in its order.
+    takes : sequence of Sharding
+        How it takes each leaf, in the memory that programs take.
     """
 
     def __init__(
@@ -55,7 +62,7 @@ class Launch:
         self.arguments = tuple(arguments)
         self.results = tuple(results)
         self._trace = trace
-        self._devices = placement.devices
+        self.devices = placement.devices
         self._donates = any(trace.donated)
         taken = [_by_default(sharding) for sharding in (*hidden, *arguments)]
         closed_over = [value.aval for _, value in trace.graph.hidden.values()]
@@ -80,7 +87,7 @@ class Launch:
 
     def _set_outputs(self, trace: Trace, placement: Placement, takes: Sequence[Sharding]) -> None:
         """Set what is made of the program's results."""
-        is_single = len(self._devices) == 1
+        is_single = len(self.devices) == 1
         given = [_by_default(sharding) for sharding in self.results]
         self._is_committed = placement.committed
         self._gives = [
@@ -91,7 +98,7 @@ class Launch:
             )
             for aval, sharding in zip(trace.out_avals, given, strict=True)
         ]
-        self._orders = [order_of(list(s.device_list), self._devices) for s in given]
+        self._orders = [order_of(list(s.device_list), self.devices) for s in given]
         self._elsewhere: list[tuple[int, Sharding | Format]] = [
             (i, wanted)
             for i, (wanted, sharding) in enumerate(zip(self.results, given, strict=True))
@@ -99,7 +106,7 @@ class Launch:
         ]
         self._elsewhere += [(i, each) for i, each in enumerate(placement.formats) if each]
         orders = [*self._orders, *(parameter.order for parameter in self._parameters)]
-        self._takes = takes
+        self.takes = takes
         self._is_in_order = all(order is None for order in orders)
         self._caller = self.caller(gives_one=False)
 
@@ -111,7 +118,7 @@ class Launch:
         if not self._is_in_order:
             return None
         call = self.executable.array_caller
-        return call(Array, self._takes, self._hidden, self._gives, self._is_committed, gives_one)
+        return call(Array, self.takes, self._hidden, self._gives, self._is_committed, gives_one)
 
     def __call__(self, leaves: Sequence[Any]) -> list[Array]:
         """Start the program with leaves of the kinds that it was compiled for."""

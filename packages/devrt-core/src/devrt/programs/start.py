@@ -6,17 +6,21 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from devrt._config.layers import Config
+from devrt._support.context import Context
 from devrt.arrays import Array, device_put
 from devrt.arrays.dispatch_key import DispatchKey
+from devrt.arrays.guards import Config
+from devrt.arrays.put import COPY
 from devrt.programs.call_pattern import Matcher, builder, matcher
 from devrt.runtime import default_runtime
 from devrt.sharding import current_mesh
+from devrt.tracing import is_tracing
 
 if TYPE_CHECKING:
     from devrt.contract import Device
     from devrt.programs.arguments import Call
     from devrt.programs.launch import Launch
+    from devrt.sharding import Sharding
 
 __all__ = ["Start", "Starts"]
 
@@ -50,7 +54,7 @@ class Start:
         self.build = build
         self._default = default
         self._mesh = current_mesh()
-        self._epoch = Config.epoch
+        self._epoch = -1 if _is_overridden() else Context.epoch
 
     @classmethod
     def of(cls, launch: Launch, tree: Any, default: Device) -> Start | None:
@@ -64,15 +68,12 @@ class Start:
         """Return whether default device and mesh are those that it was made under."""
         if self._mesh is not current_mesh():
             return False
-        if self._epoch == Config.epoch and not Config.active_overrides:
+        if self._epoch == Context.epoch and not _is_overridden():
             return True
-        return self._is_still_current()
-
-    def _is_still_current(self) -> bool:
-        epoch = Config.epoch
+        epoch = Context.epoch
         if default_runtime().default_device() is not self._default:
             return False
-        if not Config.active_overrides:
+        if not _is_overridden():
             self._epoch = epoch
         return True
 
@@ -80,15 +81,35 @@ class Start:
         """Call the program with arrays and numbers; returns None, and does nothing, for others."""
         try:
             made = self.caller(leaves)
-            if made is None:
-                made = self.caller([x if type(x) is Array else device_put(x) for x in leaves])
+            if made is None and not Config.guards_are_set:
+                placed = [
+                    x if type(x) is Array else self._put(x, sharding)
+                    for x, sharding in zip(leaves, self.launch.takes, strict=True)
+                ]
+                made = self.caller(placed)
         except Exception as error:  # noqa: BLE001  plugin code
             self.launch.raise_explained(leaves, error)
         return made if self.build is None or made is None else self.build(made)
 
+    def _put(self, number: Any, sharding: Sharding) -> Array:
+        """Return a number as an array where the program takes it."""
+        if len(self.launch.devices) > 1:
+            placed: Array = device_put(number, sharding)
+            return placed
+        (device,) = self.launch.devices
+        return Array((device.client.buffer_from_pyval(number, device, False, COPY),))
+
 
 MOST_PATTERNS = 8
 """How many structures of calls a function recognises; what is called with more is slower."""
+
+
+_NO_STAMP = object()
+
+
+def _is_overridden() -> bool:
+    """Return whether this thread or task overrides an option."""
+    return Context.was_overridden and default_runtime().config.overridden
 
 
 def _find_nothing(args: tuple[Any, ...]) -> None:
@@ -102,11 +123,10 @@ class Starts:
     ----------
     find : callable
         Starts the program for arguments that are arrays, by position; returns what the function
-        does, or None, with nothing done, where it knows none. Holds in one context only:
-    epoch : int
-        That of the configuration,
-    mesh : Mesh or None
-        and the current mesh, outside of any override of an option.
+        does, or None, with nothing done, where it knows none. To be called if `stamp` is
+        `Context.stamp`, or `is_current` says so.
+    stamp : object
+        That of the context that `find` is for.
     """
 
     def __init__(self) -> None:
@@ -120,9 +140,19 @@ class Starts:
 
     def _forget_table(self) -> None:
         self.find: Callable[[tuple[Any, ...]], Any] = _find_nothing
+        self.stamp: object = _NO_STAMP
         self._add: Callable[[Any, Any, Any], None] | None = None
-        self.epoch = -1
-        self.mesh: Any = None
+        self._epoch = -1
+        self._mesh: Any = None
+
+    def is_current(self) -> bool:
+        """Return whether `find` is for the context that this thread or task is in."""
+        if self._epoch != Context.epoch or is_tracing():
+            return False
+        if self._mesh is not current_mesh() or _is_overridden():
+            return False
+        self.stamp = Context.stamp or _NO_STAMP
+        return True
 
     def started(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Start the program for a call; returns None, with nothing done, if there is none yet."""
@@ -149,9 +179,10 @@ class Starts:
             if found := match(args, kwargs):
                 starts[found[1]] = start
                 return
-        if len(self._patterns) < MOST_PATTERNS and (match := matcher(call.tree, call.statics)):
-            if found := match(args, kwargs):
-                self._patterns.append((match, {found[1]: start}))
+        if len(self._patterns) < MOST_PATTERNS:
+            made = matcher(call.tree, call.statics)
+            if made is not None and (found := made(args, kwargs)):
+                self._patterns.append((made, {found[1]: start}))
 
     def _of(self, args: Any, kwargs: Any) -> tuple[Start | None, Sequence[Any], Any]:
         """Return the start for a call, its leaves, and their keys."""
@@ -162,13 +193,13 @@ class Starts:
 
     def _to_table(self, key: Any, start: Start) -> None:
         """Let `find` know a call with arrays alone."""
-        epoch, mesh = Config.epoch, current_mesh()
-        if Config.active_overrides or not all(type(each) is DispatchKey for each in key):
+        if _is_overridden() or not all(type(each) is DispatchKey for each in key):
             return
-        if (self.epoch, self.mesh) != (epoch, mesh) or self._add is None:
+        if self._add is None or not self.is_current():
             table = start.launch.executable.call_table(Array)
             if table is None:
                 return
+            self._epoch, self._mesh = Context.epoch, current_mesh()
             self.find, self._add = table
-            self.epoch, self.mesh = epoch, mesh
+            self.stamp = Context.stamp or _NO_STAMP
         self._add(key, start.caller, start.build)

@@ -80,7 +80,12 @@ def trace(arguments: Arguments, call: Call, avals: tuple[ShapedArray, ...]) -> T
 
     try:
         graph, _ = trace_graph(flat, avals, arguments.name, outermost=True)
-    except RecursionError as error:
+    except (RecursionError, InvalidArgumentError) as error:
+        # Deep down a flattening may be what meets the end first.
+        if not isinstance(error, RecursionError) and not isinstance(
+            error.__cause__, RecursionError
+        ):
+            raise
         raise _endless(arguments.name, error) from None
     paths = arguments.paths(call.tree, call.statics)
     donated = (
@@ -89,7 +94,7 @@ def trace(arguments: Arguments, call: Call, avals: tuple[ShapedArray, ...]) -> T
     return Trace(arguments.name, graph, call.tree, out_tree, avals, paths, donated)
 
 
-def _endless(name: str, error: RecursionError) -> InvalidArgumentError:
+def _endless(name: str, error: Exception) -> InvalidArgumentError:
     """Return the error for a function that calls itself as long as it is traced."""
     calls, traceback = 0, error.__traceback__
     while traceback is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 
-from devrt._config.layers import Config
+from devrt._support.context import Context
 from devrt.runtime.runtime import Runtime
 
 __all__ = ["default_runtime", "set_default_runtime"]
@@ -29,7 +29,7 @@ def set_default_runtime(runtime: Runtime | None) -> Runtime | None:
     runtime
         The new default; None lets the next use make a fresh one.
     """
-    Config.epoch += 1
+    Context.changed()
     former = _holder.pop(_DEFAULT, None)
     if runtime is not None:
         _holder[_DEFAULT] = runtime

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.context import Context
 from devrt._support.words import kind_of
 from devrt.contract import Device
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -201,6 +202,7 @@ class Mesh(MeshAxes):
         )
 
     def __enter__(self) -> Mesh:
+        Context.not_plain()
         _entered.set((*_entered.get(), self))
         return self
 

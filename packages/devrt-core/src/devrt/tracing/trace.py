@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from devrt import dtypes
+from devrt._support.context import Context
 from devrt.errors import InvalidTypeError, UnexpectedTracerError
 from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import ShapedArray, shaped
@@ -73,10 +74,14 @@ def new_graph(name: str = "", *, outermost: bool = False) -> Iterator[Graph]:
     outer = _state.graph
     graph = Graph(None if outermost else outer, name)
     _state.graph = graph
+    if outer is None:
+        Context.trace_begun()
     try:
         yield graph
     finally:
         _state.graph = outer
+        if outer is None:
+            Context.trace_ended()
 
 
 def trace_graph(
