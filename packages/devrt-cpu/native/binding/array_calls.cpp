@@ -317,11 +317,9 @@ nb::object call_table(nb::handle cls) {
   const auto table = std::make_shared<CallTable>(cls);
   return nb::make_tuple(
       nb::cpp_function([table](nb::handle arguments) { return (*table)(arguments); }),
-      nb::cpp_function(
-          [table](nb::handle keys, nb::handle call, nb::handle build) {
-            table->add(keys, call, build);
-          },
-          "keys"_a, "call"_a, "build"_a.none()));
+      nb::cpp_function([table](nb::handle keys, nb::handle call,
+                               nb::handle build) { table->add(keys, call, build); },
+                       "keys"_a, "call"_a, "build"_a.none()));
 }
 
 }  // namespace
@@ -343,7 +341,9 @@ void bind_array_calls(nb::class_<ExecutableHandle>& cls) {
       "Return what calls the program with arrays that lie as its devices take them.");
   cls.def(
       "call_table",
-      [](nb::handle_t<ExecutableHandle>, nb::handle array_class) { return call_table(array_class); },
+      [](nb::handle_t<ExecutableHandle>, nb::handle array_class) {
+        return call_table(array_class);
+      },
       "array_class"_a,
       nb::sig("def call_table(self, array_class: type[typing.Any]) -> "
               "tuple[collections.abc.Callable[[tuple[typing.Any, ...]], typing.Any], "
