@@ -53,6 +53,9 @@ from devrt.contract import Memory as Memory
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
 from devrt.programs.constraints import with_sharding_constraint as with_sharding_constraint
+from devrt.programs.custom_gradients import checkpoint as checkpoint
+from devrt.programs.custom_gradients import remat as remat
+from devrt.programs.custom_gradients import custom_vjp as custom_vjp
 from devrt.programs.gradients import grad as grad
 from devrt.programs.gradients import value_and_grad as value_and_grad
 from devrt.programs.jit import eval_shape as eval_shape
@@ -60,6 +63,7 @@ from devrt.programs.jit import jit as jit
 from devrt.programs.pmap import pmap as pmap
 from devrt.programs.shard_map import shard_map as shard_map
 from devrt.programs.shard_map import smap as smap
+from devrt.programs.vjp import vjp as vjp
 from devrt.runtime import Runtime as Runtime
 from devrt.runtime import backends as backends
 from devrt.runtime import clear_backends as clear_backends

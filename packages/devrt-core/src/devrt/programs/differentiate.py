@@ -14,7 +14,7 @@ from devrt.tracing import as_value, constant, convert, current_graph, shaped
 from devrt.tracing.gradients.families import RULES
 from devrt.tracing.gradients.replay import alias
 from devrt.tracing.gradients.rules import zeros
-from devrt.tracing.gradients.walk import Walk, is_inexact
+from devrt.tracing.gradients.walk import Walk, has_fractions, is_inexact
 
 __all__ = ["FLOAT0", "Options", "Pulled", "no_cotangents", "record", "value_and_gradients"]
 
@@ -172,23 +172,22 @@ def _scalar(pulled: Pulled, options: Options) -> Any:
     return value
 
 
-def checked_cotangents(cotangents: Any, tree: Any, avals: Sequence[Any]) -> list[Any]:
-    """Return the leaves of cotangents as values, None for those of integers.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If they are no tree like the function's result, or of other shapes or dtypes.
-    """
-    leaves, given = tree_util.tree_flatten(cotangents)
+def check_structure(given: Any, tree: Any) -> None:
+    """Raise `InvalidArgumentError` unless cotangents are a tree like the function's result."""
     if given != tree:
         msg = f"the function returned {tree}, and its cotangents are {given}: give a tree like it."
         raise InvalidArgumentError(msg, tree=str(given))
-    return [_checked(leaf, aval) for leaf, aval in zip(leaves, avals, strict=True)]
 
 
-def _checked(leaf: Any, aval: Any) -> Any:
-    if aval.dtype.kind not in "fcV":
+def cotangent_like(leaf: Any, aval: Any) -> Any:
+    """Return the cotangent of an output as a value; None if the output is of integers.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is of another shape or dtype than the output.
+    """
+    if not has_fractions(aval.dtype):
         return None
     value = as_value(leaf)
     if value.aval.weak_type:
@@ -197,4 +196,4 @@ def _checked(leaf: Any, aval: Any) -> Any:
         wanted = shaped(aval.shape, aval.dtype)
         msg = f"a cotangent must be of {wanted}, as the result is, and is of {value.aval}."
         raise InvalidTypeError(msg, shape=value.aval.shape)
-    return convert(value, aval.dtype)
+    return value

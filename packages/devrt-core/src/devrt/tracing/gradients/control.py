@@ -122,7 +122,7 @@ class _Loop:
 
 
 def _carries_of_steps(op: Op) -> Sequence[Any]:
-    """Return the carries that each step of a loop began with, stacked.
+    """Return the carries that each turn of a loop began with, stacked.
 
     The loop is replaced by one that gives them too, in its place among the operations.
     """
@@ -162,7 +162,7 @@ def _checkpoint(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     made = emit("stablehlo.optimization_barrier", values, [value.aval for value in values])
     rest = iter(made[len(taken) :])
     fresh = [next(rest) if g is not None else None for g in given]
-    known = dict(zip(region.captures, made[len(op.operands) :], strict=True))
+    known = dict(zip(region.captures, made[len(op.operands) :], strict=False))
     results, ops = replay(region, made[: len(op.operands)], known)
     return walk.nested().pull(ops, results, fresh, made[: len(taken)])
 

@@ -34,8 +34,8 @@ def _limits(indices: Any, axis: int, sizes: Sequence[int]) -> Any:
 def _gather(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     x, indices = op.operands
     dims, sizes = op.attributes["dimension_numbers"], op.attributes["slice_sizes"]
-    spare = [x.aval.shape[d] - sizes[d] for d in dims.start_index_map]
-    most = _limits(indices, dims.index_vector_dim, spare)
+    last = [x.aval.shape[d] - sizes[d] for d in dims.start_index_map]
+    most = _limits(indices, dims.index_vector_dim, last)
     inside = clamp(zeros(indices), indices, most)
     found = scatter(
         zeros(x),

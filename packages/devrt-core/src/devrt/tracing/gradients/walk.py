@@ -12,7 +12,7 @@ from devrt.tracing.gradients.replay import alias, replay
 from devrt.tracing.ir import Op, Value
 from devrt.tracing.trace import current_graph
 
-__all__ = ["Rule", "Walk", "is_inexact"]
+__all__ = ["Rule", "Walk", "has_fractions", "is_inexact"]
 
 Cotangent = Any  # a Value, or None where it is zero
 Rule = Callable[[Op, Sequence[Cotangent], "Walk"], Sequence[Cotangent]]
@@ -20,7 +20,11 @@ Rule = Callable[[Op, Sequence[Cotangent], "Walk"], Sequence[Cotangent]]
 
 def is_inexact(value: Value) -> bool:
     """Return whether a value is of fractions or complex: whether it has cotangents."""
-    dtype = value.aval.dtype
+    return has_fractions(value.aval.dtype)
+
+
+def has_fractions(dtype: Any) -> bool:
+    """Return whether a dtype is of fractions or complex."""
     return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
 
 
