@@ -12,6 +12,7 @@ import nox
 ROOT = Path(__file__).parent
 STUB_TEST = "packages/devrt-cpu/tests/client/test_stub.py"
 FUZZ = "packages/devrt-cpu/tests/peer/fuzz_programs.py"
+FUZZ_JIT = "packages/devrt-cpu/tests/peer/fuzz_jit.py"
 EXPORTS = "packages/devrt-cpu/tests/peer/check_exports.py"
 JAX_VERSIONS = "0.4.30 0.4.35 0.4.38 0.5.3 0.6.2 0.7.2 0.8.3 0.9.2 0.10.2".split()
 ENGINES = ("xla-cpu-pjrt", "fastatomstruct-xla-cpu", "lammps-jax-pjrt-cpu")
@@ -132,6 +133,19 @@ def fuzz_programs(session: nox.Session) -> None:
     session.install("jax==0.10.2")
     given = session.posargs or ["--seeds", "0:1000"]
     session.run("python", FUZZ, *given)
+
+
+@nox.session(name="fuzz-jit", python=PYTHONS[0])
+def fuzz_jit(session: nox.Session) -> None:
+    """Trace random programs with jax and with devrt, and compare what they compute.
+
+    ``nox -s fuzz-jit -- --seeds 0:1000`` says which; ``--jax PYTHON`` names one that has jax.
+    """
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.install("jax==0.10.2")
+    given = session.posargs or ["--seeds", "0:1000"]
+    session.run("python", FUZZ_JIT, *given)
 
 
 @nox.session(python=PYTHONS[0])

@@ -43,7 +43,8 @@ class Walk:
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         self.rules = rules
         self.active: set[Value] = set()
-        self._found: dict[Value, Any] = {}
+        # By the mesh axes along which parts vary: what all devices agree on is not to be summed.
+        self._found: dict[Value, dict[frozenset[str], Any]] = {}
 
     def nested(self) -> Walk:
         """Return a walk for a graph of its own, with the same rules."""
@@ -104,19 +105,20 @@ class Walk:
     def _add(self, value: Any, cotangent: Cotangent) -> None:
         if cotangent is None or value not in self.active:
             return
-        before = self._found.get(value)
-        self._found[value] = cotangent if before is None else nary("add", before, cotangent)
+        parts = self._found.setdefault(value, {})
+        axes = cotangent.varying - value.varying
+        parts[axes] = nary("add", parts[axes], cotangent) if axes in parts else cotangent
 
     def _taken(self, value: Any) -> Cotangent:
         """Return the whole cotangent of a value: every operation that uses it is behind.
 
         Of a value that is the same along mesh axes, each device has found a part.
         """
-        cotangent = self._found.pop(value, None)
-        if cotangent is None:
-            return None
-        axes = cotangent.varying - value.varying
-        return all_reduce("add", cotangent, sorted(axes)) if axes else cotangent
+        total = None
+        for axes, part in self._found.pop(value, {}).items():
+            whole = all_reduce("add", part, sorted(axes)) if axes else part
+            total = whole if total is None else nary("add", total, whole)
+        return total
 
     def _step(self, op: Op, given: list[Cotangent]) -> list[Op]:
         """Take one operation; return those to take in its place, if it is made of others."""
