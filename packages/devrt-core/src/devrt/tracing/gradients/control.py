@@ -122,7 +122,7 @@ class _Loop:
 
 
 def _carries_of_steps(op: Op) -> Sequence[Any]:
-    """Return the carries that each turn of a loop began with, stacked.
+    """Return the carries that each step of a loop began with, stacked.
 
     The loop is replaced by one that gives them too, in its place among the operations.
     """
