@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NOT_YET = {"debug", "distributed", "vmap"}
+_NOT_YET = {"distributed", "vmap"}
 
 _exported, _, __all__ = attach(__name__)
 __all__ += ["__version__", "config"]

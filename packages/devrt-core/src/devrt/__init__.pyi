@@ -2,6 +2,7 @@ from devrt._config.layers import Config
 from devrt import arrays as arrays
 from devrt import compiling as compiling
 from devrt import contract as contract
+from devrt import debug as debug
 from devrt import dlpack as dlpack
 from devrt import doctor as doctor
 from devrt import dtypes as dtypes

@@ -252,3 +252,25 @@ def test_a_symbolic_export_says_which_argument_it_is():
     run = devrt("run", PROGRAMS / "exports" / "symbolic-0.10.2.jax", "--random")
     assert run.returncode == 1
     assert "argument 1 of the symbolic shape (b, 4)" in run.stderr
+
+
+def test_explain_draws_where_each_shard_lies(tmp_path):
+    program = tmp_path / "program.mlir"
+    program.write_text(DIVIDED)
+    done = devrt("run", program, "--random", "--explain")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("in0: float32[8,4] in parts of [2,2]\n┌───────┬───────┐\n")
+    assert "\nin1: float32[] on cpu:0,1,2,3,4,5,6,7\nout0: float32[8,4] in parts" in done.stdout
+
+
+DIVIDED = """
+module @divided attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=4, "y"=2]>
+  func.func public @main(
+    %arg0: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {"y"}]>}, %arg1: tensor<f32>
+  ) -> tensor<8x4xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<8x4xf32>
+    return %0 : tensor<8x4xf32>
+  }
+}
+"""

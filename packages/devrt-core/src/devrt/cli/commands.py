@@ -277,6 +277,9 @@ def compile_program(
     show_default=True,
     help="How often to run it, for its times.",
 )
+@click.option(
+    "--explain", is_flag=True, help="Draw where each shard of what it takes and gives lies."
+)
 def run(
     program: str,
     inputs: str | None,
@@ -286,6 +289,7 @@ def run(
     platform: str | None,
     devices: int | None,
     repeat: int,
+    explain: bool,
 ) -> None:
     """Run an exported program, or what `devrt compile` wrote.
 
@@ -299,7 +303,8 @@ def run(
         raise click.UsageError("give either --inputs or --random.")
     options: dict[str, Any] = {"platform": platform, "devices": devices, "repeat": repeat}
     report = _run.run(program, inputs, outputs, seed=seed if random else None, **options)
-    _run.show(report, values=outputs is None, times=outputs is None or repeat > 1)
+    shown = {"values": outputs is None, "times": outputs is None or repeat > 1}
+    _run.show(report, **shown, shards=explain)
 
 
 @main.command(short_help="Show what a program takes and gives, and who takes it.")

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.contract import LoadedExecutable
+    from devrt.sharding import Drawn
 
-__all__ = ["made_up", "run", "show"]
+__all__ = ["drawn", "made_up", "run", "show"]
 
 _SHOWN = 60  # elements of a result, beyond which its middle is left out
 
@@ -58,14 +59,46 @@ def run(
             np.savez(file, **stored)  # type: ignore[arg-type]
     where = [str(device) for device in executable.local_devices()]
     times = {"load_seconds": load_seconds, "run_seconds": run_seconds}
-    return {"outputs": made, "devices": where, **times}
+    return {"outputs": made, "devices": where, "shards": drawn(executable), **times}
 
 
-def show(report: Mapping[str, Any], *, values: bool = True, times: bool = True) -> None:
-    """Print a line for each output, the outputs themselves, and how long it took."""
+def drawn(executable: LoadedExecutable) -> list[Drawn]:
+    """Return how each argument and each result of an executable lies, to draw it."""
+    from devrt.sharding import Drawn, GSPMDSharding, SingleDeviceSharding
+
+    devices = executable.local_devices()
+    sides = {
+        "in": (executable.parameters, executable.get_parameter_shardings()),
+        "out": (executable.outputs, executable.get_output_shardings()),
+    }
+    return [
+        Drawn(
+            f"{side}{i}",
+            str(dtype),
+            shape,
+            GSPMDSharding(devices, shardings[i])
+            if shardings and len(devices) > 1
+            else SingleDeviceSharding(devices[0]),
+        )
+        for side, (specs, shardings) in sides.items()
+        for i, (shape, dtype) in enumerate(executables.whole(specs, shardings))
+    ]
+
+
+def show(
+    report: Mapping[str, Any], *, values: bool = True, times: bool = True, shards: bool = False
+) -> None:
+    """Print a line for each output, the outputs themselves, and how long it took.
+
+    With ``shards``, first a drawing of where each shard of the arguments and results lies.
+    """
     import numpy as np
 
+    from devrt.sharding import shards_text
+
     out = Output()
+    for line in shards_text(report["shards"]).splitlines() if shards else ():
+        out.line(line)
     for number, array in enumerate(report["outputs"]):
         out.line(f"out{number} {executables.described_array(array.shape, array.dtype)}")
         if values:

@@ -12,7 +12,7 @@ from devrt.programs.chosen_shardings import mesh_of, named_sharding
 from devrt.programs.parameter import Parameter, order_of
 from devrt.programs.signature import Signature
 from devrt.runtime.plugin_errors import check_count, raise_named
-from devrt.sharding import Mesh, Sharding, single_device_sharding
+from devrt.sharding import Drawn, Mesh, Sharding, shards_html, single_device_sharding
 from devrt.tracing.aval import shaped
 
 if TYPE_CHECKING:
@@ -262,6 +262,17 @@ class ArrayProgram:
     def output_formats(self) -> tuple[Format, ...]:
         """The sharding of each result and the layout of its shards."""
         return _formats(self.executable.get_output_layouts(), self.out_shardings)
+
+    def _repr_html_(self) -> str:
+        """Draw, in a notebook, where each shard of the arguments and results lies."""
+        takes = zip(self.in_names, self.in_avals, self.in_shardings, strict=True)
+        gives = enumerate(zip(self.out_avals, self.out_shardings, strict=True))
+        return shards_html(
+            [
+                *(Drawn(name, str(dtype), shape, s) for name, (shape, dtype), s in takes),
+                *(Drawn(f"result {i}", str(dtype), shape, s) for i, ((shape, dtype), s) in gives),
+            ]
+        )
 
     def __repr__(self) -> str:
         flat = f"[{', '.join('*' * len(self.out_avals))}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,12 @@ from devrt.programs.leaves import Kind, kinds_of
 from devrt.programs.lowering import compiled, donations, hidden_sharding, printed
 from devrt.programs.placement import Placement, Requests, placement_of
 from devrt.sharding import (
+    Drawn,
     GSPMDSharding,
     NamedSharding,
     PartitionSpec,
     Sharding,
+    shards_html,
     single_device_sharding,
 )
 
@@ -164,6 +167,8 @@ class Lowered(Stage):
         """
         trace, placement = self._trace, self._placement
         executable = compile_text(self._text)
+        if trace.graph.inspected:
+            self._tell_how_values_lie()
         chosen = _chosen(executable.get_output_shardings(), placement, len(trace.out_avals))
         results = _results(placement, chosen)
         if any(sharding is None for sharding in results):
@@ -197,6 +202,18 @@ class Lowered(Stage):
             arguments[count:],
             [sharding or placement_default(placement) for sharding in results],
         )
+
+    def _tell_how_values_lie(self) -> None:
+        """Tell how values of the trace lie, as the results of a program of their own."""
+        graph = copy.copy(self._trace.graph)
+        inspected, graph.inspected = graph.inspected, []
+        graph.results = [value for value, _ in inspected]
+        trace = self._trace._replace(graph=graph, donated=[False] * len(self._trace.avals))
+        placement = self._placement._replace(results=(None,) * len(inspected), formats=())
+        lowered = Lowered(trace, self._kinds, placement, self._options)
+        launch = lowered.launch(lowered.compiled)
+        for (_, callback), sharding in zip(inspected, launch.results, strict=True):
+            callback(sharding)
 
 
 class Compiled(Stage):
@@ -270,6 +287,18 @@ class Compiled(Stage):
         """The layout and sharding of each result, in the tree of the results."""
         layouts = self._launch.executable.get_output_layouts()
         return self.out_tree.unflatten(_formats(layouts, self._launch.results))
+
+    def _repr_html_(self) -> str:
+        """Draw, in a notebook, where each shard of the arguments and results lies."""
+        from devrt import tree_util
+
+        pairs, _ = tree_util.tree_flatten_with_path(self.output_shardings)
+        results = [f"result{tree_util.keystr(path)}" for path, _ in pairs]
+        names = [*self._trace.paths, *results]
+        avals = [*self._trace.avals, *self._trace.out_avals]
+        shardings = [*self._launch.arguments, *self._launch.results]
+        rows = zip(names, avals, shardings, strict=True)
+        return shards_html(Drawn(name, str(a.dtype), a.shape, s) for name, a, s in rows)
 
 
 def _described(aval: Any) -> ShapeDtypeStruct:

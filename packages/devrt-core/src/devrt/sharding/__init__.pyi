@@ -10,6 +10,9 @@ from devrt.sharding.device_list import DeviceList as DeviceList
 from devrt.sharding.device_list import is_addressable as is_addressable
 from devrt.sharding.device_mesh import make_mesh as make_mesh
 from devrt.sharding.device_mesh import make_mesh_from_devices as make_mesh_from_devices
+from devrt.sharding.drawing.listing import Drawn as Drawn
+from devrt.sharding.drawing.listing import shards_html as shards_html
+from devrt.sharding.drawing.listing import shards_text as shards_text
 from devrt.sharding.drawing.svg import sharding_svg as sharding_svg
 from devrt.sharding.drawing.text import render_sharding as render_sharding
 from devrt.sharding.drawing.text import sharding_table as sharding_table

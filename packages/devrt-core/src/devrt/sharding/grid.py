@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from devrt.contract import Device
     from devrt.sharding.sharding import Sharding
 
-__all__ = ["Grid", "grid_of", "wrap"]
+__all__ = ["Grid", "grid_of", "label_of", "wrap"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def grid_of(shape: Sequence[int], sharding: Sharding, dims: Sequence[int] | None
     held: dict[tuple[int, int], list[Device]] = {}
     for device, (down, across) in bounds.items():
         held.setdefault((rows.index(down), columns.index(across)), []).append(device)
-    return Grid(rows, columns, {cell: _label(devices) for cell, devices in held.items()})
+    return Grid(rows, columns, {cell: label_of(devices) for cell, devices in held.items()})
 
 
 def _shown_dimensions(shape: Shape, dims: Sequence[int] | None) -> Shape:
@@ -80,7 +80,7 @@ def _pair(
     return down, across
 
 
-def _label(devices: Sequence[Device]) -> tuple[str, ...]:
+def label_of(devices: Sequence[Device]) -> tuple[str, ...]:
     """Name devices, as ``cpu:0``, ``1``, ``2`` where they differ in their ids only."""
     names = [str(device) for device in devices]
     head = names[0][: len(names[0]) - len(str(devices[0].id))]

@@ -130,12 +130,16 @@ class Graph:
         The innermost manual computation around the operations.
     meshes : dict of object to None
         Of the outermost graph: the meshes that its operations name, in order.
+    inspected : list of (Value, callable)
+        Of the outermost graph: values of which somebody wants to know how the compiler divides
+        them, and what is called with it.
     """
 
     __slots__ = (
         "captures",
         "constants",
         "hidden",
+        "inspected",
         "manual_axes",
         "mesh",
         "meshes",
@@ -160,6 +164,7 @@ class Graph:
         self.manual_axes: tuple[str, ...] = () if parent is None else parent.manual_axes
         self.scope: Scope | None = None if parent is None else parent.scope
         self.meshes: dict[Any, None] = {}
+        self.inspected: list[tuple[Value, Any]] = []
 
     @property
     def root(self) -> Graph:

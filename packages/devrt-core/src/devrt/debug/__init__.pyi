@@ -1,0 +1,2 @@
+from devrt.arrays.visualize import inspect_array_sharding as inspect_array_sharding
+from devrt.arrays.visualize import visualize_array_sharding as visualize_array_sharding
