@@ -39,7 +39,7 @@ def test_a_traced_value_is_drawn_once_for_each_program(placed, mesh, capsys):
     assert "cpu:0" in capsys.readouterr().out
 
 
-def test_shardings_of_a_tree_are_told(placed):
+def test_shardings_of_a_tree_are_given(placed):
     seen = []
 
     @devrt.jit
