@@ -1,7 +1,7 @@
 """The examples of the documents on arrays and placement, and on batched operations, once more.
 
-Those that `test_document_examples` does not have, and what of both documents is left out, by name
-and with the reason. Only the import lines differ from those for JAX and jaxlib.
+Those that `test_document_examples` and `test_document_computing` do not have. Only the import lines
+differ from those for JAX and jaxlib.
 """
 
 import inspect
@@ -16,16 +16,6 @@ from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
 
 pytest.importorskip("devrt_cpu")
-
-COMPILES = "needs compiled programs"
-LEFT_OUT = {
-    "jnp.sum within default_device": COMPILES,
-    "jax.random.normal(jax.random.key(0), (8, 4))": COMPILES,
-    "matmul_fn with jit, shard_map, smap": COMPILES,
-    "distributed_train_step with grad and jit": COMPILES,
-    "model_parallel_layer: x @ weights": COMPILES,
-    "jnp.array(jax.devices()[:4]).reshape(2, 2)": "devices are no numbers; JAX refuses it too",
-}
 
 # Every name that the two documents declare and that needs no compilation, with its arguments.
 DECLARED = {
@@ -186,11 +176,3 @@ def test_a_copy_to_the_host_is_a_future():
     x = jax.device_put(np.arange(4))
     future = jax.copy_to_host_async(x)
     np.testing.assert_array_equal(future.result(), np.arange(4))
-
-
-def test_what_is_left_out_says_why():
-    assert all(LEFT_OUT.values())
-    missing = ["distributed", "vmap"]
-    for name in missing:  # once one is there, its example belongs above
-        with pytest.raises(AttributeError, match=r"not .* yet"):
-            getattr(jax, name)

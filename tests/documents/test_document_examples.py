@@ -1,7 +1,7 @@
 """The usage examples of the interface documents on devices, memory and placement.
 
 Only the import lines differ from those for jaxlib and JAX: ``from devrt import xla_client`` and
-``import devrt as jax``. Examples that need compiled programs come with the programs.
+``import devrt as jax``. Those that compute are in `test_document_computing`.
 """
 
 import numpy as np
@@ -213,39 +213,3 @@ def test_clearing_caches_keeps_arrays(cpu):
     jax.clear_caches()
     assert any(x is array for x in jax.live_arrays())
     assert np.asarray(array).tolist() == [1, 1, 1]
-
-
-def test_cross_device_communication():
-    import devrt as jax
-
-    data = np.arange(3, dtype=np.float32)
-
-    @jax.pmap
-    def allreduce_example(x):
-        # Sum across all devices
-        return jax.lax.psum(x, axis_name="batch")
-
-    @jax.pmap
-    def allgather_example(x):
-        # Gather from all devices
-        return jax.lax.all_gather(x, axis_name="batch")
-
-    replicated_data = jax.device_put_replicated(data, jax.devices())
-    summed_result = allreduce_example(replicated_data)
-    gathered_result = allgather_example(replicated_data)
-
-    np.testing.assert_array_equal(summed_result, np.stack([data * 8] * 8))
-    np.testing.assert_array_equal(gathered_result, np.stack([np.stack([data] * 8)] * 8))
-
-
-def test_creating_a_sharded_array_in_a_program():
-    import devrt as jax
-    from devrt import NamedSharding
-    from devrt import PartitionSpec as P
-
-    mesh = jax.make_mesh((2, 2), ("data", "model"), devices=jax.devices()[:4])
-    data_sharding = NamedSharding(mesh, P("data", None))
-    x = np.ones((8, 4), np.float32)
-    np.testing.assert_array_equal(jax.with_sharding_constraint(x, data_sharding), x)
-    inside = jax.jit(lambda x: jax.with_sharding_constraint(x + 1, data_sharding))(x)
-    assert inside.sharding.is_equivalent_to(data_sharding, 2)
