@@ -25,7 +25,12 @@ from devrt.arrays.put import (
     resolve_target,
     target_kind,
 )
+from devrt.contract import Device
 from devrt.errors import InvalidTypeError
+from devrt.numpy import staged
+from devrt.programs.constraints import with_sharding_constraint
+from devrt.sharding import Sharding
+from devrt.tracing import as_value, inexact, is_tracing, result_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,18 +41,36 @@ __all__ = [
     "arange",
     "array",
     "asarray",
+    "copy",
     "empty",
+    "empty_like",
     "eye",
+    "frombuffer",
     "full",
     "full_like",
+    "identity",
     "linspace",
     "ones",
     "ones_like",
+    "tri",
     "zeros",
     "zeros_like",
 ]
 
 _NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
+
+
+def _staged(value: Any, device: Any) -> Array:
+    """Return a value of the trace; a sharding is a constraint of its program."""
+    is_stated = isinstance(device, Sharding)
+    made: Array = with_sharding_constraint(value, device) if is_stated else value
+    return made
+
+
+def _are_devices(object: Any) -> bool:
+    while isinstance(object, list | tuple) and object:
+        object = object[0]
+    return isinstance(object, Device)
 
 
 def _placed(host: Any, device: Any = None) -> Array:
@@ -97,8 +120,8 @@ def array(
     Returns
     -------
     Array
-        Sharded, and on the memory kind, as the devrt array. Waits for the device only where the
-        elements of a devrt array become another dtype.
+        Of devices a NumPy array of objects. Sharded, and on the memory kind, as the devrt array.
+        Waits for the device only where the elements of a devrt array become another dtype.
 
     Raises
     ------
@@ -109,11 +132,24 @@ def array(
     if not (given is None or isinstance(given, bool)):
         msg = f"copy is True, False or None, not {given!r} of type {type(given).__name__}."
         raise InvalidTypeError(msg, operation="devrt.numpy.array")
+    if _are_devices(object):
+        grid: Any = np.array(object, dtype=np.object_)
+        return grid  # type: ignore[no-any-return]
+    if is_tracing():
+        return _staged(_of_values(object, _dtype(dtype)), device)
     if type(object) is Array:
         return _of_array(object, _dtype(dtype), bool(copy), device)
     has_dtype = hasattr(object, "dtype")
     host = as_host_array(object, _dtype(dtype), "devrt.numpy.array")
     return _placed(host if has_dtype else _default(host, dtype), device)
+
+
+def _of_values(object: Any, dtype: np.dtype[Any] | None) -> Any:
+    if isinstance(object, list | tuple):
+        if staged.has_values(object):
+            return staged.strong(staged.stacked(object), dtype)
+        object = _default(as_host_array(object, dtype, "devrt.numpy.array"), dtype)
+    return staged.strong(object, dtype)
 
 
 def _of_array(x: Array, dtype: np.dtype[Any] | None, copy: bool, device: Any) -> Array:
@@ -151,6 +187,8 @@ def full(
     InvalidArgumentError, InvalidTypeError
         If the dtype does not hold ``fill_value``, or it has elements that are missing.
     """
+    if is_tracing():
+        return _staged(staged.full(shape, fill_value, _dtype(dtype)), device)
     host = filled(shape, fill_value, _dtype(dtype), "devrt.numpy.full")
     return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
 
@@ -159,6 +197,8 @@ def zeros(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros, float32 by default."""
+    if is_tracing():
+        return full(shape, 0, dtype or np.float32, device=device)
     return _placed(np.zeros(shape, _dtype(dtype) or np.float32), device)
 
 
@@ -166,6 +206,8 @@ def ones(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of ones, float32 by default."""
+    if is_tracing():
+        return full(shape, 1, dtype or np.float32, device=device)
     return _placed(np.ones(shape, _dtype(dtype) or np.float32), device)
 
 
@@ -177,12 +219,18 @@ def empty(
 
 
 def full_like(
-    x: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: Any = None
+    x: Any,
+    fill_value: Any,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
 ) -> Array:
     """Make an array of ``x``'s shape and dtype whose elements are all ``fill_value``.
 
-    It lies where ``x`` lies, on the same memory kind, unless ``device`` says otherwise. Nothing is
-    read of an ``x`` on devices: one part goes from the host to each device or memory that differs.
+    ``shape`` is another one than that of ``x``. The array lies where ``x`` lies, on the same memory
+    kind, unless ``device`` says otherwise. Nothing is read of an ``x`` on devices: one part goes
+    from the host to each device or memory that differs.
 
     Raises
     ------
@@ -191,6 +239,12 @@ def full_like(
     DeletedError
         If ``x`` was deleted.
     """
+    if is_tracing():
+        value = as_value(x)
+        own_dtype = dtype if dtype is not None else value.dtype
+        return full(value.shape if shape is None else shape, fill_value, own_dtype, device=device)
+    if shape is not None:
+        return full(shape, fill_value, dtype or getattr(x, "dtype", None), device=device)
     if type(x) is Array and device is None:
         return filled_like(x, fill_value, _dtype(dtype) or x.dtype)
     like: Any = x if type(x) is Array else np.asarray(x)
@@ -199,14 +253,30 @@ def full_like(
     return _placed(host, device)
 
 
-def zeros_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def zeros_like(
+    x: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Make an array of zeros of ``x``'s shape and dtype, placed as `full_like` places it."""
-    return full_like(x, 0, dtype, device=device)
+    return full_like(x, 0, dtype, shape, device=device)
 
 
-def ones_like(x: Any, dtype: DTypeLike | None = None, *, device: Any = None) -> Array:
+def ones_like(
+    x: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Make an array of ones of ``x``'s shape and dtype, placed as `full_like` places it."""
-    return full_like(x, 1, dtype, device=device)
+    return full_like(x, 1, dtype, shape, device=device)
+
+
+def empty_like(
+    x: Any, dtype: DTypeLike | None = None, shape: Any = None, *, device: Any = None
+) -> Array:
+    """Make an array of zeros of ``x``'s shape and dtype: arrays are immutable."""
+    return full_like(x, 0, dtype, shape, device=device)
+
+
+def copy(x: Any, order: str | None = None) -> Array:
+    """Return an array of its own memory."""
+    return array(x, copy=True)
 
 
 def arange(
@@ -219,22 +289,40 @@ def arange(
 ) -> Array:
     """Make evenly spaced values within ``[start, stop)``, by NumPy's rules."""
     first, last = (0, start) if stop is None else (start, stop)
-    host = np.arange(first, last, 1 if step is None else step, dtype=_dtype(dtype))
+    bounds = [staged.checked_bound(each) for each in (first, last, 1 if step is None else step)]
+    host = np.arange(*bounds, dtype=_dtype(dtype))
+    if is_tracing():
+        return _staged(staged.progression(_default(host, dtype)), device)
     return _placed(_default(host, dtype), device)
 
 
 def linspace(
-    start: float,
-    stop: float,
+    start: Any,
+    stop: Any,
     num: int = 50,
     endpoint: bool = True,
+    retstep: bool = False,
     dtype: DTypeLike | None = None,
+    axis: int = 0,
     *,
     device: Any = None,
-) -> Array:
-    """Make ``num`` evenly spaced values from ``start`` to ``stop``, by NumPy's rules."""
-    host = np.linspace(start, stop, num, endpoint=endpoint, dtype=_dtype(dtype))
-    return _placed(_default(host, dtype), device)
+) -> Any:
+    """Make ``num`` evenly spaced values from ``start`` to ``stop``, by NumPy's rules.
+
+    Of arrays, in a new dimension ``axis``. With ``retstep`` also return the distance.
+    """
+    if all(isinstance(each, bool | int | float | complex) for each in (start, stop)):
+        host, step = np.linspace(start, stop, num, endpoint, retstep=True, dtype=_dtype(dtype))
+        host = _default(host, dtype)
+        made = _staged(as_value(host), device) if is_tracing() else _placed(host, device)
+        return (made, float(step) if not isinstance(step, complex) else step) if retstep else made
+    from devrt import numpy
+
+    given = _dtype(dtype) or inexact(result_type(start, stop)[0])
+    values = numpy.moveaxis(staged.line(start, stop, num, bool(endpoint), given), 0, axis)
+    if not retstep:
+        return values
+    return values, (stop - start) / max(num - 1 if endpoint else num, 1)
 
 
 def eye(
@@ -246,4 +334,35 @@ def eye(
     device: Any = None,
 ) -> Array:
     """Make an ``N`` by ``M`` array with ones on the ``k``-th diagonal, float32 by default."""
-    return _placed(np.eye(N, M, k, _dtype(dtype) or np.float32), device)
+    target = _dtype(dtype) or np.dtype(np.float32)
+    if is_tracing():
+        columns = N if M is None else M
+        return _staged(staged.below_diagonal(N, columns, k, target, "EQ"), device)
+    return _placed(np.eye(N, M, k, target), device)
+
+
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
+    """Make an ``n`` by ``n`` array with ones on its diagonal."""
+    return eye(n, dtype=dtype)
+
+
+def tri(
+    N: int,  # noqa: N803  NumPy's name
+    M: int | None = None,  # noqa: N803
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Make an ``N`` by ``M`` array with ones at and below the ``k``-th diagonal."""
+    target = _dtype(dtype) or np.dtype(np.float32)
+    if is_tracing():
+        columns = N if M is None else M
+        made: Array = staged.below_diagonal(N, columns, k, target, "LE")
+        return made
+    return _placed(np.tri(N, M, k, target))
+
+
+def frombuffer(
+    buffer: Any, dtype: DTypeLike | None = None, count: int = -1, offset: int = 0
+) -> Array:
+    """Make an array of one dimension of the bytes of a buffer, float32 by default."""
+    return array(np.frombuffer(buffer, _dtype(dtype) or np.float32, count, offset))

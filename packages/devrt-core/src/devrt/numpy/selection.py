@@ -26,11 +26,11 @@ from devrt.tracing import (
 )
 from devrt.tracing import select as choose_between
 
-__all__ = ["clip", "nan_to_num", "piecewise", "select", "where"]
+__all__ = ["choose_where", "clip", "nan_to_num", "piecewise", "select"]
 
 
 @operation
-def where(condition: Any, x: Any, y: Any, /) -> Any:
+def choose_where(condition: Any, x: Any, y: Any) -> Any:
     """Return elements of ``x`` where a condition is true, of ``y`` elsewhere."""
     return choose_between(truth(condition), x, y)
 
