@@ -192,11 +192,20 @@ def test_results_that_are_no_arrays_are_named(x):
 
 def test_a_value_of_an_ended_trace_is_refused(x):
     kept = []
-    jit(lambda x: kept.append(x) or x)(x)
-    with pytest.raises(UnexpectedTracerError, match="after the trace of '<lambda>'"):
+
+    @jit
+    def f(x):
+        kept.extend([x, x + 1])
+        return x
+
+    f(x)
+    with pytest.raises(UnexpectedTracerError, match="it is an argument of 'f'"):
         jit(lambda y: y)(kept[0])
-    with pytest.raises(UnexpectedTracerError):
-        jit(lambda y: y + kept[0])(x)
+    for use in (lambda y: y + kept[1], lambda y: kept[1] + y):
+        with pytest.raises(UnexpectedTracerError, match=r"trace of 'f', at .*test_jit\.py"):
+            jit(use)(x)
+    with pytest.raises(UnexpectedTracerError, match="after its trace had ended"):
+        kept[1] + 1
 
 
 def test_an_exception_leaves_no_trace_behind(x):

@@ -10,9 +10,10 @@ import numpy as np
 from devrt import dtypes
 from devrt.arrays import Array, ShapeDtypeStruct
 from devrt.arrays.dispatch_key import DispatchKey, key_of, key_with
-from devrt.errors import DevrtError, InvalidTypeError, UnexpectedTracerError
+from devrt.errors import DevrtError, InvalidTypeError
 from devrt.tracing import ShapedArray, Tracer, at_user_line, shaped
 from devrt.tracing.promotion import dtype_of_scalar
+from devrt.tracing.trace import leaked
 
 __all__ = ["Kind", "aval_of", "described_kinds", "kinds_of"]
 
@@ -115,12 +116,7 @@ _KINDS: dict[type, Callable[[Any], Kind]] = {
 
 def _other(leaf: Any) -> Kind:
     if isinstance(leaf, Tracer):
-        name = leaf.graph.root.name or "a function"
-        msg = (
-            f"a value of {leaf.aval} was used{at_user_line()} after the trace of {name!r} that it "
-            "comes from had ended. A traced function must hand its values over by returning them."
-        )
-        raise UnexpectedTracerError(msg, traced=name)
+        raise leaked(leaf)
     if isinstance(leaf, ShapeDtypeStruct):
         raise _NoArrayError
     if isinstance(leaf, np.ndarray | np.generic):

@@ -34,6 +34,7 @@ __all__ = [
     "emit",
     "emit_one",
     "is_tracing",
+    "leaked",
     "new_graph",
     "trace_graph",
 ]
@@ -157,7 +158,7 @@ def as_value(x: Any) -> Any:
 def _captured(value: Value, graph: Graph) -> Value:
     """Return what stands in a graph for a value of one around it."""
     if not graph.is_within(value.graph):
-        raise _leaked(value)
+        raise leaked(value)
     path = []
     inner: Graph | None = graph
     while inner is not value.graph:
@@ -172,12 +173,16 @@ def _captured(value: Value, graph: Graph) -> Value:
     return value
 
 
-def _leaked(value: Value) -> UnexpectedTracerError:
+def leaked(value: Value) -> UnexpectedTracerError:
+    """Return the error for a value that is used after its trace: it says where it came from."""
     name = value.graph.root.name or "a function"
+    made = [op.frame for op in value.graph.ops if any(value is each for each in op.results)]
+    at = f", at {made[0]}" if made and made[0].line else ""
+    what = f"came out of the trace of {name!r}{at}" if made else f"is an argument of {name!r}"
     msg = (
-        f"a value of {value.aval} was used{at_user_line()} after the trace of {name!r} that it "
-        "comes from had ended. A traced function must hand its values over by returning them: do "
-        "not keep them in globals, attributes, lists, caches or closures."
+        f"a value of {value.aval} was used{at_user_line()} after its trace had ended: it {what}. A "
+        "traced function must hand its values over by returning them: do not keep them in globals, "
+        "attributes, lists, caches or closures."
     )
     return UnexpectedTracerError(msg, traced=name)
 
