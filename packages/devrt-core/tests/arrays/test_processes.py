@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import devrt
-from devrt.errors import ClosedError, DeletedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    ClosedError,
+    DeletedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnimplementedError,
+)
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 
@@ -48,6 +54,15 @@ def test_shards_of_other_processes_are_known_and_have_no_data(client):
             np.testing.assert_array_equal(np.asarray(shard.data), X[shard.index])
         else:
             assert shard.data is None
+
+
+def test_no_function_is_traced_over_several_processes(client):
+    sharding = over(client)
+    a = devrt.device_put(X, sharding)
+    with pytest.raises(UnimplementedError, match=r"several processes: argument x spans them"):
+        devrt.jit(lambda x: x)(a)
+    with pytest.raises(UnimplementedError, match=r"several processes: out_shardings"):
+        devrt.jit(lambda x: x, out_shardings=sharding)(X)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def placement_of(
         If arguments, requests and meshes are on different devices, an argument lies otherwise than
         is requested, or a request does not fit a shape; names both sides.
     UnimplementedError
-        If an argument spans processes.
+        If one of them spans processes.
     """
     out_avals = trace.out_avals
     arguments = [
@@ -102,6 +102,7 @@ def placement_of(
     places = list(_places(trace, arguments, requests))
     devices = places[0].devices if places else (requests.device or default,)
     for place in places:
+        _check_local(trace.name, place)
         if set(place.devices) != set(devices):
             raise _apart(trace.name, places[0], place)
     meshes = _meshes(trace, places, len(devices))
@@ -117,13 +118,6 @@ def _argument(
 ) -> Sharding | None:
     """Return how an argument is taken."""
     there = kind.sharding if isinstance(kind, DispatchKey) and kind.committed else None
-    if there is not None and not there.is_fully_addressable:
-        msg = (
-            f"argument {path} of {trace.name} spans processes: {there}. Programs traced from "
-            "Python run on the devices of one process so far: export the function and load it "
-            "with devrt.programs.load_program, or place the argument on local devices."
-        )
-        raise UnimplementedError(msg, operation="jit")
     if device is not None:
         return None
     if request is None:
@@ -141,6 +135,19 @@ def _argument(
         f"{request}{at_user_line()}. Move it with devrt.device_put, or leave in_shardings out."
     )
     raise InvalidArgumentError(msg, argument=path)
+
+
+def _check_local(name: str, place: _Place) -> None:
+    """Refuse what spans processes."""
+    if place.sharding.is_fully_addressable:
+        return
+    msg = (
+        f"{name} cannot run on the devices of several processes: {place.what} spans them, as "
+        f"{place.sharding}{at_user_line()}. Programs traced from Python run in one process so far: "
+        "place it on devrt.local_devices(), or export the function and load it with "
+        "devrt.programs.load_program."
+    )
+    raise UnimplementedError(msg, operation="jit")
 
 
 def check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:
