@@ -88,7 +88,8 @@ def _key_difference(mine: list[tuple[Any, Any]], theirs: list[tuple[Any, Any]]) 
     try:
         keys = {key for key, _ in mine} ^ {key for key, _ in theirs}
     except TypeError:  # keys of the user's own may not hash
-        shown = " ".join(sorted(map(str, keys)))
+        return ()
+    shown = " ".join(sorted(map(str, keys)))
     return (f",\nso the symmetric difference on key sets is\n    {shown}",)
 
 
