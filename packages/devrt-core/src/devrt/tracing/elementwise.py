@@ -19,6 +19,9 @@ __all__ = ["binary", "broadcast", "clamp", "compare", "nary", "select", "unary"]
 def broadcast(*operands: Any, operation: str = "this operation") -> list[Any]:
     """Return values broadcast to the shape they have in common."""
     values = [as_value(x) for x in operands]
+    shape = values[0].aval.shape
+    if all([value.aval.shape == shape for value in values]):  # the common case, first
+        return values
     shape = broadcast_shapes(*(value.aval.shape for value in values), operation=operation)
     return [_spread(value, shape) for value in values]
 

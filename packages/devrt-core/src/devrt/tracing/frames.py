@@ -27,8 +27,16 @@ class Frame(NamedTuple):
 NOWHERE = Frame("", 0, "")
 
 
-def _is_users(filename: str) -> bool:
-    return not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES)
+class _Users(dict[str, bool]):
+    """Which files are not devrt's own."""
+
+    def __missing__(self, filename: str) -> bool:
+        is_users = not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES)
+        self[filename] = is_users
+        return is_users
+
+
+_users = _Users()
 
 
 def last_user_frame(traceback: TracebackType | None) -> Frame:
@@ -36,7 +44,7 @@ def last_user_frame(traceback: TracebackType | None) -> Frame:
     found = NOWHERE
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if _is_users(code.co_filename):
+        if _users[code.co_filename]:
             found = Frame(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return found
@@ -47,7 +55,7 @@ def user_frame() -> Frame:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if _is_users(code.co_filename):
+        if _users[code.co_filename]:
             return Frame(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return NOWHERE

@@ -186,15 +186,19 @@ def _live(graph: Graph) -> list[Op]:
     needed = set(map(id, graph.results))
     live = []
     for op in reversed(graph.ops):
-        if has_effect(op) or any(id(value) in needed for value in op.results):
+        if any([id(value) in needed for value in op.results]) or has_effect(op):
             live.append(op)
-            needed.update(id(value) for value in op.inputs())
+            needed.update(map(id, op.operands))
+            for region in op.regions:
+                needed.update(map(id, region.captures))
     live.reverse()
     return live
 
 
 def has_effect(op: Op) -> bool:
     """Return whether an operation does something besides its results."""
-    return op.attributes.get("has_side_effect") is True or any(
+    if op.attributes.get("has_side_effect") is True:
+        return True
+    return bool(op.regions) and any(
         has_effect(inner) for region in op.regions for inner in region.ops
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.errors import InvalidTypeError
+from devrt.tracing.ir import Value
 
 __all__ = ["DEFAULT", "common_dtype", "dtype_of_scalar", "inexact", "result_type"]
 
@@ -104,6 +105,7 @@ def common_dtype(typed: frozenset[Typed]) -> Typed:
     return (named(_OF_STAR[joined]), True) if joined in _OF_STAR else (named(joined), False)
 
 
+@functools.lru_cache(maxsize=256)
 def _star(dtype: np.dtype[Any]) -> str:
     name: str = dtype.name
     if name == "bool":
@@ -117,7 +119,10 @@ def dtype_of_scalar(value: Any) -> np.dtype[Any]:
     """Return the dtype of a Python number: of 32 bits, unless it is an integer beyond those."""
     if type(value) is int and not -(2**31) <= value < 2**31:
         return named("int64" if -(2**63) <= value < 2**63 else "uint64")
-    for kind, name in DEFAULT.items():
+    known = DEFAULT.get(type(value))
+    if known is not None:
+        return named(known)
+    for kind, name in DEFAULT.items():  # of a class of somebody's own
         if isinstance(value, kind):
             return named(name)
     msg = f"{value!r} of type {type(value).__name__} is no number"
@@ -126,6 +131,8 @@ def dtype_of_scalar(value: Any) -> np.dtype[Any]:
 
 def typed(x: Any) -> Typed:
     """Return the dtype of an operand or of a dtype, and whether it is weak."""
+    if isinstance(x, Value):  # the common case, first
+        return x.aval.dtype, x.aval.weak_type
     if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
         return dtype_of_scalar(x), type(x) is not bool
     aval = getattr(x, "aval", None)
@@ -151,6 +158,7 @@ def result_type(*operands: Any) -> Typed:
     return common_dtype(frozenset(map(typed, operands)))
 
 
+@functools.lru_cache(maxsize=256)
 def inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return a dtype of fractions for one of integers or truth values; any other as it is.
 

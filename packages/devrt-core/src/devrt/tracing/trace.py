@@ -135,9 +135,8 @@ def as_value(x: Any) -> Any:
     UnexpectedTracerError
         If it is a value of a trace that has ended.
     """
-    if isinstance(x, Value):
-        graph = current_graph()
-        return x if x.graph is graph else _captured(x, graph)
+    if isinstance(x, Value):  # the common case, first
+        return x if x.graph is _state.graph else _captured(x, current_graph())
     if isinstance(x, NUMBERS) and not isinstance(x, np.generic):
         return constant(x, dtype_of_scalar(x), weak_type=type(x) is not bool)
     if type(x) in HIDDEN_TYPES:
