@@ -97,6 +97,19 @@ def test_in_a_traced_function():
     )
 
 
+def test_gradients_are_each_devices_own():
+    """As jax 0.10.2's: the mean over devices is a training step's gradient."""
+    w = np.arange(4, dtype=np.float32)
+
+    def step(row, w):
+        return lax.pmean(devrt.grad(lambda w: (row * w).sum())(w), "i")
+
+    found = devrt.pmap(step, "i", in_axes=(0, None))(X, w)
+    np.testing.assert_allclose(found, np.stack([X.mean(0)] * 8), rtol=1e-6)
+    whole = devrt.pmap(lambda row: devrt.grad(lambda r: lax.psum((r**2).sum(), "i"))(row), "i")
+    np.testing.assert_allclose(whole(X), 16 * X)
+
+
 def test_donated_arguments_are_gone(cpu):
     mesh = devrt.Mesh(list(cpu), ("i",))
     x = devrt.device_put(X, NamedSharding(mesh, P("i")))

@@ -186,6 +186,54 @@ def test_a_program_is_made_once(mesh):
     assert alive() is None
 
 
+def test_gradients_within_and_of_it(mesh):
+    """The numbers are jax 0.10.2's; what is not checked has each device's own gradient."""
+    x = X / 10
+    w = np.arange(4, dtype=np.float32)
+
+    def step(a, w):
+        gradient = devrt.grad(lambda w: jnp.mean((a @ w) ** 2))(w)
+        return w - 0.1 * lax.pmean(gradient, "x")
+
+    def of_sum(a):
+        return devrt.grad(lambda b: lax.psum(jnp.sum(b**2), "x"))(a)
+
+    own = w - 0.1 * (2 * (x @ w)[:, None] * x).mean(0)
+    every = {True: [-15.008, -14.792, -14.576, -14.36], False: own}
+    for is_checked, factor in ((True, 1), (False, 4)):
+        options = {"mesh": mesh, "check_vma": is_checked}
+        found = devrt.shard_map(step, in_specs=(P("x"), P()), out_specs=P(), **options)(x, w)
+        np.testing.assert_allclose(found, every[is_checked], rtol=1e-4)
+        found = devrt.shard_map(of_sum, in_specs=P("x"), out_specs=P("x"), **options)(x)
+        np.testing.assert_allclose(found, 2 * x * factor, rtol=1e-5)
+
+        total = devrt.shard_map(
+            lambda a, w: lax.psum(jnp.sum(jnp.sin(a * w)), "x"),
+            in_specs=(P("x"), P()),
+            out_specs=P(),
+            **options,
+        )
+        np.testing.assert_allclose(devrt.grad(total)(x, w), np.cos(x * w) * w, rtol=1e-5)
+        by_w = devrt.grad(lambda w, total=total: total(x, w))(w)
+        np.testing.assert_allclose(by_w, (np.cos(x * w) * x).sum(0), rtol=1e-4)
+
+
+def test_a_mesh_without_devices_is_that_of_the_arguments(mesh):
+    options = {"mesh": mesh.abstract_mesh, "in_specs": P("x"), "out_specs": P("x")}
+    mapped = devrt.jit(devrt.shard_map(lambda part: part * 2, **options))
+    placed = devrt.device_put(X, NamedSharding(mesh, P("x")))
+    np.testing.assert_array_equal(mapped(placed), X * 2)
+    with pytest.raises(InvalidArgumentError, match="no argument lies on a mesh with the axes"):
+        mapped(X)
+
+
+def test_nothing_in_and_nothing_out(mesh):
+    options = {"mesh": mesh, "in_specs": (), "out_specs": P("x")}
+    numbers = devrt.shard_map(lambda: lax.axis_index("x")[None], **options)()
+    np.testing.assert_array_equal(numbers, np.arange(4))
+    assert devrt.shard_map(lambda part: {}, mesh=mesh, in_specs=P("x"), out_specs=P())(X) == {}
+
+
 @pytest.mark.parametrize(
     ("function", "specs", "out_specs", "match"),
     [

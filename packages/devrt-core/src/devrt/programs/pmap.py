@@ -255,7 +255,13 @@ class PmapFunction:
             return results, [_spec(mesh, axis) for axis in found]
 
         found = manual_computation(
-            mesh, mesh.axis_names, leaves, specs, body, is_lent=self._axis_name is None
+            mesh,
+            mesh.axis_names,
+            leaves,
+            specs,
+            body,
+            is_checked=False,
+            is_lent=self._axis_name is None,
         )
         return tree_util.tree_unflatten(out_tree, found)
 

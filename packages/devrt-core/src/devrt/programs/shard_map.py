@@ -149,7 +149,8 @@ class _Mapping(NamedTuple):
             return results, out_specs
 
         operands = [leaves[i][1] for i in divided]
-        found = manual_computation(mesh, axes, operands, [specs[i] for i in divided], body)
+        taken = [specs[i] for i in divided]
+        found = manual_computation(mesh, axes, operands, taken, body, is_checked=self.is_checked)
         return tree_util.tree_unflatten(out_tree, found)
 
     def _check_results(

@@ -321,7 +321,8 @@ def placement_default(placement: Placement) -> Sharding:
 
 def _chosen(shardings: Sequence[Any], placement: Placement, count: int) -> list[Any]:
     """Return the compiler's sharding of each tensor; None of all on one device."""
-    return list(shardings) if len(placement.devices) > 1 else [None] * count
+    # A program without results names the sharding of none of them.
+    return list(shardings)[:count] if len(placement.devices) > 1 else [None] * count
 
 
 def _named(chosen: Sequence[Any], placement: Placement) -> list[Sharding | None]:

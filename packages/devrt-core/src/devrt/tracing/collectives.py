@@ -121,7 +121,8 @@ def _position(axis: str) -> Any:
     assert scope is not None
     if axis not in scope.indices:
         aval = shaped((1,), named("int32"))
-        scope.indices[axis] = Tracer(aval, scope.graph, frozenset((axis,)))
+        varying = scope.graph.unchecked.union((axis,))
+        scope.indices[axis] = Tracer(aval, scope.graph, varying)
     return as_value(scope.indices[axis])
 
 

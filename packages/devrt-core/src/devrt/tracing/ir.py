@@ -128,6 +128,9 @@ class Graph:
         The mesh whose ``manual_axes`` are bound here, in a manual computation.
     scope : Scope or None
         The innermost manual computation around the operations.
+    unchecked : frozenset of str
+        The manual axes along which every value here counts as varying: who made the computation
+        vouches for what is the same.
     meshes : dict of object to None
         Of the outermost graph: the meshes that its operations name, in order.
     inspected : list of (Value, callable)
@@ -149,6 +152,7 @@ class Graph:
         "parent",
         "results",
         "scope",
+        "unchecked",
     )
 
     def __init__(self, parent: Graph | None = None, name: str = "") -> None:
@@ -163,6 +167,7 @@ class Graph:
         self.mesh: Any = None if parent is None else parent.mesh
         self.manual_axes: tuple[str, ...] = () if parent is None else parent.manual_axes
         self.scope: Scope | None = None if parent is None else parent.scope
+        self.unchecked: frozenset[str] = _NONE if parent is None else parent.unchecked
         self.meshes: dict[Any, None] = {}
         self.inspected: list[tuple[Value, Any]] = []
 

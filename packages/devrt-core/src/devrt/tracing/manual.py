@@ -30,6 +30,7 @@ def manual_computation(
     in_specs: Sequence[PartitionSpec],
     function: Callable[..., tuple[Sequence[Any], Sequence[PartitionSpec]]],
     *,
+    is_checked: bool = True,
     is_lent: bool = False,
 ) -> list[Any]:
     """Trace a function of shards, and return its results as whole values.
@@ -44,6 +45,9 @@ def manual_computation(
         Whole values, and how each is divided; sizes divide.
     function
         Takes a shard of each, and returns shards and how they make up whole values.
+    is_checked
+        Whether it is known which values are the same on all devices. Otherwise all of them count as
+        different, and the gradient within the function of what is the same is each device's own.
     is_lent
         Whether the axis lends itself to one other name.
     """
@@ -53,8 +57,14 @@ def manual_computation(
     with new_graph() as body:
         body.mesh, body.manual_axes = mesh, (*outer.manual_axes, *bound)
         body.scope = Scope(body, bound, is_lent=is_lent)
+        if not is_checked:
+            body.unchecked = body.unchecked.union(bound)
         body.parameters = [
-            Tracer(_part(value.aval, spec, mesh), body, value.varying | set(axes_in(spec)))
+            Tracer(
+                _part(value.aval, spec, mesh),
+                body,
+                value.varying.union(axes_in(spec), body.unchecked),
+            )
             for value, spec in zip(values, in_specs, strict=True)
         ]
         results, out_specs = function(*body.parameters)

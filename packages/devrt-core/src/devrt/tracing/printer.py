@@ -97,13 +97,8 @@ class _Printer:
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
         for op in _live(graph):
-            # The compiler divides no program of one device, so that it knows no meshes there.
-            if op.name.startswith("devrt.") or (
-                op.name == "sdy.manual_computation" and self._meshes.num_partitions == 1
-            ):
+            if op.name.startswith("devrt.") or self._is_undivided(op):
                 self._inlined(op, indent)
-            elif op.name == "sdy.sharding_constraint" and self._meshes.num_partitions == 1:
-                self.names[op.results[0]] = self.names[op.operands[0]]
             else:
                 self._op(op, indent)
 
@@ -119,7 +114,20 @@ class _Printer:
         self._count += 1
         return name
 
+    def _is_undivided(self, op: Op) -> bool:
+        """Return whether an operation divides values over one device.
+
+        The compiler divides no program of one device: it knows no meshes there.
+        """
+        if self._meshes.num_partitions > 1 or not op.name.startswith("sdy."):
+            return False
+        mesh = op.regions[0].mesh if op.regions else op.attributes["sharding"].mesh
+        return bool(mesh.size == 1)
+
     def _inlined(self, op: Op, indent: str) -> None:
+        if not op.regions:  # a constraint
+            self.names[op.results[0]] = self.names[op.operands[0]]
+            return
         (graph,) = op.regions
         for inner, operand in zip(graph.parameters, op.operands, strict=True):
             self.names[inner] = self.names[operand]

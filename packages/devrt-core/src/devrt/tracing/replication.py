@@ -72,13 +72,13 @@ def _union(values: Any) -> Axes:
 def _call(graph: Graph, varying: Sequence[Axes]) -> list[Axes]:
     """Return what varies of the results of a graph whose parameters vary along some axes."""
     for outer, inner in graph.captures.items():
-        inner.varying = outer.varying
+        inner.varying = outer.varying | graph.unchecked
     for parameter, axes in zip(graph.parameters, varying, strict=True):
-        parameter.varying = axes
+        parameter.varying = axes | graph.unchecked
     for op in graph.ops:
         found = varying_of(op.name, op.operands, op.attributes, op.regions, len(op.results))
         for result, axes in zip(op.results, found, strict=True):
-            result.varying = axes
+            result.varying = axes | graph.unchecked
     return [value.varying for value in graph.results]
 
 

@@ -100,7 +100,10 @@ def trace_graph(
     with new_graph(name, outermost=outermost) as graph:
         none: frozenset[str] = frozenset()
         sets = varying or [none] * len(avals)
-        graph.parameters = [Tracer(aval, graph, v) for aval, v in zip(avals, sets, strict=True)]
+        graph.parameters = [
+            Tracer(aval, graph, axes | graph.unchecked)
+            for aval, axes in zip(avals, sets, strict=True)
+        ]
         return graph, function(*graph.parameters)
 
 
@@ -167,7 +170,8 @@ def _captured(value: Value, graph: Graph) -> Value:
     for each in reversed(path):
         known = each.captures.get(value)
         if known is None:
-            known = each.captures[value] = type(value)(value.aval, each, value.varying)
+            axes = value.varying | each.unchecked
+            known = each.captures[value] = type(value)(value.aval, each, axes)
         value = known
     return value
 
@@ -269,7 +273,10 @@ def emit(
     values = [x if isinstance(x, Value) and x.graph is graph else as_value(x) for x in operands]
     if graph.manual_axes:
         sets = varying_of(name, values, attributes or {}, regions, len(results))
-        made = [Tracer(aval, graph, axes) for aval, axes in zip(results, sets, strict=True)]
+        made = [
+            Tracer(aval, graph, axes | graph.unchecked)
+            for aval, axes in zip(results, sets, strict=True)
+        ]
     else:
         made = [Tracer(aval, graph) for aval in results]
     if len(graph.ops) >= MOST_OPS:

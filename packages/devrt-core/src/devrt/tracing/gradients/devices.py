@@ -41,14 +41,16 @@ def _manual(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
         for i, part in zip(shown, parts[count:], strict=True):
             inner[i] = _share(part, results[i], out[i], axes, mesh)
         inputs = [parts[i] for i in wanted]
-        found = walk.nested().pull(ops, results, inner, inputs)
-        return zeros_if_none(found, inputs), [into[i] for i in wanted]
+        found = zeros_if_none(walk.nested().pull(ops, results, inner, inputs), inputs)
+        if not is_checked:  # each device has found its part of what all took whole
+            found = [_summed(part, axes, into[i]) for part, i in zip(found, wanted, strict=True)]
+        return found, [into[i] for i in wanted]
 
+    is_checked = not body.unchecked.issuperset(axes)
     operands = [*op.operands, *(given[i] for i in shown)]
     specs = [*into, *(out[i] for i in shown)]
-    by_position = dict(
-        zip(wanted, manual_computation(mesh, axes, operands, specs, back), strict=True)
-    )
+    found = manual_computation(mesh, axes, operands, specs, back, is_checked=is_checked)
+    by_position = dict(zip(wanted, found, strict=True))
     return [by_position.get(i) for i in range(count)]
 
 
@@ -62,6 +64,11 @@ def _share(part: Any, result: Any, spec: Any, axes: Sequence[str], mesh: Any) ->
     return mul(part, 1 / math.prod(sizes[a] for a in trusted)) if trusted else part
 
 
+def _summed(part: Any, axes: Sequence[str], spec: Any) -> Any:
+    whole = [axis for axis in axes if axis not in axes_in(spec)]
+    return all_reduce("add", part, whole) if whole else part
+
+
 def _groups(op: Op) -> Any:
     return op.attributes["replica_groups"]
 
@@ -70,7 +77,8 @@ def _reduced(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     groups = _groups(op)
     if function_of(op.regions[0]) != "stablehlo.add":
         raise walk.refuse(op, "of operations that reduce over devices only sums have one")
-    if groups.groups is not None:
+    # Where sums count as different on each device, so do their cotangents.
+    if groups.groups is not None or op.results[0].varying.issuperset(groups.axes):
         return [all_reduce("add", given[0], groups.axes, groups.groups)]
     return [pvary(given[0], groups.axes)]
 
