@@ -47,7 +47,7 @@ def randint(key: Any, shape: Shape, minval: Any, maxval: Any, dtype: Any = int) 
     given = shape_of(shape)
     check_shape("randint", given, np.shape(minval), np.shape(maxval))
     low, high = _bound(minval), _bound(maxval)
-    return _randint(raw_key(key, "randint"), low, high, given, found)
+    return integers_between(raw_key(key, "randint"), low, high, given, found)
 
 
 _INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
@@ -61,7 +61,9 @@ def _bound(x: Any) -> Any:
 
 
 @operation(static=("shape", "dtype"))
-def _randint(data: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def integers_between(
+    data: Any, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Any:
     drawn = dtype if dtype.itemsize >= 4 else named("int32")
     limits = np.iinfo(dtype)
     low, high = (_integer(as_value(bound)) for bound in (low, high))
@@ -126,18 +128,18 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     """
     data = raw_key(key, "permutation")
     if np.ndim(x) == 0:
-        return _shuffled_range(data, _count(x, "permutation"))
-    return _permutation(data, x, _axis(axis, np.ndim(x)), independent)
+        return shuffled_range(data, count_of(x, "permutation"))
+    return _permutation(data, x, axis_of(axis, np.ndim(x)), independent)
 
 
-def _count(x: Any, function: str) -> int:
+def count_of(x: Any, function: str) -> int:
     if getattr(x, "dtype", np.dtype(int)).kind not in "iu" or isinstance(x, float | complex):
         msg = f"{function} takes an integer or an array with dimensions, and was given {x!r}."
         raise InvalidTypeError(msg, operation=function)
     return int(x)
 
 
-def _axis(axis: int, rank: int) -> int:
+def axis_of(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         msg = f"axis {axis} is out of bounds for an array of {rank} dimensions."
         raise InvalidArgumentError(msg, axis=axis)
@@ -145,7 +147,7 @@ def _axis(axis: int, rank: int) -> int:
 
 
 @operation(static=("count",))
-def _shuffled_range(data: Any, count: int) -> Any:
+def shuffled_range(data: Any, count: int) -> Any:
     return _shuffled(as_value(data), iota((count,), 0, named("int32")), 0)
 
 
@@ -155,19 +157,22 @@ def _permutation(data: Any, x: Any, axis: int, independent: bool) -> Any:
     if independent or x.ndim == 1:
         return _shuffled(data, x, axis)
     order = _shuffled(data, iota((x.shape[axis],), 0, named("int32")), 0)
-    return _taken(x, order, axis)
+    return taken(x, order, axis)
 
 
-def _taken(x: Any, order: Any, axis: int) -> Any:
-    """Return the slices of a value along an axis in another order."""
-    shape = x.aval.shape
+@operation(static=("axis",))
+def taken(x: Any, positions: Any, axis: int) -> Any:
+    """Return the slices of a value at positions along an axis."""
+    x, positions = as_value(x), as_value(positions)
+    shape, more = x.aval.shape, positions.aval.ndim
+    others = [i if i < axis else i + more - 1 for i in range(len(shape)) if i != axis]
     return gather(
         x,
-        order,
-        offset_dims=[i for i in range(len(shape)) if i != axis],
+        positions,
+        offset_dims=others,
         collapsed_slice_dims=[axis],
         start_index_map=[axis],
-        index_vector_dim=1,
+        index_vector_dim=more,
         slice_sizes=[1 if i == axis else n for i, n in enumerate(shape)],
     )
 

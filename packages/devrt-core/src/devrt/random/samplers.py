@@ -266,11 +266,11 @@ def gumbel(key: Any, shape: Shape = (), dtype: Any = float, mode: str | None = N
         msg = f"gumbel: mode is 'low' or 'high', and not {mode!r}."
         raise InvalidArgumentError(msg, mode=mode)
     found = float_dtype(dtype, "gumbel")
-    return _gumbel(raw_key(key, "gumbel"), shape_of(shape), found, mode or "low")
+    return gumbel_values(raw_key(key, "gumbel"), shape_of(shape), found, mode or "low")
 
 
 @operation(static=("shape", "dtype", "mode"))
-def _gumbel(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], mode: str) -> Any:
+def gumbel_values(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], mode: str) -> Any:
     tiny = _tiny(dtype)
     if mode == "low":
         drawn = uniform_values(as_value(data), tiny, 1.0, shape, dtype)
