@@ -50,7 +50,7 @@ def test_every_row_is_true_and_the_page_is_current():
         ("absent", "x.missing", "needs more", "has no attribute 'missing'"),
         ("absent", "x._missing", "needs more", ""),
         ("absent", "int.missing", "needs more", ""),
-        ("absent", "devrt.jit", "needs more", ""),
+        ("absent", "devrt.vmap", "needs more", ""),
         ("absent", "devrt.errors.ConfigError('no').missing", "needs more", "has no attribute"),
         ("absent", "devrt.get_backend('none')", "needs more", ""),
         ("absent", "x", "needs more", "it is there"),
