@@ -111,13 +111,14 @@ FACTS = ("name", "num_replicas", "num_partitions", "fingerprint")
 MORE_FACTS = ("parameters", "outputs", "donated_parameters", "custom_calls", "is_collective")
 
 
-def test_the_second_time_it_is_loaded_and_the_same(client, compilations, platform):
+def test_the_second_time_it_is_loaded_and_the_same(client, compilations, platform, cpu_library):
     first, second = (client.compile_and_load(program()) for _ in range(2))
     assert len(compilations) == 1
     assert outcome(first) == outcome(second) == 14
     for fact in FACTS + (MORE_FACTS if platform == "cpu" else ()):
         assert getattr(first, fact) == getattr(second, fact), fact
-    assert first.cost_analysis() == second.cost_analysis()
+    if "cost_of_a_program" not in {quirk.case for quirk in cpu_library.quirks}:
+        assert first.cost_analysis() == second.cost_analysis()
     assert first.local_devices() == second.local_devices()
 
 

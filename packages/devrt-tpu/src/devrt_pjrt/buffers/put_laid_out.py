@@ -1,9 +1,9 @@
 """Host values that go to a device in a layout of their own.
 
-A plugin that takes layouts puts the elements of a row-major source where the layout says. XLA's for
-the host does not: it copies the bytes as they come, and whatever layout it notes has no effect on a
-program. There the source is put in that order here. What a memory does is found out once, with six
-numbers.
+A plugin that takes layouts puts the elements of a row-major source where the layout says. Some of
+XLA's for the host do not: they copy the bytes as they come, and whatever layout they note has no
+effect on a program. There the source is put in that order here. What a memory does is found out
+once, with six numbers. Newer ones mix up elements below a byte in that: those are refused.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = ["put"]
 
 _OPERATION = "buffer_from_pyval"
 _MUTABLE = 3  # of the zero-copy semantics
+_LAST_THAT_KEEPS_PACKED = (0, 81)  # version of the C API
 _PROBE = np.arange(6, dtype=np.int32).reshape(2, 3)
 _PROBE_LAYOUT = Layout((0, 1))
 
@@ -44,9 +45,12 @@ def put(putter: Putter, value: Any, layout: object, target: Target, semantics: i
     connection = putter.connection
     array, code = putter.source(value)
     spec = spec_of(code, array.shape)
-    wanted = checked(layout, spec, _OPERATION, is_host=not connection.traits.takes_layouts)
+    is_host = not connection.traits.takes_layouts
+    wanted = checked(layout, spec, _OPERATION, is_host=is_host)
     if wanted == _usual(connection, spec):
         return putter.put(array, target, semantics)
+    if is_host and spec.is_packed and connection.library.version > _LAST_THAT_KEEPS_PACKED:
+        raise _not_honoured(connection, wanted, "mixes up elements below a byte")
     if _transposes(putter, target):
         made = _send(connection, np.ascontiguousarray(array), spec, wanted, target)
         made_as = reported_layout(made)
