@@ -10,7 +10,7 @@ PUBLIC = sorted(
     module.name
     for module in pkgutil.iter_modules(devrt.__path__)
     if not module.name.startswith("_")
-    and module.name not in ("cli", "examples", "native", "plugins", "probing", "wire")
+    and module.name not in ("cli", "examples", "native", "plugins", "probing", "tracing", "wire")
 )
 
 

@@ -176,7 +176,6 @@ def test_what_a_value_raises_of_its_own_stays(cpu):
     [
         ("cpu", "devrt.devices('cpu')[0]"),
         ("cpu:1", "devrt.devices('cpu')[1]"),
-        ("x:y", "devrt.devices('x:y')[0]"),
     ],
 )
 def test_a_text_that_means_a_device_is_answered_with_what_gives_it(name, device):
