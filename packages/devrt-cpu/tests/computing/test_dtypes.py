@@ -25,6 +25,7 @@ DTYPES = [
         (("uint64", "int8"), "float32"),
         (("float64", "complex64"), "complex128"),
         ((np.float32(1), True), "float32"),
+        ((np.float16, np.int8), "float16"),
     ],
 )
 def test_result_type(operands, want):
@@ -50,6 +51,7 @@ def test_can_cast_of_ml_dtypes():
     assert dnp.can_cast("bfloat16", "float32")
     assert not dnp.can_cast("float16", "bfloat16")
     assert dnp.can_cast("int4", "int8")
+    assert dnp.can_cast(np.int8, np.float32)
     with pytest.raises(InvalidTypeError, match="the number 1"):
         dnp.can_cast(1, "int8")
 
@@ -71,6 +73,9 @@ def test_limits():
     assert dnp.finfo("float32").eps == np.finfo(np.float32).eps
     assert dnp.finfo("bfloat16").nmant == ml_dtypes.finfo("bfloat16").nmant
     assert dnp.iinfo("int4").max == 7
+    assert dnp.iinfo(np.int8).max == 127
+    assert dnp.finfo(dnp.bfloat16).bits == 16
+    assert dnp.finfo(np.ones(1, np.float16)).bits == 16
     with pytest.raises(InvalidArgumentError, match=r"finfo of int32.*iinfo"):
         dnp.finfo("int32")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from devrt.errors import InvalidArgumentError
+from devrt.numpy.bits import isinf
 from devrt.numpy.comparisons import compare_complex
 from devrt.numpy.operands import BOOL, counted, dtype_of, fractions, full_like, kind_of, of_kinds
 from devrt.programs.eager import operation
@@ -101,7 +102,8 @@ def abs(x: Any, /) -> Any:
     if kind in "bu":
         return x
     if kind == "c":
-        return emit_one("stablehlo.abs", (x,), shaped(x.shape, _real_dtype(x)))
+        size = emit_one("stablehlo.abs", (x,), shaped(x.shape, _real_dtype(x)))
+        return select(isinf(x), float("inf"), size)
     return unary("abs", x)
 
 
@@ -125,7 +127,9 @@ def sign(x: Any, /) -> Any:
     (x,) = of_kinds("sign", _NUMBERS, x)
     if kind_of(x.dtype) == "u":
         return convert(compare("NE", x, 0), x.dtype, weak_type=x.weak_type)
-    return unary("sign", x)
+    signs = unary("sign", x)
+    # Not -0.0 for it, as the array API standard has it.
+    return select(compare("EQ", x, 0), full_like(x, 0), signs) if kind_of(x.dtype) == "f" else signs
 
 
 @operation

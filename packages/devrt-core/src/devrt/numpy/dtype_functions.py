@@ -71,7 +71,10 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     if isinstance(from_, bool | int | float | complex) and not isinstance(from_, np.generic):
         msg = f"can_cast of the number {from_!r}: its dtype depends on the other operand."
         raise InvalidTypeError(msg, operation="can_cast")
-    given, target = as_dtype(getattr(from_, "dtype", from_)), as_dtype(to)
+    given, target = (
+        as_dtype(from_ if isinstance(from_, type) else getattr(from_, "dtype", from_)),
+        as_dtype(to),
+    )
     assert given is not None
     assert target is not None
     if casting in ("no", "equiv") or given == target:

@@ -18,9 +18,14 @@ def as_dtype(dtype: Any) -> np.dtype[Any] | None:
     return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
 
 
+def _of(x: Any) -> Any:
+    """Return the dtype of an array; a class of NumPy's scalars stands for its dtype itself."""
+    return x if isinstance(x, type) else getattr(x, "dtype", x)
+
+
 def finfo(dtype: Any) -> Any:
     """Return the limits of a dtype of fractions, those of ml_dtypes included."""
-    given = as_dtype(getattr(dtype, "dtype", dtype))
+    given = as_dtype(_of(dtype))
     assert given is not None
     if given.kind in "fc" and given.name.startswith(("float16", "float32", "float64", "complex")):
         return np.finfo(given)
@@ -34,7 +39,7 @@ def finfo(dtype: Any) -> Any:
 
 def iinfo(dtype: Any) -> Any:
     """Return the limits of a dtype of integers, those of ml_dtypes included."""
-    given = as_dtype(getattr(dtype, "dtype", dtype))
+    given = as_dtype(_of(dtype))
     assert given is not None
     if kind_of(given) not in "iu":
         msg = f"iinfo of {given}: it is of dtypes of integers. Use finfo for fractions."

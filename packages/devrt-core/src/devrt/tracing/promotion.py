@@ -146,7 +146,7 @@ def typed(x: Any) -> Typed:
             "with devrt.numpy.asarray."
         )
         raise InvalidTypeError(msg, type=type(x).__name__)
-    dtype = getattr(x, "dtype", x)
+    dtype = x if isinstance(x, type) else getattr(x, "dtype", x)
     return dtypes.to_numpy(dtypes.code_of(dtype)), bool(getattr(x, "weak_type", False))
 
 
