@@ -126,13 +126,6 @@ def test_targets_that_are_nearly_right_say_what_is(cpu):
         pass
 
 
-def test_what_needs_programs_is_absent_and_says_so(cpu):
-    a = devrt.device_put(X, cpu[0])
-    assert not hasattr(a, "T")
-    with pytest.raises(AttributeError, match=r"numpy\.asarray"):
-        a.reshape(-1)
-
-
 def test_numpy_names(cpu):
     assert jnp.array([1, 2]).dtype == np.int32
     assert jnp.array([1.5], dtype="bfloat16").dtype == jnp.bfloat16
@@ -147,8 +140,8 @@ def test_numpy_names(cpu):
     assert jnp.ndim(jnp.zeros((1, 2))) == 2
     array = jnp.array([1.0])
     assert jnp.asarray(array) is array
-    with pytest.raises(AttributeError, match=r"numpy\.sum"):
-        jnp.sum  # noqa: B018
+    with pytest.raises(AttributeError, match=r"numpy\.busday_count"):
+        jnp.busday_count  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         jnp.nonsense  # noqa: B018
 
