@@ -1,7 +1,7 @@
 """Chunked inference: more data than a device should hold goes through it piece by piece.
 
-Run ``python chunked_inference.py``. Each chunk is put while the one before is computed; the last one
-is padded, so that one compiled program does for all; and the results come back to the host.
+Run ``python chunked_inference.py``. Each chunk is put while the one before is computed; the last
+one is padded, so that one compiled program does for all; and the results come back to the host.
 """
 
 import numpy as np

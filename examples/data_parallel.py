@@ -1,7 +1,7 @@
 """Data-parallel training: every device has the whole model and a part of each batch.
 
-Run ``python data_parallel.py``. It takes eight devices of the host, and prints where things lie, how
-the loss falls, and that one device alone would have learnt the same.
+Run ``python data_parallel.py``. It takes eight devices of the host, and prints where things lie,
+how the loss falls, and that one device alone would have learnt the same.
 """
 
 import math
