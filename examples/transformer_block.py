@@ -1,7 +1,7 @@
 """A transformer block on a 2-D mesh: batches along one axis, heads along the other.
 
-Run ``python transformer_block.py``. The function is written for one device; what lies where is said
-of the arguments, and by two constraints inside. The compiler adds what devices send each other.
+Run ``python transformer_block.py``. The function is written for one device; where values lie is
+stated for the arguments, and by two constraints inside. The compiler adds what devices send.
 """
 
 import math
