@@ -301,6 +301,8 @@ def test_elements_below_a_byte_have_it_too(client, order):
 def test_a_source_in_the_order_requested_is_aliased(client):
     host = aligned(512 * 600).reshape((512, 600), order="F")
     buffer = client.buffer_from_pyval(host, None, False, 2, layout=Layout((0, 1)))
+    if getattr(buffer.memory, "transposes", False):
+        pytest.skip("this plugin orders the elements itself, in memory of its own")
     assert buffer.unsafe_buffer_pointer() == host.ctypes.data
     for layout, semantics in ((Layout((0, 1)), 0), (None, 2)):
         copied = client.buffer_from_pyval(host, None, False, semantics, layout=layout)
