@@ -30,6 +30,7 @@ def test_a_name_that_will_come_says_so(module, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        ("vmap", r"does not trace this yet.*devrt\.programs\.load_program"),
         ("load_program", r"from devrt\.programs import load_program"),
         ("devces", r"Did you mean 'devices'\?"),
     ],

@@ -25,7 +25,7 @@ def shown_while_compiling(name: str, num_devices: int) -> Iterator[None]:
     what = f"compiling {name} for {num_devices} device{'s' * (num_devices > 1)}"
     began, done = time.monotonic(), threading.Event()
     timer = None
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty():
         timer = threading.Timer(_PATIENCE, _show, (what, began, done))
         timer.daemon = True
         timer.start()
