@@ -143,13 +143,8 @@ def _taken(ordered: Any, place: Any) -> Any:
 def _of(name: str, ignores_nan: bool, a: Any, q: Any, axis: Any, out: Any, method: str,
         keepdims: bool) -> Any:  # fmt: skip
     refuse_out(out, name)
-    options: dict[str, Any] = {
-        "method": method,
-        "keepdims": keepdims,
-        "ignores_nan": ignores_nan,
-        "name": name,
-    }
-    return _quantile(a, q, axis=axis, **options)
+    options: dict[str, Any] = {"method": method, "keepdims": keepdims}
+    return _quantile(a, q, axis=axis, ignores_nan=ignores_nan, name=name, **options)
 
 
 def quantile(
