@@ -94,6 +94,12 @@ def test_dtypes():
     assert jnp.sum(arrays[1], dtype=float).dtype == np.float32
 
 
+def test_limits_and_results_of_classes_of_numpy():
+    assert jnp.iinfo(np.int8).max == 127
+    assert jnp.finfo(np.float32).bits == 32
+    assert jnp.result_type(np.int8, np.int16) == np.int16
+
+
 def test_small_fractions_are_summed_in_32_bits():
     x = np.full(4096, 1, np.float16)
     assert float(jnp.sum(x)) == 4096  # in float16 it would stop at 2048
