@@ -135,6 +135,21 @@ def fuzz_programs(session: nox.Session) -> None:
     session.run("python", FUZZ, *given)
 
 
+@nox.session(name="array-api", python=PYTHONS[0])
+def array_api(session: nox.Session) -> None:
+    """Run data-apis/array-api-tests on `devrt.numpy`, from an empty disk cache and from a filled one.
+
+    ``nox -s array-api -- PATH`` names its checkout; so does the variable ARRAY_API_TESTS.
+    """
+    given = session.posargs or os.environ.get("ARRAY_API_TESTS", "").split()
+    if not given:
+        session.error("name a checkout of data-apis/array-api-tests: nox -s array-api -- PATH")
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.install("pytest-json-report", "ndindex>=1.8")
+    session.run("python", "tests/array_api/conformance.py", *given)
+
+
 @nox.session(name="fuzz-jit", python=PYTHONS[0])
 def fuzz_jit(session: nox.Session) -> None:
     """Trace random programs with jax and with devrt, and compare what they compute.
