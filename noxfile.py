@@ -137,7 +137,7 @@ def fuzz_programs(session: nox.Session) -> None:
 
 @nox.session(name="array-api", python=PYTHONS[0])
 def array_api(session: nox.Session) -> None:
-    """Run data-apis/array-api-tests on `devrt.numpy`, from an empty disk cache and from a filled one.
+    """Run data-apis/array-api-tests on `devrt.numpy`, from an empty disk cache and a filled one.
 
     ``nox -s array-api -- PATH`` names its checkout; so does the variable ARRAY_API_TESTS.
     """

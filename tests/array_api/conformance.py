@@ -2,8 +2,8 @@
 
     python tests/array_api/conformance.py CHECKOUT [pytest's arguments]
 
-CHECKOUT is a clone of https://github.com/data-apis/array-api-tests with its submodule. The cases that
-are expected to fail stand in expected_failures.txt, each with its reason.
+CHECKOUT is a clone of https://github.com/data-apis/array-api-tests with its submodule. The cases
+that are expected to fail stand in expected_failures.txt, each with its reason.
 """
 
 import json
