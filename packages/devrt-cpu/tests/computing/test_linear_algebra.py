@@ -118,6 +118,7 @@ def test_norms(dtype):
 def test_integers_become_fractions():
     a = np.array([[2, 1], [1, 3]], np.int32)
     assert linalg.inv(a).dtype == np.float32
+    compare([linalg.matrix_power(a, 2)], [np.linalg.matrix_power(a, 2)])
     compare([linalg.det(a)], [np.float32(5)])
     assert linalg.eigh(a).eigenvalues.dtype == np.float32
     half = a.astype(np.float16)

@@ -242,7 +242,7 @@ def lstsq(a: Any, b: Any, /, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
 
 @operation(static=("n",))
-def matrix_power(a: Any, n: int, /) -> Any:
+def matrix_power(a: Any, n: int) -> Any:
     """Return square matrices multiplied by themselves; of a negative power their inverses."""
     x = as_value(a)
     square_matrices(x, "matrix_power")
