@@ -20,13 +20,6 @@ _METADATA = {"dtype", "ndim", "shape", "size"}
 __array_api_version__ = "2024.12"
 
 
-def __array_namespace_info__() -> Any:  # noqa: N807  the standard's name
-    """Return what there is of the array API standard: capabilities, dtypes and devices."""
-    from devrt.numpy.namespace import array_namespace_info
-
-    return array_namespace_info()
-
-
 def __getattr__(name: str) -> Any:
     if name in __all__:
         return _exported(name)

@@ -179,6 +179,7 @@ from devrt.numpy.moving import fliplr as fliplr
 from devrt.numpy.moving import flipud as flipud
 from devrt.numpy.moving import roll as roll
 from devrt.numpy.moving import rot90 as rot90
+from devrt.numpy.namespace import __array_namespace_info__ as __array_namespace_info__
 from devrt.numpy.padding import pad as pad
 from devrt.numpy.positions import argwhere as argwhere
 from devrt.numpy.positions import compress as compress

@@ -8,7 +8,7 @@ import numpy as np
 
 from devrt.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["VERSION", "Info", "array_namespace", "array_namespace_info"]
+__all__ = ["VERSION", "Info", "__array_namespace_info__", "array_namespace"]
 
 VERSION = "2024.12"
 
@@ -43,7 +43,7 @@ def array_namespace(api_version: str | None) -> Any:
     return numpy
 
 
-def array_namespace_info() -> Info:
+def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
     """Return what there is of the array API standard in `devrt.numpy`."""
     return Info()
 
