@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import devrt
 from devrt import Mesh, P
 from devrt.errors import InvalidArgumentError
 from devrt.tracing import (
@@ -60,3 +61,18 @@ def test_one_device_has_no_meshes(cpu):
     written = text(graph)
     assert "sdy" not in written
     assert "all_reduce" not in written
+
+
+def test_arguments_on_several_meshes_of_the_same_devices(cpu):
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    grid = devrt.make_mesh((4, 2), ("x", "y"), devices=cpu)
+    line, backwards = Mesh(list(cpu), ("d",)), Mesh(list(cpu)[::-1], ("d",))
+    pairs = (grid, P("x", "y")), (line, P("d")), (backwards, P("d"))
+    placed = [devrt.device_put(x, devrt.NamedSharding(mesh, spec)) for mesh, spec in pairs]
+    total = devrt.jit(lambda *arrays: sum(arrays))(*placed)
+    np.testing.assert_array_equal(total, 3 * x)
+    mapped = devrt.shard_map(lambda part: part * 2, mesh=line, in_specs=P("d"), out_specs=P("d"))
+    for array in placed:
+        found = mapped(array)
+        np.testing.assert_array_equal(found, 2 * x)
+        assert found.sharding == devrt.NamedSharding(line, P("d"))

@@ -44,6 +44,15 @@ def test_arguments_are_divided_and_results_joined(mesh):
     assert found["same"][0].committed
 
 
+def test_results_lie_by_the_specs_that_are_given(cpu):
+    mesh = devrt.make_mesh((1, 8), ("one", "many"), devices=cpu)
+    specs = P("one", None), P(("many", "one"), None), P()
+    options = {"mesh": mesh, "in_specs": P(None, None), "out_specs": specs}
+    for wrap in (lambda function: function, devrt.jit):
+        found = wrap(devrt.shard_map(lambda x: (x, x, x), **options))(X)
+        assert [each.sharding for each in found] == [NamedSharding(mesh, spec) for spec in specs]
+
+
 def test_it_is_one_function_by_all_its_names(mesh):
     options = {"mesh": mesh, "in_specs": P("x"), "out_specs": P("x")}
 

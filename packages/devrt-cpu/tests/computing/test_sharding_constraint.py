@@ -79,6 +79,13 @@ def test_axes_that_a_shard_map_leaves_to_the_compiler(mesh):
         bound(X)
 
 
+def test_kinds_of_memory(mesh):
+    host = NamedSharding(mesh, P("x"), memory_kind="pinned_host")
+    assert constrained(X, host).sharding == host
+    with pytest.raises(UnimplementedError, match="jit's out_shardings"):
+        devrt.jit(lambda x: constrained(x, host))(X)
+
+
 @pytest.mark.parametrize("wrap", [devrt.jit, lambda function: function])
 def test_what_does_not_fit_is_refused(mesh, wrap):
     def refused(error, match, tree, shardings):

@@ -75,6 +75,13 @@ def _constrained(path: str, leaf: Any, given: Any) -> Any:
             "already. Name other axes."
         )
         raise InvalidArgumentError(msg, spec=sharding.spec)
+    if sharding.memory_kind != sharding.with_memory_kind(None).memory_kind:
+        msg = (
+            f"with_sharding_constraint got {sharding}{at_user_line()}: within a program all values "
+            "are in the devices' default memory. Name the kind in jit's out_shardings, or move the "
+            "result with devrt.device_put."
+        )
+        raise UnimplementedError(msg, operation="with_sharding_constraint")
     value = as_value(leaf)
     _check(path, value.aval.shape, sharding)
     return sharding_constraint(value, sharding.mesh, sharding.spec)

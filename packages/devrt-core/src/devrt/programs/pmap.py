@@ -92,10 +92,9 @@ def pmap(
 
 
 class _Call(NamedTuple):
-    """A call, taken apart."""
+    """What calls have in common that are divided alike."""
 
     mesh: Mesh
-    leaves: list[Any]
     axes: tuple[int | None, ...]
     structure: Any
     statics: tuple[tuple[int, Any], ...]
@@ -113,6 +112,7 @@ class PmapFunction:
         self._donated = _numbers(options["donate_argnums"])
         self._devices, self._backend = options["devices"], options["backend"]
         self._axis_size = options["axis_size"]
+        self._ready: dict[Any, tuple[JitFunction, list[NamedSharding]]] = {}
         self._programs: dict[Any, JitFunction] = {}
         self._meshes: dict[tuple[Any, ...], Mesh] = {}
 
@@ -122,27 +122,31 @@ class PmapFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function on the devices; in a trace, add its operations. Does not wait."""
-        call = self._taken_apart(args, kwargs)
+        leaves, structure, statics = self._taken_apart(args, kwargs)
         if is_tracing():
-            return self._traced(call, call.leaves)
-        program = self._program(call)
-        pairs = zip(call.leaves, call.axes, strict=True)
-        return program(*[_placed(leaf, _sharding(call.mesh, axis)) for leaf, axis in pairs])
+            return self._traced(self._divided(leaves, structure, statics), leaves)
+        key = structure, tuple(map(np.shape, leaves)), statics, self._there()
+        try:
+            found = self._ready.get(key)
+        except TypeError:
+            raise _unhashable(self._name, statics) from None
+        if found is None:
+            call = self._divided(leaves, structure, statics)
+            shardings = [_sharding(call.mesh, axis) for axis in call.axes]
+            found = self._ready[key] = self._program(call), shardings
+        program, shardings = found
+        return program(*[_placed(x, s) for x, s in zip(leaves, shardings, strict=True)])
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function as StableHLO for some arguments."""
-        call = self._taken_apart(args, kwargs)
-        return self._program(call).lower(*call.leaves)
+        leaves, structure, statics = self._taken_apart(args, kwargs)
+        return self._program(self._divided(leaves, structure, statics)).lower(*leaves)
 
     def _program(self, call: _Call) -> JitFunction:
-        ndims = tuple(np.ndim(leaf) for leaf in call.leaves)
-        key = (call.mesh, call.axes, call.structure, call.statics, ndims)
-        try:
-            found = self._programs.get(key)
-        except TypeError:
-            raise _unhashable(self._name, call.statics) from None
+        """Return the program of a call; one for all that are divided alike."""
+        found = self._programs.get(call)
         if found is None:
-            found = self._programs[key] = self._made(call._replace(leaves=[]))
+            found = self._programs[call] = self._made(call)
         return found
 
     def _made(self, call: _Call) -> JitFunction:
@@ -156,22 +160,29 @@ class PmapFunction:
         donated = [i for place, arg in rows if place in self._donated for i in _leaves(arg)]
         return JitFunction(traced, donate_argnums=donated or None)
 
-    def _taken_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
+    def _taken_apart(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], Any, tuple[tuple[int, Any], ...]]:
+        """Return the leaves of a call, their structure, and the static arguments."""
         numbers = {n % len(args) if n < 0 and args else n for n in self._statics}
         statics = tuple((i, arg) for i, arg in enumerate(args) if i in numbers)
         dynamic = tuple(arg for i, arg in enumerate(args) if i not in numbers)
-        leaves, structure = tree_util.tree_flatten((dynamic, kwargs))
+        return *tree_util.tree_flatten((dynamic, kwargs)), statics
+
+    def _divided(self, leaves: list[Any], structure: Any, statics: Any) -> _Call:
+        """Return the call with the dimension of each leaf that is divided, and over what."""
+        dynamic, kwargs = structure.unflatten(leaves)
         in_axes = self._in_axes
         if isinstance(in_axes, list | tuple):
-            chosen = [a for i, a in enumerate(in_axes) if i not in numbers]
-            in_axes = tuple(in_axes if len(in_axes) == len(dynamic) else chosen)
+            kept = _places(len(in_axes) - len(statics), statics)
+            in_axes = tuple(in_axes if len(in_axes) == len(dynamic) else [in_axes[i] for i in kept])
         axes = spread(in_axes, dynamic, "pmap in_axes")
         axes += [0] * (len(leaves) - len(axes))
         named = named_leaves(self.__wrapped__, dynamic)
         named += [(f"of {sorted(kwargs)}", leaf) for leaf in leaves[len(named) :]]
-        found = [self._checked(*each) for each in zip(named, axes, strict=True)]
+        found = tuple(self._checked(*each) for each in zip(named, axes, strict=True))
         size = self._size([(path, leaf, a) for (path, leaf), a in zip(named, found, strict=True)])
-        return _Call(self._mesh(size), leaves, tuple(found), structure, statics)
+        return _Call(self._mesh(size), found, structure, statics)
 
     def _checked(self, named: tuple[str, Any], axis: Any) -> int | None:
         path, leaf = named
@@ -210,17 +221,13 @@ class PmapFunction:
             raise InvalidArgumentError(msg, operation="pmap")
         return int(different.pop())
 
+    def _there(self) -> tuple[Any, ...]:
+        """Return the devices that may be taken."""
+        given = self._devices
+        return tuple(local_devices(backend=self._backend) if given is None else given)
+
     def _mesh(self, size: int) -> Mesh:
-        if self._devices is not None:
-            there = list(self._devices)
-        elif is_tracing() and current_graph().manual_axes:
-            msg = (
-                f"pmap of {self._name} is called in a function that runs on each device by "
-                f"itself{at_user_line()}. Use one devrt.shard_map over a mesh of more axes."
-            )
-            raise UnimplementedError(msg, operation="pmap")
-        else:
-            there = list(local_devices(backend=self._backend))
+        there = self._there()
         if len(there) < size or (self._devices is not None and len(there) != size):
             msg = (
                 f"pmap: {self._name} is to run on {size} devices, and there are "
@@ -228,13 +235,19 @@ class PmapFunction:
                 "device, or use devrt.shard_map."
             )
             raise InvalidArgumentError(msg, size=size, devices=len(there))
-        key = tuple(there[:size])
+        key = there[:size]
         if key not in self._meshes:
             self._meshes[key] = Mesh(list(key), (self._axis_name or _AXIS,))
         return self._meshes[key]
 
     def _traced(self, call: _Call, leaves: Sequence[Any]) -> Any:
         """Add the operations of a call to the current trace."""
+        if current_graph().manual_axes:
+            msg = (
+                f"pmap of {self._name} is called in a function that runs on each device by "
+                f"itself{at_user_line()}. Use one devrt.shard_map over a mesh of more axes."
+            )
+            raise UnimplementedError(msg, operation="pmap")
         mesh = call.mesh
         specs = [_spec(mesh, axis) for axis in call.axes]
         out_tree: Any = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from devrt.sharding import GSPMDSharding, Mesh, NamedSharding, PartitionSpec, Sharding
-from devrt.tracing import Meshes, TensorSharding
+from devrt.tracing import Graph, Meshes, TensorSharding, Value
 
-__all__ = ["over_mesh", "sharding_attribute"]
+__all__ = ["as_stated", "over_mesh", "sharding_attribute"]
 
 
 def sharding_attribute(sharding: Sharding | None, ndim: int, meshes: Meshes) -> str:
@@ -34,3 +36,39 @@ def over_mesh(sharding: Sharding) -> NamedSharding:
     grid = devices[list(given.devices)].reshape(given.tile_dims)
     divided = names[: len(given.partitions)]
     return NamedSharding(Mesh(grid, names), PartitionSpec(*divided))
+
+
+def as_stated(
+    found: Sequence[Sharding | None], graph: Graph, wanted: Sequence[Sharding | None]
+) -> list[Sharding | None]:
+    """Return results' shardings by the specs that the function states, where they say the same.
+
+    A compiler does not tell of axes of size 1, nor of entries that divide nothing.
+    """
+    stated = _stated(graph)
+    pairs = zip(found, graph.results, wanted, strict=True)
+    return [
+        stated[value]
+        if request is None
+        and isinstance(sharding, NamedSharding)
+        and value in stated
+        and sharding.is_equivalent_to(stated[value], value.aval.ndim)
+        else sharding
+        for sharding, value, request in pairs
+    ]
+
+
+def _stated(graph: Graph) -> dict[Value, NamedSharding]:
+    """Return how results of `shard_map` and of constraints lie, as their specs say."""
+    found: dict[Value, NamedSharding] = {}
+    for op in graph.ops:
+        given: Sequence[TensorSharding] = ()
+        if op.name == "sdy.manual_computation":
+            given = op.attributes["out_shardings"].shardings
+        elif op.name == "sdy.sharding_constraint":
+            given = (op.attributes["sharding"],)
+        for value, each in zip(op.results, given, strict=False):
+            is_whole = not each.is_open and PartitionSpec.UNCONSTRAINED not in each.spec
+            if is_whole and isinstance(each.mesh, Mesh):
+                found[value] = NamedSharding(each.mesh, each.spec)
+    return found

@@ -209,13 +209,13 @@ def _outside(mapping: _Mapping) -> Callable[..., Any]:
     def traced(*args: Any) -> Any:
         return mapping(*args)
 
-    program = JitFunction(traced)
+    program, has_objects = JitFunction(traced), _is_none_in(mapping.in_specs)
 
     @wraps(function)
     def mapped(*args: Any) -> Any:
         if is_tracing():
             return mapping(*args)
-        if _is_none_in(mapping.in_specs):
+        if has_objects:
             return _with_objects(mapping, args)
         return program(*args)
 

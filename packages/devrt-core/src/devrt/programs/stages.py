@@ -13,6 +13,7 @@ from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, kinds_of
 from devrt.programs.lowering import compiled, donations, hidden_sharding, printed
 from devrt.programs.placement import Placement, Requests, placement_of
+from devrt.programs.sdy import as_stated
 from devrt.sharding import (
     Drawn,
     GSPMDSharding,
@@ -200,7 +201,10 @@ class Lowered(Stage):
             placement,
             arguments[:count],
             arguments[count:],
-            [sharding or placement_default(placement) for sharding in results],
+            [
+                each or placement_default(placement)
+                for each in as_stated(results, trace.graph, placement.results)
+            ],
         )
 
     def _tell_how_values_lie(self) -> None:
