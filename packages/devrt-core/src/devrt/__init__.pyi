@@ -51,6 +51,7 @@ from devrt.arrays import visualize_array_sharding as visualize_array_sharding
 from devrt.contract import Client as Client
 from devrt.contract import Device as Device
 from devrt.contract import Memory as Memory
+from devrt.debug.callbacks import pure_callback as pure_callback
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
 from devrt.programs.constraints import with_sharding_constraint as with_sharding_constraint

@@ -104,8 +104,10 @@ def compiled(
     Where the compiler names a line of the text, the error names the user's line instead.
     """
     from devrt.programs.compile_progress import shown_while_compiling
+    from devrt.programs.host_functions import answer_calls
 
     devices, given = list(placement.devices), _by_field(options)
+    answer_calls(text.text, devices[0].client)
     try:
         with shown_while_compiling(name, len(devices)):
             return devices[0].client.compile_and_load(text.text, devices, **given)

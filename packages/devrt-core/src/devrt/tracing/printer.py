@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from devrt.tracing.attributes import dense_text, quoted, text_of
 from devrt.tracing.frames import Frame
+from devrt.tracing.host_calls import HOST_CALL, printed_call
 from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.sdy import Meshes
 
@@ -97,7 +98,9 @@ class _Printer:
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
         for op in _live(graph):
-            if op.name.startswith("devrt.") or self._is_undivided(op):
+            if op.name == HOST_CALL:
+                self._host_call(op, indent)
+            elif op.name.startswith("devrt.") or self._is_undivided(op):
                 self._inlined(op, indent)
             else:
                 self._op(op, indent)
@@ -110,8 +113,7 @@ class _Printer:
         return f"{word} {names} : {', '.join([value.aval.type for value in values])}"
 
     def _named(self, value: Value) -> str:
-        name = self.names[value] = f"%{self._count}"
-        self._count += 1
+        name = self.names[value] = self._fresh()
         return name
 
     def _is_undivided(self, op: Op) -> bool:
@@ -123,6 +125,16 @@ class _Printer:
             return False
         mesh = op.regions[0].mesh if op.regions else op.attributes["sharding"].mesh
         return bool(mesh.size == 1)
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"%{self._count - 1}"
+
+    def _host_call(self, op: Op, indent: str) -> None:
+        operands = [self.names[value] for value in op.operands]
+        results = [self._named(value) for value in op.results]
+        for line in printed_call(op, operands, results, self._fresh, self._meshes):
+            self._line(indent + line, op.frame)
 
     def _inlined(self, op: Op, indent: str) -> None:
         if not op.regions:  # a constraint

@@ -64,6 +64,11 @@ class Meshes:
         """Among how many devices the program is divided."""
         return self._count
 
+    @property
+    def any(self) -> Mesh | AbstractMesh | None:
+        """One of them; None if the program runs on one device."""
+        return next(iter(self._names), None) if self._count > 1 else None
+
     def name(self, mesh: Mesh | AbstractMesh) -> str:
         """Return the symbol of a mesh, without ``@``.
 
