@@ -206,6 +206,14 @@ def quirks(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def emitted(session: nox.Session) -> None:
+    """Compile every operation that traced functions are printed with, for CPUs, TPUs and GPUs."""
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    session.run("python", "tests/emitted/report.py", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def pages(session: nox.Session) -> None:
     """Run the pages of the documentation with the libraries that their blocks import."""
     _install(session)
