@@ -125,6 +125,8 @@ from devrt.lax.products import Precision as Precision
 from devrt.lax.products import batch_matmul as batch_matmul
 from devrt.lax.products import dot as dot
 from devrt.lax.products import dot_general as dot_general
+from devrt.lax.reductions import argmax as argmax
+from devrt.lax.reductions import argmin as argmin
 from devrt.lax.reductions import reduce as reduce
 from devrt.lax.reductions import reduce_and as reduce_and
 from devrt.lax.reductions import reduce_max as reduce_max

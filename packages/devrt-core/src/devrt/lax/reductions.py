@@ -1,4 +1,4 @@
-"""Reductions over dimensions, by `jax.lax`'s names."""
+"""Reductions over dimensions, and where the greatest and least elements lie, by JAX's names."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from devrt import tracing, tree_util
-from devrt.lax.checks import axis_of, kind_of, lax_operation, require, require_kind
+from devrt.lax.checks import axis_of, dtype_of, kind_of, lax_operation, require, require_kind
 from devrt.tracing import as_value, convert
 
 __all__ = [
+    "argmax",
+    "argmin",
     "combined",
     "extreme",
     "initials",
@@ -150,3 +152,21 @@ reduce_or = _reduction("reduce_or", "or", "biu", "the bits that any has")
 reduce_prod = _reduction("reduce_prod", "multiply", "iufc", "the product")
 reduce_sum = _reduction("reduce_sum", "add", "iufc", "the sum")
 reduce_xor = _reduction("reduce_xor", "xor", "biu", "the bits that an uneven number has")
+
+
+@lax_operation(static=("axis", "index_dtype"))
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Return the index of the first greatest element along an axis, or of the first NaN."""
+    from devrt import numpy
+
+    x = require_kind("argmax", operand, "biuf")
+    return convert(numpy.argmax(x, axis), dtype_of(index_dtype))
+
+
+@lax_operation(static=("axis", "index_dtype"))
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Return the index of the first least element along an axis, or of the first NaN."""
+    from devrt import numpy
+
+    x = require_kind("argmin", operand, "biuf")
+    return convert(numpy.argmin(x, axis), dtype_of(index_dtype))
