@@ -27,6 +27,8 @@ MODULES = [
         "devrt.sharding",
         "devrt.arrays",
         "devrt.numpy",
+        "devrt.lax",
+        "devrt.debug",
         "devrt.dlpack",
         "devrt.tree_util",
         "devrt.tree",

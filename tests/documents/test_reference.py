@@ -23,6 +23,7 @@ ELSEWHERE = {
     "devrt.native": "the SDK's DESIGN.md",
     "devrt.plugins": "internal to the core",
     "devrt.probing": "internal to the core",
+    "devrt.tracing": "internal to the core",
     "devrt.testing": "docs/backend-authors/contract.md",
     "devrt.wire": "internal to the core",
 }
