@@ -162,3 +162,16 @@ def test_a_client_without_custom_calls_says_so():
     with pytest.raises(errors.UnimplementedError, match=r"acme client cannot.*debug\.print"):
         answer_calls(f"custom_call @{HOST_TARGET}", Plain())
     answer_calls("no calls", Plain())
+
+
+def test_gradients_go_past_prints_and_not_through_callbacks(capsys):
+    spec = devrt.ShapeDtypeStruct((), np.float32)
+
+    def square(x):
+        devrt.debug.print("{}", x)
+        return x * x
+
+    assert float(devrt.grad(square)(np.float32(3))) == 6
+    assert capsys.readouterr().out == "3.0\n"
+    with pytest.raises(errors.UnimplementedError, match=r"no gradient of devrt\.host_call"):
+        devrt.grad(lambda x: devrt.pure_callback(np.sin, spec, x))(np.float32(1))

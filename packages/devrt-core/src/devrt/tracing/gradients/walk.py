@@ -128,7 +128,7 @@ class Walk:
             for value, cotangent in zip(op.inputs(), found, strict=True):
                 self._add(value, cotangent)
             return []
-        if not op.name.startswith("devrt."):
+        if not (op.regions and op.name.startswith("devrt.")):
             raise self.refuse(op)
         (graph,) = op.regions
         results, ops = replay(graph, op.operands)
