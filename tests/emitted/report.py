@@ -14,7 +14,7 @@ import devrt
 
 devrt.config.update("num_cpu_devices", 8)
 
-import cases  # noqa: E402  its arrays are placed on the devices that are asked for above
+import cases  # noqa: E402  its arrays are placed on the devices that are requested above
 
 from devrt.programs.host_functions import answer_calls  # noqa: E402
 from devrt.runtime import make_pjrt_topology  # noqa: E402
