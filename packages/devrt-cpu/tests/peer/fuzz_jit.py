@@ -60,9 +60,10 @@ def difference(found, expected, name):
     finite = np.abs(b[np.isfinite(b)])
     size = max(1.0, float(finite.max(initial=0)))
     tolerance = TOLERANCE.get(name, 2e-3 if np.dtype(expected.dtype).kind in "fc" else 0)
-    if np.allclose(a, b, rtol=tolerance, atol=tolerance * size, equal_nan=True):
+    is_close = np.isclose(a, b, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+    if is_close.all():
         return ""
-    at = np.unravel_index(np.nanargmax(np.abs(a - b)), a.shape) if a.size else ()
+    at = tuple(int(i) for i in np.argwhere(~is_close)[0])
     return f"{name}{found.shape}: {found[at]} instead of {expected[at]} at {at}"
 
 
