@@ -91,6 +91,12 @@ def test_a_function_is_traced_once_for_its_gradients():
     assert len(traced) == 1
 
 
+def test_a_largest_element_that_is_nan_gives_the_others_nothing():
+    rows = np.array([[np.nan, 1, 2], [3, 5, 5]], np.float32)
+    found = grad(lambda x: squares(reduce("maximum", x, -np.inf, [1])))(rows)
+    np.testing.assert_array_equal(found, [[0, 0, 0], [0, 5, 5]])
+
+
 def test_integers_have_gradients_without_bytes():
     values, number = grad(lambda x, n: squares(x * n), argnums=(0, 1), allow_int=True)(X, 3)
     np.testing.assert_allclose(values, 18 * X)

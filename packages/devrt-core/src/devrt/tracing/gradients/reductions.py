@@ -51,8 +51,9 @@ def _of_extreme(g: Any, x: Any, y: Any, dimensions: Sequence[int]) -> Any:
     shape = x.aval.shape
     is_it = compare("EQ", x, _back(y, shape, dimensions))
     chosen = emit_one("stablehlo.select", (is_it, full(1, x), zeros(x)), zeros(x).aval)
-    share = div(g, total(chosen, dimensions))
-    return mul(chosen, _back(share, shape, dimensions))
+    share = _back(div(g, total(chosen, dimensions)), shape, dimensions)
+    # Where NaN is the largest nothing is equal to it: a select keeps 0 / 0 to itself.
+    return emit_one("stablehlo.select", (is_it, share, zeros(share)), share.aval)
 
 
 def _of_product(g: Any, x: Any, _: Any, dimensions: Sequence[int]) -> Any:
