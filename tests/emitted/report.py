@@ -65,7 +65,8 @@ def main() -> int:
                 problems.append(f"{platform} refuses {name}, which refused.toml does not list")
         problems += [f"{platform} takes {name}, which is listed" for name in known.keys() - found]
     print(f"{len(covered)} operations")
-    print("\n".join(problems))
+    for problem in problems:
+        print(problem)
     return bool(problems)
 
 
