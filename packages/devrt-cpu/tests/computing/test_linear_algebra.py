@@ -5,6 +5,7 @@ import pytest
 
 import devrt.numpy as jnp
 from beside_numpy import check, compare
+from devrt import grad
 from devrt.errors import InvalidArgumentError
 from devrt.numpy import linalg
 from devrt.programs.jit import jit
@@ -201,3 +202,21 @@ def test_what_does_not_fit(call, words):
     a = hermitian("float32")[0]
     with pytest.raises(InvalidArgumentError, match=words):
         jit(call)(a, a[:, :2])
+
+
+def test_gradients_of_what_equations_give():
+    a, b = make((3, 3), "float64"), make((3, 2), "float64", 1)
+    cases = (
+        lambda m, x: m.linalg.det(x),
+        lambda m, x: m.linalg.slogdet(x)[1],
+        lambda m, x: (m.linalg.solve(x, b) ** 2).sum(),
+        lambda m, x: m.linalg.inv(x).sum(),
+        lambda m, x: (m.linalg.solve(a, x) ** 2).sum(),
+    )
+    found = jit(lambda x: [grad(lambda x, f=f: f(jnp, x))(x) for f in cases])(a)
+    for case, gradient in zip(cases, found, strict=True):
+        for index in ((0, 0), (2, 1)):
+            step = np.zeros_like(a)
+            step[index] = 1e-6
+            slope = (case(np, a + step) - case(np, a - step)) / 2e-6
+            np.testing.assert_allclose(np.asarray(gradient)[index], slope, rtol=1e-5, atol=1e-6)

@@ -2,7 +2,7 @@
 
 Cholesky, triangular equations, ``Qr`` and ``Eigh`` are written by XLA itself, on every platform.
 Singular values and general eigenvalues are LAPACK's, on the CPU. Composites, for gradients:
-``devrt.qr``, ``devrt.eigh``, ``devrt.svd``.
+``devrt.qr``, ``devrt.solve``, ``devrt.eigh``, ``devrt.svd``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from devrt.tracing.reductions import reduce
 from devrt.tracing.shapes import broadcast_in_dim, iota, pad, slice_, transpose
 from devrt.tracing.trace import as_value, composite, constant, emit, emit_one
 
-__all__ = ["cholesky", "eig", "eigh", "householder", "qr", "svd", "triangle", "triangular_solve"]
+__all__ = [
+    "cholesky",
+    "eig",
+    "eigh",
+    "householder",
+    "qr",
+    "solve",
+    "svd",
+    "triangle",
+    "triangular_solve",
+]
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _MOST_SWEEPS = 100
@@ -80,6 +90,16 @@ def qr(a: Any, *, full_matrices: bool = False) -> list[Any]:
     )
 
 
+def solve(a: Any, b: Any) -> Any:
+    """Return x of ``a @ x == b`` for square matrices of one dtype and shape of stacks."""
+    return composite("solve", _solved, (a, b))[0]
+
+
+def _solved(a: Any, b: Any) -> list[Any]:
+    q, r = qr(a)
+    return [triangular_solve(r, _product(_adjoint(q), b))]
+
+
 def householder(a: Any) -> list[Any]:
     """Return the reflectors of a QR decomposition, with the triangle above them, and their scales.
 
@@ -137,7 +157,7 @@ def _refined(a: Any, vectors: Any) -> list[Any]:
     """
     rank = len(a.aval.shape)
     adjoint = _adjoint(vectors)
-    error = binary("subtract", _identity(a), _product(adjoint, vectors))
+    error = binary("subtract", identity(a), _product(adjoint, vectors))
     inner = _product(adjoint, _product(a, vectors))
     real = _real(a.aval.dtype)
     quotient, excess = (_diagonal(x) for x in (inner, error))
@@ -168,7 +188,8 @@ def _adjoint(x: Any) -> Any:
     return transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _identity(x: Any) -> Any:
+def identity(x: Any) -> Any:
+    """Return identities of the shape and dtype of matrices."""
     shape = x.aval.shape
     row, column = (iota(shape, i, named("int32")) for i in (len(shape) - 2, len(shape) - 1))
     return convert(compare("EQ", row, column), x.aval.dtype)
@@ -177,7 +198,7 @@ def _identity(x: Any) -> Any:
 def _diagonal(x: Any) -> Any:
     """Return the diagonals of square matrices, their real parts."""
     x = unary("real", x, _real(x.aval.dtype)) if x.aval.dtype.kind == "c" else x
-    kept = select(compare("NE", _identity(x), 0), x, 0)
+    kept = select(compare("NE", identity(x), 0), x, 0)
     return reduce("add", kept, 0, [len(x.aval.shape) - 1])
 
 

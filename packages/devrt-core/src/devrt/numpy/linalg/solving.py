@@ -22,7 +22,8 @@ from devrt.numpy.products import matmul
 from devrt.numpy.reductions import real_of
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, binary, compare, convert, promote, select, unary
-from devrt.tracing.matrices import householder, qr, triangular_solve
+from devrt.tracing.matrices import householder, identity
+from devrt.tracing.matrices import solve as solved
 
 __all__ = [
     "det",
@@ -62,28 +63,17 @@ def solve(a: Any, b: Any, /) -> Any:
     batch = tracing.broadcast_shapes(x.shape[:-2], columns.shape[:-2], operation="linalg.solve")
     x = tracing.broadcast_to(x, (*batch, *x.shape[-2:]))
     columns = tracing.broadcast_to(columns, (*batch, *columns.shape[-2:]))
-    found = tracing.composite("solve", _solved, (x, columns))[0] if columns.size else columns
+    found = solved(x, columns) if columns.size else columns
     if is_vector:
         found = tracing.reshape(found, found.shape[:-1])
     return convert(found, dtype)
-
-
-def _solved(a: Any, b: Any) -> list[Any]:
-    q, r = qr(a)
-    return [triangular_solve(r, matmul(adjoint(q), b, precision="highest"))]
 
 
 @operation
 def inv(a: Any, /) -> Any:
     """Return the inverses of square matrices; of singular ones nothing of use; see `solve`."""
     x, dtype = square_matrices(a, "inv")
-    return convert(solve(x, _identity(x)), dtype)
-
-
-def _identity(x: Any) -> Any:
-    row, column = (tracing.iota(x.shape[-2:], i, tracing.named("int32")) for i in (0, 1))
-    eye = convert(compare("EQ", row, column), x.dtype)
-    return tracing.broadcast_to(eye, x.shape)
+    return convert(solve(x, identity(x)), dtype)
 
 
 def _signed_diagonal(a: Any) -> tuple[Any, Any]:
@@ -248,7 +238,7 @@ def matrix_power(a: Any, n: int) -> Any:
     square_matrices(x, "matrix_power")
     power = operator.index(n)
     if power == 0:
-        return _identity(x)
+        return identity(x)
     base, made = (inv(x) if power < 0 else x), None
     power = abs(power)
     while True:

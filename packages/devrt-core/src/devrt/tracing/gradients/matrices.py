@@ -16,7 +16,7 @@ from devrt.tracing.elementwise import unary
 from devrt.tracing.gradients.rules import add, div, mul, neg, sub, where, zeros_if_none
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
-from devrt.tracing.matrices import triangle, triangular_solve
+from devrt.tracing.matrices import identity, solve, triangle, triangular_solve
 from devrt.tracing.shapes import broadcast_in_dim, transpose
 from devrt.tracing.trace import constant
 
@@ -112,6 +112,34 @@ def _triangular(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     return [triangle(of_a, is_lower=lower, offset=-beyond if lower else beyond), of_b]
 
 
+def _solved(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
+    of_b = solve(_turned(op.operands[0]), given[0])
+    return [neg(_dot(of_b, _turned(op.results[0]))), of_b]
+
+
+def _inverse(a: Any) -> Any:
+    """Return the transposed inverses of square matrices."""
+    return solve(_turned(a), identity(a))
+
+
+def _scaled(g: Any, x: Any) -> Any:
+    """Return matrices multiplied by one number each."""
+    batch = range(len(g.aval.shape))
+    return mul(broadcast_in_dim(convert(g, x.aval.dtype), x.aval.shape, batch), x)
+
+
+def _det(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
+    return [_scaled(mul(given[0], op.results[0]), _inverse(op.operands[0]))]
+
+
+def _slogdet(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
+    (a,) = op.operands
+    if a.aval.dtype.kind == "c" and given[0] is not None:
+        raise walk.refuse(op, "the sign of a complex determinant has no gradient here")
+    # The sign of a real one changes at once, or not.
+    return [None if given[1] is None else _scaled(given[1], _inverse(a))]
+
+
 def _qr(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     q, r = op.results
     rows, columns = op.operands[0].aval.shape[-2:]
@@ -192,6 +220,9 @@ def _square_like(values: Any, like: Any) -> Any:
 RULES: dict[str, Rule] = {
     "stablehlo.cholesky": _cholesky,
     "stablehlo.triangular_solve": _triangular,
+    "devrt.solve": _solved,
+    "devrt.det": _det,
+    "devrt.slogdet": _slogdet,
     "devrt.qr": _qr,
     "devrt.eigh": _eigh,
     "devrt.svd": _svd,
