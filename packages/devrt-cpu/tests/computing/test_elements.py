@@ -76,6 +76,16 @@ def test_a_complex_infinity_is_infinitely_large():
     assert dnp.abs(z).tolist() == [np.inf, np.inf, 5]
 
 
+def test_exponentials_and_logarithms_of_complex_infinities():
+    z = np.array([complex(-np.inf, np.nan), complex(np.inf, np.inf), complex(np.nan, -np.inf)])
+    assert dnp.exp(z)[0].item() == 0
+    assert dnp.expm1(z)[0].item() == -1
+    for function in (dnp.exp, dnp.expm1):
+        assert dnp.real(function(z)[1]).item() == np.inf
+    for function in (dnp.log, dnp.log1p, dnp.log2):
+        assert dnp.real(function(z)).tolist() == [np.inf] * 3
+
+
 def test_floor_divide_of_an_infinity_is_infinite():
     x, y = np.array([np.inf, -np.inf, 1, -1, 0.0]), np.array([2.0, 2.0, 0.0, 0.0, -2.0])
     got = np.asarray(dnp.floor_divide(x, y))

@@ -7,6 +7,7 @@ import pytest
 
 import devrt
 import devrt.numpy as dnp
+import devrt_cpu
 from devrt.errors import InvalidTypeError, TracerArrayConversionError
 from devrt.programs.jit import jit
 
@@ -147,3 +148,25 @@ def test_methods(x):
     assert x.conj().tolist() == X.tolist()
     assert x.view("int32").tolist() == X.view(np.int32).tolist()
     assert x.tobytes() == X.tobytes()
+    assert (3 in x, 4 in x) == (True, False)
+
+
+def test_arrays_over_several_devices_are_computed_with_where_they_lie():
+    client = devrt_cpu.make_cpu_client(num_devices=4)
+    try:
+        mesh = devrt.Mesh(np.array(client.devices(), dtype=object), ("x",))
+        host = np.arange(32, dtype=np.float32).reshape(8, 4)
+        x = devrt.device_put(host, devrt.NamedSharding(mesh, devrt.P("x")))
+        y = dnp.sin(x) * 2 + 1
+        assert y.sharding.is_equivalent_to(x.sharding, 2)
+        np.testing.assert_allclose(y, np.sin(host) * 2 + 1, rtol=1e-5)
+        np.testing.assert_array_equal(x[3], host[3])
+        np.testing.assert_array_equal(x[2:7:2], host[2:7:2])
+        np.testing.assert_array_equal(x[np.array([5, 0])], host[[5, 0]])
+        np.testing.assert_array_equal(x.at[6].set(0)[6], np.zeros(4))
+        assert len(x.at[6].set(0).devices()) == 4
+        assert (x[0] + 1).committed
+        one = devrt.device_put(host, client.devices()[1])
+        assert (one + 1).devices() == {client.devices()[1]}
+    finally:
+        client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from devrt.numpy.bits import parts
+from devrt.numpy.bits import isfinite, isinf, parts
 from devrt.numpy.operands import fractions, full_like, kind_of, of_kinds
 from devrt.programs.eager import operation
 from devrt.tracing import binary, compare, emit_one, select, unary
@@ -29,7 +29,23 @@ __all__ = [
 @operation
 def exp(x: Any, /) -> Any:
     """Return e to the power of each element."""
-    return unary("exponential", *fractions(x))
+    (x,) = fractions(x)
+    power = unary("exponential", x)
+    return _unlimited(x, power, 0.0) if kind_of(x.dtype) == "c" else power
+
+
+def _unlimited(x: Any, power: Any, least: float) -> Any:
+    """Return powers, with those of infinities in no direction as the array API standard has them.
+
+    XLA gives NaN for both parts there.
+    """
+    real, imaginary = parts(x)
+    is_wild = unary("not", isfinite(imaginary))
+    is_low = binary("and", is_wild, compare("EQ", real, float("-inf")))
+    is_high = binary("and", is_wild, compare("EQ", real, float("inf")))
+    size, phase = parts(power)
+    size = select(is_low, least, select(is_high, float("inf"), size))
+    return emit_one("stablehlo.complex", (size, select(is_low, 0.0, phase)), x.aval)
 
 
 @operation
@@ -42,19 +58,30 @@ def exp2(x: Any, /) -> Any:
 @operation
 def expm1(x: Any, /) -> Any:
     """Return ``exp(x) - 1``, exact near 0 too."""
-    return unary("exponential_minus_one", *fractions(x))
+    (x,) = fractions(x)
+    power = unary("exponential_minus_one", x)
+    return _unlimited(x, power, -1.0) if kind_of(x.dtype) == "c" else power
 
 
 @operation
 def log(x: Any, /) -> Any:
     """Return the natural logarithm."""
-    return unary("log", *fractions(x))
+    return _logarithm("log", *fractions(x))
+
+
+def _logarithm(name: str, x: Any) -> Any:
+    """Return a natural logarithm; of complex infinities infinite, where XLA gives NaN for some."""
+    power = unary(name, x)
+    if kind_of(x.dtype) != "c":
+        return power
+    size, phase = parts(power)
+    return emit_one("stablehlo.complex", (select(isinf(x), float("inf"), size), phase), x.aval)
 
 
 @operation
 def log1p(x: Any, /) -> Any:
     """Return ``log(1 + x)``, exact near 0 too."""
-    return unary("log_plus_one", *fractions(x))
+    return _logarithm("log_plus_one", *fractions(x))
 
 
 @operation
@@ -71,7 +98,7 @@ def log10(x: Any, /) -> Any:
 
 def _log_to(base: int, x: Any) -> Any:
     (x,) = fractions(x)
-    power = unary("log", x)
+    power = _logarithm("log", x)
     if kind_of(x.dtype) != "c":
         return binary("divide", power, full_like(x, math.log(base)))
     scaled = [binary("divide", part, full_like(part, math.log(base))) for part in parts(power)]
