@@ -27,6 +27,7 @@ def test_explicit_device_placement_in_computations():
 
 def test_sharded_computation():
     # Create 2x2 device mesh
+    devices_array = jnp.array(jax.devices()[:4]).reshape(2, 2)
     mesh = jax.make_mesh((2, 2), ("data", "model"))
 
     # Define sharding specifications
@@ -64,6 +65,7 @@ def test_sharded_computation():
 
     result = parallel_fn(x_sharded, weights_sharded)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+    assert (devices_array == mesh.devices).all()
     assert replicated_sharding.is_fully_replicated
     assert jax.smap is jax.shard_map
 
