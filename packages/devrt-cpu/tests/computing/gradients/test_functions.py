@@ -144,9 +144,25 @@ MATRICES = {
 }
 
 
+TRANSFORMS = {
+    "fft": (lambda x: dnp.fft.fft(x), complexes(2, 5)),
+    "ifft": (lambda x: dnp.fft.ifft(x, axis=0), complexes(4, 2)),
+    "rfft": (lambda x: dnp.fft.rfft(x), small(2, 6)),
+    "rfft of an odd length": (lambda x: dnp.fft.rfft(x), small(2, 5)),
+    "irfft": (lambda x: dnp.fft.irfft(x), complexes(2, 4)),
+    "irfft of an odd length": (lambda x: dnp.fft.irfft(x, 5), complexes(2, 3)),
+    "rfft2": (lambda x: dnp.fft.rfft2(x), small(4, 6)),
+    "irfft2": (lambda x: dnp.fft.irfft2(x), complexes(3, 4)),
+}
+
+
 @pytest.mark.parametrize(
     ("group", "name"),
-    [pytest.param(group, name, id=name) for group in (WINDOWS, MATRICES) for name in group],
+    [
+        pytest.param(group, name, id=name)
+        for group in (WINDOWS, MATRICES, TRANSFORMS)
+        for name in group
+    ],
 )
 def test_the_gradient_is_that_of_differences(differences, group, name):
     by_rules, by_differences = differences(group, name)

@@ -14,6 +14,7 @@ from devrt.tracing.gradients import (
     reductions,
     shapes,
     sorting,
+    transforms,
     windows,
 )
 from devrt.tracing.gradients.walk import Rule
@@ -28,6 +29,7 @@ RULES: dict[str, Rule] = {
     **convolutions.RULES,
     **gathering.RULES,
     **sorting.RULES,
+    **transforms.RULES,
     **windows.RULES,
     **cumulative.RULES,
     **matrices.RULES,
