@@ -148,9 +148,9 @@ TRANSFORMS = {
     "fft": (lambda x: dnp.fft.fft(x), complexes(2, 5)),
     "ifft": (lambda x: dnp.fft.ifft(x, axis=0), complexes(4, 2)),
     "rfft": (lambda x: dnp.fft.rfft(x), small(2, 6)),
-    "rfft of an odd length": (lambda x: dnp.fft.rfft(x), small(2, 5)),
+    "rfft of an uneven length": (lambda x: dnp.fft.rfft(x), small(2, 5)),
     "irfft": (lambda x: dnp.fft.irfft(x), complexes(2, 4)),
-    "irfft of an odd length": (lambda x: dnp.fft.irfft(x, 5), complexes(2, 3)),
+    "irfft of an uneven length": (lambda x: dnp.fft.irfft(x, 5), complexes(2, 3)),
     "rfft2": (lambda x: dnp.fft.rfft2(x), small(4, 6)),
     "irfft2": (lambda x: dnp.fft.irfft2(x), complexes(3, 4)),
 }
