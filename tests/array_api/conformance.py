@@ -28,11 +28,11 @@ def run(checkout: Path, folder: Path, arguments: list[str]) -> dict[str, int]:
         "DEVRT_COMPILATION_CACHE_DIR": str(folder / "cache"),
         "DEVRT_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
-    # A case may compile, which takes longer than the deadline of an example. The configuration is
-    # the checkout's: pytest would take that of the folder that the list lies in.
+    # A case may compile, which takes longer than the deadline of an example. The list's path is a
+    # part of its option: as a word of its own pytest would take the configuration beside it.
     command = [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pytest.ini"),
-        *("--max-examples", "4", "--disable-deadline", "--xfails-file", str(EXPECTED)),
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("--max-examples", "4", "--disable-deadline", f"--xfails-file={EXPECTED}"),
         *("--json-report", f"--json-report-file={report}", *(arguments or ["array_api_tests"])),
     ]
     ended = subprocess.run(command, cwd=checkout, env=environment, check=False)
