@@ -163,3 +163,13 @@ def test_process_local_data_may_be_a_tree(cpu):
         devrt.make_array_from_process_local_data({"x": rows}, batch)
     with pytest.raises(InvalidArgumentError, match=r"leaf x\['y'\]\[0\]"):
         devrt.make_array_from_process_local_data(rows, batch, {"x": None, "y": (8, 2)})
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2,)])
+def test_like_an_array_on_every_device(cpu, shape):
+    whole = NamedSharding(devrt.make_mesh((len(cpu),), ("x",), devices=cpu), P())
+    found = devrt.numpy.ones_like(devrt.device_put(np.zeros(shape, np.float32), whole))
+    assert found.sharding == whole
+    for shard in found.addressable_shards:
+        assert list(shard.data.devices()) == [shard.device]
+        np.testing.assert_array_equal(shard.data, np.ones(shape))

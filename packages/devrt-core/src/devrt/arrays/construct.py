@@ -162,8 +162,10 @@ def put_parts(
     copies = client.batched_copy_to_memory(
         [by_offset[plan.offsets[index]] for index in others], [targets[index] for index in others]
     )
-    copy_at = dict(zip(others, copies, strict=True))
-    return [copy_at.get(index) or by_offset[offset] for index, offset in enumerate(plan.offsets)]
+    placed = [by_offset[offset] for offset in plan.offsets]
+    for index, copy in zip(others, copies, strict=True):
+        placed[index] = copy
+    return placed
 
 
 @names_plugins
