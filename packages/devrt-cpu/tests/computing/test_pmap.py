@@ -1,5 +1,7 @@
 """Functions that run on several devices, each with its part of a dimension."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -143,3 +145,14 @@ def test_one_in_another_is_refused():
         devrt.pmap(lambda x: inner(x))(np.zeros((2, 2)))
     with pytest.raises(InvalidTypeError, match="takes a function"):
         devrt.pmap(3)
+
+
+def test_a_method_is_bound():
+    class Model:
+        @functools.partial(devrt.pmap, static_broadcasted_argnums=0)
+        def double(self, row):
+            return row * 2
+
+    model = Model()
+    np.testing.assert_array_equal(model.double(X), X * 2)
+    np.testing.assert_array_equal(Model.double(model, X), X * 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -136,6 +137,9 @@ class PmapFunction:
             found = self._ready[key] = self._program(call), shardings
         program, shardings = found
         return program(*[_placed(x, s) for x, s in zip(leaves, shardings, strict=True)])
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function as StableHLO for some arguments."""
