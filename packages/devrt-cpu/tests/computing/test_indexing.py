@@ -179,3 +179,24 @@ def test_values_that_do_not_fit():
         x.at[1:3].set(np.ones(3))
     with pytest.raises(InvalidTypeError, match=r"complex values.*float32"):
         x.at[1].set(1j)
+
+
+def test_a_list_within_an_index_is_an_array():
+    x = np.arange(12).reshape(3, 4)
+    for index in [
+        (slice(None), [0, 2]),
+        (..., (3, 1)),
+        ([0, 2], [1, 1]),
+        ([[0], [2]], [1, 3]),
+        (0, []),
+        ([True, False, True], 1),
+    ]:
+        for f in (lambda a, i=index: a[i], devrt.jit(lambda a, i=index: a[i])):
+            np.testing.assert_array_equal(f(dnp.asarray(x)), x[index])
+    changed = x.copy()
+    changed[:, [0, 2]] = -1
+    np.testing.assert_array_equal(dnp.asarray(x).at[:, [0, 2]].set(-1), changed)
+    with pytest.raises(InvalidTypeError, match=r"a list is no index"):
+        dnp.asarray(x)[:, [[0], [1, 2]]]
+    with pytest.raises(InvalidTypeError, match="index of float64"):
+        dnp.asarray(x)[:, [0.5]]

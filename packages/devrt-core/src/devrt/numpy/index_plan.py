@@ -77,7 +77,11 @@ def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
     """
     if type(index) is int and shape:  # the common case, first
         return _of_int(shape), [index + shape[0] if index < 0 else index]
-    entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
+    if isinstance(index, tuple):
+        given = tuple(_as_array(each) if isinstance(each, list | tuple) else each for each in index)
+    else:
+        given = (index,)
+    entries = _expanded(given, shape)
     plan, operands = [], []
     sizes = iter(shape)
     for entry in entries:
@@ -86,6 +90,17 @@ def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
         if item.has_operand:
             operands.append(operand)
     return tuple(plan), operands
+
+
+def _as_array(entry: list[Any] | tuple[Any, ...]) -> Any:
+    """Return a list in an index, such as ``x[:, [0, 2]]``, as the array that it stands for."""
+    if any(isinstance(each, Tracer) for each in entry):
+        raise _refused(entry)
+    try:
+        made = np.asarray(entry)
+    except ValueError:  # rows of several lengths
+        raise _refused(entry) from None
+    return made if made.size else made.astype(np.int32)
 
 
 def _planned(entry: Any, sizes: Iterator[int]) -> tuple[Item, Any]:
