@@ -172,3 +172,18 @@ def test_scalars_and_lists_over_a_mesh(mesh):
     assert int(a) == 3
     placed = devrt.device_put([1.0, np.ones(8)], NamedSharding(mesh, P()))
     assert [p.shape for p in placed] == [(), (8,)]
+
+
+def test_a_spec_is_over_the_mesh_that_is_entered(mesh):
+    x = np.arange(32.0).reshape(8, 4)
+    with mesh:
+        a = devrt.device_put(x, P("x"))
+        tree = devrt.device_put({"a": x, "b": [x]}, {"a": P("y"), "b": P()})
+        moved = devrt.device_put(a, P(None, "y"))
+    assert a.sharding == NamedSharding(mesh, P("x"))
+    assert tree["a"].sharding.spec == P("y")
+    assert tree["b"][0].sharding.spec == P()
+    assert moved.sharding.spec == P(None, "y")
+    np.testing.assert_array_equal(moved, x)
+    with pytest.raises(InvalidArgumentError, match=r"no mesh is entered.*devrt\.set_mesh"):
+        devrt.device_put(x, P("x"))

@@ -103,3 +103,27 @@ def test_what_does_not_fit_is_refused(mesh, wrap):
 
 def named(mesh, *entries):
     return NamedSharding(mesh, P(*entries))
+
+
+def test_device_put_in_a_traced_function(mesh):
+    sharding = NamedSharding(mesh, P("x"))
+    found = devrt.jit(lambda x: devrt.device_put({"a": x * 2}, sharding))(X)["a"]
+    assert found.sharding.is_equivalent_to(sharding, 2)
+    np.testing.assert_array_equal(found, X * 2)
+    with mesh:
+        assert devrt.jit(lambda x: devrt.device_put(x, P("y")))(X).sharding.spec[0] == "y"
+    gradient = devrt.grad(lambda x: devrt.device_put(x * 2, sharding).sum())(X)
+    np.testing.assert_array_equal(gradient, np.full_like(X, 2))
+
+
+def test_device_put_in_a_traced_function_moves_to_no_device(cpu):
+    for target in (None, cpu[1], devrt.SingleDeviceSharding(cpu[1])):
+        found = devrt.jit(lambda x, to=target: devrt.device_put(x, to))(X)
+        assert found.devices() == {cpu[0]}
+
+
+def test_device_put_in_a_traced_function_refuses(mesh):
+    with pytest.raises(UnimplementedError, match=r"device_put got 'pinned_host'.*NamedSharding"):
+        devrt.jit(lambda x: devrt.device_put(x, "pinned_host"))(X)
+    with pytest.raises(InvalidArgumentError, match="device_put: the value does not fit"):
+        devrt.jit(lambda x: devrt.device_put(x, NamedSharding(mesh, P("x"))))(X[:3])

@@ -27,10 +27,17 @@ from devrt.arrays.put import (
 )
 from devrt.arrays.tree import HOST_LEAVES
 from devrt.contract import Buffer, Device, refuse_nulls
-from devrt.errors import ClosedError, DeletedError, DevrtError, InvalidTypeError
+from devrt.errors import (
+    ClosedError,
+    DeletedError,
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+)
 from devrt.runtime import default_runtime
 from devrt.runtime.plugin_errors import check_count, names_plugins, plugin_failure, raise_named
-from devrt.sharding import is_addressable
+from devrt.sharding import NamedSharding, PartitionSpec, current_mesh, is_addressable
+from devrt.tracing.ir import Value
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -63,8 +70,11 @@ def device_put(
         keep their dtype; Python scalars become 32-bit types, as in JAX.
     device
         A device, a sharding, a `devrt.layout.Format`, a memory, or the name of a memory kind; or
-        a tree of them whose structure is a beginning of that of ``x``. None takes the default
-        device, and leaves an array that is on a device already where it is.
+        a tree of them whose structure is a beginning of that of ``x``. A `PartitionSpec` is over
+        the mesh that is entered. None takes the default device, and leaves an array that is on a
+        device already where it is. In a traced function a sharding over a mesh is a constraint, as
+        `devrt.with_sharding_constraint` sets, and a device moves nothing: a program runs where its
+        arguments lie.
     src
         Where ``x`` comes from, as a device or sharding; checked, and otherwise not needed.
     donate
@@ -88,7 +98,8 @@ def device_put(
         If a leaf is no array, has a dtype that no device holds, or the target is none. The
         message begins with the path of a leaf of a tree.
     InvalidArgumentError
-        If the shape does not divide over the sharding's mesh, or a transfer guard refuses.
+        If the shape does not divide over the sharding's mesh, there is no mesh for a spec, or a
+        transfer guard refuses.
     OutOfMemoryError
         If the memory is full.
     """
@@ -109,8 +120,16 @@ def device_put(
     return _put_leaf(x, device, src, donate, may_alias)
 
 
-def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | None) -> Array:
-    kind = TARGET_KINDS.get(type(target)) or target_kind(target)
+def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | None) -> Any:
+    kind = TARGET_KINDS.get(type(target))
+    if kind is None:
+        if isinstance(target, PartitionSpec):
+            target = _over_entered_mesh(target)
+        kind = target_kind(target)
+    if isinstance(x, Value):
+        from devrt.arrays.constrain import put_traced  # not at the top: few programs need it
+
+        return put_traced(x, target)
     try:
         if type(x) is Array:
             return put_array(x, target, kind, src, donate, may_alias)
@@ -130,8 +149,19 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
         raise no_array(x, error) from error
 
 
+def _over_entered_mesh(spec: PartitionSpec) -> NamedSharding:
+    mesh = current_mesh()
+    if mesh is None:
+        msg = (
+            f"device_put got {spec} and no mesh is entered. Enter one with devrt.set_mesh(mesh), "
+            "or give devrt.NamedSharding(mesh, spec)."
+        )
+        raise InvalidArgumentError(msg, spec=spec)
+    return NamedSharding(mesh, spec)
+
+
 @names_plugins
-def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None) -> list[Array]:
+def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None) -> list[Any]:
     """Put leaves on one device, the host values among them in one call to its client."""
     device = default_runtime().default_device() if target is None else target
     host = [leaf for leaf in leaves if type(leaf) is not Array]
@@ -162,7 +192,7 @@ def _put_tree(
     may_alias: bool | None,
     progress: bool | ProgressCallback,
 ) -> Any:
-    def put(leaf: Any, target: Any) -> Array:
+    def put(leaf: Any, target: Any) -> Any:
         return _put_leaf(leaf, target, src, donate, may_alias)
 
     if not progress:
@@ -176,7 +206,7 @@ def _put_tree(
     with reporting(progress, "device_put") as callback:
         reporter = Reporter(callback, tree.leaves(x))
 
-        def put_and_report(leaf: Any, target: Any) -> Array:
+        def put_and_report(leaf: Any, target: Any) -> Any:
             placed = put(leaf, target)
             reporter.add(placed)
             return placed

@@ -8,7 +8,8 @@ import numpy as np
 
 from devrt import tree_util
 from devrt.arrays import device_put
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.arrays.constrain import check_fits, constrained
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import spread
 from devrt.sharding import (
@@ -20,16 +21,11 @@ from devrt.sharding import (
     SingleDeviceSharding,
     current_mesh,
 )
-from devrt.tracing import (
-    as_value,
-    at_user_line,
-    axes_in,
-    current_graph,
-    is_tracing,
-    sharding_constraint,
-)
+from devrt.tracing import at_user_line, current_graph, is_tracing
 
 __all__ = ["with_sharding_constraint"]
+
+_NAME = "with_sharding_constraint"
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
@@ -62,29 +58,11 @@ def _constrained(path: str, leaf: Any, given: Any) -> Any:
         return leaf
     sharding = _named(given)
     if not is_tracing():
-        _check(path, np.shape(leaf), sharding)
+        check_fits(path, np.shape(leaf), sharding, _NAME)
         if PartitionSpec.UNCONSTRAINED in sharding.spec:
             return JitFunction(lambda value: _constrained(path, value, sharding))(leaf)
         return device_put(leaf, sharding)
-    manual = current_graph().manual_axes
-    bound = [axis for axis in axes_in(sharding.spec) if axis in manual]
-    if bound:
-        msg = (
-            f"with_sharding_constraint: {sharding.spec} names {', '.join(map(repr, bound))}, which "
-            f"the shard_map around it binds{at_user_line()}: each device has its own part along it "
-            "already. Name other axes."
-        )
-        raise InvalidArgumentError(msg, spec=sharding.spec)
-    if sharding.memory_kind != sharding.with_memory_kind(None).memory_kind:
-        msg = (
-            f"with_sharding_constraint got {sharding}{at_user_line()}: within a program all values "
-            "are in the devices' default memory. Name the kind in jit's out_shardings, or move the "
-            "result with devrt.device_put."
-        )
-        raise UnimplementedError(msg, operation="with_sharding_constraint")
-    value = as_value(leaf)
-    _check(path, value.aval.shape, sharding)
-    return sharding_constraint(value, sharding.mesh, sharding.spec)
+    return constrained(leaf, sharding, _NAME, path)
 
 
 def _named(given: Any) -> NamedSharding:
@@ -119,13 +97,3 @@ def _current_mesh(spec: PartitionSpec) -> Mesh | AbstractMesh:
         raise InvalidArgumentError(msg, spec=spec)
     found: Mesh | AbstractMesh = mesh
     return found
-
-
-def _check(path: str, shape: tuple[int, ...], sharding: NamedSharding) -> None:
-    try:
-        sharding.check_compatible_aval(shape)
-        sharding.shard_shape(shape)
-    except DevrtError as error:
-        what = f"with_sharding_constraint: the value{path and f' at {path}'}"
-        msg = f"{what} does not fit its sharding{at_user_line()}: {error.message}"
-        raise InvalidArgumentError(msg, shape=shape, sharding=str(sharding)) from error
