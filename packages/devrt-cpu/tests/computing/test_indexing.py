@@ -200,3 +200,9 @@ def test_a_list_within_an_index_is_an_array():
         dnp.asarray(x)[:, [[0], [1, 2]]]
     with pytest.raises(InvalidTypeError, match="index of float64"):
         dnp.asarray(x)[:, [0.5]]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (3, 0)])
+def test_a_mask_without_elements_selects_none(shape):
+    x, mask = np.arange(60).reshape(3, 4, 5), np.zeros(shape, bool)
+    np.testing.assert_array_equal(dnp.asarray(x)[mask], x[mask])

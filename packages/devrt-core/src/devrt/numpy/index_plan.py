@@ -206,7 +206,7 @@ def _positions(mask: Any, sizes: Shape, shape: Shape) -> list[Any]:
             "size=; x.at[mask].set(y) takes a scalar y."
         )
         raise NonConcreteBooleanIndexError(msg)
-    if tuple(mask.shape) != sizes:
+    if tuple(mask.shape) != sizes and mask.size:  # NumPy lets one without elements select none
         msg = (
             f"a mask of shape {tuple(mask.shape)} does not fit{at_user_line()}: it indexes "
             f"dimensions of sizes {sizes} of an array of shape {shape}."
