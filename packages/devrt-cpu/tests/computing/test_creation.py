@@ -95,3 +95,20 @@ def test_rows_and_columns():
     x = devrt.device_put(np.arange(12).reshape(3, 4))
     rows, columns = dnp.ix_(np.array([0, 2]), np.array([True, False, False, True]))
     assert x[rows, columns].tolist() == [[0, 3], [8, 11]]
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        ([np.ones(2), np.ones(2)], "float64"),
+        ([np.float64(1)], "float64"),
+        ([np.arange(2)], "int64"),
+        ([np.float32(1), 2], "float32"),
+        ([[1, 2], [3, 4]], "int32"),
+        ([1, 2.5], "float32"),
+        ([True, False], "bool"),
+    ],
+)
+def test_a_list_takes_the_dtype_of_what_has_one_in_it(given, dtype):
+    assert dnp.array(given).dtype == dtype
+    np.testing.assert_array_equal(dnp.array([np.full(2, 1e300)]), np.full((1, 2), 1e300))

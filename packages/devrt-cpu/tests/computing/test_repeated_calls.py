@@ -175,3 +175,11 @@ if not pid:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     assert run_python("-c", code).stdout.strip() == "7"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_number_beyond_the_dtype_is_infinite_in_each_call(x):
+    for _ in range(4):
+        assert np.isinf(np.asarray(x * 1e300)[1:]).all()
+        assert np.asarray(x < 1e300).all()
+    assert np.isinf(np.asarray(devrt.jit(lambda a: a * 1e300)(x))[1:]).all()

@@ -29,7 +29,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     help="Print the version of devrt-core and exit.",
 )
 def main() -> None:
-    """Find the accelerators of this machine and put arrays on them."""
+    """Find the accelerators of this machine, and run programs on them."""
 
 
 @main.command()

@@ -33,7 +33,7 @@ from devrt.sharding import Sharding
 from devrt.tracing import as_value, inexact, is_tracing, result_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import DTypeLike
 
@@ -84,6 +84,9 @@ def _placed(host: Any, device: Any = None) -> Array:
 def _dtype(dtype: DTypeLike | None) -> np.dtype[Any] | None:
     """Resolve a dtype, ml_dtypes' names included."""
     return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
+
+
+_NUMBERS = {bool, int, float, complex}
 
 
 def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
@@ -140,8 +143,30 @@ def array(
     if type(object) is Array:
         return _of_array(object, _dtype(dtype), bool(copy), device)
     has_dtype = hasattr(object, "dtype")
-    host = as_host_array(object, _dtype(dtype), "devrt.numpy.array")
-    return _placed(host if has_dtype else _default(host, dtype), device)
+    wanted = _dtype(dtype) or _held_dtype(object)
+    host = as_host_array(object, wanted, "devrt.numpy.array")
+    return _placed(host if has_dtype else _default(host, wanted), device)
+
+
+def _held_dtype(object: Any) -> np.dtype[Any] | None:
+    """Return the dtype of a list in which something has one; None of one of Python's numbers."""
+    held = list(_not_numbers(object)) if type(object) in (list, tuple) else []
+    if not any(hasattr(each, "dtype") for each in held):
+        return None
+    common: np.dtype[Any] = result_type(*held)[0]
+    return common
+
+
+def _not_numbers(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    """Yield what nested lists hold besides Python's numbers, and one of each kind of those."""
+    kinds = set(map(type, items))  # of many numbers the kinds are few
+    yield from (kind() for kind in kinds & _NUMBERS)
+    if not kinds <= _NUMBERS:
+        for each in items:
+            if type(each) in (list, tuple):
+                yield from _not_numbers(each)
+            elif hasattr(each, "dtype"):
+                yield each
 
 
 def _of_values(object: Any, dtype: np.dtype[Any] | None) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
 from devrt.arrays import Array, device_put
 from devrt.arrays.dispatch_key import DispatchKey, key_with
 from devrt.errors import DeletedError, InvalidArgumentError
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from devrt.programs.placement import Placement
     from devrt.programs.traced import Trace
     from devrt.sharding import Sharding
+    from devrt.tracing import ShapedArray
 
 __all__ = ["Launch"]
 
@@ -153,8 +156,10 @@ class Launch:
     def _placed(self, leaves: Sequence[Any]) -> list[Array]:
         """Return the leaves as arrays that lie where the program takes them."""
         return [
-            parameter.placed(leaf if move is None else device_put(leaf, move))
-            for parameter, leaf, move in zip(self._parameters, leaves, self._moves, strict=True)
+            parameter.placed(_number(leaf, aval) if move is None else device_put(leaf, move))
+            for parameter, leaf, move, aval in zip(
+                self._parameters, leaves, self._moves, self._trace.avals, strict=True
+            )
         ]
 
     def _executed(self, arrays: Sequence[Array]) -> list[Array]:
@@ -228,6 +233,14 @@ class Launch:
                 )
                 return DeletedError(msg, argument=path)
         return error
+
+
+def _number(leaf: Any, aval: ShapedArray) -> Any:
+    """Return a number of Python's as the program takes it: infinite where it is beyond that."""
+    if type(leaf) not in (float, complex):
+        return leaf
+    with np.errstate(over="ignore"):
+        return aval.dtype.type(leaf)
 
 
 def _is_elsewhere(kind: Kind, sharding: Sharding) -> bool:

@@ -215,7 +215,7 @@ def constant(
     InvalidTypeError
         If the dtype does not hold an integer.
     """
-    array = np.asarray(_checked(x, dtype)).astype(dtype) if not _is(x, dtype) else np.asarray(x)
+    array = np.asarray(x) if _is(x, dtype) else _converted(_checked(x, dtype), dtype)
     is_splat = shape is not None and array.ndim == 0
     key = (array.tobytes(), dtype, array.shape if not is_splat else shape, weak_type)
     graph = current_graph()
@@ -226,6 +226,11 @@ def constant(
         known = emit_one("stablehlo.constant", (), aval, {"value": Dense(held)})
         graph.constants[key] = known
     return known
+
+
+def _converted(x: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    with np.errstate(over="ignore"):  # a number beyond the dtype is infinite, as everywhere
+        return np.asarray(x).astype(dtype)
 
 
 def _is(x: Any, dtype: np.dtype[Any]) -> bool:
