@@ -254,6 +254,22 @@ def test_a_symbolic_export_says_which_argument_it_is():
     assert "argument 1 of the symbolic shape (b, 4)" in run.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments", [["run", "--random"], ["compile", "-o", "out.bin"], ["inspect"]]
+)
+@pytest.mark.usefixtures("here")
+def test_an_export_for_another_platform_is_refused(arguments):
+    command, *options = arguments
+    run = devrt(command, PROGRAMS / "exports" / "for_tpu-0.10.2.jax", *options)
+    assert "was exported for tpu, and this client is of the platform cpu" in _words(run)
+    assert "--platform tpu" in _words(run)
+    assert command == "inspect" or run.returncode == 1
+
+
+def _words(run):
+    return " ".join((run.stdout + run.stderr).split())
+
+
 def test_explain_draws_where_each_shard_lies(tmp_path):
     program = tmp_path / "program.mlir"
     program.write_text(DIVIDED)

@@ -17,7 +17,7 @@ from devrt.plugins.discovery.known import (
 from devrt.runtime import default_runtime, make_pjrt_topology
 
 if TYPE_CHECKING:
-    from devrt.compiling import Program
+    from devrt.cli.files import FileProgram
 
 __all__ = ["compile_file", "parse_options", "show"]
 
@@ -81,6 +81,7 @@ def compile_file(
             platform = devices[0].platform
         else:
             described = _topology(topology, platform, dict(topology_options or {}))
+            program.check_platform(described.platform)
             with naming(path), waiting(f"compiling {path} for {topology}"):
                 executable = described.compile(program, **dict(options or {}))
             devices, platform = described._make_compile_only_devices(), described.platform
@@ -105,7 +106,7 @@ def compile_file(
 
 
 def _compiled_here(
-    path: str, program: Program, platform: str | None, options: dict[str, Any]
+    path: str, program: FileProgram, platform: str | None, options: dict[str, Any]
 ) -> tuple[Any, Sequence[Any]]:
     count = (options.get("num_replicas") or 1) * (options.get("num_partitions") or 1)
     executable = compiled(path, program, platform, count if count > 1 else None, options)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devrt.cli.files import naming
+from devrt.cli.files import FileProgram, naming
 from devrt.cli.tables import waiting
 from devrt.compiling import Program
 from devrt.errors import ConfigError, DevrtError, InvalidArgumentError
@@ -24,7 +24,7 @@ Arrays = Sequence["np.ndarray[Any, Any]"]
 
 def compiled(
     path: str,
-    code: Program,
+    code: FileProgram,
     platform: str | None,
     count: int | None,
     options: Mapping[str, Any] | None = None,
@@ -43,8 +43,14 @@ def compiled(
         How many of them; None for as many as the program needs.
     options
         Compile options.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it was exported for other platforms, or cannot be compiled.
     """
     client = _client(platform, count)
+    code.check_platform(getattr(client, "plugin_platform", client.platform))
     chosen = None if count is None else client.local_devices()[:count]
     with naming(path), waiting(f"compiling {path} for {client.platform}"):
         executable: LoadedExecutable = client.compile_and_load(code, chosen, **(options or {}))

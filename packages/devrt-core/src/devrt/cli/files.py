@@ -19,9 +19,31 @@ from devrt.errors import DevrtError, InvalidArgumentError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["is_program", "naming", "read", "read_arguments", "read_code", "read_program", "writing"]
+    from devrt.programs.exported import Exported
+
+__all__ = [
+    "FileProgram",
+    "is_program",
+    "naming",
+    "read",
+    "read_arguments",
+    "read_code",
+    "read_program",
+    "writing",
+]
 
 _POSITION = re.compile(r"(?<!\S)-:(?=\d+:\d+:)")
+
+
+class FileProgram(Program):
+    """A program in a file; ``exported`` is what its exporter says beside it, or None."""
+
+    exported: Exported | None = None
+
+    def check_platform(self, platform: str) -> None:
+        """Refuse a platform that it was not exported for, as `load_program` does."""
+        if self.exported is not None:
+            self.exported.platform_number(platform, "give --platform {0}")
 
 
 def read(path: str) -> bytes:
@@ -32,9 +54,9 @@ def read(path: str) -> bytes:
         raise _unreadable(path, error.strerror or error) from error
 
 
-def read_code(path: str) -> Program:
+def read_code(path: str) -> FileProgram:
     """Return what a file holds; of what ``jax.export`` serialised the program in it."""
-    code = Program(read(path))
+    code = FileProgram(read(path))
     if is_program(code):
         return code
     from devrt.programs.exported_bytes import is_exported, read_exported
@@ -43,10 +65,12 @@ def read_code(path: str) -> Program:
         return code
     exported = read_exported(code)
     exported.check()
-    return Program(exported.code)
+    code = FileProgram(exported.code)
+    code.exported = exported
+    return code
 
 
-def read_program(path: str) -> Program:
+def read_program(path: str) -> FileProgram:
     """Return a program, which is text or bytecode, not whether it is a right one."""
     program = read_code(path)
     if not is_program(program):

@@ -9,6 +9,8 @@ from devrt.programs.trees import OpaqueTree, Tree
 
 __all__ = ["Exported", "argument_at"]
 
+_OTHER_CLIENT = "give a client of {0}: client=devrt.get_backend('{0}')"
+
 _CONVENTIONS = (9, 10)  # of jax.export, from 0.4.30 on
 
 
@@ -93,8 +95,15 @@ class Exported:
                     "dynamic dimension of torch.export."
                 )
 
-    def platform_number(self, platform: str) -> int | None:
+    def platform_number(self, platform: str, instead: str = _OTHER_CLIENT) -> int | None:
         """Return the number of a platform, if that is the program's first argument; else None.
+
+        Parameters
+        ----------
+        platform
+            The platform.
+        instead
+            What to give for the platform ``{0}``, which it was exported for.
 
         Raises
         ------
@@ -107,8 +116,7 @@ class Exported:
             names = " and ".join(self.platforms)
             raise self._invalid(
                 f"was exported for {names}, and this client is of the platform {platform}. Export "
-                f"it with platforms=['{platform}'], or give a client of "
-                f"{self.platforms[0]}: client=devrt.get_backend('{self.platforms[0]}')."
+                f"it with platforms=['{platform}'], or {instead.format(self.platforms[0])}."
             )
         return self.platforms.index(platform) if len(self.platforms) > 1 else None
 
