@@ -131,6 +131,16 @@ def test_a_function_for_another_platform_is_refused_with_what_to_do():
         exported("for_tpu")
 
 
+@pytest.mark.parametrize("transform", [devrt.jit, devrt.grad])
+def test_a_traced_argument_is_refused_with_what_to_do(transform):
+    program = exported("platforms")
+    with pytest.raises(UnimplementedError) as caught:
+        transform(lambda x: program(x).sum())(np.ones(4, np.float32))
+    assert "'<lambda>' cannot be called in a traced function at " in caught.value.message
+    assert "argument 0 is a traced value of float32[4]" in caught.value.message
+    assert "Call it outside of jit, grad" in caught.value.message
+
+
 def test_a_symbolic_dimension_is_refused_by_the_argument_that_has_it():
     with pytest.raises(InvalidArgumentError, match=r"argument 1 of the symbolic shape \(b, 4\)"):
         exported("symbolic")

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import Array, device_put
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.host_values import as_argument
+from devrt.tracing import at_user_line
+from devrt.tracing.ir import Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,6 +110,14 @@ class Parameter:
         return moved
 
     def _put(self, value: Any) -> Array:
+        if isinstance(value, Value):
+            msg = (
+                f"program '{self._program}' cannot be called in a traced function"
+                f"{at_user_line()}: argument {self._name} is a traced value of {value.aval}, and "
+                "a loaded program runs on elements. Call it outside of jit, grad, shard_map, scan "
+                "and their like, between functions that those trace."
+            )
+            raise UnimplementedError(msg, operation="execute")
         try:
             host = as_argument(value, self._dtype)
         except DevrtError as error:
