@@ -23,9 +23,9 @@ _OF_JAX = {
     "NumPy dtype where it matters, and leave the option out.",
 }
 _SETTLED_IN_JAX = (
-    "It is an option of JAX, and devrt has none of that name: tracing, numerics and debugging are "
-    "settled where the program is exported; what concerns compiling is an option of the call that "
-    "compiles."
+    "It is an option of JAX, and devrt has none of that name: its tracing and numerics have no "
+    "switches; devrt.debug shows values in traced functions; what concerns compiling is an option "
+    "of the call that compiles."
 )
 
 
@@ -171,7 +171,8 @@ def unknown_option(name: str, problem: str, names: Iterable[str], absent: str) -
         near, absent = [], absent or _OF_JAX.get(key, _SETTLED_IN_JAX)
     hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
     hint = f"{absent} " if absent else hint
-    msg = f"{problem}. {hint}Options: {', '.join(sorted(names))}."
+    listed = "\n  ".join(["Options:", *sorted(names)])
+    msg = f"{problem}. {f'{hint}`devrt config` lists the options.' if hint else listed}"
     source = problem.partition(": ")[0]
     if source == problem:
         return ConfigError(msg, option=name)
