@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NOT_YET = {"distributed", "vmap"}
+_NOT_YET = {"distributed"}
 
 _exported, _, __all__ = attach(__name__)
 __all__ += ["__version__", "config"]
@@ -22,13 +22,13 @@ __all__ += ["__version__", "config"]
 fork.refuse_lost_imports()
 
 
-def _absent(name: str) -> str:
-    from devrt._support.absent import absent
+def _advice(name: str) -> str:
+    from devrt._support.absent import advice
 
-    return absent("devrt", name, _NOT_YET, __all__)
+    return advice("devrt", name, __all__, _NOT_YET)
 
 
-explain_absent(__name__, _absent)
+explain_absent(__name__, _advice)
 
 
 def __getattr__(name: str) -> Any:
@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
 
         return version("devrt-core")
     if name not in __all__:
-        raise AttributeError(_absent(name))
+        raise AttributeError(f"module 'devrt' has no attribute {name!r}{_advice(name)}")
     return _exported(name)
 
 

@@ -5,33 +5,72 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
-__all__ = ["absent"]
+__all__ = ["absent", "advice"]
 
-_TRACED = frozenset({"vmap"})
-_ELSEWHERE = {"ArrayProgram": "devrt.programs", "load_program": "devrt.programs"}
+_FORWARD = (
+    "Forward-mode derivatives are not in this release. devrt.grad and devrt.vjp give those of "
+    "reverse mode."
+)
+_ROWS = "devrt.lax.map(lambda row: pullback(row)[0], devrt.numpy.eye(n)) computes the rows."
+_IN_NUMPY = (
+    "Its functions are not in this release. Write them with devrt.numpy and devrt.lax, such as "
+)
+_INSTEAD = {
+    "devrt": {
+        "ArrayProgram": "It is in another: from devrt.programs import ArrayProgram.",
+        "load_program": "It is in another: from devrt.programs import load_program.",
+        "vmap": "It is not in this release. Let the function broadcast over the leading axis, or "
+        "use devrt.lax.map, which calls it with one row after another.",
+        "jvp": _FORWARD,
+        "linearize": _FORWARD,
+        "jacfwd": f"{_FORWARD} With y, pullback = devrt.vjp(f, x), {_ROWS}",
+        "jacrev": f"It is not in this release. With y, pullback = devrt.vjp(f, x), {_ROWS}",
+        "hessian": "It is not in this release. With y, pullback = devrt.vjp(devrt.grad(f), x), "
+        f"{_ROWS}",
+        "custom_jvp": f"{_FORWARD} devrt.custom_vjp takes a function's own derivative.",
+        "make_jaxpr": "Traces are StableHLO: devrt.jit(f).lower(*arguments).as_text() shows one.",
+        "disable_jit": "There is no switch. Call the function itself, without devrt.jit: each "
+        "operation then runs by itself. devrt.debug.print shows values in traced functions.",
+        "nn": f"{_IN_NUMPY}devrt.numpy.maximum(x, 0) for relu, devrt.lax.logistic for sigmoid.",
+        "scipy": f"{_IN_NUMPY}devrt.lax.erf and devrt.lax.lgamma; devrt.numpy.linalg has linear "
+        "algebra.",
+    },
+    "devrt.debug": {
+        "breakpoint": "A traced function has no values to stop at. devrt.debug.print shows those "
+        "of a run, and devrt.debug.callback calls a function with them.",
+    },
+    "devrt.random": {
+        "gaussian": "Did you mean 'normal'?",
+        "rand": "Did you mean 'uniform'?",
+        "randn": "Did you mean 'normal'?",
+        "seed": "There is no state to set: devrt.random.key(seed) makes a key, which each function "
+        "takes.",
+    },
+}
 
 
-def absent(module: str, name: str, not_yet: Collection[str], present: Collection[str] = ()) -> str:
-    """Return why a module has no attribute of a name, and what to do.
+def absent(module: str, name: str, present: Collection[str], not_yet: Collection[str] = ()) -> str:
+    """Return why a module has no attribute of a name, and what to do; arguments as of `advice`."""
+    return f"module {module!r} has no attribute {name!r}{advice(module, name, present, not_yet)}"
+
+
+def advice(module: str, name: str, present: Collection[str], not_yet: Collection[str] = ()) -> str:
+    """Return what follows the words that a name is not there: what to do, or nothing.
 
     Parameters
     ----------
     module, name
         The module, and what it does not have.
-    not_yet
-        The names that will come.
     present
         The names that it has, one of which may have been meant.
+    not_yet
+        The names that will come.
     """
-    msg = f"module {module!r} has no attribute {name!r}"
-    if name in not_yet and name in _TRACED:
-        return (
-            f"{msg}: devrt does not trace this yet. Export the function from JAX or PyTorch, and "
-            "call it with devrt.programs.load_program."
-        )
     if name in not_yet:
-        return f"{msg}; it needs what this release does not have yet."
-    if name in _ELSEWHERE and module == "devrt":
-        return f"{msg}. It is in another: from {_ELSEWHERE[name]} import {name}."
+        return "; it needs what this release does not have yet."
+    if instead := _INSTEAD.get(module, {}).get(name):
+        return f". {instead}"
+    if name.startswith("_"):  # other libraries look for such names, and nobody means another
+        return ""
     near = difflib.get_close_matches(name, present, n=1, cutoff=0.75)
-    return f"{msg}. Did you mean {near[0]!r}?" if near else msg
+    return f". Did you mean {near[0]!r}?" if near else ""

@@ -24,8 +24,9 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     def get(name: str) -> Any:
         module = modules.get(name)
         if module is None:
-            msg = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(msg)
+            from devrt._support.absent import absent  # seldom needed, and start-up counts
+
+            raise AttributeError(absent(package, name, names))
         # A name that comes from the package itself is a module of it.
         found = _imported(f"{package}.{name}" if module == package else module)
         value = found if module == package else getattr(found, name)
@@ -44,7 +45,7 @@ def explain_absent(package: str, explain: Callable[[str], str]) -> None:
     package
         The package.
     explain
-        Returns the words for the last part of a name.
+        Returns what to do about the last part of a name, to follow Python's words.
     """
     sys.meta_path.append(_LastFinder(package, explain))
 
@@ -60,9 +61,20 @@ class _LastFinder:
         package, _, last = name.rpartition(".")
         if package == self._package:
             # Under its own name ``from package import last`` would drop the error for Python's.
-            raise ModuleNotFoundError(
-                f"No module named {name!r}: {self._explain(last)}", name=package
-            )
+            words = self._explain(last)
+            if _is_from_import():
+                raise ImportError(f"cannot import name {last!r} from {package!r}{words}")
+            raise ModuleNotFoundError(f"No module named {name!r}{words}", name=package)
+
+
+def _is_from_import() -> bool:
+    """Return whether a ``from`` statement looks for a module, as it found no attribute."""
+    frame = sys._getframe(2)
+    while (caller := frame.f_back) is not None and "importlib._bootstrap" in (
+        caller.f_code.co_filename
+    ):
+        frame = caller
+    return frame.f_code.co_name == "_handle_fromlist"
 
 
 def _imported(name: str) -> Any:

@@ -36,12 +36,14 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _METADATA:
         return value
-    msg = f"module 'devrt.numpy' has no attribute {name!r}"
-    if value is not None:
-        msg += (
-            f". Use numpy.{name} on numpy.asarray(x), or write it with the functions that are here."
-        )
-    raise AttributeError(msg)
+    if value is None:
+        from devrt._support.absent import absent  # seldom needed, and start-up counts
+
+        raise AttributeError(absent("devrt.numpy", name, __dir__()))
+    raise AttributeError(
+        f"module 'devrt.numpy' has no attribute {name!r}. Use numpy.{name} on numpy.asarray(x), or "
+        "write it with the functions that are here."
+    )
 
 
 def __dir__() -> list[str]:

@@ -23,5 +23,5 @@ _NOT_YET = {
 
 def __getattr__(name: str) -> Any:
     if name in _NOT_YET:
-        raise AttributeError(absent(__name__, name, _NOT_YET))
+        raise AttributeError(absent(__name__, name, (), _NOT_YET))
     return _exported(name)
