@@ -61,21 +61,22 @@ def keep(x: Any, axes: tuple[int, ...], shape: tuple[int, ...], keepdims: bool) 
     return tracing.reshape(x, tuple(1 if i in axes else n for i, n in enumerate(shape)))
 
 
-def _masked(x: Any, where: Any, identity: Any) -> Any:
+def _masked(operation: str, x: Any, where: Any, identity: Any) -> Any:
     """Return elements where a mask is true, elsewhere an operation's identity."""
     if where is None:
         return x
     mask = convert(as_value(where), named("bool"))
-    return tracing.select(mask, x, tracing.constant(identity, x.dtype))
+    return tracing.select(mask, x, tracing.constant(identity, x.dtype), f"{operation}'s where")
 
 
 def _fold(
-    name: str, x: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, identity: Any
-) -> Any:
+    operation: str, name: str, x: Any, axis: Axes, keepdims: bool, initial: Any, where: Any,
+    identity: Any,
+) -> Any:  # fmt: skip
     """Return a value reduced by ``stablehlo.NAME``, combined with ``initial`` where given."""
     is_weak = x.weak_type
-    x = _masked(x, where, identity)
-    axes = axes_of(axis, x.ndim, name)
+    x = _masked(operation, x, where, identity)
+    axes = axes_of(axis, x.ndim, operation)
     made = tracing.reduce(name, x, identity, axes)
     if initial is not None:
         made = tracing.nary(name, made, convert(as_value(initial), x.dtype))
@@ -83,8 +84,8 @@ def _fold(
 
 
 def _accumulated(
-    name: str, a: Any, axis: Axes, dtype: Any, keepdims: bool, initial: Any, where: Any,
-    promote_integers: bool, identity: int,
+    operation: str, name: str, a: Any, axis: Axes, dtype: Any, keepdims: bool, initial: Any,
+    where: Any, promote_integers: bool, identity: int,
 ) -> Any:  # fmt: skip
     x = as_value(a)
     given = dtype_of(dtype) if dtype is not None else x.dtype
@@ -93,7 +94,7 @@ def _accumulated(
     )
     inner = computed_in(result)
     is_weak = x.weak_type and dtype is None
-    made = _fold(name, convert(x, inner), axis, keepdims, initial, where, identity)
+    made = _fold(operation, name, convert(x, inner), axis, keepdims, initial, where, identity)
     return convert(made, result, weak_type=is_weak)
 
 
@@ -104,7 +105,8 @@ def sum(
 ) -> Any:  # fmt: skip
     """Return the sum over some axes, by default all."""
     refuse_out(out, "sum")
-    return _accumulated("add", a, axis, dtype, keepdims, initial, where, promote_integers, 0)
+    numbers = initial, where, promote_integers
+    return _accumulated("sum", "add", a, axis, dtype, keepdims, *numbers, 0)
 
 
 @operation(static=_STATIC)
@@ -114,7 +116,8 @@ def prod(
 ) -> Any:  # fmt: skip
     """Return the product over some axes, by default all."""
     refuse_out(out, "prod")
-    return _accumulated("multiply", a, axis, dtype, keepdims, initial, where, promote_integers, 1)
+    numbers = initial, where, promote_integers
+    return _accumulated("prod", "multiply", a, axis, dtype, keepdims, *numbers, 1)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -138,13 +141,13 @@ def _limits(dtype: np.dtype[Any]) -> Any:
 
 
 def _extreme(
-    name: str, a: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, is_max: bool
+    operation: str, a: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, is_max: bool
 ) -> Any:
     x = as_value(a)
-    axes = axes_of(axis, x.ndim, name)
+    axes = axes_of(axis, x.ndim, operation)
     if initial is None and (where is not None or not math.prod(x.shape[i] for i in axes)):
         missing = "where= is given" if where is not None else "there are no elements"
-        msg = f"{name}: {missing}, so initial= must be given too{at_user_line()}: {x.aval}."
+        msg = f"{operation}: {missing}, so initial= must be given too{at_user_line()}: {x.aval}."
         raise InvalidArgumentError(msg, axis=axis, shape=x.shape)
     if x.dtype.kind == "c":
         return _extreme_complex(x, axes, keepdims, is_max)
@@ -153,7 +156,7 @@ def _extreme(
         name, is_max = ("or", True) if is_max else ("and", False)
     else:
         name = "maximum" if is_max else "minimum"
-    return _fold(name, x, axis, keepdims, initial, where, identity)
+    return _fold(operation, name, x, axis, keepdims, initial, where, identity)
 
 
 def _extreme_complex(x: Any, axes: tuple[int, ...], keepdims: bool, is_max: bool) -> Any:
@@ -214,7 +217,7 @@ def all(
 ) -> Any:
     """Return whether all elements along some axes are true, or not zero."""
     refuse_out(out, "all")
-    return _fold("and", _is_true(a), axis, keepdims, None, where, True)
+    return _fold("all", "and", _is_true(a), axis, keepdims, None, where, True)
 
 
 @operation(static=("axis", "keepdims"))
@@ -223,13 +226,14 @@ def any(
 ) -> Any:
     """Return whether some element along some axes is true, or not zero."""
     refuse_out(out, "any")
-    return _fold("or", _is_true(a), axis, keepdims, None, where, False)
+    return _fold("any", "or", _is_true(a), axis, keepdims, None, where, False)
 
 
 @operation(static=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Return how many elements along some axes are not zero."""
-    return _fold("add", convert(_is_true(a), named("int32")), axis, keepdims, None, None, 0)
+    counted = convert(_is_true(a), named("int32"))
+    return _fold("count_nonzero", "add", counted, axis, keepdims, None, None, 0)
 
 
 # -- means --------------------------------------------------------------------------------------
@@ -245,7 +249,7 @@ def _count(x: Any, axes: tuple[int, ...], where: Any, dtype: np.dtype[Any]) -> A
 
 def _mean(x: Any, axes: tuple[int, ...], where: Any) -> Any:
     """Return the mean over axes, which stay as dimensions of size 1."""
-    total = _fold("add", x, axes, True, None, where, 0)
+    total = _fold("mean", "add", x, axes, True, None, where, 0)
     real = real_of(x.dtype)
     count = convert(_count(x, axes, where, real), x.dtype)
     return tracing.binary("divide", total, count)
@@ -302,7 +306,7 @@ def var(
         square = tracing.binary("add", *(tracing.binary("multiply", p, p) for p in parts))
     else:
         square = tracing.binary("multiply", distance, distance)
-    total = _fold("add", square, axes, True, None, where, 0)
+    total = _fold("var", "add", square, axes, True, None, where, 0)
     less = float(ddof if correction is None else correction)
     count = tracing.binary("subtract", _count(x, axes, where, square.dtype), less)
     count = tracing.binary("maximum", count, 0.0)

@@ -32,7 +32,7 @@ __all__ = ["choose_where", "clip", "nan_to_num", "piecewise", "select"]
 @operation
 def choose_where(condition: Any, x: Any, y: Any) -> Any:
     """Return elements of ``x`` where a condition is true, of ``y`` elsewhere."""
-    return choose_between(truth(condition), x, y)
+    return choose_between(truth(condition), x, y, "where")
 
 
 def clip(

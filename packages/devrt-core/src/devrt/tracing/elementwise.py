@@ -68,10 +68,13 @@ def compare(direction: str, x: Any, y: Any, *, is_total: bool = False) -> Any:
     return emit_one("stablehlo.compare", (x, y), shaped(x.aval.shape, named("bool")), attributes)
 
 
-def select(condition: Any, x: Any, y: Any) -> Any:
-    """Return elements of ``x`` where a bool is true, of ``y`` elsewhere; promoted and broadcast."""
+def select(condition: Any, x: Any, y: Any, operation: str = "select") -> Any:
+    """Return elements of ``x`` where a bool is true, of ``y`` elsewhere; promoted and broadcast.
+
+    ``operation`` is what errors call it.
+    """
     x, y = promote(x, y)
-    condition, x, y = broadcast(condition, x, y, operation="select")
+    condition, x, y = broadcast(condition, x, y, operation=operation)
     result = shaped(x.aval.shape, x.aval.dtype, x.aval.weak_type and y.aval.weak_type)
     return emit_one("stablehlo.select", (condition, x, y), result)
 
