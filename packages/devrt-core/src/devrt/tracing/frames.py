@@ -1,4 +1,4 @@
-"""The user's lines: what an operation is traced from, for errors."""
+"""The user's lines: what an operation is traced from, for errors. NumPy's are not the user's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import sys
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
+import numpy as np
+
 __all__ = ["Frame", "at_user_line", "last_user_frame", "user_frame"]
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _EXAMPLES = _ROOT + "examples" + os.sep
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
 
 
 class Frame(NamedTuple):
@@ -28,10 +31,10 @@ NOWHERE = Frame("", 0, "")
 
 
 class _Users(dict[str, bool]):
-    """Which files are not devrt's own."""
+    """Which files are neither devrt's own nor NumPy's."""
 
     def __missing__(self, filename: str) -> bool:
-        is_users = not filename.startswith(_ROOT) or filename.startswith(_EXAMPLES)
+        is_users = not filename.startswith((_ROOT, _NUMPY)) or filename.startswith(_EXAMPLES)
         self[filename] = is_users
         return is_users
 
@@ -40,7 +43,7 @@ _users = _Users()
 
 
 def last_user_frame(traceback: TracebackType | None) -> Frame:
-    """Return the innermost line outside of devrt that an exception came through."""
+    """Return the innermost line of the user that an exception came through."""
     found = NOWHERE
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -51,7 +54,7 @@ def last_user_frame(traceback: TracebackType | None) -> Frame:
 
 
 def user_frame() -> Frame:
-    """Return the innermost line outside of devrt; an empty one if there is none."""
+    """Return the innermost line of the user; an empty one if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
