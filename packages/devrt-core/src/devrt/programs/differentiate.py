@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from devrt import tree_util
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.tracing import as_value, constant, convert, current_graph, shaped
+from devrt.tracing import as_value, at_user_line, constant, convert, current_graph, shaped
 from devrt.tracing.gradients.families import RULES
 from devrt.tracing.gradients.replay import alias
 from devrt.tracing.gradients.rules import zeros
@@ -83,7 +84,8 @@ def record(function: Callable[[], Any], inputs: Sequence[Any], has_aux: bool) ->
     """
     graph = current_graph()
     start = len(graph.ops)
-    returned, aux = function(), None
+    with _no_static(graph):
+        returned, aux = function(), None
     if has_aux:
         if not isinstance(returned, tuple | list) or len(returned) != 2:
             msg = (
@@ -110,6 +112,16 @@ def record(function: Callable[[], Any], inputs: Sequence[Any], has_aux: bool) ->
     return Pulled(outputs, tree, aux, pull)
 
 
+@contextmanager
+def _no_static(graph: Any) -> Iterator[None]:
+    """Let errors not advise static arguments: a function that is differentiated has none."""
+    before, graph.takes_static = graph.takes_static, False
+    try:
+        yield
+    finally:
+        graph.takes_static = before
+
+
 def value_and_gradients(
     function: Callable[..., Any],
     options: Options,
@@ -128,7 +140,7 @@ def value_and_gradients(
         given[i] = part
     called = functools.partial(function, *given, **kwargs)
     pulled = record(called, inputs, options.has_aux)
-    value = _scalar(pulled, options)
+    value = _scalar(pulled, options, getattr(function, "__name__", "the function"))
     one = constant(1, value.aval.dtype)
     return value, pulled.aux, pulled.pull([one])
 
@@ -150,12 +162,18 @@ def _input(leaf: Any, path: Any, positions: Sequence[int], options: Options) -> 
     return alias(value)
 
 
-def _scalar(pulled: Pulled, options: Options) -> Any:
+def _scalar(pulled: Pulled, options: Options, name: str) -> Any:
     """Return the only output, which must be a scalar of fractions."""
-    if not tree_util.treedef_is_leaf(pulled.tree):
+    if not tree_util.treedef_is_leaf(pulled.tree) or not pulled.outputs:
+        is_none = pulled.tree == tree_util.tree_structure(None)
         msg = (
-            f"grad needs a function that returns one scalar, and this one returned {pulled.tree}. "
-            "Give has_aux=True if it returns a pair of a scalar and what else it has."
+            f"grad needs a function that returns one scalar, and {name} returned "
+            f"{'None' if is_none else pulled.tree}{at_user_line()}. "
+        )
+        msg += (
+            "Does it lack a `return`?"
+            if is_none
+            else "Give has_aux=True if it returns a pair of a scalar and what else it has."
         )
         raise InvalidTypeError(msg, tree=str(pulled.tree))
     (value,) = pulled.outputs
@@ -164,7 +182,8 @@ def _scalar(pulled: Pulled, options: Options) -> Any:
     if value.aval.shape or kind != wanted:
         number = "complex number" if options.holomorphic else "real number"
         msg = (
-            f"grad needs a function that returns one {number}, and this one returned {value.aval}."
+            f"grad needs a function that returns one {number}, and {name} returned "
+            f"{value.aval}{at_user_line()}."
             + (" Sum it, or use devrt.vjp." if value.aval.shape else "")
             + (" Give holomorphic=True, or take its real part." if kind == "c" else "")
         )

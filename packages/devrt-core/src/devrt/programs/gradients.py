@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from devrt.arrays import Array
 from devrt.errors import InvalidTypeError
 from devrt.programs.differentiate import Options, no_cotangents, value_and_gradients
 from devrt.programs.jit import JitFunction
-from devrt.tracing import is_tracing
+from devrt.tracing import at_user_line, is_tracing
 
 __all__ = ["CallOf", "grad", "program_of", "value_and_grad"]
 
@@ -78,8 +79,8 @@ def value_and_grad(
     if not callable(fun):
         msg = f"grad takes a function, and was given a value of type {type(fun).__name__}."
         raise InvalidTypeError(msg, type=type(fun).__name__)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    options = Options(numbers, isinstance(argnums, int), has_aux, holomorphic, allow_int)
+    numbers, is_one = _numbers(argnums)
+    options = Options(numbers, is_one, has_aux, holomorphic, allow_int)
 
     @functools.wraps(fun)
     def valued(*args: Any, **kwargs: Any) -> Any:
@@ -96,6 +97,19 @@ def value_and_grad(
         return ((value, aux) if has_aux else value), result
 
     return valued
+
+
+def _numbers(argnums: Any) -> tuple[tuple[int, ...], bool]:
+    """Return the positions to differentiate by, and whether one was given alone."""
+    is_one = hasattr(argnums, "__index__")
+    try:
+        return tuple(map(operator.index, (argnums,) if is_one else argnums)), is_one
+    except TypeError as error:
+        msg = (
+            f"grad: argnums is {argnums!r:.80}{at_user_line()}. Give the position of the argument "
+            "to differentiate by, an integer, or a tuple of them."
+        )
+        raise InvalidTypeError(msg, argnums=argnums) from error
 
 
 def _run(fun: Callable[..., Any], options: Options, args: Any, kwargs: Any) -> tuple[Any, ...]:

@@ -75,6 +75,7 @@ def trace(arguments: Arguments, call: Call, avals: tuple[ShapedArray, ...]) -> T
     def flat(*parameters: Any) -> None:
         nonlocal out_tree
         args, kwargs = arguments.put_together(parameters, call.tree, call.statics)
+        current_graph().takes_static = True
         returned = arguments.function(*args, **kwargs)
         current_graph().results, out_tree = values_of(returned, arguments.name)
 

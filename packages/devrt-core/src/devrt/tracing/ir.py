@@ -133,6 +133,9 @@ class Graph:
         vouches for what is the same.
     meshes : dict of object to None
         Of the outermost graph: the meshes that its operations name, in order.
+    takes_static : bool
+        Whether its parameters are arguments of a function that `jit` was given, which may be
+        static: not of one that is differentiated, or the body of another operation.
     inspected : list of (Value, callable)
         Of the outermost graph: values of which somebody wants to know how the compiler divides
         them, and what is called with it.
@@ -152,6 +155,7 @@ class Graph:
         "parent",
         "results",
         "scope",
+        "takes_static",
         "unchecked",
     )
 
@@ -168,6 +172,7 @@ class Graph:
         self.manual_axes: tuple[str, ...] = () if parent is None else parent.manual_axes
         self.scope: Scope | None = None if parent is None else parent.scope
         self.unchecked: frozenset[str] = _NONE if parent is None else parent.unchecked
+        self.takes_static = False
         self.meshes: dict[Any, None] = {}
         self.inspected: list[tuple[Value, Any]] = []
 

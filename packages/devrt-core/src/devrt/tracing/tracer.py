@@ -66,6 +66,11 @@ class Tracer(Value, ArrayOperators):
         )
         raise AttributeError(msg)
 
+    def _or_static(self) -> str:
+        """Return advice for arguments of jit; others cannot be static."""
+        takes_static = self.graph.takes_static
+        return "; or name the argument in static_argnums" if takes_static else ""
+
     def __len__(self) -> int:
         if not self.aval.shape:
             msg = "len() of an array without dimensions"
@@ -76,24 +81,24 @@ class Tracer(Value, ArrayOperators):
         msg = (
             f"a traced value of {self.aval} has no truth value yet{at_user_line()}: `if`, `while`, "
             "`and`, `or` and `not` need one. Use devrt.lax.cond or devrt.numpy.where, "
-            "devrt.lax.while_loop for loops, devrt.numpy.logical_and and its like; or name the "
-            "argument in static_argnums."
+            "devrt.lax.while_loop for loops, devrt.numpy.logical_and and its "
+            f"like{self._or_static()}."
         )
         raise TracerBoolConversionError(msg)
 
     def __index__(self) -> int:
         msg = (
             f"a traced value of {self.aval} is no Python integer yet{at_user_line()}: shapes, "
-            "axes, range() and indices of lists need one. Name the argument in static_argnums, or "
-            "use devrt.lax.fori_loop, devrt.numpy.take or devrt.lax.dynamic_slice."
+            "axes, range() and indices of lists need one. Use devrt.lax.fori_loop, "
+            f"devrt.numpy.take or devrt.lax.dynamic_slice{self._or_static()}."
         )
         raise TracerIntegerConversionError(msg)
 
     def _concrete(self, kind: str) -> NoReturn:
         msg = (
             f"{kind}() needs the value of a traced {self.aval}, which is not known "
-            f"yet{at_user_line()}. Convert with astype(), name the argument in static_argnums, or "
-            "convert the result of the call."
+            f"yet{at_user_line()}. Convert with astype(), or convert the result of the "
+            f"call{self._or_static()}."
         )
         raise ConcretizationTypeError(msg)
 
@@ -117,8 +122,8 @@ class Tracer(Value, ArrayOperators):
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         msg = (
             f"a traced value of {self.aval} is no NumPy array{at_user_line()}: a function of NumPy "
-            "needs elements, and there are none yet. Use the function of that name in devrt.numpy, "
-            "or name the argument in static_argnums."
+            "needs elements, and there are none yet. Use the function of that name in "
+            f"devrt.numpy{self._or_static()}."
         )
         raise TracerArrayConversionError(msg)
 
@@ -148,4 +153,12 @@ class Tracer(Value, ArrayOperators):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec)
+        try:
+            return format(repr(self), spec)
+        except ValueError as error:
+            msg = (
+                f"a traced value of {self.aval} has no number yet to format as "
+                f"{spec!r}{at_user_line()}. Print it when the function runs: "
+                f"devrt.debug.print('{{:{spec}}}', x)."
+            )
+            raise ConcretizationTypeError(msg) from error
