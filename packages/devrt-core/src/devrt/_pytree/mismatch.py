@@ -9,10 +9,11 @@ from devrt._pytree.keys import KeyPath, keystr
 from devrt._pytree.registry import default_registry
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["equality_errors", "first_prefix_error", "prefix_errors"]
+__all__ = ["equality_errors", "first_prefix_error", "prefix_differences", "prefix_errors"]
 
 _IsLeaf = Callable[[Any], Any] | None
 _Named = Callable[[str], InvalidArgumentError]
+_Difference = tuple[KeyPath, str, tuple[str, ...]]
 
 
 def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: _IsLeaf = None) -> list[_Named]:
@@ -20,41 +21,53 @@ def prefix_errors(prefix_tree: Any, full_tree: Any, is_leaf: _IsLeaf = None) -> 
 
     The function takes what the message calls the prefix.
     """
-    return list(_prefix_errors((), prefix_tree, full_tree, is_leaf))
+    return [_named(*each) for each in prefix_differences(prefix_tree, full_tree, is_leaf)]
 
 
 def first_prefix_error(
     prefix_tree: Any, full_tree: Any, is_leaf: _IsLeaf, name: str
 ) -> InvalidArgumentError | None:
     """Return the error of the first place where a tree is no prefix of another; None if it is."""
-    first = next(_prefix_errors((), prefix_tree, full_tree, is_leaf), None)
-    return None if first is None else first(name)
+    first = next(prefix_differences(prefix_tree, full_tree, is_leaf), None)
+    return None if first is None else _named(*first)(name)
 
 
-def _prefix_errors(path: KeyPath, prefix: Any, full: Any, is_leaf: _IsLeaf) -> Iterator[_Named]:
+def prefix_differences(prefix: Any, full: Any, is_leaf: _IsLeaf = None) -> Iterator[_Difference]:
+    """Yield each place where a tree is no prefix of another: path, in what, what each is there."""
+    return _prefix_differences((), prefix, full, is_leaf)
+
+
+def _named(path: KeyPath, what: str, facts: tuple[str, ...]) -> _Named:
+    return lambda name: InvalidArgumentError(
+        f"pytree structure error: different {what} at key path\n"
+        f"    {name}{keystr(path)}\n"
+        f"At that key path {name} has\n    {facts[0]}\n"
+        f"and the tree that it is to be a prefix of\n    {facts[1]}{''.join(facts[2:])}.\n"
+        "Pass trees that have the same nodes down to the leaves of the prefix.",
+        path=path,
+    )
+
+
+def _prefix_differences(
+    path: KeyPath, prefix: Any, full: Any, is_leaf: _IsLeaf
+) -> Iterator[_Difference]:
     # A leaf is a prefix of every tree.
     if not default_registry.is_node(type(prefix)) or (is_leaf is not None and is_leaf(prefix)):
         return
     what, facts = _difference(prefix, full)
     if what:
-        yield lambda name: InvalidArgumentError(
-            f"pytree structure error: different {what} at key path\n"
-            f"    {name}{keystr(path)}\n"
-            f"At that key path {name} has\n    {facts[0]}\n"
-            f"and the tree that it is to be a prefix of\n    {facts[1]}{''.join(facts[2:])}.\n"
-            "Pass trees that have the same nodes down to the leaves of the prefix.",
-            path=path,
-        )
+        yield path, what, facts
         return
     pairs = zip(_keyed(prefix), _keyed(full), strict=True)
     for (key, mine), (_, theirs) in pairs:
-        yield from _prefix_errors((*path, key), mine, theirs, is_leaf)
+        yield from _prefix_differences((*path, key), mine, theirs, is_leaf)
 
 
 def _difference(a: Any, b: Any) -> tuple[str, tuple[str, ...]]:
     """Return in what two nodes differ, children apart, and what each is; nothing if in nothing."""
     if type(a) is not type(b):
-        return "types", (f"a subtree of type {type(a)}", f"one of type {type(b)}")
+        theirs_is = f"one of type {type(b)}" if default_registry.is_node(type(b)) else "a leaf"
+        return "types", (f"a subtree of type {type(a)}", theirs_is)
     if isinstance(a, list | tuple) and len(a) != len(b):
         name = type(a).__name__
         return f"lengths of {name}", (f"{name} of length {len(a)}", f"one of length {len(b)}")

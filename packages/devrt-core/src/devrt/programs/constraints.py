@@ -47,7 +47,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
         If there is no mesh for a spec, or a sharding does not divide its value.
     """
     leaves, structure = tree_util.tree_flatten(x)
-    given = spread(shardings, x, "with_sharding_constraint shardings")
+    given = spread(shardings, x, "with_sharding_constraint shardings", "value")
     paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(x)]
     pairs = zip(paths, leaves, given, strict=True)
     return tree_util.tree_unflatten(structure, [_constrained(*each) for each in pairs])

@@ -238,13 +238,13 @@ class JitFunction:
 
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Add the function's operations to the current trace."""
-        call = self._arguments.taken_apart(args, kwargs)
-        leaves, _ = values_of(call.leaves, self._arguments.name)
-        leaves = self._options.constrained_arguments(leaves, call.tree)
+        call, name = self._arguments.taken_apart(args, kwargs), self._arguments.name
+        leaves, _ = values_of(call.leaves, name)
+        leaves = self._options.constrained_arguments(leaves, call.tree, name)
         args_, kwargs_ = self._arguments.put_together(leaves, call.tree, call.statics)
         returned = self.__wrapped__(*args_, **kwargs_)
-        results, tree = values_of(returned, self._arguments.name)
-        return self._options.constrained_results(tree.unflatten(results))
+        results, tree = values_of(returned, name)
+        return self._options.constrained_results(tree.unflatten(results), name)
 
     def _paths(self, call: Call) -> list[str]:
         return self._arguments.paths(call.tree, call.statics)

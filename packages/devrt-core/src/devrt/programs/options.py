@@ -82,38 +82,40 @@ class Options:
                 f"{', '.join(map(repr, kwargs))} was given by name. Pass it by position."
             )
             raise InvalidArgumentError(msg, operation="jit")
-        given = _broadcast("in_shardings", self._in, args)
+        given = _broadcast("in_shardings", self._in, args, trace.name)
         arguments = [_sharding("in_shardings", each) for each in given]
         arguments += [None] * (len(trace.avals) - len(arguments))
         returned = trace.out_tree.unflatten(range(len(none)))
-        given = _broadcast("out_shardings", self._out, returned)
+        given = _broadcast("out_shardings", self._out, returned, trace.name)
         results = [_sharding("out_shardings", each) for each in given]
         laid_out = [isinstance(getattr(each, "layout", None), Layout) for each in given]
         formats = [each if is_so else None for each, is_so in zip(given, laid_out, strict=True)]
         return Requests(arguments, results, self.device(), formats if any(laid_out) else ())
 
-    def constrained_arguments(self, leaves: list[Any], tree: Any) -> list[Any]:
+    def constrained_arguments(self, leaves: list[Any], tree: Any, function: str) -> list[Any]:
         """Return the arguments of a call in a trace, which the options' shardings constrain."""
         if self._in is None:
             return leaves
         args, kwargs = tree.unflatten(leaves)
-        args = _constrained("in_shardings", self._in, args)
+        args = _constrained("in_shardings", self._in, args, function)
         constrained: list[Any] = tree_util.tree_leaves((args, kwargs))
         return constrained
 
-    def constrained_results(self, results: Any) -> Any:
+    def constrained_results(self, results: Any, function: str) -> Any:
         """Return the results of a call in a trace, which the options' shardings constrain."""
-        return results if self._out is None else _constrained("out_shardings", self._out, results)
+        if self._out is None:
+            return results
+        return _constrained("out_shardings", self._out, results, function)
 
 
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, PartitionSpec)
 
 
-def _constrained(name: str, prefix: Any, tree: Any) -> Any:
+def _constrained(name: str, prefix: Any, tree: Any, function: str) -> Any:
     """Return a tree of traced values that the compiler divides as is requested."""
     values, structure = tree_util.tree_flatten(tree)
-    given = [_sharding(name, each) for each in _broadcast(name, prefix, tree)]
+    given = [_sharding(name, each) for each in _broadcast(name, prefix, tree, function)]
     made = [
         value if sharding is None else _constraint(name, value, over_mesh(sharding))
         for value, sharding in zip(values, given, strict=True)
@@ -126,15 +128,12 @@ def _constraint(name: str, value: Any, sharding: NamedSharding) -> Any:
     return sharding_constraint(value, sharding.mesh, sharding.spec)
 
 
-def _broadcast(name: str, prefix: Any, tree: Any) -> list[Any]:
+def _broadcast(name: str, prefix: Any, tree: Any, function: str) -> list[Any]:
     """Return what is given for each leaf of a tree by a tree that is a beginning of it."""
-    from devrt._pytree.functions import broadcast_prefix
-    from devrt._pytree.mismatch import first_prefix_error
+    from devrt.programs.specs import spread
 
-    problem = first_prefix_error(prefix, tree, _is_leaf, f"jit {name}")
-    if problem is not None:
-        raise problem
-    return broadcast_prefix(prefix, tree, _is_leaf)
+    what = "arguments" if name == "in_shardings" else "result"
+    return spread(prefix, tree, f"jit {name}", f"{what} of {function}", _is_leaf)
 
 
 def _sharding(name: str, given: Any) -> Sharding | None:

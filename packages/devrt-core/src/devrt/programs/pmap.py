@@ -180,7 +180,7 @@ class PmapFunction:
         if isinstance(in_axes, list | tuple):
             kept = _places(len(in_axes) - len(statics), statics)
             in_axes = tuple(in_axes if len(in_axes) == len(dynamic) else [in_axes[i] for i in kept])
-        axes = spread(in_axes, dynamic, "pmap in_axes")
+        axes = spread(in_axes, dynamic, "pmap in_axes", f"arguments of {self._name}")
         axes += [0] * (len(leaves) - len(axes))
         named = named_leaves(self.__wrapped__, dynamic)
         named += [(f"of {sorted(kwargs)}", leaf) for leaf in leaves[len(named) :]]
@@ -265,7 +265,7 @@ class PmapFunction:
                 rest.insert(place, value)
             returned = self.__wrapped__(*rest, **kwargs)
             given, out_tree = values_of(returned, self._name)
-            axes = spread(self._out_axes, returned, "pmap out_axes")
+            axes = spread(self._out_axes, returned, "pmap out_axes", f"result of {self._name}")
             pairs = list(zip(given, axes, strict=True))
             found = [a if a is None else _end(self._name, x, a) for x, a in pairs]
             results = [_with(x, a) for (x, _), a in zip(pairs, found, strict=True)]

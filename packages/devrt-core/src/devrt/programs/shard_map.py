@@ -126,7 +126,7 @@ class _Mapping(NamedTuple):
     def __call__(self, *args: Any) -> Any:
         """Trace the function for some arguments, in the current trace."""
         mesh, axes = _bound(self)
-        specs = spread(self.in_specs, args, "shard_map in_specs")
+        specs = spread(self.in_specs, args, "shard_map in_specs", f"arguments of {self.name}")
         leaves = named_leaves(self.function, args)
         for spec, (path, leaf) in zip(specs, leaves, strict=True):
             if spec is not None:
@@ -144,7 +144,8 @@ class _Mapping(NamedTuple):
             structure = tree_util.tree_structure(args)
             returned = self.function(*tree_util.tree_unflatten(structure, inner))
             results, out_tree = values_of(returned, self.name)
-            out_specs = spread(self.out_specs, returned, "shard_map out_specs")
+            what = f"result of {self.name}"
+            out_specs = spread(self.out_specs, returned, "shard_map out_specs", what)
             self._check_results(returned, results, out_specs, mesh, axes)
             return results, out_specs
 
@@ -228,7 +229,8 @@ def _is_none_in(specs: Any) -> bool:
 
 def _with_objects(mapping: _Mapping, args: tuple[Any, ...]) -> Any:
     """Run a function of which some arguments are passed as they are: they are closed over."""
-    specs = spread(mapping.in_specs, args, "shard_map in_specs")
+    what = f"arguments of {mapping.name}"
+    specs = spread(mapping.in_specs, args, "shard_map in_specs", what)
     leaves, structure = tree_util.tree_flatten(args)
     divided = [leaf for leaf, spec in zip(leaves, specs, strict=True) if spec is not None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from devrt import tree_util
 from devrt._pytree.functions import broadcast_prefix
-from devrt._pytree.mismatch import first_prefix_error
+from devrt._pytree.mismatch import prefix_differences
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.sharding import PartitionSpec
 from devrt.tracing import at_user_line, axes_in, mesh_sizes
@@ -20,18 +20,35 @@ def _is_none(tree: Any) -> bool:
     return tree is None
 
 
-def spread(specs: Any, tree: Any, name: str) -> list[Any]:
+def spread(
+    specs: Any, tree: Any, name: str, what: str, is_leaf: Callable[[Any], bool] = _is_none
+) -> list[Any]:
     """Return a spec for each leaf of a tree; ``specs`` is a beginning of it, or one for all.
+
+    Parameters
+    ----------
+    specs, tree
+        As above.
+    name, what
+        What errors call the specs and the tree: ``"shard_map in_specs"``, ``"arguments of f"``.
+    is_leaf
+        What of the specs is no tree.
 
     Raises
     ------
     InvalidArgumentError
-        If ``specs`` is no beginning of the tree; calls it ``name``.
+        If ``specs`` is no beginning of the tree.
     """
-    error = first_prefix_error(specs, tree, _is_none, name)
-    if error is not None:
-        raise error
-    return broadcast_prefix(specs, tree, is_leaf=_is_none)
+    first = next(prefix_differences(specs, tree, is_leaf), None)
+    if first is not None:
+        path, _, facts = first
+        msg = (
+            f"{name}{tree_util.keystr(path)} does not fit the {what}{at_user_line()}: "
+            f"{facts[0]} against {facts[1]}{''.join(facts[2:])}. Give one for all, or a "
+            "tuple with one for each argument or result, each of which may be a tree like it."
+        )
+        raise InvalidArgumentError(msg, path=path)
+    return broadcast_prefix(specs, tree, is_leaf=is_leaf)
 
 
 def named_leaves(function: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, Any]]:
