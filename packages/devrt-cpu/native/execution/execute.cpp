@@ -150,7 +150,7 @@ void await_arguments(const Client& client, std::span<const std::span<Buffer* con
   }
 }
 
-/// Says which program the engine could not start, and why.
+/// Says which program failed as the engine started it, and why.
 StatusError describe_failure(const Status& reported, const std::string& program) {
   const Status status = pjrt::with_known_code(reported);
   if (!status.operation().empty()) return StatusError(status);  // devrt's own message
@@ -161,11 +161,9 @@ StatusError describe_failure(const Status& reported, const std::string& program)
             .because(Reason::kClosed)
             .during("execute"));
   }
-  return StatusError(Status(status.code(),
-                            "execute failed: the compiler's runtime did not start "
-                            "program '" +
-                                program + "': " + status.message())
-                         .during("execute"));
+  return StatusError(
+      Status(status.code(), "execute failed: program '" + program + "': " + status.message())
+          .during("execute"));
 }
 
 }  // namespace

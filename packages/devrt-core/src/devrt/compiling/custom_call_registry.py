@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import os
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -193,6 +194,7 @@ class Handler:
         return text.replace("\0", " ").encode(errors="replace").decode()
 
 
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
@@ -251,11 +253,11 @@ def _fill(at: int, value: object, result: RawBuffer) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the line that raised, unless it is one of this file."""
+    """Return the line that raised, unless it is one of devrt's own checks."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    if at is None or at.tb_frame.f_code.co_filename == __file__:
+    if at is None or at.tb_frame.f_code.co_filename.startswith(_OWN):
         return ""
     return f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"
 

@@ -208,7 +208,7 @@ def pure_callback(
     arrays = [x for x in leaves if _is_array(x)]
 
     def flat(*given: Any) -> list[Any]:
-        return _checked(run(*given), results, avals)
+        return _checked(run(*given), results, avals, callback)
 
     if not is_tracing():
         from devrt.arrays import device_put
@@ -221,12 +221,25 @@ def pure_callback(
     return tree_util.tree_unflatten(results, made)
 
 
-def _checked(made: Any, structure: Any, avals: Sequence[ShapedArray]) -> list[Any]:
+def _checked(
+    made: Any, structure: Any, avals: Sequence[ShapedArray], function: Callable[..., Any]
+) -> list[Any]:
     leaves, found = tree_util.tree_flatten(made)
     arrays = [np.asarray(x) for x in leaves]
     given = [f"{x.dtype.name}{list(x.shape)}" for x in arrays]
     wanted = [f"{aval.dtype.name}{list(aval.shape)}" for aval in avals]
     if found != structure or given != wanted:
-        msg = f"pure_callback: the function must return {wanted}, and returned {given}."
+        msg = (
+            f"pure_callback: {_described(function)} must return {wanted}, as result_shape_dtypes "
+            f"says, and returned {given}. Change one of them."
+        )
         raise InvalidTypeError(msg, operation="pure_callback")
     return arrays
+
+
+def _described(function: Callable[..., Any]) -> str:
+    """Return a function's name, with its line where it has one."""
+    inner = getattr(function, "func", function)  # of a partial
+    code = getattr(inner, "__code__", None)
+    name = getattr(inner, "__name__", type(inner).__name__)
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
