@@ -137,7 +137,8 @@ def from_numpy(dtype: Any) -> ElementType:
     try:
         resolved = to_numpy(_BY_NAME[dtype].code) if _is_name(dtype) else np.dtype(dtype)
     except (TypeError, ValueError):  # the latter for half a character
-        raise InvalidTypeError(_unknown(repr(dtype)), dtype=str(dtype)) from None
+        msg = _misspelt(dtype) or _unknown(repr(dtype))
+        raise InvalidTypeError(msg, dtype=str(dtype)) from None
     element = _BY_NAME.get(resolved.name)
     if element is None or resolved.newbyteorder("=") != to_numpy(element.code):
         raise InvalidTypeError(_unknown(str(resolved)), dtype=str(resolved))
@@ -152,6 +153,15 @@ def code_of(dtype: Any) -> int:
 def _is_name(dtype: Any) -> bool:
     # NumPy knows the names of ml_dtypes only once that package was imported.
     return isinstance(dtype, str) and dtype in _BY_NAME
+
+
+def _misspelt(dtype: Any) -> str:
+    """Return the error for what is nearly a dtype's name; empty for anything else."""
+    import difflib  # seldom needed, and startup counts
+
+    name = dtype if isinstance(dtype, str) else ""
+    near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.7)
+    return f"dtype {name!r} is not known. Did you mean {near[0]!r}?" if near else ""
 
 
 def _unknown(name: str) -> str:

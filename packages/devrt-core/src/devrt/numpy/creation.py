@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from devrt import dtypes
 from devrt.arrays import Array, device_put
 from devrt.arrays.guards import Config
 from devrt.arrays.like import converted, filled, filled_like
@@ -28,9 +27,10 @@ from devrt.arrays.put import (
 from devrt.contract import Device
 from devrt.errors import InvalidTypeError
 from devrt.numpy import staged
+from devrt.numpy.arguments import dtype_for
 from devrt.programs.constraints import with_sharding_constraint
 from devrt.sharding import Sharding
-from devrt.tracing import as_value, inexact, is_tracing, result_type
+from devrt.tracing import as_value, at_user_line, inexact, is_tracing, result_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,9 +81,20 @@ def _placed(host: Any, device: Any = None) -> Array:
     return placed
 
 
-def _dtype(dtype: DTypeLike | None) -> np.dtype[Any] | None:
+def _dtype(dtype: DTypeLike | None, operation: str) -> np.dtype[Any] | None:
     """Resolve a dtype, ml_dtypes' names included."""
-    return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
+    return None if dtype is None else dtype_for(dtype, operation)
+
+
+def _dtype_beside(shape: Any, dtype: Any, operation: str) -> np.dtype[Any]:
+    """Resolve a dtype, float32 by default, that is no second size of the shape."""
+    if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
+        msg = (
+            f"{operation}({shape}, {dtype}) has {dtype} for its dtype{at_user_line()}. Did you "
+            f"mean {operation}(({shape}, {dtype}))?"
+        )
+        raise InvalidTypeError(msg, operation=operation, dtype=dtype)
+    return _dtype(dtype, operation) or np.dtype(np.float32)
 
 
 _NUMBERS = {bool, int, float, complex}
@@ -139,11 +150,11 @@ def array(
         grid: Any = np.array(object, dtype=np.object_)
         return grid  # type: ignore[no-any-return]
     if is_tracing():
-        return _staged(_of_values(object, _dtype(dtype)), device)
+        return _staged(_of_values(object, _dtype(dtype, "array")), device)
     if type(object) is Array:
-        return _of_array(object, _dtype(dtype), bool(copy), device)
+        return _of_array(object, _dtype(dtype, "array"), bool(copy), device)
     has_dtype = hasattr(object, "dtype")
-    wanted = _dtype(dtype) or _held_dtype(object)
+    wanted = _dtype(dtype, "array") or _held_dtype(object)
     host = as_host_array(object, wanted, "devrt.numpy.array")
     return _placed(host if has_dtype else _default(host, wanted), device)
 
@@ -213,8 +224,8 @@ def full(
         If the dtype does not hold ``fill_value``, or it has elements that are missing.
     """
     if is_tracing():
-        return _staged(staged.full(shape, fill_value, _dtype(dtype)), device)
-    host = filled(shape, fill_value, _dtype(dtype), "devrt.numpy.full")
+        return _staged(staged.full(shape, fill_value, _dtype(dtype, "full")), device)
+    host = filled(shape, fill_value, _dtype(dtype, "full"), "devrt.numpy.full")
     return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
 
 
@@ -222,25 +233,27 @@ def zeros(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros, float32 by default."""
+    target = _dtype_beside(shape, dtype, "zeros")
     if is_tracing():
-        return full(shape, 0, dtype or np.float32, device=device)
-    return _placed(np.zeros(shape, _dtype(dtype) or np.float32), device)
+        return full(shape, 0, target, device=device)
+    return _placed(np.zeros(shape, target), device)
 
 
 def ones(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of ones, float32 by default."""
+    target = _dtype_beside(shape, dtype, "ones")
     if is_tracing():
-        return full(shape, 1, dtype or np.float32, device=device)
-    return _placed(np.ones(shape, _dtype(dtype) or np.float32), device)
+        return full(shape, 1, target, device=device)
+    return _placed(np.ones(shape, target), device)
 
 
 def empty(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros: arrays are immutable, so unset elements could never be set."""
-    return zeros(shape, dtype, device=device)
+    return zeros(shape, _dtype_beside(shape, dtype, "empty"), device=device)
 
 
 def full_like(
@@ -271,10 +284,12 @@ def full_like(
     if shape is not None:
         return full(shape, fill_value, dtype or getattr(x, "dtype", None), device=device)
     if type(x) is Array and device is None:
-        return filled_like(x, fill_value, _dtype(dtype) or x.dtype)
+        return filled_like(x, fill_value, _dtype(dtype, "full_like") or x.dtype)
     like: Any = x if type(x) is Array else np.asarray(x)
     own = like.dtype if hasattr(x, "dtype") else _default(like, dtype).dtype
-    host = filled(like.shape, fill_value, _dtype(dtype) or own, "devrt.numpy.full_like")
+    host = filled(
+        like.shape, fill_value, _dtype(dtype, "full_like") or own, "devrt.numpy.full_like"
+    )
     return _placed(host, device)
 
 
@@ -315,7 +330,7 @@ def arange(
     """Make evenly spaced values within ``[start, stop)``, by NumPy's rules."""
     first, last = (0, start) if stop is None else (start, stop)
     bounds = [staged.checked_bound(each) for each in (first, last, 1 if step is None else step)]
-    host = np.arange(*bounds, dtype=_dtype(dtype))
+    host = np.arange(*bounds, dtype=_dtype(dtype, "arange"))
     if is_tracing():
         return _staged(staged.progression(_default(host, dtype)), device)
     return _placed(_default(host, dtype), device)
@@ -337,13 +352,15 @@ def linspace(
     Of arrays, in a new dimension ``axis``. With ``retstep`` also return the distance.
     """
     if all(isinstance(each, bool | int | float | complex) for each in (start, stop)):
-        host, step = np.linspace(start, stop, num, endpoint, retstep=True, dtype=_dtype(dtype))
+        host, step = np.linspace(
+            start, stop, num, endpoint, retstep=True, dtype=_dtype(dtype, "linspace")
+        )
         host = _default(host, dtype)
         made = _staged(as_value(host), device) if is_tracing() else _placed(host, device)
         return (made, float(step) if not isinstance(step, complex) else step) if retstep else made
     from devrt import numpy
 
-    given = _dtype(dtype) or inexact(result_type(start, stop)[0])
+    given = _dtype(dtype, "linspace") or inexact(result_type(start, stop)[0])
     values = numpy.moveaxis(staged.line(start, stop, num, bool(endpoint), given), 0, axis)
     if not retstep:
         return values
@@ -359,7 +376,7 @@ def eye(
     device: Any = None,
 ) -> Array:
     """Make an ``N`` by ``M`` array with ones on the ``k``-th diagonal, float32 by default."""
-    target = _dtype(dtype) or np.dtype(np.float32)
+    target = _dtype(dtype, "eye") or np.dtype(np.float32)
     if is_tracing():
         columns = N if M is None else M
         return _staged(staged.below_diagonal(N, columns, k, target, "EQ"), device)
@@ -378,7 +395,7 @@ def tri(
     dtype: DTypeLike | None = None,
 ) -> Array:
     """Make an ``N`` by ``M`` array with ones at and below the ``k``-th diagonal."""
-    target = _dtype(dtype) or np.dtype(np.float32)
+    target = _dtype(dtype, "tri") or np.dtype(np.float32)
     if is_tracing():
         columns = N if M is None else M
         made: Array = staged.below_diagonal(N, columns, k, target, "LE")
@@ -390,4 +407,4 @@ def frombuffer(
     buffer: Any, dtype: DTypeLike | None = None, count: int = -1, offset: int = 0
 ) -> Array:
     """Make an array of one dimension of the bytes of a buffer, float32 by default."""
-    return array(np.frombuffer(buffer, _dtype(dtype) or np.float32, count, offset))
+    return array(np.frombuffer(buffer, _dtype(dtype, "frombuffer") or np.float32, count, offset))

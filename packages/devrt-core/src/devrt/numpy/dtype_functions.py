@@ -8,6 +8,7 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.numpy.arguments import dtype_for
 from devrt.numpy.bits import parts
 from devrt.numpy.limits import as_dtype, finfo, iinfo
 from devrt.numpy.operands import BOOL, kind_of
@@ -152,8 +153,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     Of complex numbers real dtypes take the real part, and bool takes whether they are 0. Arrays are
     immutable, so that ``copy=False`` may return ``x`` itself.
     """
-    target = as_dtype(dtype)
-    assert target is not None
+    target = dtype_for(dtype, "astype")
     converted = x if not copy and _is_of(x, target) else _astype(x, target)
     if device is None:
         return converted
