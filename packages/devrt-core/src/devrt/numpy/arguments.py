@@ -18,7 +18,6 @@ __all__ = [
     "array_of",
     "axes_of",
     "axis_of",
-    "dtype_for",
     "dtype_of",
     "refuse_out",
     "shape_at",
@@ -110,21 +109,6 @@ def shape_at(x: Any, operation: str) -> Shape:
 def dtype_of(dtype: Any) -> np.dtype[Any]:
     """Return a NumPy dtype; Python's types mean those of 32 bits."""
     return named(DEFAULT[dtype]) if dtype in DEFAULT else dtypes.to_numpy(dtypes.code_of(dtype))
-
-
-def dtype_for(dtype: Any, operation: str) -> np.dtype[Any]:
-    """Return the NumPy dtype that an operation was given.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is none; names the operation.
-    """
-    try:
-        return dtypes.to_numpy(dtypes.code_of(dtype))
-    except InvalidTypeError as error:
-        msg = f"{operation}{at_user_line()}: {error.message}"
-        raise InvalidTypeError(msg, operation=operation, dtype=str(dtype)) from None
 
 
 def refuse_out(out: Any, operation: str) -> None:

@@ -27,10 +27,10 @@ from devrt.arrays.put import (
 from devrt.contract import Device
 from devrt.errors import InvalidTypeError
 from devrt.numpy import staged
-from devrt.numpy.arguments import dtype_for
+from devrt.numpy.limits import dtype_beside, dtype_for
 from devrt.programs.constraints import with_sharding_constraint
 from devrt.sharding import Sharding
-from devrt.tracing import as_value, at_user_line, inexact, is_tracing, result_type
+from devrt.tracing import as_value, inexact, is_tracing, result_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,17 +84,6 @@ def _placed(host: Any, device: Any = None) -> Array:
 def _dtype(dtype: DTypeLike | None, operation: str) -> np.dtype[Any] | None:
     """Resolve a dtype, ml_dtypes' names included."""
     return None if dtype is None else dtype_for(dtype, operation)
-
-
-def _dtype_beside(shape: Any, dtype: Any, operation: str) -> np.dtype[Any]:
-    """Resolve a dtype, float32 by default, that is no second size of the shape."""
-    if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
-        msg = (
-            f"{operation}({shape}, {dtype}) has {dtype} for its dtype{at_user_line()}. Did you "
-            f"mean {operation}(({shape}, {dtype}))?"
-        )
-        raise InvalidTypeError(msg, operation=operation, dtype=dtype)
-    return _dtype(dtype, operation) or np.dtype(np.float32)
 
 
 _NUMBERS = {bool, int, float, complex}
@@ -233,7 +222,7 @@ def zeros(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros, float32 by default."""
-    target = _dtype_beside(shape, dtype, "zeros")
+    target = dtype_beside(shape, dtype, "zeros")
     if is_tracing():
         return full(shape, 0, target, device=device)
     return _placed(np.zeros(shape, target), device)
@@ -243,7 +232,7 @@ def ones(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of ones, float32 by default."""
-    target = _dtype_beside(shape, dtype, "ones")
+    target = dtype_beside(shape, dtype, "ones")
     if is_tracing():
         return full(shape, 1, target, device=device)
     return _placed(np.ones(shape, target), device)
@@ -253,7 +242,7 @@ def empty(
     shape: int | Sequence[int], dtype: DTypeLike | None = None, *, device: Any = None
 ) -> Array:
     """Make an array of zeros: arrays are immutable, so unset elements could never be set."""
-    return zeros(shape, _dtype_beside(shape, dtype, "empty"), device=device)
+    return zeros(shape, dtype_beside(shape, dtype, "empty"), device=device)
 
 
 def full_like(

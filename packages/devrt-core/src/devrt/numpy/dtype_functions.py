@@ -8,9 +8,8 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.numpy.arguments import dtype_for
 from devrt.numpy.bits import parts
-from devrt.numpy.limits import as_dtype, finfo, iinfo
+from devrt.numpy.limits import as_dtype, dtype_for, finfo, iinfo
 from devrt.numpy.operands import BOOL, kind_of
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, binary, compare, convert

@@ -7,15 +7,48 @@ from typing import Any
 import numpy as np
 
 from devrt import dtypes
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.numpy.operands import kind_of
+from devrt.tracing import at_user_line
 
-__all__ = ["as_dtype", "finfo", "iinfo"]
+__all__ = ["as_dtype", "dtype_beside", "dtype_for", "finfo", "iinfo"]
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any] | None:
     """Return the dtype of a name or a type; None for None."""
     return None if dtype is None else dtypes.to_numpy(dtypes.code_of(dtype))
+
+
+def dtype_for(dtype: Any, operation: str) -> np.dtype[Any]:
+    """Return the NumPy dtype that an operation was given.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none; names the operation.
+    """
+    try:
+        return dtypes.to_numpy(dtypes.code_of(dtype))
+    except InvalidTypeError as error:
+        msg = f"{operation}{at_user_line()}: {error.message}"
+        raise InvalidTypeError(msg, operation=operation, dtype=str(dtype)) from None
+
+
+def dtype_beside(shape: Any, dtype: Any, operation: str) -> np.dtype[Any]:
+    """Resolve a dtype, float32 by default, that is no second size of the shape.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is one, or no dtype; names the operation.
+    """
+    if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
+        msg = (
+            f"{operation}({shape}, {dtype}) has {dtype} for its dtype{at_user_line()}. Did you "
+            f"mean {operation}(({shape}, {dtype}))?"
+        )
+        raise InvalidTypeError(msg, operation=operation, dtype=dtype)
+    return np.dtype(np.float32) if dtype is None else dtype_for(dtype, operation)
 
 
 def _of(x: Any) -> Any:
