@@ -49,7 +49,7 @@ def test_a_traced_value_is_no_number_to_format(x):
         devrt.jit(lambda a: f"{a:.2f}")(x.sum())
 
 
-def test_a_traced_value_is_text_where_text_is_asked_for(x):
+def test_a_traced_value_is_text_in_fields_of_text(x):
     @devrt.jit
     def f(a):
         assert f"{a:>20}" == "Traced<float32[]>".rjust(20)
