@@ -206,3 +206,15 @@ def test_a_list_within_an_index_is_an_array():
 def test_a_mask_without_elements_selects_none(shape):
     x, mask = np.arange(60).reshape(3, 4, 5), np.zeros(shape, bool)
     np.testing.assert_array_equal(dnp.asarray(x)[mask], x[mask])
+
+
+def test_no_positions_of_no_elements():
+    none = np.zeros(0, np.int32)
+    empty = dnp.zeros(0)
+    assert empty[none].shape == (0,)
+    assert dnp.zeros((0, 3))[none].shape == (0, 3)
+    assert empty.at[none].set(empty).shape == (0,)
+    assert empty.at[none].add(1.0).shape == (0,)
+    np.testing.assert_array_equal(dnp.zeros(3).at[none].set(2.0), np.zeros(3))
+    assert np.isnan(np.asarray(empty[np.zeros(2, np.int32)])).all()
+    assert devrt.grad(lambda y: empty.at[none].set(y).sum())(empty).shape == (0,)

@@ -236,6 +236,9 @@ def take_positions(
     NaN by default, of signed integers the least, of unsigned ones the largest, of bool true.
     """
     grid = Grid(x, plan, operands)
+    if 0 in grid.operand.shape:  # it has no position, and gather takes none
+        value = _fill_of(grid.operand.dtype) if fill_value is None else fill_value
+        return broadcast_to(convert(as_value(value), grid.operand.dtype), grid.full_shape)
     if mode == "wrap":
         grid.bound(mode)
     taken = gather(

@@ -252,6 +252,8 @@ def _scatter(
     y = _spread(values, Grid(x, plan, operands).full_shape)
     wide, y = promote(x, y) if isinstance(how, str) else (x, convert(y, x.dtype))
     grid = Grid(wide, plan, operands)
+    if 0 in (*grid.operand.shape, *grid.full_shape):
+        return x
     if mode in ("clip", "wrap"):
         grid.bound(mode)
     if how == "subtract":
