@@ -24,8 +24,8 @@ __all__ = [
 class ConvDimensionNumbers(NamedTuple):
     """The dimensions of a convolution's operands and result.
 
-    ``lhs_spec`` and ``out_spec`` are batch, feature, then spatial dimensions; ``rhs_spec`` is output
-    feature, input feature, then spatial dimensions.
+    ``lhs_spec`` and ``out_spec`` are batch, feature, then spatial dimensions; ``rhs_spec`` is
+    output feature, input feature, then spatial dimensions.
     """
 
     lhs_spec: Sequence[int]
