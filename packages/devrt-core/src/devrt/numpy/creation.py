@@ -165,7 +165,7 @@ def _not_numbers(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
         for each in items:
             if type(each) in (list, tuple):
                 yield from _not_numbers(each)
-            elif hasattr(each, "dtype"):
+            elif isinstance(each, np.ndarray | np.generic | Array):
                 yield each
 
 
