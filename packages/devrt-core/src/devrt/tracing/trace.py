@@ -148,8 +148,6 @@ def as_value(x: Any) -> Any:
         if x.nbytes > _LARGEST_CONSTANT:
             return hidden(x)
         return constant(x, dtypes.to_numpy(dtypes.code_of(x.dtype)))
-    if hasattr(x, "__devrt_value__"):
-        return as_value(x.__devrt_value__())
     msg = (
         f"a value of type {type(x).__name__} is no array and no number{at_user_line()}. Pass "
         "arrays, NumPy's or devrt's, or numbers; lists become arrays with devrt.numpy.asarray."
