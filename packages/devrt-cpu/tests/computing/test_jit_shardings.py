@@ -234,6 +234,15 @@ def test_donated_arguments_are_gone_afterwards(cpu, divided):
             array + 1
 
 
+def test_donated_arguments_that_are_moved_are_gone_too(mesh):
+    x, kept = devrt.device_put(X), devrt.device_put(X)
+    everywhere = NamedSharding(mesh, P())
+    f = jit(lambda x, y: x * y, in_shardings=everywhere, donate_argnums=0)
+    np.testing.assert_array_equal(f(x, kept), X * X)
+    assert x.is_deleted()
+    assert not kept.is_deleted()
+
+
 def test_donation_by_name_and_in_trees(cpu):
     f = jit(lambda params, x: {"w": params["w"] - x}, donate_argnames="params")
     params = {"w": devrt.device_put(X, cpu[0])}

@@ -121,6 +121,18 @@ def test_donated_arguments_are_gone(cpu):
     assert not kept.is_deleted()
 
 
+def test_donated_arguments_that_are_moved_are_gone_too():
+    x, kept = devrt.numpy.asarray(X), devrt.numpy.asarray(X)
+    devrt.pmap(lambda a, b: a + b, "i", donate_argnums=0)(x, kept)
+    assert x.is_deleted()
+    assert not kept.is_deleted()
+
+
+def test_devices_that_are_none_are_refused():
+    with pytest.raises(InvalidArgumentError, match="devices of <lambda> is empty"):
+        devrt.pmap(lambda x: x, devices=[])
+
+
 @pytest.mark.parametrize(
     ("function", "args", "match"),
     [

@@ -136,9 +136,18 @@ class Launch:
             self._check_donated(leaves)
         try:
             made = self._caller(arrays) if self._caller is not None else None
-            return self._finished(self._executed(arrays) if made is None else made)
+            done = self._finished(self._executed(arrays) if made is None else made)
         except Exception as error:  # noqa: BLE001  plugin code
             self.raise_explained(leaves, error)
+        if self._donates and arrays is not leaves:
+            self._delete_sources(leaves, arrays)
+        return done
+
+    def _delete_sources(self, leaves: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Delete donated arrays whose copies, placed for the program, were the ones consumed."""
+        for leaf, array, is_donated in zip(leaves, arrays, self._trace.donated, strict=True):
+            if is_donated and type(leaf) is Array and array.is_deleted():
+                leaf.delete()
 
     def raise_explained(self, leaves: Sequence[Any], error: Exception) -> NoReturn:
         """Raise the error of a call, with the argument that it is about where that is known."""

@@ -112,6 +112,9 @@ class PmapFunction:
         self._statics = _numbers(options["static_broadcasted_argnums"])
         self._donated = _numbers(options["donate_argnums"])
         self._devices, self._backend = options["devices"], options["backend"]
+        if self._devices is not None and not len(self._devices):
+            msg = f"pmap: devices of {self._name} is empty. Name some, or None for the backend's."
+            raise InvalidArgumentError(msg, devices=self._devices)
         self._axis_size = options["axis_size"]
         self._ready: dict[Any, tuple[JitFunction, list[NamedSharding]]] = {}
         self._programs: dict[Any, JitFunction] = {}
@@ -136,7 +139,11 @@ class PmapFunction:
             shardings = [_sharding(call.mesh, axis) for axis in call.axes]
             found = self._ready[key] = self._program(call), shardings
         program, shardings = found
-        return program(*[_placed(x, s) for x, s in zip(leaves, shardings, strict=True)])
+        placed = [_placed(x, s) for x, s in zip(leaves, shardings, strict=True)]
+        made = program(*placed)
+        if self._donated:
+            _delete_sources(leaves, placed)
+        return made
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -314,6 +321,13 @@ def _placed(leaf: Any, sharding: NamedSharding) -> Any:
     ):
         return leaf
     return device_put(leaf, sharding)
+
+
+def _delete_sources(leaves: Sequence[Any], placed: Sequence[Any]) -> None:
+    """Delete arrays whose copies, placed for a call, were donated to it."""
+    for leaf, array in zip(leaves, placed, strict=True):
+        if array is not leaf and type(leaf) is Array and array.is_deleted():
+            leaf.delete()
 
 
 def _without(x: Any, axis: int | None) -> Any:
