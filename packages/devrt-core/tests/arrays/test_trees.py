@@ -117,6 +117,19 @@ def test_trees_of_arrays_and_values_are_put_alike(cpu):
         devrt.device_put([on_device], cpu[0])
 
 
+def test_whether_to_donate_and_to_share_is_a_leafs_own(cpu):
+    first, second = (devrt.device_put(np.ones(2), cpu[3]) for _ in range(2))
+    devrt.device_put((first, [second]), cpu[0], donate=(True, False))
+    assert (first.is_deleted(), second.is_deleted()) == (True, False)
+    copied, shared = devrt.device_put([second, second], cpu[3], may_alias=[False, None])
+    assert copied.unsafe_buffer_pointer() != second.unsafe_buffer_pointer()
+    assert shared.unsafe_buffer_pointer() == second.unsafe_buffer_pointer()
+    with pytest.raises(InvalidArgumentError, match=r"leaf x\[1\]"):
+        devrt.device_put([second, second], cpu[0], src=[cpu[3], cpu[1]])
+    with pytest.raises(InvalidArgumentError, match="options does not fit"):
+        devrt.device_put([second], cpu[0], donate=(True, False))
+
+
 def test_progress_is_reported_leaf_by_leaf(cpu):
     states = []
     values = [np.zeros(4, np.float32), [np.zeros(8, np.float32)], np.zeros(1 << 18)]

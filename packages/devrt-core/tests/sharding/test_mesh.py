@@ -126,6 +126,11 @@ def test_entered_meshes_nest(mesh, devices):
     assert current_mesh() is None
 
 
+def test_a_mesh_decorates_functions(mesh):
+    assert mesh(current_mesh)() is mesh
+    assert current_mesh() is None
+
+
 def test_leaving_on_an_error(mesh):
     with pytest.raises(KeyError), mesh:
         raise KeyError

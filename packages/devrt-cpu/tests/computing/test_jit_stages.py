@@ -73,6 +73,18 @@ def test_tracing_alone(cpu):
     np.testing.assert_array_equal(traced.lower().compile()(X), X + 2)
 
 
+def test_compiled_results_say_where_they_lie(cpu):
+    sharding = NamedSharding(devrt.make_mesh((8,), "x", devices=cpu), P("x"))
+    compiled = jit(lambda x: x + 1).lower(devrt.device_put(X, sharding)).compile()
+    assert compiled.out_info == ShapeDtypeStruct(X.shape, X.dtype, sharding=sharding)
+
+
+def test_compiler_options_of_a_function_within_another_are_refused():
+    inner = jit(lambda x: x + 1, compiler_options={"xla_cpu_enable_fast_math": True})
+    with pytest.raises(InvalidArgumentError, match=r"compiler_options of <lambda>.*outermost jit"):
+        jit(lambda x: inner(x))(X)
+
+
 def test_compiler_options_reach_the_compiler(cpu):
     lowered = jit(f).lower(X, scale=2.0)
     options = {"xla_embed_ir_in_executable": True, "exec_time_optimization_effort": 0.5}

@@ -57,8 +57,8 @@ def device_put(
     device: Any = None,
     src: Any = None,
     *,
-    donate: bool = False,
-    may_alias: bool | None = None,
+    donate: Any = False,
+    may_alias: Any = None,
     progress: bool | ProgressCallback = False,
 ) -> Any:
     """Put a value, or every leaf of a tree of values, on a device or sharding.
@@ -76,13 +76,14 @@ def device_put(
         `devrt.with_sharding_constraint` sets, and a device moves nothing: a program runs where its
         arguments lie.
     src
-        Where ``x`` comes from, as a device or sharding; checked, and otherwise not needed.
+        Where ``x`` comes from, as a device or sharding, or a tree of them as for ``device``;
+        checked, and otherwise not needed.
     donate
-        Delete arrays in ``x`` once they are transferred.
+        Delete arrays in ``x`` once they are transferred; a bool, or a tree of them.
     may_alias
         True lets the result share memory with ``x``: a NumPy array must then not change while
         the result lives. None and False copy host values before the call returns. False copies
-        arrays that are on devices too, where None lets them share.
+        arrays that are on devices too, where None lets them share. One for all, or a tree.
     progress
         True shows a bar on the standard error; a function is called with a `Progress` each time
         a leaf has arrived. Either makes the call wait for the devices.
@@ -188,30 +189,29 @@ def _put_tree(
     x: Any,
     targets: Any,
     src: Any,
-    donate: bool,
-    may_alias: bool | None,
+    donate: Any,
+    may_alias: Any,
     progress: bool | ProgressCallback,
 ) -> Any:
-    def put(leaf: Any, target: Any) -> Any:
-        return _put_leaf(leaf, target, src, donate, may_alias)
-
+    each = targets, src, donate, may_alias
     if not progress:
         is_plain = src is None and not (donate or Config.guards_are_set)
+        is_plain = is_plain and (may_alias is None or isinstance(may_alias, bool))
         is_one = targets is None or (isinstance(targets, Device) and is_addressable(targets))
         if is_plain and is_one:
             # Whatever is about one leaf is raised again below, with its path.
             with contextlib.suppress(*tree.NAMED_BY_PATH, TypeError, ValueError):
                 return tree.map_batch(lambda leaves: _put_batch(leaves, targets, may_alias), x)
-        return tree.map_leaves(put, x, targets)
+        return tree.map_leaves(_put_leaf, x, *each)
     with reporting(progress, "device_put") as callback:
         reporter = Reporter(callback, tree.leaves(x))
 
-        def put_and_report(leaf: Any, target: Any) -> Any:
-            placed = put(leaf, target)
+        def put_and_report(leaf: Any, *how: Any) -> Any:
+            placed = _put_leaf(leaf, *how)
             reporter.add(placed)
             return placed
 
-        placed = tree.map_leaves(put_and_report, x, targets)
+        placed = tree.map_leaves(put_and_report, x, *each)
         reporter.close()
     return placed
 

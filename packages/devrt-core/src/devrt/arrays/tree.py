@@ -140,7 +140,7 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
     except RecursionError as error:
         raise too_deep() from error
     except InvalidArgumentError as error:
-        msg = f"the tree of targets does not fit the tree of values: {error}"
+        msg = f"a tree of targets or options does not fit the tree of values: {error}"
         raise InvalidArgumentError(msg) from error
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from devrt import tree_util
 from devrt._support import caches
 from devrt._support.context import Context
-from devrt.errors import InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.arguments import Arguments, Call
 from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, aval_of, described_kinds, kinds_of
@@ -23,7 +23,7 @@ from devrt.programs.start import Start, Starts
 from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
 from devrt.sharding import current_mesh
-from devrt.tracing import is_tracing
+from devrt.tracing import at_user_line, is_tracing
 
 __all__ = ["JitFunction", "eval_shape", "jit"]
 
@@ -239,6 +239,13 @@ class JitFunction:
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Add the function's operations to the current trace."""
         call, name = self._arguments.taken_apart(args, kwargs), self._arguments.name
+        if self._compiler_options:
+            msg = (
+                f"compiler_options of {name} are {self._compiler_options}, and it is called in "
+                f"another traced function{at_user_line()}, whose program is compiled as one. Give "
+                "them to the outermost jit."
+            )
+            raise InvalidArgumentError(msg, compiler_options=self._compiler_options)
         leaves, _ = values_of(call.leaves, name)
         leaves = self._options.constrained_arguments(leaves, call.tree, name)
         args_, kwargs_ = self._arguments.put_together(leaves, call.tree, call.statics)

@@ -287,6 +287,12 @@ class Compiled(Stage):
         return self.in_tree.unflatten(_formats(layouts, self._launch.arguments))
 
     @property
+    def out_info(self) -> Any:
+        """A description of each result and where it lies, in the tree of the results."""
+        pairs = zip(self._trace.out_avals, self._launch.results, strict=True)
+        return self.out_tree.unflatten([_described(*each) for each in pairs])
+
+    @property
     def output_formats(self) -> Any:
         """The layout and sharding of each result, in the tree of the results."""
         layouts = self._launch.executable.get_output_layouts()
@@ -305,8 +311,8 @@ class Compiled(Stage):
         return shards_html(Drawn(name, str(a.dtype), a.shape, s) for name, a, s in rows)
 
 
-def _described(aval: Any) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+def _described(aval: Any, sharding: Any = None) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
 
 def _formats(layouts: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:

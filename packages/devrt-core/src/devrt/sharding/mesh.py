@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 from collections.abc import Iterable
@@ -82,7 +83,7 @@ class set_mesh:  # noqa: N801  JAX's name
         _entered.set(self._before)
 
 
-class Mesh(MeshAxes):
+class Mesh(MeshAxes, contextlib.ContextDecorator):
     """Devices laid out along named axes.
 
     Parameters
@@ -106,10 +107,11 @@ class Mesh(MeshAxes):
     Notes
     -----
     Meshes are immutable; they are equal when their devices, in order and layout, and their names
-    are. As a context manager a mesh is the current one of its thread or task.
+    are. As a context manager, or a decorator of functions, a mesh is the current one of its
+    thread or task.
     """
 
-    __slots__ = ("__dict__", "_device_list", "_devices")
+    __slots__ = ("_device_list", "_devices")
 
     _devices: npt.NDArray[np.object_]
     _device_list: DeviceList
