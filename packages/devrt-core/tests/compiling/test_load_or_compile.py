@@ -77,6 +77,13 @@ def test_everything_that_it_depends_on_counts(compiler, monkeypatch):
     assert len(compiler.cache.entries()) == 6
 
 
+def test_what_the_compiler_writes_into_a_folder_is_written_each_time(compiler, monkeypatch):
+    for options in (b"xla_dump_to /tmp", "xla_dump_to"):
+        assert compiler("program", options) == ["compile"]
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp")
+    assert compiler("program") == ["compile"]
+
+
 def test_what_is_refused_is_compiled_anew(compiler):
     compiler("program")
     assert compiler("program", loads=False) == ["compile", "serialize"]

@@ -173,5 +173,18 @@ def test_gradients_go_past_prints_and_not_through_callbacks(capsys):
 
     assert float(devrt.grad(square)(np.float32(3))) == 6
     assert capsys.readouterr().out == "3.0\n"
+
+    def nested(x):
+        def body(carry, _):
+            devrt.debug.print("step {}", carry, ordered=True)
+            lax.cond(carry > 2, lambda: square(carry), lambda: carry)
+            return carry + x, carry
+
+        last, steps = lax.scan(body, x, None, length=2)
+        return lax.cond(last > 0, lambda: square(last), lambda: last) + steps.sum()
+
+    for function in (devrt.grad(nested), devrt.grad(devrt.checkpoint(nested))):
+        assert float(function(np.float32(2))) == 39
+        assert capsys.readouterr().out == "step 2.0\nstep 4.0\n4.0\n6.0\n"
     with pytest.raises(errors.UnimplementedError, match=r"no gradient of devrt\.host_call"):
         devrt.grad(lambda x: devrt.pure_callback(np.sin, spec, x))(np.float32(1))

@@ -7,8 +7,8 @@ from typing import Any
 
 from devrt import tree_util
 from devrt.errors import InvalidTypeError, UnimplementedError
-from devrt.sharding import Sharding, visualize_sharding
-from devrt.tracing import Value, at_user_line
+from devrt.sharding import GSPMDSharding, NamedSharding, Sharding, visualize_sharding
+from devrt.tracing import Value, as_value, at_user_line, current_graph, inspect
 
 __all__ = ["inspect_array_sharding", "visualize_array_sharding"]
 
@@ -20,7 +20,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
     ----------
     value
         A tree of arrays. In a traced function the compiler decides how they lie, so that the
-        function is called when the program is compiled, once for each program.
+        function is called when the program is compiled, once for each program. A value of a loop's
+        body, or of a branch, is known by one sharding too.
     callback
         What is called with the `Sharding` of each.
 
@@ -29,7 +30,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -
     InvalidTypeError
         If an array has no sharding.
     UnimplementedError
-        If a value is one of a loop, a branch or a `devrt.shard_map` in a traced function.
+        If a value is one device's part, in a `devrt.shard_map` or `devrt.pmap`.
     """
     for leaf in tree_util.tree_leaves(value):
         if isinstance(leaf, Value):
@@ -73,13 +74,22 @@ def visualize_array_sharding(
     SVG in a notebook, else text on the standard output, in colour on a terminal.
     """
 
-    def draw(sharding: Sharding) -> None:
-        visualize_sharding(arr.shape, sharding, use_color=use_color, max_width=max_width, dims=dims)
+    def draw(sharding: Sharding, shape: tuple[int, ...]) -> None:
+        visualize_sharding(shape, sharding, use_color=use_color, max_width=max_width, dims=dims)
 
     if isinstance(arr, Value):
-        _inspect_when_compiled(arr, draw)
+        shape = arr.aval.shape
+        _inspect_when_compiled(arr, lambda sharding: draw(sharding, _held(shape, sharding)))
     else:
-        draw(_sharding_of(arr, "visualize_array_sharding"))
+        draw(_sharding_of(arr, "visualize_array_sharding"), arr.shape)
+
+
+def _held(shape: tuple[int, ...], sharding: Sharding) -> tuple[int, ...]:
+    """Return the shape that a compiler holds a value in: it pads what does not divide."""
+    if not isinstance(sharding, NamedSharding | GSPMDSharding):
+        return shape
+    counts = sharding.op_sharding(len(shape)).partitions or (1,) * len(shape)
+    return tuple(-(-n // count) * count for n, count in zip(shape, counts, strict=True))
 
 
 def _sharding_of(array: Any, operation: str) -> Sharding:
@@ -94,11 +104,13 @@ def _sharding_of(array: Any, operation: str) -> Sharding:
 
 
 def _inspect_when_compiled(value: Value, callback: Callable[[Sharding], Any]) -> None:
-    graph = value.graph
-    if graph is not graph.root:
+    value = as_value(value)
+    axes = current_graph().manual_axes
+    if axes:
         msg = (
-            f"how a value of a loop, a branch, a gradient or a devrt.shard_map lies cannot be "
-            f"seen{at_user_line()}. Inspect what goes into it, or its result."
+            f"a value in the body of a shard_map or pmap is one device's part along {axes}, and no "
+            f"sharding says how the parts make up a whole{at_user_line()}. Inspect what goes into "
+            "it, or its result; devrt.debug.print shows each device's part."
         )
-        raise UnimplementedError(msg, operation="inspect_array_sharding")
-    graph.inspected.append((value, callback))
+        raise UnimplementedError(msg, operation="inspect_array_sharding", axes=axes)
+    inspect(value, callback)

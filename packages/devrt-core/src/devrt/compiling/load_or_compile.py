@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from devrt.compiling.divided import FOLDER_FLAG
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def load_or_compile(
 
     One that makes custom calls, or that devrt cannot read to its end, is compiled each time: only
     the compiler looks whether the handlers are there. What the backend answers itself is no matter.
+    So is one of which the compiler is to write something into a folder.
 
     Parameters
     ----------
@@ -143,4 +145,11 @@ def _key(compiler: str, depends_on: Iterable[str | bytes]) -> str | None:
     except OSError:
         return None
     flags = os.environ.get("XLA_FLAGS", "")  # compilers read flags from the environment too
-    return cache_key(library, host_cpu(), flags, *depends_on)
+    parts = [flags, *depends_on]
+    if any(map(_is_written, parts)):
+        return None  # somebody wants what only compiling leaves in a folder
+    return cache_key(library, host_cpu(), *parts)
+
+
+def _is_written(part: str | bytes) -> bool:
+    return FOLDER_FLAG in part if isinstance(part, str) else FOLDER_FLAG.encode() in part

@@ -5,15 +5,19 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.warn import warn
+from devrt.compiling.divided import marked_shardings, writing_flags
 from devrt.compiling.options import CompileOptions
+from devrt.contract.op_sharding import OpSharding
 from devrt.errors import DevrtError, DevrtWarning
 from devrt.programs.sdy import over_mesh, sharding_attribute
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding
-from devrt.tracing import Meshes, Printed, print_module
+from devrt.tracing import MARK, Meshes, Printed, print_module
 
 if TYPE_CHECKING:
     from devrt.contract import LoadedExecutable
@@ -109,13 +113,42 @@ def compiled(
     devices, given = list(placement.devices), _by_field(options)
     answer_calls(text.text, devices[0].client)
     try:
-        with shown_while_compiling(name, len(devices)):
-            return devices[0].client.compile_and_load(text.text, devices, **given)
+        with shown_while_compiling(name, len(devices)), _inspecting(text, devices, given) as flags:
+            return devices[0].client.compile_and_load(text.text, devices, **flags)
     except DevrtError as error:
         message = _LINE.sub(lambda match: _line(text, int(match[1])), error.message)
         if message == error.message:
             raise
         raise type(error)(message, code=error.code, **error.data) from error
+
+
+@contextmanager
+def _inspecting(
+    text: Printed, devices: Sequence[Any], options: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield options to compile with; afterwards it is known how inspected values are divided.
+
+    A value that the compiler has removed stays unknown.
+    """
+    if not text.inspected:
+        yield options
+        return
+    if len(devices) == 1:
+        yield options
+        found = dict.fromkeys(range(len(text.inspected)), OpSharding())
+    else:
+        with tempfile.TemporaryDirectory(prefix="devrt-") as folder:
+            flags = {**options.get("env_option_overrides", {}), **writing_flags(folder)}
+            yield {**options, "env_option_overrides": flags}
+            found = marked_shardings(folder, MARK)
+    for number, each in enumerate(text.inspected):
+        each.chosen = found.get(number)
+        if each.chosen is None:
+            warn(
+                f"the compiler does not tell how the value lies that is inspected at {each.frame}: "
+                "no result of the program needs it, or this compiler tells nothing of the kind.",
+                DevrtWarning,
+            )
 
 
 def _by_field(options: dict[str, Any]) -> dict[str, Any]:

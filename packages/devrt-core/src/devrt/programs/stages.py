@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -168,8 +167,6 @@ class Lowered(Stage):
         """
         trace, placement = self._trace, self._placement
         executable = compile_text(self._text)
-        if trace.graph.inspected:
-            self._tell_how_values_lie()
         chosen = _chosen(executable.get_output_shardings(), placement, len(trace.out_avals))
         results = _results(placement, chosen)
         if any(sharding is None for sharding in results):
@@ -185,6 +182,7 @@ class Lowered(Stage):
             chosen = _chosen(executable.get_output_shardings(), placement, len(pinned))
             results = _results(placement, chosen)
         count = len(trace.hidden)
+        self._tell_how_values_lie()
         takes = _chosen(
             executable.get_parameter_shardings(), placement, count + len(self._trace.avals)
         )
@@ -208,16 +206,16 @@ class Lowered(Stage):
         )
 
     def _tell_how_values_lie(self) -> None:
-        """Tell how values of the trace lie, as the results of a program of their own."""
-        graph = copy.copy(self._trace.graph)
-        inspected, graph.inspected = graph.inspected, []
-        graph.results = [value for value, _ in inspected]
-        trace = self._trace._replace(graph=graph, donated=[False] * len(self._trace.avals))
-        placement = self._placement._replace(results=(None,) * len(inspected), formats=())
-        lowered = Lowered(trace, self._kinds, placement, self._options)
-        launch = lowered.launch(lowered.compiled)
-        for (_, callback), sharding in zip(inspected, launch.results, strict=True):
-            callback(sharding)
+        """Tell how inspected values lie, where they were compiled just now."""
+        placement = self._placement
+        for each in sorted(self._text.inspected, key=lambda each: each.turn):
+            if each.chosen is None:
+                continue
+            if len(placement.devices) == 1:
+                each.callback(placement_default(placement))
+                continue
+            named = _by_a_mesh(each.chosen, placement)
+            each.callback(named or GSPMDSharding(placement.devices, each.chosen))
 
 
 class Compiled(Stage):

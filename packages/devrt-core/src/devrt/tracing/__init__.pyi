@@ -43,6 +43,9 @@ from devrt.tracing.gathering import take_along as take_along
 from devrt.tracing.host_calls import HOST_CALL as HOST_CALL
 from devrt.tracing.host_calls import HOST_TARGET as HOST_TARGET
 from devrt.tracing.host_calls import host_call as host_call
+from devrt.tracing.inspection import MARK as MARK
+from devrt.tracing.inspection import Inspected as Inspected
+from devrt.tracing.inspection import inspect as inspect
 from devrt.tracing.ir import Graph as Graph
 from devrt.tracing.ir import Op as Op
 from devrt.tracing.ir import Scope as Scope

@@ -76,6 +76,12 @@ class Op:
         for region in self.regions:
             yield from region.captures
 
+    def has_effect(self) -> bool:
+        """Return whether it, or one in its regions, does something besides its results."""
+        return self.attributes.get("has_side_effect") is True or any(
+            inner.has_effect() for region in self.regions for inner in region.ops
+        )
+
     def __repr__(self) -> str:
         return f"Op({self.name}, {[str(value.aval) for value in self.results]})"
 
@@ -136,16 +142,12 @@ class Graph:
     takes_static : bool
         Whether its parameters are arguments of a function that `jit` was given, which may be
         static: not of one that is differentiated, or the body of another operation.
-    inspected : list of (Value, callable)
-        Of the outermost graph: values of which somebody wants to know how the compiler divides
-        them, and what is called with it.
     """
 
     __slots__ = (
         "captures",
         "constants",
         "hidden",
-        "inspected",
         "manual_axes",
         "mesh",
         "meshes",
@@ -174,7 +176,6 @@ class Graph:
         self.unchecked: frozenset[str] = _NONE if parent is None else parent.unchecked
         self.takes_static = False
         self.meshes: dict[Any, None] = {}
-        self.inspected: list[tuple[Value, Any]] = []
 
     @property
     def root(self) -> Graph:

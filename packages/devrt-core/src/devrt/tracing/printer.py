@@ -13,6 +13,7 @@ from typing import NamedTuple
 from devrt.tracing.attributes import dense_text, quoted, text_of
 from devrt.tracing.frames import Frame
 from devrt.tracing.host_calls import HOST_CALL, printed_call
+from devrt.tracing.inspection import INSPECTION, Inspected, printed_barrier
 from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.sdy import Meshes
 
@@ -33,10 +34,21 @@ _WORD = re.compile(r"[^A-Za-z0-9_]")
 
 
 class Printed(NamedTuple):
-    """A program's text, and the user's line for each of its lines, which count from 1."""
+    """A program's text.
+
+    Attributes
+    ----------
+    text : str
+        The text.
+    frames : mapping of int to Frame
+        The user's line for each of its lines, which count from 1.
+    inspected : sequence of Inspected
+        The values whose shardings somebody wants to know, by their numbers in the text.
+    """
 
     text: str
     frames: Mapping[int, Frame]
+    inspected: Sequence[Inspected]
 
 
 def print_module(
@@ -80,7 +92,7 @@ def print_module(
     printer.body(graph, "    ")
     lines.append("    " + printer.returned("return", graph.results))
     lines += ["  }", "}", ""]
-    return Printed("\n".join(lines), printer.frames)
+    return Printed("\n".join(lines), printer.frames, printer.inspected)
 
 
 class _Printer:
@@ -91,19 +103,25 @@ class _Printer:
         self.lines: list[str] = []
         self.frames: dict[int, Frame] = {}
         self.names: dict[Value, str] = {}
+        self.inspected: list[Inspected] = []
         self._count = 0
 
     def body(self, graph: Graph, indent: str) -> None:
         """Print the operations of a graph that something depends on."""
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
+        inspections = []
         for op in _live(graph):
-            if op.name == HOST_CALL:
+            if op.name == INSPECTION:
+                inspections.append(op)
+            elif op.name == HOST_CALL:
                 self._host_call(op, indent)
             elif op.name.startswith("devrt.") or self._is_undivided(op):
                 self._inlined(op, indent)
             else:
                 self._op(op, indent)
+        if inspections:
+            self._inspect(inspections, graph, indent)
 
     def returned(self, word: str, values: Sequence[Value]) -> str:
         """Return the line that ends a body."""
@@ -135,6 +153,20 @@ class _Printer:
         results = [self._named(value) for value in op.results]
         for line in printed_call(op, operands, results, self._fresh, self._meshes):
             self._line(indent + line, op.frame)
+
+    def _inspect(self, inspections: Sequence[Op], graph: Graph, indent: str) -> None:
+        """Print the barrier that marks a graph's inspected values, and holds a result to them."""
+        before = len(self.inspected)
+        self.inspected += map(Inspected, inspections)
+        if self._meshes.num_partitions == 1:
+            return
+        values = [*(op.operands[0] for op in inspections), *graph.results[:1]]
+        names, made = [self.names[value] for value in values], [self._fresh() for _ in values]
+        avals = [value.aval for value in values]
+        numbers = range(before, len(self.inspected))
+        self._line(indent + printed_barrier(numbers, names, avals, made), inspections[0].frame)
+        for result in graph.results[:1]:
+            self.names[result] = made[-1]
 
     def _inlined(self, op: Op, indent: str) -> None:
         if not op.regions:  # a constraint
@@ -206,19 +238,10 @@ def _live(graph: Graph) -> list[Op]:
     needed = set(map(id, graph.results))
     live = []
     for op in reversed(graph.ops):
-        if any([id(value) in needed for value in op.results]) or has_effect(op):
+        if any([id(value) in needed for value in op.results]) or op.has_effect():
             live.append(op)
             needed.update(map(id, op.operands))
             for region in op.regions:
                 needed.update(map(id, region.captures))
     live.reverse()
     return live
-
-
-def has_effect(op: Op) -> bool:
-    """Return whether an operation does something besides its results."""
-    if op.attributes.get("has_side_effect") is True:
-        return True
-    return bool(op.regions) and any(
-        has_effect(inner) for region in op.regions for inner in region.ops
-    )

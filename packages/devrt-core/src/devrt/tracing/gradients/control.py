@@ -134,7 +134,8 @@ def _carries_of_steps(op: Op) -> Sequence[Any]:
 
     def step(*state: Any) -> list[Any]:
         given = [as_value(value) for value in fixed]
-        return [*replay(body, [*given, *state])[0], *state[:count]]
+        results, _ = replay(body, [*given, *state], with_effects=True)
+        return [*results, *state[:count]]
 
     avals, sets = [_element(x) for x in xs], [x.varying for x in xs]
     again = trace_body(step, begin, avals, sets, name=body.name)

@@ -8,7 +8,7 @@ from typing import Any
 from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.trace import as_value, current_graph, emit
 
-__all__ = ["alias", "copy_ops", "replay"]
+__all__ = ["alias", "replay"]
 
 
 def alias(value: Value) -> Any:
@@ -23,11 +23,23 @@ def alias(value: Value) -> Any:
 
 
 def replay(
-    graph: Graph, operands: Sequence[Any], captures: Mapping[Value, Any] | None = None
+    graph: Graph,
+    operands: Sequence[Any],
+    captures: Mapping[Value, Any] | None = None,
+    *,
+    with_effects: bool = False,
 ) -> tuple[list[Any], list[Op]]:
     """Add a graph's operations to the current graph, with operands in place of its parameters.
 
-    ``captures`` has what stands for values that the graph captures, where they do not themselves.
+    Parameters
+    ----------
+    graph, operands
+        The graph, and what stands for its parameters.
+    captures
+        What stands for values that the graph captures, where they do not themselves.
+    with_effects
+        Whether prints and the like are to be done here: not where the operations are only computed
+        once more.
 
     Returns
     -------
@@ -39,18 +51,13 @@ def replay(
     for outer, inner in graph.captures.items():
         known[inner] = as_value(others.get(outer, outer))
     start = len(current_graph().ops)
-    copy_ops(graph.ops, known)
+    _copy_ops((graph if with_effects else _silent(graph)).ops, known)
     return [known[value] for value in graph.results], current_graph().ops[start:]
 
 
-def copy_ops(ops: Iterable[Op], known: dict[Value, Any]) -> None:
-    """Add operations to the current graph; ``known`` has, and gets, what stands for each value.
-
-    What is done for its effect alone is left out: it has been done.
-    """
+def _copy_ops(ops: Iterable[Op], known: dict[Value, Any]) -> None:
+    """Add operations to the current graph; ``known`` has, and gets, what stands for each value."""
     for op in ops:
-        if not op.results:
-            continue
         operands = [known[value] for value in op.operands]
         regions = tuple(_region(region, known) for region in op.regions)
         avals = [value.aval for value in op.results]
@@ -63,11 +70,42 @@ def _region(graph: Graph, known: dict[Value, Any]) -> Graph:
     """Return a graph with the same operations that captures what stands for its captures."""
     if not graph.captures:
         return graph
-    copy = Graph(current_graph(), graph.name)
+    copy = _copy(graph)
+    copy.parent = current_graph()
+    for outer, inner in graph.captures.items():
+        value = known.get(outer)
+        if value is not None:  # only an operation that was left out takes what is not known
+            copy.captures[alias(value) if value in copy.captures else value] = inner
+    return copy
+
+
+def _silent(graph: Graph) -> Graph:
+    """Return a graph without the operations that are there for their effect."""
+    if not any(op.has_effect() for op in graph.ops):
+        return graph
+    copy = _copy(graph)
+    copy.parent, copy.captures = graph.parent, graph.captures
+    copy.ops = [
+        _silenced(op) if op.has_effect() else op
+        for op in graph.ops
+        if op.attributes.get("has_side_effect") is not True
+    ]
+    return copy
+
+
+def _silenced(op: Op) -> Op:
+    attributes = dict(op.attributes)
+    if "body" in attributes:  # of a scan: its gradient is made of it
+        attributes["body"] = _silent(attributes["body"])
+    regions = tuple(map(_silent, op.regions))
+    return Op(op.name, op.operands, attributes, op.results, regions, op.frame)
+
+
+def _copy(graph: Graph) -> Graph:
+    """Return a graph of the same values and operations, without captures."""
+    copy = Graph(name=graph.name)
     copy.parameters, copy.results, copy.ops = graph.parameters, graph.results, graph.ops
     copy.constants = graph.constants
     copy.mesh, copy.manual_axes, copy.scope = graph.mesh, graph.manual_axes, graph.scope
-    for outer, inner in graph.captures.items():
-        value = known[outer]
-        copy.captures[alias(value) if value in copy.captures else value] = inner
+    copy.unchecked = graph.unchecked
     return copy
