@@ -78,9 +78,9 @@ def test_everything_that_it_depends_on_counts(compiler, monkeypatch):
 
 
 def test_what_the_compiler_writes_into_a_folder_is_written_each_time(compiler, monkeypatch):
-    for options in (b"xla_dump_to /tmp", "xla_dump_to"):
+    for options in (b"xla_dump_to folder", "xla_dump_to"):
         assert compiler("program", options) == ["compile"]
-    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/tmp")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=folder")
     assert compiler("program") == ["compile"]
 
 

@@ -151,7 +151,7 @@ def test_a_value_of_one_device_lies_there(cpu):
     assert found.device_set == {cpu[1]}
 
 
-def test_a_value_without_a_result_that_would_hold_it_is_told_of(placed):
+def test_a_value_without_a_result_that_would_hold_it_is_reported(placed):
     seen = []
 
     @devrt.jit

@@ -208,7 +208,7 @@ class Lowered(Stage):
     def _tell_how_values_lie(self) -> None:
         """Tell how inspected values lie, where they were compiled just now."""
         placement = self._placement
-        for each in sorted(self._text.inspected, key=lambda each: each.turn):
+        for each in sorted(self._text.inspected, key=lambda each: each.order):
             if each.chosen is None:
                 continue
             if len(placement.devices) == 1:

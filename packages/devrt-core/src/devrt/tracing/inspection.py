@@ -27,7 +27,7 @@ MARK = "devrt_inspected"
 """The attribute that marks a barrier: the numbers, in the program, of its first values."""
 
 
-_turns = itertools.count()
+_orders = itertools.count()
 
 
 class Inspected:
@@ -41,25 +41,25 @@ class Inspected:
         What is called with its sharding.
     frame : Frame
         The line of the user that inspects it.
-    turn : int
+    order : int
         Grows from one inspection to the next, in the order of the trace.
     chosen : object
         How the compiler divides it; None as long as nobody knows.
     """
 
-    __slots__ = ("aval", "callback", "chosen", "frame", "turn")
+    __slots__ = ("aval", "callback", "chosen", "frame", "order")
 
     def __init__(self, op: Op) -> None:
         self.aval: ShapedArray = op.operands[0].aval
         self.callback: Callable[[Any], Any] = op.attributes["callback"]
         self.frame: Frame = op.frame
-        self.turn: int = op.attributes["turn"]
+        self.order: int = op.attributes["order"]
         self.chosen: Any = None
 
 
 def inspect(value: Value, callback: Callable[[Any], Any]) -> None:
     """Have a function called with a value's sharding when the program is compiled."""
-    attributes = {"callback": callback, "turn": next(_turns), "has_side_effect": True}
+    attributes = {"callback": callback, "order": next(_orders), "has_side_effect": True}
     emit(INSPECTION, (value,), (), attributes)
 
 
