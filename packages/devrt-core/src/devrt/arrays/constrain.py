@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from devrt.contract import Device
@@ -20,6 +21,7 @@ def put_traced(value: Value, target: Any) -> Value:
     if target is None or isinstance(target, Device | SingleDeviceSharding):
         return value
     if isinstance(target, NamedSharding):
+        check_fits("", value.aval.shape, target, "device_put")
         return constrained(value, target, "device_put")
     msg = (
         f"device_put got {target!r:.80} of type {type(target).__name__} for a traced "
@@ -51,17 +53,22 @@ def constrained(leaf: Any, sharding: NamedSharding, what: str, path: str = "") -
         )
         raise UnimplementedError(msg, operation=what)
     value = as_value(leaf)
-    check_fits(path, value.aval.shape, sharding, what)
+    # Its dimensions need not divide: the compiler pads what stays within the program.
+    _check(path, lambda: sharding.check_compatible_aval(value.aval.shape), what)
     found: Value = sharding_constraint(value, sharding.mesh, sharding.spec)
     return found
 
 
 def check_fits(path: str, shape: tuple[int, ...], sharding: NamedSharding, what: str) -> None:
     """Raise `InvalidArgumentError` if a sharding does not divide a value of a shape."""
+    _check(path, lambda: sharding.check_compatible_aval(shape), what)
+    _check(path, lambda: sharding.shard_shape(shape), what)
+
+
+def _check(path: str, check: Callable[[], Any], what: str) -> None:
     try:
-        sharding.check_compatible_aval(shape)
-        sharding.shard_shape(shape)
+        check()
     except DevrtError as error:
         at = f" at {path}" if path else ""
         msg = f"{what}: the value{at} does not fit its sharding{at_user_line()}: {error.message}"
-        raise InvalidArgumentError(msg, shape=shape, sharding=str(sharding)) from error
+        raise InvalidArgumentError(msg, **error.data) from error

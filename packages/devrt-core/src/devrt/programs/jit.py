@@ -22,7 +22,7 @@ from devrt.programs.stages import Lowered, Traced
 from devrt.programs.start import Start, Starts
 from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
-from devrt.sharding import current_mesh
+from devrt.sharding import current_mesh, mesh_context
 from devrt.tracing import at_user_line, is_tracing
 
 __all__ = ["JitFunction", "eval_shape", "jit"]
@@ -187,7 +187,7 @@ class JitFunction:
         call = self._arguments.taken_apart(args, kwargs)
         kinds = kinds_of(call.leaves, lambda: self._paths(call))
         default = default_runtime().default_device()
-        key = (call.tree, kinds, call.statics, call.kinds, default, current_mesh())
+        key = (call.tree, kinds, call.statics, call.kinds, default, mesh_context())
         try:
             found = self._programs.entries.get(key)
         except TypeError as error:

@@ -1,7 +1,7 @@
 """Where a traced program runs, and how it takes its arguments and gives its results.
 
-As in JAX: arrays that were placed on request decide, and requests of the function's options; all
-else goes to the default device, or where those lie.
+As in JAX: arrays that were placed on request decide, requests of the function's options, and the
+mesh that is set; all else goes to the default device, or where those lie.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from devrt.arrays.dispatch_key import DispatchKey
 from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt.programs.leaves import Kind, aval_of
 from devrt.programs.sdy import over_mesh
-from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, computing_mesh
 from devrt.tracing import ShapedArray, at_user_line
 
 if TYPE_CHECKING:
@@ -175,6 +175,10 @@ def _places(
     for mesh in trace.meshes:
         if isinstance(mesh, Mesh):
             yield _Place("a mesh that the function names", NamedSharding(mesh, PartitionSpec()))
+    mesh = computing_mesh()
+    if mesh is not None and requests.device is None:
+        yield _Place("the mesh of devrt.set_mesh", NamedSharding(mesh, PartitionSpec()))
+        return
     if any(sharding is not None for sharding in (*arguments, *requests.results)) or trace.meshes:
         return
     committed = [array for array in trace.hidden if getattr(array, "committed", False)]

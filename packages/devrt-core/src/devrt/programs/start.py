@@ -13,7 +13,7 @@ from devrt.arrays.guards import Config
 from devrt.arrays.put import COPY
 from devrt.programs.call_pattern import Matcher, builder, matcher
 from devrt.runtime import default_runtime
-from devrt.sharding import current_mesh
+from devrt.sharding import mesh_context
 from devrt.tracing import is_tracing
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Start:
         The default device that it was made under.
     """
 
-    __slots__ = ("_default", "_epoch", "_mesh", "build", "caller", "launch")
+    __slots__ = ("_default", "_epoch", "_meshes", "build", "caller", "launch")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Start:
         self.caller = caller
         self.build = build
         self._default = default
-        self._mesh = current_mesh()
+        self._meshes = mesh_context()
         self._epoch = -1 if _is_overridden() else Context.epoch
 
     @classmethod
@@ -65,8 +65,8 @@ class Start:
         return cls(launch, caller, None if tree is None else builder(tree), default)
 
     def is_current(self) -> bool:
-        """Return whether default device and mesh are those that it was made under."""
-        if self._mesh is not current_mesh():
+        """Return whether default device and meshes are those that it was made under."""
+        if self._meshes != mesh_context():
             return False
         if self._epoch == Context.epoch and not _is_overridden():
             return True
@@ -143,13 +143,13 @@ class Starts:
         self.stamp: object = _NO_STAMP
         self._add: Callable[[Any, Any, Any], None] | None = None
         self._epoch = -1
-        self._mesh: Any = None
+        self._meshes: Any = None
 
     def is_current(self) -> bool:
         """Return whether `find` is for the context that this thread or task is in."""
         if self._epoch != Context.epoch or is_tracing():
             return False
-        if self._mesh is not current_mesh() or _is_overridden():
+        if self._meshes != mesh_context() or _is_overridden():
             return False
         self.stamp = Context.stamp or _NO_STAMP
         return True
@@ -199,7 +199,7 @@ class Starts:
             table = start.launch.executable.call_table(Array)
             if table is None:
                 return
-            self._epoch, self._mesh = Context.epoch, current_mesh()
+            self._epoch, self._meshes = Context.epoch, mesh_context()
             self.find, self._add = table
             self.stamp = Context.stamp or _NO_STAMP
         self._add(key, start.caller, start.build)

@@ -21,9 +21,11 @@ from devrt.sharding.gspmd import GSPMDSharding as GSPMDSharding
 from devrt.sharding.index_maps import index_map as index_map
 from devrt.sharding.index_maps import IndexMap as IndexMap
 from devrt.sharding.index_maps import Placement as Placement
+from devrt.sharding.mesh import computing_mesh as computing_mesh
 from devrt.sharding.mesh import current_mesh as current_mesh
 from devrt.sharding.mesh import get_mesh as get_mesh
 from devrt.sharding.mesh import Mesh as Mesh
+from devrt.sharding.mesh import mesh_context as mesh_context
 from devrt.sharding.mesh import set_mesh as set_mesh
 from devrt.sharding.mesh import use_mesh as use_mesh
 from devrt.sharding.mesh_utils import create_device_mesh as create_device_mesh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.context import Context
@@ -23,11 +23,24 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["Mesh", "current_mesh", "get_mesh", "set_mesh", "use_mesh"]
+__all__ = [
+    "Mesh",
+    "computing_mesh",
+    "current_mesh",
+    "get_mesh",
+    "mesh_context",
+    "set_mesh",
+    "use_mesh",
+]
 
 # The meshes that are entered in this thread or task, the innermost last.
 _entered: contextvars.ContextVar[tuple[Mesh, ...]] = contextvars.ContextVar(
     "devrt_meshes", default=()
+)
+
+# The mesh over which this thread or task computes: of those, the last that was set.
+_computing: contextvars.ContextVar[Mesh | None] = contextvars.ContextVar(
+    "devrt_computing_mesh", default=None
 )
 
 
@@ -43,10 +56,9 @@ def current_mesh() -> Mesh | None:
 get_mesh = current_mesh  # JAX's name
 
 
-def use_mesh(mesh: Mesh) -> Mesh:
-    """Return what enters a mesh: ``with use_mesh(mesh):`` is ``with mesh:``."""
-    _check_mesh(mesh, "use_mesh")
-    return mesh
+def computing_mesh() -> Mesh | None:
+    """Return the mesh that `set_mesh` set in this thread or task: programs run on its devices."""
+    return _computing.get()
 
 
 class set_mesh:  # noqa: N801  JAX's name
@@ -55,21 +67,29 @@ class set_mesh:  # noqa: N801  JAX's name
     Parameters
     ----------
     mesh
-        The mesh that a `PartitionSpec` alone is over, and `devrt.shard_map` without one. It stays
-        the current one of this thread or task until another one is set; as a context manager, to
-        the end of the block.
+        The mesh that a `PartitionSpec` alone is over, and `devrt.shard_map` without one; all
+        programs run on its devices. It stays the current one of this thread or task until another
+        one is set; as a context manager, to the end of the block.
 
     Raises
     ------
     InvalidTypeError
         If ``mesh`` is no mesh.
+
+    Notes
+    -----
+    ``with mesh:`` only names a mesh: what nobody placed is computed on the default device there.
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        _check_mesh(mesh, "set_mesh")
+        if not isinstance(mesh, Mesh):
+            msg = f"set_mesh takes a Mesh, not {mesh!r} of type {kind_of(mesh)}."
+            raise InvalidTypeError(msg, operation="set_mesh")
+        Context.not_plain()
         self._mesh = mesh
-        self._before = _entered.get()
-        _entered.set((*self._before, mesh))
+        self._before = _entered.get(), _computing.get()
+        _entered.set((*self._before[0], mesh))
+        _computing.set(mesh)
 
     def __enter__(self) -> Mesh:
         return self._mesh
@@ -80,7 +100,21 @@ class set_mesh:  # noqa: N801  JAX's name
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _entered.set(self._before)
+        entered, computing = self._before
+        _entered.set(entered)
+        _computing.set(computing)
+
+
+def mesh_context() -> tuple[Mesh | None, Mesh | None]:
+    """Return `current_mesh` and `computing_mesh`: what a call depends on."""
+    return current_mesh(), _computing.get()
+
+
+@contextlib.contextmanager
+def use_mesh(mesh: Mesh) -> Iterator[Mesh]:
+    """Set a mesh for a block; JAX's older name of ``with set_mesh(mesh):``."""
+    with set_mesh(mesh):
+        yield mesh
 
 
 class Mesh(MeshAxes, contextlib.ContextDecorator):
@@ -262,12 +296,6 @@ def _rebuild(
     grid = np.empty(len(devices), dtype=object)
     grid[:] = find_devices(devices)
     return Mesh(grid.reshape(sizes), axis_names, axis_types)
-
-
-def _check_mesh(mesh: object, operation: str) -> None:
-    if not isinstance(mesh, Mesh):
-        msg = f"{operation} takes a Mesh, not {mesh!r} of type {kind_of(mesh)}."
-        raise InvalidTypeError(msg, operation=operation)
 
 
 def _check_devices(devices: tuple[Any, ...]) -> None:
