@@ -82,8 +82,9 @@ class set_mesh:  # noqa: N801  JAX's name
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        if not isinstance(mesh, Mesh):
-            msg = f"set_mesh takes a Mesh, not {mesh!r} of type {kind_of(mesh)}."
+        given: object = mesh
+        if not isinstance(given, Mesh):
+            msg = f"set_mesh takes a Mesh, not {given!r} of type {kind_of(given)}."
             raise InvalidTypeError(msg, operation="set_mesh")
         Context.not_plain()
         self._mesh = mesh
