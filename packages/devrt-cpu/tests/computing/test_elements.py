@@ -150,6 +150,7 @@ def test_bits():
         ("floor", (np.ones(2, complex),), "floor of complex128"),
         ("add", (np.ones(2), np.ones(3)), r"add: the shapes \(2,\) and \(3,\)"),
         ("add", ([1], 2), "list"),
+        ("gcd", (F > 0, True), "gcd of bool"),
     ],
 )
 def test_operands_that_do_not_fit(function, arguments, words):

@@ -1,10 +1,12 @@
 """Sums, means and their like, beside NumPy."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import devrt.numpy as jnp
 from beside_numpy import check, compare
+from devrt import lax
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.jit import jit
 
@@ -157,3 +159,11 @@ def test_what_does_not_fit(call, words):
 def test_lists_are_no_arrays():
     with pytest.raises(InvalidTypeError):
         jnp.sum([1, 2])
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.int4, ml_dtypes.bfloat16])
+def test_extremes_of_the_dtypes_that_numpy_lacks(dtype):
+    """float8_e4m3fn has no infinity, and NumPy no limits of int4."""
+    x = np.array([-1, -3, 2], dtype)
+    found = jnp.max(x), jnp.min(x), jnp.argmax(x), jnp.argmin(x), lax.reduce_max(x, (0,))
+    assert [float(each) for each in found] == [2, -3, 2, 1, 2]

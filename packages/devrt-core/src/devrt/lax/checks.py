@@ -9,17 +9,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from devrt import dtypes
 from devrt.errors import InvalidTypeError
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, convert, is_tracing, named, result_type
-from devrt.tracing.promotion import DEFAULT
+from devrt.tracing import (
+    as_value,
+    at_user_line,
+    broadcast,
+    convert,
+    is_tracing,
+    kind_of,
+    named,
+    result_type,
+)
 
 __all__ = [
     "KINDS",
     "axis_of",
-    "dtype_of",
-    "kind_of",
     "lax_operation",
     "one_dtype",
     "refuse",
@@ -72,24 +77,6 @@ def frozen(x: Any) -> Any:
     return x
 
 
-def dtype_of(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype of a name or type; Python's types have 32 bits."""
-    if dtype in DEFAULT:
-        return named(DEFAULT[dtype])
-    found: np.dtype[Any] = dtypes.to_numpy(dtypes.code_of(dtype))
-    return found
-
-
-def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return the kind of a dtype: one letter of `KINDS`, for ml_dtypes' types too."""
-    name: str = dtype.name
-    if "float" in name:
-        return "f"
-    if name.startswith("uint"):
-        return "u"
-    return "i" if name.startswith("int") else dtype.kind
-
-
 def require_kind(name: str, value: Any, kinds: str) -> Any:
     """Return an operand as a value; refuse it if its dtype is of another kind."""
     value = as_value(value)
@@ -124,8 +111,6 @@ def one_dtype(name: str, *operands: Any) -> list[Any]:
 
 def spread(name: str, *values: Any) -> list[Any]:
     """Return values of one shape: scalars, and dimensions of size 1, are repeated."""
-    from devrt.tracing import broadcast
-
     ranks = {len(value.aval.shape) for value in values if value.aval.shape}
     if len(ranks) > 1:
         shown = " and ".join(str(value.aval) for value in values)

@@ -10,15 +10,13 @@ from devrt.lax.checks import (
     BOOL,
     INT32,
     axis_of,
-    dtype_of,
-    kind_of,
     lax_operation,
     one_dtype,
     refuse,
     require,
     require_kind,
 )
-from devrt.tracing import as_value, compare, constant, emit, emit_one, shaped
+from devrt.tracing import as_value, compare, constant, dtype_of, emit, emit_one, kind_of, shaped
 
 __all__ = [
     "bitcast_convert_type",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from devrt import tracing
-from devrt.lax.checks import dtype_of, lax_operation, one_dtype, refuse, require
+from devrt.lax.checks import lax_operation, one_dtype, refuse, require
 from devrt.lax.products import precisions
 from devrt.lax.windows import pads_of
-from devrt.tracing import ConvDimensions, Window, as_value
+from devrt.tracing import ConvDimensions, Window, as_value, dtype_of
 
 __all__ = [
     "ConvDimensionNumbers",

@@ -6,11 +6,22 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from devrt import tracing
-from devrt.lax.checks import kind_of, lax_operation, one_dtype, refuse, require_kind, spread
-from devrt.tracing import as_value, binary, compare, constant, named, nary, unary
+from devrt.lax.checks import lax_operation, one_dtype, refuse, require_kind, spread
+from devrt.tracing import (
+    as_value,
+    binary,
+    compare,
+    complex_of,
+    conjugate,
+    constant,
+    imaginary_part,
+    kind_of,
+    named,
+    nary,
+    real_part,
+    unary,
+)
 
 __all__ = [
     "abs",
@@ -192,28 +203,19 @@ def complex(x: Any, y: Any) -> Any:
     x, y = spread("complex", *one_dtype("complex", x, y))
     if x.aval.dtype.name not in ("float32", "float64"):
         refuse("complex", f"takes float32 or float64, not {x.aval}")
-    return nary("complex", x, y, dtype=_complex_of(x.aval.dtype))
-
-
-def _complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return named(f"complex{dtype.itemsize * 16}")
-
-
-def _part(op: str, x: Any) -> Any:
-    x = require_kind(op, x, "c")
-    return unary(op, x, named(f"float{x.aval.dtype.itemsize * 4}"))
+    return nary("complex", x, y, dtype=complex_of(x.aval.dtype))
 
 
 @lax_operation()
 def real(x: Any) -> Any:
     """Return the real parts of complex numbers."""
-    return _part("real", x)
+    return real_part(require_kind("real", x, "c"))
 
 
 @lax_operation()
 def imag(x: Any) -> Any:
     """Return the imaginary parts of complex numbers."""
-    return _part("imag", x)
+    return imaginary_part(require_kind("imag", x, "c"))
 
 
 @lax_operation()
@@ -222,7 +224,7 @@ def conj(x: Any) -> Any:
     x = require_kind("conj", x, "fc")
     if x.aval.dtype.kind != "c":
         return complex(x, binary("multiply", x, constant(0, x.aval.dtype)))
-    return complex(_part("real", x), unary("negate", _part("imag", x)))
+    return conjugate(x)
 
 
 @lax_operation()

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from devrt import tracing
-from devrt.lax.checks import BOOL, kind_of, lax_operation, one_dtype, refuse, require
-from devrt.tracing import as_value, binary, compare, constant
+from devrt.lax.checks import BOOL, lax_operation, one_dtype, refuse, require
+from devrt.tracing import as_value, binary, compare, constant, kind_of
 
 __all__ = [
     "GatherDimensionNumbers",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt import tracing
-from devrt.lax.checks import dtype_of, lax_operation, one_dtype, refuse, require
-from devrt.tracing import DotDimensions, as_value
+from devrt.lax.checks import lax_operation, one_dtype, refuse, require
+from devrt.tracing import DotDimensions, as_value, dtype_of
 
 __all__ = ["Precision", "batch_matmul", "dot", "dot_general", "precisions"]
 

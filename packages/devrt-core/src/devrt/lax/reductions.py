@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from devrt import tracing, tree_util
-from devrt.lax.checks import axis_of, dtype_of, kind_of, lax_operation, require, require_kind
-from devrt.tracing import as_value, convert
+from devrt.lax.checks import axis_of, lax_operation, require, require_kind
+from devrt.tracing import as_value, convert, dtype_of, extreme, kind_of
 
 __all__ = [
     "argmax",
     "argmin",
     "combined",
-    "extreme",
     "initials",
     "reduce",
     "reduce_and",
@@ -96,36 +95,15 @@ def _axes(name: str, axes: Sequence[int], rank: int) -> list[int]:
     return found
 
 
-def extreme(dtype: np.dtype[Any], *, greatest: bool) -> Any:
-    """Return the greatest or least value of a dtype: infinite where it can be."""
-    kind = kind_of(dtype)
-    if kind == "b":
-        return greatest
-    if kind in "iu":
-        limits = np.iinfo(dtype)
-        return int(limits.max if greatest else limits.min)
-    infinite = np.array(np.inf if greatest else -np.inf).astype(dtype)
-    if np.isinf(infinite):
-        return infinite
-    import ml_dtypes
-
-    finite: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return finite.max if greatest else finite.min
-
-
 _IDENTITY: dict[str, Function] = {
     "add": lambda _: 0,
     "multiply": lambda _: 1,
     "maximum": lambda dtype: extreme(dtype, greatest=False),
     "minimum": lambda dtype: extreme(dtype, greatest=True),
-    "and": lambda dtype: True if dtype.kind == "b" else -1 if dtype.kind == "i" else _ones(dtype),
+    "and": lambda dtype: -1 if kind_of(dtype) == "i" else extreme(dtype, greatest=True),
     "or": lambda dtype: dtype.kind == "b" and False,
     "xor": lambda dtype: dtype.kind == "b" and False,
 }
-
-
-def _ones(dtype: np.dtype[Any]) -> int:
-    return int(np.iinfo(dtype).max)
 
 
 def identity(op: str, dtype: np.dtype[Any]) -> Any:

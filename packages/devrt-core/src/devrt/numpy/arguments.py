@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.tracing import as_value, at_user_line, named
-from devrt.tracing.promotion import DEFAULT
+from devrt.tracing import as_value, at_user_line
 
 __all__ = [
     "Axes",
     "array_of",
     "axes_of",
     "axis_of",
-    "dtype_of",
     "refuse_out",
     "shape_at",
     "shape_of",
@@ -104,11 +101,6 @@ def shape_at(x: Any, operation: str) -> Shape:
             "Make an array of it with devrt.numpy.asarray."
         )
         raise InvalidTypeError(msg, type=type(x).__name__) from None
-
-
-def dtype_of(dtype: Any) -> np.dtype[Any]:
-    """Return a NumPy dtype; Python's types mean those of 32 bits."""
-    return named(DEFAULT[dtype]) if dtype in DEFAULT else dtypes.to_numpy(dtypes.code_of(dtype))
 
 
 def refuse_out(out: Any, operation: str) -> None:

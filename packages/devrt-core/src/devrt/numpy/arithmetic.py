@@ -7,22 +7,27 @@ from typing import Any
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.bits import isinf
 from devrt.numpy.comparisons import compare_complex
-from devrt.numpy.operands import BOOL, counted, dtype_of, fractions, full_like, kind_of, of_kinds
+from devrt.numpy.operands import BOOL, counted, dtype_of, fractions, full_like, of_kinds
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
     at_user_line,
     binary,
+    broadcast,
     compare,
     convert,
     emit_one,
     inexact,
-    named,
+    kind_of,
     promote,
+    real_of,
+    reduce,
     result_type,
     select,
     shaped,
+    trace_flat,
     unary,
+    while_loop,
 )
 
 __all__ = [
@@ -102,16 +107,12 @@ def abs(x: Any, /) -> Any:
     if kind in "bu":
         return x
     if kind == "c":
-        size = emit_one("stablehlo.abs", (x,), shaped(x.shape, _real_dtype(x)))
+        size = emit_one("stablehlo.abs", (x,), shaped(x.shape, real_of(x.dtype)))
         return select(isinf(x), float("inf"), size)
     return unary("abs", x)
 
 
 absolute = abs
-
-
-def _real_dtype(x: Any) -> Any:
-    return named("float64" if x.dtype.name == "complex128" else "float32")
 
 
 @operation
@@ -256,14 +257,14 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
 @operation
 def gcd(x1: Any, x2: Any, /) -> Any:
     """Return the greatest common divisor of two integers."""
-    x1, x2 = (abs(each) for each in of_kinds("gcd", "biu", x1, x2))
+    x1, x2 = (abs(each) for each in of_kinds("gcd", "iu", x1, x2))
     return _gcd(x1, x2)
 
 
 @operation
 def lcm(x1: Any, x2: Any, /) -> Any:
     """Return the least common multiple of two integers."""
-    x1, x2 = (abs(each) for each in of_kinds("lcm", "biu", x1, x2))
+    x1, x2 = (abs(each) for each in of_kinds("lcm", "iu", x1, x2))
     divisor = _gcd(x1, x2)
     quotient = binary("divide", x1, binary("maximum", divisor, 1))
     return select(
@@ -272,8 +273,6 @@ def lcm(x1: Any, x2: Any, /) -> Any:
 
 
 def _gcd(x1: Any, x2: Any) -> Any:
-    from devrt.tracing import broadcast, emit, reduce, trace_flat
-
     x1, x2 = broadcast(x1, x2, operation="gcd")
     avals = [x1.aval, x2.aval]
 
@@ -286,5 +285,4 @@ def _gcd(x1: Any, x2: Any) -> Any:
         is_done = compare("EQ", smaller, 0)
         return select(is_done, larger, smaller), select(is_done, smaller, rest)
 
-    regions = (trace_flat(goes_on, avals), trace_flat(divided, avals))
-    return emit("stablehlo.while", (x1, x2), avals, None, regions)[0]
+    return while_loop(trace_flat(goes_on, avals), trace_flat(divided, avals), (x1, x2))[0]

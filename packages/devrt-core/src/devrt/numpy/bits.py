@@ -9,16 +9,7 @@ import numpy as np
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.limits import as_dtype, finfo
-from devrt.numpy.operands import (
-    BOOL,
-    bits_of,
-    counted,
-    dtype_of,
-    fractions,
-    full_like,
-    kind_of,
-    of_kinds,
-)
+from devrt.numpy.operands import BOOL, bits_of, counted, dtype_of, fractions, full_like, of_kinds
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -26,14 +17,20 @@ from devrt.tracing import (
     binary,
     broadcast,
     compare,
+    complex_from,
+    concatenate,
     constant,
     convert,
     emit_one,
+    kind_of,
     named,
+    parts,
     promote,
+    real_of,
     reshape,
     select,
     shaped,
+    slice_,
     unary,
 )
 
@@ -188,12 +185,6 @@ def _signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return named(bits_of(dtype).name[1:])
 
 
-def parts(x: Any) -> tuple[Any, Any]:
-    """Return the real and the imaginary part of a complex value."""
-    aval = shaped(x.shape, named("float64" if x.dtype.name == "complex128" else "float32"))
-    return emit_one("stablehlo.real", (x,), aval), emit_one("stablehlo.imag", (x,), aval)
-
-
 # -- parts of fractions -----------------------------------------------------------------------
 
 
@@ -301,8 +292,6 @@ def _view(x: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _complex_view(x: Any, dtype: np.dtype[Any]) -> Any:
-    from devrt.tracing import concatenate, slice_
-
     if x.dtype == dtype:
         return x
     if x.dtype.kind == "c":
@@ -310,14 +299,12 @@ def _complex_view(x: Any, dtype: np.dtype[Any]) -> Any:
         paired = concatenate(halves, x.ndim)
         flat = reshape(paired, (*x.shape[:-1], 2 * x.shape[-1])) if x.ndim else paired
         return _view(flat, dtype)
-    real = _bitcast(x, named("float64" if dtype.name == "complex128" else "float32"))
+    real = _bitcast(x, real_of(dtype))
     _check_width(real.shape, 2, dtype)
     *rows, last = real.shape
     zeros = (0,) * len(rows)
-    real_part, imaginary = (
-        slice_(real, (*zeros, first), (*rows, last), (*(1 for _ in rows), 2)) for first in (0, 1)
-    )
-    return emit_one("stablehlo.complex", (real_part, imaginary), shaped(real_part.shape, dtype))
+    strides = (*(1 for _ in rows), 2)
+    return complex_from(*(slice_(real, (*zeros, i), (*rows, last), strides) for i in (0, 1)))
 
 
 def _check_width(shape: tuple[int, ...], ratio: int, dtype: np.dtype[Any]) -> None:

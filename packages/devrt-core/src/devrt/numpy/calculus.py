@@ -8,7 +8,7 @@ from typing import Any
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axes_of, axis_of
-from devrt.numpy.products import conjugate, contract
+from devrt.numpy.products import contract
 from devrt.numpy.reductions import sum as total
 from devrt.programs.eager import operation
 from devrt.tracing import (
@@ -17,6 +17,7 @@ from devrt.tracing import (
     at_user_line,
     binary,
     compare,
+    conjugate,
     convert,
     inexact,
     named,

@@ -7,7 +7,7 @@ from typing import Any
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arithmetic import abs
 from devrt.numpy.bits import isinf, isnan
-from devrt.numpy.operands import BOOL, fractions, kind_of
+from devrt.numpy.operands import BOOL, fractions
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -15,6 +15,7 @@ from devrt.tracing import (
     broadcast_shapes,
     compare,
     constant,
+    kind_of,
     promote,
     reduce,
     unary,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.numpy.bits import parts
-from devrt.numpy.operands import BOOL, kind_of
+from devrt.numpy.operands import BOOL
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
     binary,
     compare,
     convert,
+    kind_of,
+    parts,
     promote,
     select,
     unary,

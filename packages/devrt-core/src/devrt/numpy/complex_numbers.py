@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from devrt.numpy.bits import parts
-from devrt.numpy.operands import BOOL, dtype_of, fractions, full_like, kind_of
+from devrt.numpy.operands import BOOL, dtype_of, fractions, full_like
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, binary, compare, constant, emit_one, shaped
+from devrt.tracing import (
+    as_value,
+    binary,
+    compare,
+    constant,
+    imaginary_part,
+    kind_of,
+    parts,
+    real_part,
+)
+from devrt.tracing import conjugate as conjugated
 
 __all__ = [
     "angle",
@@ -27,24 +36,20 @@ __all__ = [
 def real(x: Any, /) -> Any:
     """Return the real part."""
     x = as_value(x)
-    return parts(x)[0] if kind_of(x.dtype) == "c" else x
+    return real_part(x) if kind_of(x.dtype) == "c" else x
 
 
 @operation
 def imag(x: Any, /) -> Any:
     """Return the imaginary part; 0 of real numbers."""
     x = as_value(x)
-    return parts(x)[1] if kind_of(x.dtype) == "c" else full_like(x, 0)
+    return imaginary_part(x) if kind_of(x.dtype) == "c" else full_like(x, 0)
 
 
 @operation
 def conj(x: Any, /) -> Any:
     """Return the complex conjugate; real numbers as they are."""
-    x = as_value(x)
-    if kind_of(x.dtype) != "c":
-        return x
-    real_part, imaginary = parts(x)
-    return emit_one("stablehlo.complex", (real_part, -imaginary), shaped(x.shape, x.dtype))
+    return conjugated(as_value(x))
 
 
 conjugate = conj
@@ -54,8 +59,8 @@ conjugate = conj
 def angle(z: Any, deg: bool = False) -> Any:
     """Return the angle of complex numbers, in radians or degrees; of real ones 0 or pi."""
     (z,) = fractions(z)
-    real_part, imaginary = parts(z) if kind_of(z.dtype) == "c" else (z, full_like(z, 0))
-    radians = binary("atan2", imaginary, real_part)
+    across, up = parts(z) if kind_of(z.dtype) == "c" else (z, full_like(z, 0))
+    radians = binary("atan2", up, across)
     return binary("multiply", radians, full_like(radians, 180 / math.pi)) if deg else radians
 
 
@@ -64,7 +69,9 @@ def iscomplex(x: Any) -> Any:
     """Return where elements have an imaginary part other than 0."""
     x = as_value(x)
     return (
-        compare("NE", parts(x)[1], 0) if kind_of(x.dtype) == "c" else constant(False, BOOL, x.shape)
+        compare("NE", imaginary_part(x), 0)
+        if kind_of(x.dtype) == "c"
+        else constant(False, BOOL, x.shape)
     )
 
 
@@ -73,7 +80,9 @@ def isreal(x: Any) -> Any:
     """Return where elements have no imaginary part other than 0."""
     x = as_value(x)
     return (
-        compare("EQ", parts(x)[1], 0) if kind_of(x.dtype) == "c" else constant(True, BOOL, x.shape)
+        compare("EQ", imaginary_part(x), 0)
+        if kind_of(x.dtype) == "c"
+        else constant(True, BOOL, x.shape)
     )
 
 

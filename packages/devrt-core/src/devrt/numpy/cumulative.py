@@ -6,10 +6,10 @@ from typing import Any
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import axis_of, dtype_of, refuse_out
+from devrt.numpy.arguments import axis_of, refuse_out
 from devrt.numpy.reductions import computed_in, widened
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, convert, named
+from devrt.tracing import as_value, at_user_line, convert, dtype_of, named
 
 __all__ = ["cumprod", "cumsum", "cumulative_prod", "cumulative_sum"]
 

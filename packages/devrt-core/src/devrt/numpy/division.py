@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from devrt.numpy.bits import copysign, isinf
-from devrt.numpy.operands import counted, full_like, kind_of, of_kinds
+from devrt.numpy.operands import counted, full_like, of_kinds
 from devrt.programs.eager import operation
-from devrt.tracing import binary, broadcast, compare, select, unary
+from devrt.tracing import binary, broadcast, compare, kind_of, select, unary
 
 __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.numpy.bits import parts
 from devrt.numpy.limits import as_dtype, dtype_for, finfo, iinfo
-from devrt.numpy.operands import BOOL, kind_of
+from devrt.numpy.operands import BOOL
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, binary, compare, convert
+from devrt.tracing import as_value, binary, compare, convert, kind_of, parts
 from devrt.tracing import result_type as _result_type
 
 __all__ = [

@@ -10,12 +10,12 @@ import numpy as np
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import dtype_of, refuse_out
+from devrt.numpy.arguments import refuse_out
 from devrt.numpy.diagonals import diagonal
 from devrt.numpy.products import contract
 from devrt.numpy.reductions import sum as total
 from devrt.programs.eager import operation
-from devrt.tracing import DotDimensions, as_value, at_user_line, convert
+from devrt.tracing import DotDimensions, as_value, at_user_line, convert, dtype_of
 
 __all__ = ["einsum", "einsum_path"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from devrt.numpy.bits import isfinite, isinf, parts
-from devrt.numpy.operands import fractions, full_like, kind_of, of_kinds
+from devrt.numpy.bits import isfinite, isinf
+from devrt.numpy.operands import fractions, full_like, of_kinds
 from devrt.programs.eager import operation
-from devrt.tracing import binary, compare, emit_one, select, unary
+from devrt.tracing import binary, compare, emit_one, kind_of, parts, select, unary
 
 __all__ = [
     "cbrt",

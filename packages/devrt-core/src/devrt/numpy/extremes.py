@@ -7,9 +7,9 @@ from typing import Any
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axis_of, refuse_out
-from devrt.numpy.reductions import highest, keep, lowest
+from devrt.numpy.reductions import keep
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, binary, compare, named, select
+from devrt.tracing import as_value, at_user_line, binary, compare, extreme, named, select
 
 __all__ = ["argmax", "argmin"]
 
@@ -45,7 +45,7 @@ def _found(name: str, direction: str, a: Any, axis: int | None, keepdims: bool) 
         raise InvalidArgumentError(msg, axis=axis, shape=shape)
     index = tracing.iota(x.shape, dimension, named("int32"))
     # No element gives way to the start, as its index comes after all others.
-    start = lowest(x.dtype) if direction == "GT" else highest(x.dtype)
+    start = extreme(x.dtype, greatest=direction == "LT")
     starts = [tracing.constant(start, x.dtype), tracing.constant(2**31 - 1, named("int32"))]
 
     def chosen(x1: Any, i1: Any, x2: Any, i2: Any) -> tuple[Any, Any]:

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from devrt.errors import InvalidIndexError, InvalidTypeError, NonConcreteBooleanIndexError
-from devrt.numpy.operands import kind_of
-from devrt.tracing import Tracer, at_user_line
+from devrt.tracing import Tracer, at_user_line, kind_of
 
 __all__ = ["Item", "Plan", "is_mask", "plan_index"]
 

@@ -11,7 +11,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.numpy.division import remainder
 from devrt.numpy.index_plan import Plan, plan_index
 from devrt.numpy.limits import iinfo
-from devrt.numpy.operands import dtype_of, kind_of
+from devrt.numpy.operands import dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -24,6 +24,7 @@ from devrt.tracing import (
     concatenate,
     convert,
     iota,
+    kind_of,
     named,
     reshape,
     reverse,

@@ -11,10 +11,10 @@ import numpy as np
 
 from devrt import tracing
 from devrt.errors import ConcretizationTypeError, InvalidArgumentError
-from devrt.numpy.arguments import array_of, axis_of, dtype_of, refuse_out, shape_at, values_of
+from devrt.numpy.arguments import array_of, axis_of, refuse_out, shape_at, values_of
 from devrt.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel, reshape
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, promote
+from devrt.tracing import as_value, at_user_line, dtype_of, promote
 
 __all__ = [
     "array_split",

@@ -8,8 +8,7 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.numpy.operands import kind_of
-from devrt.tracing import at_user_line
+from devrt.tracing import at_user_line, integer_limits, kind_of
 
 __all__ = ["as_dtype", "dtype_beside", "dtype_for", "finfo", "iinfo"]
 
@@ -77,8 +76,4 @@ def iinfo(dtype: Any) -> Any:
     if kind_of(given) not in "iu":
         msg = f"iinfo of {given}: it is of dtypes of integers. Use finfo for fractions."
         raise InvalidArgumentError(msg, operation="iinfo", dtype=str(given))
-    if given.kind in "iu":
-        return np.iinfo(given)
-    import ml_dtypes
-
-    return ml_dtypes.iinfo(given)  # type: ignore[no-untyped-call]
+    return integer_limits(given)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from devrt import tracing
+from devrt import dtypes, tracing
 from devrt.errors import InvalidTypeError
-from devrt.tracing import at_user_line, inexact, named, promote, result_type
+from devrt.tracing import at_user_line, inexact, kind_of, named, promote, result_type
 
 __all__ = [
     "BOOL",
@@ -17,22 +17,12 @@ __all__ = [
     "dtype_of",
     "fractions",
     "full_like",
-    "is_float",
-    "kind_of",
     "of_kinds",
 ]
 
 BOOL = named("bool")
 
 _KIND_NAMES = {"b": "bool", "i": "signed", "u": "unsigned", "f": "real floating", "c": "complex"}
-
-
-def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return b, i, u, f or c; those of ml_dtypes, which NumPy calls V, included."""
-    if dtype.kind != "V":
-        return str(dtype.kind)
-    name = dtype.name
-    return "i" if name.startswith("int") else "u" if name.startswith("uint") else "f"
 
 
 def dtype_of(*operands: Any) -> np.dtype[Any]:
@@ -47,15 +37,8 @@ def counted(*operands: Any) -> list[Any]:
     return promote(*operands, dtype=named("int32") if is_bool else None)
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
-    """Return whether a dtype holds real fractions."""
-    return kind_of(dtype) == "f"
-
-
 def bits_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the unsigned dtype of as many bits."""
-    from devrt import dtypes
-
     return named(f"uint{dtypes.from_numpy(dtype).bits}")
 
 

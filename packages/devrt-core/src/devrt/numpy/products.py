@@ -11,12 +11,21 @@ import numpy as np
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import axis_of, dtype_of, refuse_out
+from devrt.numpy.arguments import axis_of, refuse_out
 from devrt.programs.eager import operation
-from devrt.tracing import DotDimensions, as_value, at_user_line, convert, named, promote, unary
+from devrt.tracing import (
+    DotDimensions,
+    as_value,
+    at_user_line,
+    conjugate,
+    convert,
+    dtype_of,
+    kind_of,
+    named,
+    promote,
+)
 
 __all__ = [
-    "conjugate",
     "contract",
     "cross",
     "dot",
@@ -79,7 +88,7 @@ def contract(
 
 def _summed_in(operand: np.dtype[Any], result: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype to sum in: that of the result, of 32 bits for fractions of 16 or fewer."""
-    if operand.itemsize < 4 and operand.kind not in "biu" and "int" not in operand.name:
+    if operand.itemsize < 4 and kind_of(operand) == "f":
         return named("float32") if result.itemsize < 4 else result
     return result
 
@@ -132,15 +141,6 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     if x.shape[-1] != y.shape[at]:
         raise _mismatch("dot", x, y, f"{x.shape[-1]} columns, {y.shape[at]} rows")
     return contract(x, y, DotDimensions((x.ndim - 1,), (at,)), precision, preferred_element_type)
-
-
-def conjugate(x: Any) -> Any:
-    """Return the conjugate of complex elements; others as they are."""
-    if x.dtype.kind != "c":
-        return x
-    real = named(f"float{x.dtype.itemsize * 4}")
-    parts = unary("real", x, real), unary("negate", unary("imag", x, real))
-    return tracing.emit_one("stablehlo.complex", parts, x.aval)
 
 
 @operation(static=_STATIC)

@@ -13,9 +13,19 @@ import numpy as np
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import Axes, axes_of, dtype_of, refuse_out
+from devrt.numpy.arguments import Axes, axes_of, refuse_out
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, convert, inexact, named
+from devrt.tracing import (
+    as_value,
+    at_user_line,
+    convert,
+    dtype_of,
+    extreme,
+    inexact,
+    kind_of,
+    named,
+    real_of,
+)
 
 __all__ = [
     "all",
@@ -37,21 +47,14 @@ _STATIC = ("axis", "dtype", "keepdims", "promote_integers")
 
 def computed_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype that many elements of one are summed in."""
-    is_narrow = dtype.itemsize < 4 and dtype.kind not in "biu"
-    return named("float32") if is_narrow and not _is_integer(dtype) else dtype
-
-
-def _is_integer(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
+    return named("float32") if dtype.itemsize < 4 and kind_of(dtype) == "f" else dtype
 
 
 def widened(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype of a sum: of integers, and of truth values, one of 32 bits or more."""
-    if dtype == named("bool"):
-        return named("int32")
-    if _is_integer(dtype) and dtype.itemsize < 4:
-        return named("uint32" if dtype.name.startswith("u") else "int32")
-    return dtype
+    if dtype.itemsize >= 4 or kind_of(dtype) not in "biu":
+        return dtype
+    return named("uint32" if kind_of(dtype) == "u" else "int32")
 
 
 def keep(x: Any, axes: tuple[int, ...], shape: tuple[int, ...], keepdims: bool) -> Any:
@@ -120,26 +123,6 @@ def prod(
     return _accumulated("prod", "multiply", a, axis, dtype, keepdims, *numbers, 1)
 
 
-def lowest(dtype: np.dtype[Any]) -> Any:
-    """Return the number that no element of a dtype is below."""
-    if _is_integer(dtype):
-        return np.iinfo(dtype).min if dtype.kind in "iu" else _limits(dtype).min
-    return False if dtype.kind == "b" else -math.inf
-
-
-def highest(dtype: np.dtype[Any]) -> Any:
-    """Return the number that no element of a dtype is above."""
-    if _is_integer(dtype):
-        return np.iinfo(dtype).max if dtype.kind in "iu" else _limits(dtype).max
-    return True if dtype.kind == "b" else math.inf
-
-
-def _limits(dtype: np.dtype[Any]) -> Any:
-    import ml_dtypes
-
-    return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-
-
 def _extreme(
     operation: str, a: Any, axis: Axes, keepdims: bool, initial: Any, where: Any, is_max: bool
 ) -> Any:
@@ -151,7 +134,7 @@ def _extreme(
         raise InvalidArgumentError(msg, axis=axis, shape=x.shape)
     if x.dtype.kind == "c":
         return _extreme_complex(x, axes, keepdims, is_max)
-    identity = lowest(x.dtype) if is_max else highest(x.dtype)
+    identity = extreme(x.dtype, greatest=not is_max)
     if x.dtype.kind == "b":
         name, is_max = ("or", True) if is_max else ("and", False)
     else:
@@ -255,11 +238,6 @@ def _mean(x: Any, axes: tuple[int, ...], where: Any) -> Any:
     return tracing.binary("divide", total, count)
 
 
-def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of the parts of a complex one; any other as it is."""
-    return named(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
-
-
 def _dropped(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if keepdims:
         return x
@@ -301,11 +279,7 @@ def var(
     inner = computed_in(tracing.promotion.widest([inexact(result), inexact(x.dtype)]))
     x = convert(x, inner)
     distance = tracing.binary("subtract", x, _mean(x, axes, where))
-    if inner.kind == "c":
-        parts = [tracing.unary(p, distance, real_of(inner)) for p in ("real", "imag")]
-        square = tracing.binary("add", *(tracing.binary("multiply", p, p) for p in parts))
-    else:
-        square = tracing.binary("multiply", distance, distance)
+    square = tracing.squared_size(distance)
     total = _fold("var", "add", square, axes, True, None, where, 0)
     less = float(ddof if correction is None else correction)
     count = tracing.binary("subtract", _count(x, axes, where, square.dtype), less)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.numpy.bits import parts
 from devrt.numpy.division import divmod
 from devrt.numpy.limits import iinfo
-from devrt.numpy.operands import fractions, full_like, kind_of, of_kinds
+from devrt.numpy.operands import fractions, full_like, of_kinds
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, binary, compare, emit_one, select, unary
+from devrt.tracing import as_value, binary, compare, emit_one, kind_of, parts, select, unary
 
 __all__ = ["around", "ceil", "fix", "floor", "rint", "round", "trunc"]
 

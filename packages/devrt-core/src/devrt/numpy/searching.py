@@ -43,10 +43,7 @@ def _not(x: Any) -> Any:
 def _before(x: Any, y: Any) -> Any:
     """Return where x comes before y in order."""
     if x.dtype.kind == "c":
-        real = named(f"float{x.dtype.itemsize * 4}")
-        (xr, xi), (yr, yi) = (
-            [tracing.unary(name, v, real) for name in ("real", "imag")] for v in (x, y)
-        )
+        (xr, xi), (yr, yi) = tracing.parts(x), tracing.parts(y)
         return binary("or", _before(xr, yr), _and(compare("EQ", xr, yr), _before(xi, yi)))
     before = compare("LT", x, y)
     if x.dtype.kind in "biu":

@@ -9,10 +9,10 @@ import numpy as np
 
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arithmetic import maximum, minimum
-from devrt.numpy.bits import isnan, parts
+from devrt.numpy.bits import isnan
 from devrt.numpy.comparisons import truth
 from devrt.numpy.limits import finfo, iinfo
-from devrt.numpy.operands import dtype_of, kind_of
+from devrt.numpy.operands import dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -22,6 +22,8 @@ from devrt.tracing import (
     compare,
     convert,
     emit_one,
+    kind_of,
+    parts,
     promote,
 )
 from devrt.tracing import select as choose_between

@@ -11,6 +11,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import array_of, axes_of, axis_of, shape_of
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line
+from devrt.tracing.matrices import transposed
 
 __all__ = [
     "atleast_1d",
@@ -97,7 +98,7 @@ def matrix_transpose(x: Any, /) -> Any:
     if x.ndim < 2:
         msg = f"matrix_transpose: {x.aval} has fewer than two dimensions{at_user_line()}."
         raise InvalidArgumentError(msg, ndim=x.ndim)
-    return tracing.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return transposed(x)
 
 
 @operation(static=("axis1", "axis2"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import axis_of, values_of
+from devrt.numpy.arguments import axis_of, shape_at, values_of
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, named
 
@@ -98,15 +99,8 @@ def argpartition(a: Any, kth: int | Sequence[int], axis: int | None = -1) -> Any
 
 
 def _check_kth(a: Any, kth: Any, axis: int | None, operation: str) -> None:
-    from devrt.numpy.arguments import shape_at
-
     shape = shape_at(a, operation)
-    size = 1
-    if axis is None:
-        for n in shape:
-            size *= n
-    else:
-        size = shape[axis_of(axis, len(shape), operation)]
+    size = math.prod(shape) if axis is None else shape[axis_of(axis, len(shape), operation)]
     for k in kth if isinstance(kth, Sequence) else (kth,):
         axis_of(k, size, f"{operation}'s kth")
 
@@ -115,9 +109,4 @@ def _check_kth(a: Any, kth: Any, axis: int | None, operation: str) -> None:
 def sort_complex(a: Any) -> Any:
     """Return the elements in order of their real, then imaginary parts, as complex ones."""
     x = as_value(a)
-    dtype = (
-        x.dtype
-        if x.dtype.kind == "c"
-        else named("complex128" if x.dtype.itemsize == 8 else "complex64")
-    )
-    return sort(tracing.convert(x, dtype))
+    return sort(tracing.convert(x, tracing.complex_of(x.dtype)))

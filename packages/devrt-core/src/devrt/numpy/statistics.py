@@ -8,10 +8,21 @@ from typing import Any
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import Axes, axes_of, refuse_out
-from devrt.numpy.products import conjugate, matmul
-from devrt.numpy.reductions import computed_in, keep, mean, real_of, sum
+from devrt.numpy.products import matmul
+from devrt.numpy.reductions import computed_in, keep, mean, sum
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, binary, compare, convert, inexact, named, select
+from devrt.tracing import (
+    as_value,
+    at_user_line,
+    binary,
+    compare,
+    conjugate,
+    convert,
+    inexact,
+    named,
+    real_of,
+    select,
+)
 
 __all__ = [
     "average",

@@ -10,7 +10,7 @@ import numpy as np
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.numpy.index_plan import Plan, is_mask, plan_index
 from devrt.numpy.indexing import Grid, checked_mode, part_of, take_index, take_positions
-from devrt.numpy.operands import BOOL, dtype_of, kind_of
+from devrt.numpy.operands import BOOL, dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -20,6 +20,7 @@ from devrt.tracing import (
     broadcast_shapes,
     broadcast_to,
     convert,
+    kind_of,
     promote,
     reshape,
     select,

@@ -13,7 +13,6 @@ from devrt.random.keys import raw_key, split_words
 from devrt.random.samplers import (
     Shape,
     check_shape,
-    dtype_of,
     shape_of,
 )
 from devrt.random.threefry import random_bits
@@ -23,6 +22,7 @@ from devrt.tracing import (
     compare,
     constant,
     convert,
+    dtype_of,
     emit,
     gather,
     iota,

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from devrt import dtypes
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.eager import operation
-from devrt.random.keys import raw_key
+from devrt.random.keys import raw_key, split_words
 from devrt.random.threefry import random_bits
 from devrt.tracing import (
     as_value,
@@ -19,17 +18,19 @@ from devrt.tracing import (
     broadcast_to,
     clamp,
     compare,
+    complex_from,
     constant,
     convert,
     emit_one,
     named,
     nary,
+    real_of,
     reshape,
     shaped,
     slice_,
     unary,
 )
-from devrt.tracing.promotion import DEFAULT, typed
+from devrt.tracing.promotion import dtype_of, typed
 
 __all__ = [
     "bernoulli",
@@ -51,12 +52,6 @@ Shape = int | Sequence[int]
 def shape_of(shape: Shape) -> tuple[int, ...]:
     """Return a shape as a tuple of integers."""
     return (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
-
-
-def dtype_of(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype of a name or class; Python's classes are of 32 bits."""
-    name = DEFAULT.get(dtype) if isinstance(dtype, type) else None
-    return dtypes.to_numpy(dtypes.code_of(dtype)) if name is None else named(name)
 
 
 def float_dtype(dtype: Any, function: str) -> np.dtype[Any]:
@@ -153,13 +148,10 @@ def _normal(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     data = as_value(data)
     if dtype.kind != "c":
         return _real_normal(data, shape, dtype)
-    from devrt.random.keys import split_words
-
-    part = named("float32" if dtype.itemsize == 8 else "float64")
+    part = real_of(dtype)
     keys = split_words(data, (2,))
     both = [_real_normal(_row(keys, i), shape, part) for i in (0, 1)]
-    joined = emit_one("stablehlo.complex", both, shaped(shape, dtype))
-    return nary("divide", joined, constant(np.sqrt(2), dtype))
+    return nary("divide", complex_from(*both), constant(np.sqrt(2), dtype))
 
 
 def _row(keys: Any, i: int) -> Any:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devrt.tracing.aval import tensor_type
+from devrt.tracing.kinds import kind_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,15 +89,13 @@ def _nested(array: np.ndarray[Any, Any]) -> str:
 
 def _number(value: Any) -> str:
     """Return one element as text that gives its very bits back."""
-    kind = value.dtype.kind
+    kind = kind_of(value.dtype)
     if kind == "b":
         return "true" if value else "false"
     if kind in "iu":
         return str(int(value))
     if kind == "c":
         return f"({_number(value.real)}, {_number(value.imag)})"
-    if value.dtype.name.startswith(("int", "uint")):  # of ml_dtypes
-        return str(int(value))
     if not math.isfinite(float(value)) or value.dtype.name.startswith("float8"):
         return f"0x{value.tobytes()[::-1].hex().upper()}"
     # 1e-05 does not parse, 1.0e-05 does.

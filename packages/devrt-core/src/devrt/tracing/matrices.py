@@ -12,22 +12,27 @@ from typing import Any
 
 from devrt.tracing.attributes import Literal
 from devrt.tracing.aval import ShapedArray, shaped
+from devrt.tracing.complex_parts import complex_from, conjugate, real_part
 from devrt.tracing.contractions import DotDimensions, dot_general
 from devrt.tracing.conversions import convert
 from devrt.tracing.elementwise import binary, compare, select, unary
+from devrt.tracing.kinds import complex_of, real_of
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import reduce
 from devrt.tracing.shapes import broadcast_in_dim, iota, pad, slice_, transpose
 from devrt.tracing.trace import as_value, composite, constant, emit, emit_one
 
 __all__ = [
+    "adjoint",
     "cholesky",
     "eig",
     "eigh",
     "householder",
+    "product",
     "qr",
     "solve",
     "svd",
+    "transposed",
     "triangle",
     "triangular_solve",
 ]
@@ -97,7 +102,7 @@ def solve(a: Any, b: Any) -> Any:
 
 def _solved(a: Any, b: Any) -> list[Any]:
     q, r = qr(a)
-    return [triangular_solve(r, _product(_adjoint(q), b))]
+    return [triangular_solve(r, product(adjoint(q), b))]
 
 
 def householder(a: Any) -> list[Any]:
@@ -142,7 +147,7 @@ def eigh(a: Any) -> list[Any]:
 
 def _eigh(a: Any) -> list[Any]:
     aval = a.aval
-    values = shaped(aval.shape[:-1], _real(aval.dtype))
+    values = shaped(aval.shape[:-1], real_of(aval.dtype))
     config = f"1,1,{_MOST_SWEEPS},1e-6"
     vectors, found = _written_out("Eigh", (a,), (shaped(aval.shape, aval.dtype), values), config)
     is_wide = values.dtype == named("float64")
@@ -156,10 +161,10 @@ def _refined(a: Any, vectors: Any) -> list[Any]:
     (2018). Vectors whose eigenvalues are too close to tell them apart are only made orthogonal.
     """
     rank = len(a.aval.shape)
-    adjoint = _adjoint(vectors)
-    error = binary("subtract", identity(a), _product(adjoint, vectors))
-    inner = _product(adjoint, _product(a, vectors))
-    real = _real(a.aval.dtype)
+    rows = adjoint(vectors)
+    error = binary("subtract", identity(a), product(rows, vectors))
+    inner = product(rows, product(a, vectors))
+    real = real_of(a.aval.dtype)
     quotient, excess = (_diagonal(x) for x in (inner, error))
     values = binary("divide", quotient, binary("subtract", 1.0, excess))
     row, column = (
@@ -170,22 +175,26 @@ def _refined(a: Any, vectors: Any) -> list[Any]:
     is_apart = compare("GT", unary("abs", gap), binary("multiply", 8.0, unary("abs", change, real)))
     apart = binary("divide", change, convert(select(is_apart, gap, 1.0), a.aval.dtype))
     step = select(is_apart, apart, binary("multiply", error, 0.5))
-    return [values, binary("add", vectors, _product(vectors, step))]
+    return [values, binary("add", vectors, product(vectors, step))]
 
 
-def _product(x: Any, y: Any) -> Any:
+def product(x: Any, y: Any) -> Any:
+    """Return the products of matrices, as precise as their dtype."""
     rank = len(x.aval.shape)
     batch = tuple(range(rank - 2))
     dimensions = DotDimensions((rank - 1,), (rank - 2,), batch, batch)
     return dot_general(x, y, dimensions, precision=("highest", "highest"))
 
 
-def _adjoint(x: Any) -> Any:
-    rank, dtype = len(x.aval.shape), x.aval.dtype
-    if dtype.kind == "c":
-        parts = [unary(name, x, _real(dtype)) for name in ("real", "imag")]
-        x = emit_one("stablehlo.complex", (parts[0], unary("negate", parts[1])), x.aval)
+def transposed(x: Any) -> Any:
+    """Return matrices with rows as columns."""
+    rank = len(x.aval.shape)
     return transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def adjoint(x: Any) -> Any:
+    """Return matrices with rows as columns, conjugated."""
+    return transposed(conjugate(x))
 
 
 def identity(x: Any) -> Any:
@@ -197,13 +206,9 @@ def identity(x: Any) -> Any:
 
 def _diagonal(x: Any) -> Any:
     """Return the diagonals of square matrices, their real parts."""
-    x = unary("real", x, _real(x.aval.dtype)) if x.aval.dtype.kind == "c" else x
+    x = real_part(x) if x.aval.dtype.kind == "c" else x
     kept = select(compare("NE", identity(x), 0), x, 0)
     return reduce("add", kept, 0, [len(x.aval.shape) - 1])
-
-
-def _real(dtype: Any) -> Any:
-    return named(f"float{dtype.itemsize * 4}") if dtype.kind == "c" else dtype
 
 
 # -- LAPACK's ------------------------------------------------------------------------------------
@@ -222,7 +227,7 @@ def _svd(a: Any, mode: str) -> list[Any]:
     wide, high = (rows, columns) if mode == "A" else (count, count)
     results = (
         shaped(aval.shape, aval.dtype),
-        shaped((*batch, count), _real(aval.dtype)),
+        shaped((*batch, count), real_of(aval.dtype)),
         shaped((*batch, rows, wide), aval.dtype),
         shaped((*batch, high, columns), aval.dtype),
         shaped(tuple(batch), named("int32")),
@@ -236,7 +241,7 @@ def _svd(a: Any, mode: str) -> list[Any]:
 def eig(a: Any) -> list[Any]:
     """Return the eigenvalues of square matrices, and the right vectors as columns: complex."""
     aval = as_value(a).aval
-    both = named("complex128" if aval.dtype.name in ("float64", "complex128") else "complex64")
+    both = complex_of(aval.dtype)
     is_complex = aval.dtype.kind == "c"
     values = [shaped(aval.shape[:-1], aval.dtype)] * (1 if is_complex else 2)
     vectors = shaped(aval.shape, both)
@@ -245,11 +250,7 @@ def eig(a: Any) -> list[Any]:
     options = f"compute_left = {ord('N')} : ui8, compute_right = {ord('V')} : ui8"
     count = len(values)
     *parts, _, right, info = _lapack(target, a, results, options, (count, count + 1))
-    found = (
-        parts[0]
-        if is_complex
-        else emit_one("stablehlo.complex", parts, shaped(aval.shape[:-1], both))
-    )
+    found = parts[0] if is_complex else complex_from(*parts)
     return [_if_found(info, x) for x in (found, right)]
 
 
@@ -279,5 +280,5 @@ def _order(rank: int, is_by_column: bool) -> str:
 def _if_found(info: Any, x: Any) -> Any:
     """Return a result where the routine has one, NaN where it says that it has none."""
     is_found = broadcast_in_dim(compare("EQ", info, 0), x.aval.shape, range(len(info.aval.shape)))
-    nan = convert(constant(float("nan"), _real(x.aval.dtype)), x.aval.dtype)
+    nan = convert(constant(float("nan"), real_of(x.aval.dtype)), x.aval.dtype)
     return select(is_found, x, nan)

@@ -15,8 +15,9 @@ import numpy as np
 from devrt import dtypes
 from devrt.errors import InvalidTypeError
 from devrt.tracing.ir import Value
+from devrt.tracing.kinds import kind_of
 
-__all__ = ["DEFAULT", "common_dtype", "dtype_of_scalar", "inexact", "result_type"]
+__all__ = ["DEFAULT", "common_dtype", "dtype_of", "dtype_of_scalar", "inexact", "result_type"]
 
 _FLOAT8 = tuple(
     e.name for e in dtypes.ELEMENT_TYPES if e.name.startswith(("float8", "float4", "float6"))
@@ -51,7 +52,7 @@ _NEXT: dict[str, tuple[str, ...]] = {
 DEFAULT = {bool: "bool", int: "int32", float: "float32", complex: "complex64"}
 """The dtypes of Python's numbers where nothing else decides."""
 
-_STAR = {"bool": "bool", "i": "int*", "u": "int*", "f": "float*", "V": "float*", "c": "complex*"}
+_STAR = {"b": "bool", "i": "int*", "u": "int*", "f": "float*", "c": "complex*"}
 _OF_STAR = {"int*": "int32", "float*": "float32", "complex*": "complex64"}
 
 Typed = tuple[Any, bool]  # a NumPy dtype, and whether it is weak
@@ -93,10 +94,10 @@ def common_dtype(typed: frozenset[Typed]) -> Typed:
     if len(typed) == 1:
         return next(iter(typed))
     strong = frozenset(dtype.name for dtype, is_weak in typed if not is_weak)
-    weak = frozenset(_star(dtype) for dtype, is_weak in typed if is_weak)
+    weak = frozenset(_STAR[kind_of(dtype)] for dtype, is_weak in typed if is_weak)
     if not strong:
         joined = _join(weak)
-        kind = [dtype for dtype, _ in typed if _star(dtype) == joined]
+        kind = [dtype for dtype, _ in typed if _STAR[kind_of(dtype)] == joined]
         if joined == "bool":
             return named("bool"), False
         # Of weak operands the widest of the kind that wins: an integer beyond 32 bits stays.
@@ -105,14 +106,11 @@ def common_dtype(typed: frozenset[Typed]) -> Typed:
     return (named(_OF_STAR[joined]), True) if joined in _OF_STAR else (named(joined), False)
 
 
-@functools.lru_cache(maxsize=256)
-def _star(dtype: np.dtype[Any]) -> str:
-    name: str = dtype.name
-    if name == "bool":
-        return "bool"
-    if name in _FLOAT8 or name == "bfloat16":
-        return "float*"
-    return "int*" if name in _NARROW else _STAR[dtype.kind]
+def dtype_of(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype of a name or a class; Python's classes of numbers are of 32 bits."""
+    name = DEFAULT.get(dtype) if isinstance(dtype, type) else None
+    found: np.dtype[Any] = dtypes.to_numpy(dtypes.code_of(dtype)) if name is None else named(name)
+    return found
 
 
 def dtype_of_scalar(value: Any) -> np.dtype[Any]:
@@ -164,7 +162,7 @@ def inexact(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     Those of 64 bits become float64, all others float32.
     """
-    if dtype.kind not in "biu" and dtype.name not in _NARROW:
+    if kind_of(dtype) not in "biu":
         return dtype
     return named("float64" if dtype.itemsize == 8 else "float32")
 

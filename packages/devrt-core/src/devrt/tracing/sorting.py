@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.tracing.aval import shaped
-from devrt.tracing.elementwise import binary, compare, select, unary
-from devrt.tracing.promotion import named
+from devrt.tracing.complex_parts import parts
+from devrt.tracing.elementwise import binary, compare, select
+from devrt.tracing.kinds import kind_of
 from devrt.tracing.trace import as_value, constant, emit, trace_flat
 
 __all__ = ["sort"]
@@ -36,25 +37,23 @@ def _is_before(sides: Sequence[Any], num_keys: int) -> Any:
         for i in range(num_keys)
         for pair in zip(_parts(sides[2 * i]), _parts(sides[2 * i + 1]), strict=True)
     ]
-    before = compare("LT", *keys[-1], is_total=_is_fraction(keys[-1][0]))
+    before = compare("LT", *keys[-1], is_total=_is_float(keys[-1][0]))
     for x, y in reversed(keys[:-1]):
-        is_total = _is_fraction(x)
+        is_total = _is_float(x)
         is_equal = binary("and", compare("EQ", x, y, is_total=is_total), before)
         before = binary("or", compare("LT", x, y, is_total=is_total), is_equal)
     return before
 
 
-def _is_fraction(x: Any) -> bool:
-    return x.aval.dtype.kind == "f" or "float" in x.aval.dtype.name
-
-
 def _parts(x: Any) -> list[Any]:
     """Return what decides the order of a key: scalars whose total order is that of the key."""
-    dtype = x.aval.dtype
-    if dtype.kind == "c":
-        part = named(f"float{dtype.itemsize * 4}")
-        return [_plain(unary(name, x, part)) for name in ("real", "imag")]
-    return [_plain(x) if _is_fraction(x) else x]
+    if x.aval.dtype.kind == "c":
+        return [_plain(part) for part in parts(x)]
+    return [_plain(x) if _is_float(x) else x]
+
+
+def _is_float(x: Any) -> bool:
+    return kind_of(x.aval.dtype) == "f"
 
 
 def _plain(x: Any) -> Any:

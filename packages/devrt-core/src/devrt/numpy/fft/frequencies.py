@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import axes_of, dtype_of, shape_at
+from devrt.numpy.arguments import axes_of, shape_at
 from devrt.numpy.moving import roll
-from devrt.tracing import at_user_line
+from devrt.tracing import at_user_line, dtype_of
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 

@@ -10,9 +10,18 @@ from typing import Any
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axes_of
-from devrt.numpy.products import conjugate
 from devrt.programs.eager import operation
-from devrt.tracing import Literal, as_value, at_user_line, binary, convert, named, shaped
+from devrt.tracing import (
+    Literal,
+    as_value,
+    at_user_line,
+    binary,
+    complex_of,
+    conjugate,
+    convert,
+    real_of,
+    shaped,
+)
 
 __all__ = [
     "fft",
@@ -40,23 +49,21 @@ Sizes = Sequence[int] | None
 def _emitted(kind: str, x: Any, lengths: Sequence[int]) -> Any:
     """Return a transform of the last axes, whose lengths are those of the real side."""
     *batch, last = x.shape
-    real = named("float64" if x.dtype.name in ("complex128", "float64") else "float32")
-    of = named("complex128" if real == named("float64") else "complex64")
+    real = real_of(x.dtype)
     last = {"RFFT": last // 2 + 1, "IRFFT": lengths[-1]}.get(kind, last)
-    result = shaped((*batch, last), real if kind == "IRFFT" else of)
+    result = shaped((*batch, last), real if kind == "IRFFT" else complex_of(real))
     attributes = {"fft_type": Literal(f"#stablehlo<fft_type {kind}>"), "fft_length": tuple(lengths)}
     return tracing.emit_one("stablehlo.fft", (x,), result, attributes)
 
 
 def _operand(a: Any, is_real: bool, name: str) -> Any:
     x = as_value(a)
-    is_wide = x.dtype.itemsize == (16 if x.dtype.kind == "c" else 8)
     if not is_real:
-        return convert(x, named("complex128" if is_wide else "complex64"))
+        return convert(x, complex_of(x.dtype))
     if x.dtype.kind == "c":
         msg = f"fft.{name} takes real numbers, not {x.aval}{at_user_line()}. Use fft.{name[1:]}."
         raise InvalidArgumentError(msg, dtype=x.dtype.name)
-    return convert(x, named("float64" if is_wide else "float32"))
+    return convert(x, real_of(complex_of(x.dtype)))
 
 
 def _fitted(x: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:

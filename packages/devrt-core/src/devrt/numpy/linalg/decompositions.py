@@ -8,14 +8,13 @@ import numpy as np
 
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.linalg.operands import adjoint, matrices, square_matrices
-from devrt.numpy.reductions import real_of
+from devrt.numpy.linalg.operands import matrices, square_matrices
 from devrt.programs.eager import operation
-from devrt.tracing import at_user_line, convert
+from devrt.tracing import at_user_line, convert, real_of
+from devrt.tracing.matrices import adjoint, householder, transposed, triangle
 from devrt.tracing.matrices import cholesky as cholesky_of
 from devrt.tracing.matrices import eig as eig_of
 from devrt.tracing.matrices import eigh as eigh_of
-from devrt.tracing.matrices import householder, triangle
 from devrt.tracing.matrices import qr as qr_of
 from devrt.tracing.matrices import svd as svd_of
 
@@ -76,8 +75,7 @@ def qr(a: Any, /, *, mode: str = "reduced") -> Any:
     x, dtype = matrices(a, "qr")
     if mode == "raw":
         packed, scales = householder(x)
-        rows = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-        return convert(tracing.transpose(packed, rows), dtype), convert(scales, dtype)
+        return convert(transposed(packed), dtype), convert(scales, dtype)
     if mode not in ("reduced", "complete", "r"):
         msg = f"linalg.qr: mode {mode!r} is none of reduced, complete, r and raw{at_user_line()}."
         raise InvalidArgumentError(msg, mode=mode)

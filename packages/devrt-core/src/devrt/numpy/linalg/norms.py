@@ -11,9 +11,9 @@ from devrt.numpy.arguments import axes_of
 from devrt.numpy.linalg.decompositions import svdvals
 from devrt.numpy.linalg.operands import matrices
 from devrt.numpy.linalg.solving import inv
-from devrt.numpy.reductions import computed_in, max, min, real_of, sum
+from devrt.numpy.reductions import computed_in, max, min, sum
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, binary, compare, convert, inexact, unary
+from devrt.tracing import as_value, at_user_line, binary, compare, convert, inexact, real_of, unary
 
 __all__ = ["cond", "matrix_norm", "norm", "vector_norm"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.reductions import computed_in
 from devrt.tracing import as_value, at_user_line, convert, inexact
 
-__all__ = ["adjoint", "matrices", "square_matrices", "transposed"]
+__all__ = ["matrices", "square_matrices"]
 
 
 def matrices(a: Any, operation: str) -> tuple[Any, Any]:
@@ -41,15 +40,3 @@ def square_matrices(a: Any, operation: str) -> tuple[Any, Any]:
         msg = f"linalg.{operation} takes square matrices, not {x.aval}{at_user_line()}."
         raise InvalidArgumentError(msg, shape=x.shape)
     return x, dtype
-
-
-def transposed(x: Any) -> Any:
-    """Return matrices with rows as columns."""
-    return tracing.transpose(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
-
-
-def adjoint(x: Any) -> Any:
-    """Return matrices with rows as columns, conjugated."""
-    from devrt.numpy.products import conjugate
-
-    return conjugate(transposed(x))

@@ -17,12 +17,21 @@ from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axes_of, values_of
 from devrt.numpy.linalg.decompositions import svd
-from devrt.numpy.linalg.operands import adjoint, matrices, square_matrices
+from devrt.numpy.linalg.operands import matrices, square_matrices
 from devrt.numpy.products import matmul
-from devrt.numpy.reductions import real_of
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, binary, compare, convert, promote, select, unary
-from devrt.tracing.matrices import householder, identity
+from devrt.tracing import (
+    as_value,
+    at_user_line,
+    binary,
+    compare,
+    convert,
+    promote,
+    real_of,
+    select,
+    unary,
+)
+from devrt.tracing.matrices import adjoint, householder, identity, triangle
 from devrt.tracing.matrices import solve as solved
 
 __all__ = [
@@ -83,19 +92,11 @@ def _signed_diagonal(a: Any) -> tuple[Any, Any]:
 
     packed, scales = householder(a)
     # A reflector 1 - s v v^H has the determinant 1 - s v^H v.
-    below = tracing.matrices.triangle(packed, is_lower=True, offset=-1)
-    length = convert(sum(_squared(below), axis=-2), a.dtype)
+    below = triangle(packed, is_lower=True, offset=-1)
+    length = convert(sum(tracing.squared_size(below), axis=-2), a.dtype)
     one = tracing.constant(1, a.dtype)
     each = binary("subtract", one, binary("multiply", scales, binary("add", length, one)))
     return diagonal(packed, 0, -2, -1), prod(each, axis=-1)
-
-
-def _squared(x: Any) -> Any:
-    """Return the squared absolute values."""
-    if x.dtype.kind != "c":
-        return binary("multiply", x, x)
-    parts = [unary(name, x, real_of(x.dtype)) for name in ("real", "imag")]
-    return binary("add", *(binary("multiply", part, part) for part in parts))
 
 
 @operation
@@ -219,7 +220,7 @@ def lstsq(a: Any, b: Any, /, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     scaled = tracing.reshape(convert(inverse, x.dtype), (inverse.size, 1))
     found = matmul(adjoint(vh), binary("multiply", scaled, matmul(adjoint(u), y)))
     rank = sum(convert(is_kept, tracing.named("int32")))
-    squares = sum(_squared(binary("subtract", y, matmul(x, found))), axis=0)
+    squares = sum(tracing.squared_size(binary("subtract", y, matmul(x, found))), axis=0)
     rows, columns = x.shape
     full = compare("EQ", rank, columns)
     residuals = select(full, squares, math.nan) if rows > columns else squares[:0]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt.tracing.aval import shaped
+from devrt.tracing.complex_parts import complex_from, imaginary_part, real_part
 from devrt.tracing.conversions import convert
 from devrt.tracing.elementwise import compare, nary, unary
 from devrt.tracing.gradients.rules import (
@@ -22,6 +22,7 @@ from devrt.tracing.gradients.rules import (
 )
 from devrt.tracing.gradients.walk import Rule, Walk, is_inexact
 from devrt.tracing.ir import Op
+from devrt.tracing.reductions import reduce
 from devrt.tracing.trace import constant, emit_one
 
 __all__ = ["RULES"]
@@ -38,31 +39,19 @@ def _root(x: Any) -> Any:
     return unary("sqrt", x)
 
 
-def _complex(real: Any, imag: Any) -> Any:
-    dtype = "complex64" if real.aval.dtype.itemsize == 4 else "complex128"
-    from devrt.tracing.promotion import named
-
-    return emit_one("stablehlo.complex", (real, imag), shaped(real.aval.shape, named(dtype)))
-
-
-def _part(name: str, z: Any) -> Any:
-    dtype = z.aval.dtype.type(0).real.dtype
-    return emit_one(f"stablehlo.{name}", (z,), shaped(z.aval.shape, dtype))
-
-
 def _abs(g: Any, x: Any, y: Any) -> Any:
     if x.aval.dtype.kind != "c":
         return mul(g, unary("sign", x))
     length = where("EQ", y, 0, 1, y)
-    direction = div(unary("chlo.conj", x), _complex(length, zeros(length)))
-    return mul(_complex(g, zeros(g)), direction)
+    direction = div(unary("chlo.conj", x), complex_from(length, zeros(length)))
+    return mul(complex_from(g, zeros(g)), direction)
 
 
 def _convert(g: Any, x: Any, _: Any) -> Any:
     if not is_inexact(x):
         return None
     if g.aval.dtype.kind == "c" and x.aval.dtype.kind != "c":
-        g = _part("real", g)
+        g = real_part(g)
     return convert(g, x.aval.dtype)
 
 
@@ -96,8 +85,8 @@ _UNARY: dict[str, One] = {
     "stablehlo.cbrt": lambda g, x, y: mul(g, div(y, mul(3, x))),
     "stablehlo.convert": _convert,
     "stablehlo.reduce_precision": lambda g, x, y: g,
-    "stablehlo.real": lambda g, x, y: _complex(g, zeros(g)),
-    "stablehlo.imag": lambda g, x, y: _complex(zeros(g), neg(g)),
+    "stablehlo.real": lambda g, x, y: complex_from(g, zeros(g)),
+    "stablehlo.imag": lambda g, x, y: complex_from(zeros(g), neg(g)),
     "chlo.conj": lambda g, x, y: unary("chlo.conj", g),
     "chlo.acos": lambda g, x, y: neg(div(g, _root(sub(1, _square(x))))),
     "chlo.asin": lambda g, x, y: div(g, _root(sub(1, _square(x)))),
@@ -166,8 +155,8 @@ _BINARY: dict[str, Pair] = {
         lambda g, x, y, z: neg(_of_angle(mul(g, x), x, y)),
     ),
     "stablehlo.complex": (
-        lambda g, x, y, z: _part("real", g),
-        lambda g, x, y, z: neg(_part("imag", g)),
+        lambda g, x, y, z: real_part(g),
+        lambda g, x, y, z: neg(imaginary_part(g)),
     ),
     "chlo.polygamma": (
         None,
@@ -233,8 +222,6 @@ def _clamp(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
 
 def _bound(g: Any, x: Any, bound: Any, direction: str) -> Any:
     """Return the cotangent of a bound: what fell on elements that lay beyond it."""
-    from devrt.tracing.reductions import reduce
-
     part = emit_one("stablehlo.select", (compare(direction, x, bound), g, zeros(g)), g.aval)
     if bound.aval.shape == g.aval.shape:
         return part

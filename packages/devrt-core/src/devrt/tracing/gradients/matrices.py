@@ -10,33 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt.tracing.contractions import DotDimensions, dot_general
 from devrt.tracing.conversions import convert
 from devrt.tracing.elementwise import unary
 from devrt.tracing.gradients.rules import add, div, mul, neg, sub, where, zeros_if_none
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
-from devrt.tracing.matrices import identity, solve, triangle, triangular_solve
-from devrt.tracing.shapes import broadcast_in_dim, transpose
+from devrt.tracing.matrices import (
+    identity,
+    product,
+    solve,
+    transposed,
+    triangle,
+    triangular_solve,
+)
+from devrt.tracing.shapes import broadcast_in_dim
 from devrt.tracing.trace import constant
 
 __all__ = ["RULES"]
-
-_HIGHEST = ("highest", "highest")
-
-
-def _dot(x: Any, y: Any) -> Any:
-    rank = x.aval.ndim
-    batch = tuple(range(rank - 2))
-    return dot_general(
-        x, y, DotDimensions((rank - 1,), (rank - 2,), batch, batch), precision=_HIGHEST
-    )
-
-
-def _turned(x: Any) -> Any:
-    """Return matrices with rows as columns."""
-    rank = x.aval.ndim
-    return transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _conj(x: Any) -> Any:
@@ -44,7 +34,7 @@ def _conj(x: Any) -> Any:
 
 
 def _adjoint(x: Any) -> Any:
-    return _conj(_turned(x))
+    return _conj(transposed(x))
 
 
 def _columns(x: Any, like: Any) -> Any:
@@ -77,7 +67,7 @@ def _cholesky(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     is_lower = op.attributes["lower"]
     factor, bar = (x if is_lower else _adjoint(x) for x in (op.results[0], _conj(given[0])))
     factor, bar = (triangle(x, is_lower=True) for x in (factor, bar))
-    inner = _half_lower(_dot(_adjoint(factor), bar))
+    inner = _half_lower(product(_adjoint(factor), bar))
     left = _solve(factor, inner, lower=True, form="ADJOINT")
     whole = _solve(factor, left, lower=True, left=False)
     return [_conj(_hermitian(whole))]
@@ -101,10 +91,10 @@ def _triangular(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     )
     if a not in walk.active:
         return [None, of_b]
-    x = _turned(op.results[0])
-    of_a = neg(_dot(of_b, x) if parts["left_side"] else _dot(x, of_b))
+    x = transposed(op.results[0])
+    of_a = neg(product(of_b, x) if parts["left_side"] else product(x, of_b))
     if form != "NO_TRANSPOSE":
-        of_a = _turned(of_a)
+        of_a = transposed(of_a)
     of_a = _conj(of_a) if form == "ADJOINT" else of_a
     # Only one triangle is read; of a diagonal of ones not even that.
     beyond = 1 if parts["unit_diagonal"] else 0
@@ -113,13 +103,13 @@ def _triangular(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
 
 
 def _solved(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
-    of_b = solve(_turned(op.operands[0]), given[0])
-    return [neg(_dot(of_b, _turned(op.results[0]))), of_b]
+    of_b = solve(transposed(op.operands[0]), given[0])
+    return [neg(product(of_b, transposed(op.results[0]))), of_b]
 
 
 def _inverse(a: Any) -> Any:
     """Return the transposed inverses of square matrices."""
-    return solve(_turned(a), identity(a))
+    return solve(transposed(a), identity(a))
 
 
 def _scaled(g: Any, x: Any) -> Any:
@@ -149,17 +139,17 @@ def _qr(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
         raise walk.refuse(op, "QR of complex matrices has no gradient here")
     q_bar, r_bar = zeros_if_none(given, op.results)
     r_bar = triangle(r_bar, is_lower=False)
-    inner = sub(_dot(r, _turned(r_bar)), _dot(_turned(q_bar), q))
+    inner = sub(product(r, transposed(r_bar)), product(transposed(q_bar), q))
     lower = triangle(inner, is_lower=True)
-    mirrored = add(lower, _turned(triangle(lower, is_lower=True, offset=-1)))
-    whole = add(_dot(q, mirrored), q_bar)
+    mirrored = add(lower, transposed(triangle(lower, is_lower=True, offset=-1)))
+    whole = add(product(q, mirrored), q_bar)
     return [_solve(r, whole, lower=False, form="TRANSPOSE", left=False)]
 
 
 def _gaps(values: Any, like: Any, function: Callable[[Any], Any]) -> Any:
     """Return ``1 / (f(v_j) - f(v_i))``, and 0 where they are equal."""
     wide = _columns(function(values), like)
-    gap = sub(wide, _turned(wide))
+    gap = sub(wide, transposed(wide))
     return where("EQ", gap, 0, 0, div(1, where("EQ", gap, 0, 1, gap)))
 
 
@@ -174,9 +164,9 @@ def _eigh(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     real = _real_like(vectors, values)
     values_bar, vectors_bar = (_conj(each) for each in zeros_if_none(given, op.results))
     gaps = convert(_gaps(values, real, lambda v: v), dtype)
-    inner = mul(gaps, _dot(_adjoint(vectors), vectors_bar))
+    inner = mul(gaps, product(_adjoint(vectors), vectors_bar))
     inner = add(inner, convert(_diagonal(values_bar, real), dtype))
-    whole = _dot(_dot(vectors, inner), _adjoint(vectors))
+    whole = product(product(vectors, inner), _adjoint(vectors))
     return [_conj(_hermitian(whole))]
 
 
@@ -192,23 +182,23 @@ def _svd(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     dtype, square = left.aval.dtype, _square_like(values, left)
     core = _diagonal(values_bar, square)
     if not has_vectors:
-        whole = _dot(_dot(left, convert(core, dtype)), right)
+        whole = product(product(left, convert(core, dtype)), right)
         return [_conj(whole)]
-    v, v_bar = _turned(right), _turned(right_bar)
+    v, v_bar = transposed(right), transposed(right_bar)
     gaps = _gaps(values, square, lambda s: mul(s, s))
-    of_left = mul(gaps, _dot(_turned(left), left_bar))
-    of_right = mul(gaps, _dot(_turned(v), v_bar))
+    of_left = mul(gaps, product(transposed(left), left_bar))
+    of_right = mul(gaps, product(transposed(v), v_bar))
     scale = _columns(values, square)
-    core = add(core, mul(add(of_left, _turned(of_left)), scale))
-    core = add(core, mul(_turned(scale), add(of_right, _turned(of_right))))
-    whole = _dot(_dot(left, core), right)
+    core = add(core, mul(add(of_left, transposed(of_left)), scale))
+    core = add(core, mul(transposed(scale), add(of_right, transposed(of_right))))
+    whole = product(product(left, core), right)
     inverse = div(1, values)
     if rows > columns:
-        rest = sub(left_bar, _dot(left, _dot(_turned(left), left_bar)))
-        whole = add(whole, _dot(mul(rest, _columns(inverse, rest)), right))
+        rest = sub(left_bar, product(left, product(transposed(left), left_bar)))
+        whole = add(whole, product(mul(rest, _columns(inverse, rest)), right))
     if columns > rows:
-        rest = sub(v_bar, _dot(v, _dot(_turned(v), v_bar)))
-        whole = add(whole, _dot(left, _turned(mul(rest, _columns(inverse, rest)))))
+        rest = sub(v_bar, product(v, product(transposed(v), v_bar)))
+        whole = add(whole, product(left, transposed(mul(rest, _columns(inverse, rest)))))
     return [whole]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,17 +64,10 @@ def _of_product(g: Any, x: Any, _: Any, dimensions: Sequence[int]) -> Any:
     order = [*kept, *dimensions]
     lines = tuple(shape[i] for i in kept)
     moved = transpose(x, order)
-    flat = reshape(moved, (*lines, x.aval.size // max(1, _product(lines))))
+    flat = reshape(moved, (*lines, x.aval.size // max(1, math.prod(lines))))
     others = mul(_before(flat), reverse(_before(reverse(flat, [len(lines)])), [len(lines)]))
     back = transpose(reshape(others, moved.aval.shape), [order.index(i) for i in range(len(order))])
     return mul(back, _back(g, shape, dimensions))
-
-
-def _product(sizes: Sequence[int]) -> int:
-    found = 1
-    for size in sizes:
-        found *= size
-    return found
 
 
 def _before(x: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from devrt.tracing.conversions import convert
 from devrt.tracing.elementwise import compare, nary, unary
 from devrt.tracing.trace import as_value, constant, emit_one
 
@@ -75,11 +74,6 @@ def where(direction: str, x: Any, y: Any, then: Any, other: Any) -> Any:
     )
     condition = compare(direction, x, y)
     return emit_one("stablehlo.select", (condition, as_value(then), as_value(other)), then.aval)
-
-
-def cast(x: Any, like: Any) -> Any:
-    """Return a value in the dtype of another one, as a strong type."""
-    return convert(x, like.aval.dtype)
 
 
 def nothing(op: Any, *_: Any) -> list[None]:

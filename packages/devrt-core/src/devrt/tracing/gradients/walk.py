@@ -10,6 +10,7 @@ from devrt.tracing.collectives import all_reduce, pvary
 from devrt.tracing.elementwise import nary
 from devrt.tracing.gradients.replay import alias, replay
 from devrt.tracing.ir import Op, Value
+from devrt.tracing.kinds import kind_of
 from devrt.tracing.trace import current_graph
 
 __all__ = ["Rule", "Walk", "has_fractions", "is_inexact"]
@@ -25,7 +26,7 @@ def is_inexact(value: Value) -> bool:
 
 def has_fractions(dtype: Any) -> bool:
     """Return whether a dtype is of fractions or complex."""
-    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+    return kind_of(dtype) in "fc"
 
 
 class Walk:
