@@ -134,6 +134,13 @@ def test_repeated_by_counts():
         jit(lambda y, counts: jnp.repeat(y, counts, axis=0))(Y, counts)
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+def test_nothing_is_repeated_by_no_counts(dtype):
+    x, counts = np.zeros((0, 2), dtype), np.zeros(0, np.int8)
+    compare([jnp.repeat(x, counts, axis=0)], [x])
+    compare([jit(lambda x: jnp.repeat(x, counts, axis=0))(x)], [x])
+
+
 def test_filled_diagonals():
     for shape in ((3, 4), (5, 2), (3, 3, 3)):
         for value in (7, [1, 2]):

@@ -13,7 +13,7 @@ from devrt.tracing.aval import shaped
 from devrt.tracing.conversions import promote
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import scalar_region
-from devrt.tracing.trace import as_value, emit_one, trace_flat
+from devrt.tracing.trace import as_value, constant, emit_one, trace_flat
 
 __all__ = [
     "GatherDimensions",
@@ -88,7 +88,8 @@ def gather(
     """Return slices of an operand, one for each index vector.
 
     Names and rules are StableHLO's. The index vectors lie along ``index_vector_dim`` of
-    ``start_indices``, which may be one past its last dimension where they are single numbers.
+    ``start_indices``, which may be one past its last dimension where they are single numbers. An
+    operand without elements gives zeros.
     """
     x, indices = as_value(operand), as_value(start_indices)
     gone = {*collapsed_slice_dims, *operand_batching_dims}
@@ -97,6 +98,8 @@ def gather(
     rank = len(indices.aval.shape) - (index_vector_dim < len(indices.aval.shape))
     offsets = set(offset_dims)
     shape = [next(window if i in offsets else batch) for i in range(rank + len(offsets))]
+    if 0 in x.aval.shape:  # compilers refuse it: no slice fits, even where no index asks for one
+        return constant(0, x.aval.dtype, tuple(shape), weak_type=x.aval.weak_type)
     attributes = {
         "dimension_numbers": GatherDimensions(
             tuple(offset_dims),
