@@ -99,6 +99,16 @@ def test_sets():
     compare([got], [np.append(expected, [-9] * (6 - expected.size))])
 
 
+def test_sets_of_nothing():
+    none = I[:0]
+    for name in ("union1d", "setdiff1d", "intersect1d", "setxor1d"):
+        for pair in ((none, none), (none, I), (I, none)):
+            compare([getattr(jnp, name)(*pair)], [getattr(np, name)(*pair)])
+    filled = np.array([-9, -9], np.int32)
+    compare([jit(lambda x: jnp.setdiff1d(x, x, size=2, fill_value=-9))(none)], [filled])
+    compare([jnp.unique(none, size=2, fill_value=-9)], [filled])
+
+
 def test_edited():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     for case in (

@@ -106,7 +106,8 @@ def _unique(
 ) -> tuple[Any, Any, Any, Any]:
     """Return the distinct parts along the first axis, of the length that there is or is given."""
     if not math.prod(x.shape):
-        values, first, inverse, counts = _none(x, size=size or 0)
+        fill = 0 if fill_value is None else fill_value
+        values, first, inverse, counts = _none(x, fill, size=size or 0)
         return values, first, inverse, counts
     values, first, inverse, counts, count = _distinct(x, equal_nan=equal_nan)
     if size is None:
@@ -123,10 +124,11 @@ def _unique(
 
 
 @operation(static=("size",))
-def _none(x: Any, size: int) -> tuple[Any, ...]:
+def _none(x: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
     x = as_value(x)
     index = tracing.constant(0, named("int32"), (size,))
-    values = tracing.constant(0, x.dtype, (size, *x.shape[1:]))
+    fill = convert(as_value(fill_value), x.dtype)
+    values = tracing.broadcast_to(fill, (size, *x.shape[1:]))
     return values, index, tracing.constant(0, named("int32"), (x.shape[0],)), index
 
 
@@ -135,20 +137,18 @@ def _sized(
     values: Any, first: Any, counts: Any, count: Any, fill_value: Any, size: int
 ) -> tuple[Any, Any, Any]:
     """Return results of a length: cut, or filled; by default with the first element."""
-    values = as_value(values)
+    values, first, counts = map(as_value, (values, first, counts))
+    if not values.shape[0]:  # there is no first element: zeros are one
+        values, first, counts = (_length(each, 1) for each in (values, first, counts))
     if fill_value is None:
         fill = tracing.slice_(values, (0,) * values.ndim, (1, *values.shape[1:]))
     else:
         fill = convert(as_value(fill_value), values.dtype)
-    filled = [
-        _length(values, size),
-        _length(as_value(first), size),
-        _length(as_value(counts), size),
-    ]
+    filled = [_length(each, size) for each in (values, first, counts)]
     index = tracing.iota((size,), 0, named("int32"))
     is_there = compare("LT", index, count)
     spread = tracing.broadcast_in_dim(is_there, filled[0].shape, (0,))
-    start = tracing.slice_(as_value(first), (0,), (1,))
+    start = tracing.slice_(first, (0,), (1,))
     return (
         select(spread, filled[0], tracing.broadcast_to(fill, filled[0].shape)),
         select(is_there, filled[1], start),
