@@ -18,6 +18,7 @@ __all__ = ["DEVICES", "devrt_namespace", "results"]
 
 DEVICES = 8
 MESHES = {"x": (8,), "xy": (4, 2), "xyz": (2, 2, 2)}
+ROUNDINGS = 4
 MODES = "eager jit grad sharded mapped".split()
 
 
@@ -59,7 +60,8 @@ def body(ns, seed, args, axes=None):
     return values[-3:]
 
 
-def arguments(seed, mode):
+def arguments(seed, mode, nudge=0):
+    """Return a program's arguments; with a number, each fraction moved by some roundings."""
     rng = np.random.default_rng((seed, 2))
     count = int(rng.integers(1, 4))
     sizes = (8,) if mode in ("sharded", "mapped") else (1, 2, 3, 4)
@@ -73,7 +75,12 @@ def arguments(seed, mode):
         kind = rng.random()
         dtype = np.float32 if i == 0 or kind < 0.7 else np.int32 if kind < 0.9 else np.bool_
         made.append((x * (3 if dtype is np.int32 else 1)).astype(dtype))
-    return made
+    return [_nudged(a, (seed, 4, nudge)) if nudge and a.dtype == np.float32 else a for a in made]
+
+
+def _nudged(a, entropy):
+    moved = np.random.default_rng(entropy).uniform(-1, 1, a.shape) * ROUNDINGS
+    return (a * (1 + moved * np.finfo(a.dtype).eps)).astype(a.dtype)
 
 
 def total(ns, results):
@@ -159,10 +166,10 @@ def mapped(ns, seed, args):
     return [value, *gradients]
 
 
-def results(ns, seed):
+def results(ns, seed, nudge=0):
     """Run the program of a seed; return its results as NumPy arrays, or the error's text."""
     mode = MODES[seed % len(MODES)]
-    args = arguments(seed, mode)
+    args = arguments(seed, mode, nudge)
     try:
         found = {"eager": eager, "jit": jit, "grad": grad, "sharded": sharded, "mapped": mapped}[
             mode

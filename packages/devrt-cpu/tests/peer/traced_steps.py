@@ -50,6 +50,8 @@ def binary(ns, rng, values):
     name = str(rng.choice("add multiply subtract maximum minimum arctan2 hypot".split()))
     if name in ("arctan2", "hypot", "subtract") and "b" in (x.dtype.kind, y.dtype.kind):
         name = "add"
+    if name == "hypot" and "float16" in (x.dtype.name, y.dtype.name):
+        name = "maximum"  # jax's gradient divides by squares, which float16 does not hold
     return getattr(ns.np, name)(x, y)
 
 
