@@ -27,6 +27,9 @@ def ran(mesh, function, x=X, in_specs=None, out_specs=None, **options):
     return devrt.device_get(mapped(x))
 
 
+UNEVEN, EVEN = [[0], [1, 2, 3]], [[0, 1], [2, 3]]
+
+
 def parts(x=X):
     """Return the parts as [x position][y position]."""
     return [np.split(row, 2, axis=1) for row in np.split(x, 4, axis=0)]
@@ -64,6 +67,25 @@ def test_reductions(mesh):
     assert found["truths"].dtype == np.int32
 
 
+def test_reductions_over_groups_of_different_sizes(mesh):
+    p = np.array(parts())
+
+    def function(part):
+        options = {"axis_index_groups": UNEVEN}
+        return {
+            "sum": lax.psum(part, "x", **options),
+            "mean": lax.pmean(part, "x", **options),
+            "largest": lax.pmax(part, "x", **options),
+            "size": part * 0 + lax.psum(1, "x", **options),
+        }
+
+    found = ran(mesh, function, out_specs=P("x", "y"))
+    for name, reduced in (("sum", p[1:].sum(0)), ("mean", p[1:].mean(0)), ("largest", p[3])):
+        np.testing.assert_array_equal(found[name], whole([p[0], reduced, reduced, reduced]))
+    sizes = [np.full_like(p[0], n) for n in (1, 3, 3, 3)]
+    np.testing.assert_array_equal(found["size"], whole(sizes))
+
+
 def test_sums_of_numbers_are_known_while_tracing(mesh):
     seen = {}
 
@@ -87,9 +109,11 @@ def test_gathering(mesh):
             "tiled": lax.all_gather(part, "x", axis=1, tiled=True),
             "last": lax.all_gather(part, "y", axis=-1),
             "both": lax.all_gather(part, ("y", "x"), tiled=True),
+            "same": lax.all_gather(part, "x", tiled=True, to="invarying"),
         }
 
     specs = {
+        "same": P(None, "y"),
         "new": P(None, "x", "y"),
         "tiled": P("x", "y"),
         "last": P("x", "y"),
@@ -97,6 +121,7 @@ def test_gathering(mesh):
     }
     found = ran(mesh, function, out_specs=specs)
     np.testing.assert_array_equal(found["new"][:, :2, :12], np.stack([row[0] for row in p]))
+    np.testing.assert_array_equal(found["same"], X)
     joined = np.concatenate([row[1] for row in p], axis=1)
     np.testing.assert_array_equal(found["tiled"][2:4, 48:], joined)
     np.testing.assert_array_equal(found["last"][2:4, :12], np.stack(p[1], axis=-1))
@@ -239,15 +264,21 @@ def test_a_mesh_of_one_device(cpu):
     ("function", "match"),
     [
         (lambda a: lax.psum(a, "z"), r"binds axis 'z'.*axes here are 'x', 'y'"),
-        (lambda a: lax.psum(a, ("x", "x")), "name one axis twice"),
+        (lambda a: lax.psum(a, ("x", "x")), r"name one axis twice.*axes here are 'x', 'y'"),
         (lambda a: lax.all_to_all(a, "x", 0, 0), r"dimension 0 .* size 2, which is not the 4 dev"),
         (lambda a: lax.all_to_all(a, "x", 0, 1, tiled=True), "does not divide into the 4"),
         (lambda a: lax.psum_scatter(a, "x", tiled=True), "does not divide into the 4"),
         (lambda a: lax.all_gather(a, "x", axis=4), "dimension 4 of a value of 3"),
-        (lambda a: lax.ppermute(a, "x", [(0, 1), (2, 1)]), "destination 1 of perm"),
-        (lambda a: lax.ppermute(a, "x", [(4, 1)]), "source 4 of perm"),
+        (
+            lambda a: lax.ppermute(a, "x", [(0, 1), (2, 1)]),
+            "destination 1 of perm.* more than once",
+        ),
+        (lambda a: lax.ppermute(a, "x", [(4, 1)]), "source 4 is not within the 4"),
         (lambda a: lax.pbroadcast(a, "x", 4), "source 4 is not within the 4"),
         (lambda a: lax.psum(a, "x", axis_index_groups=[[0, 1]]), "positions 0 to 3"),
+        (lambda a: lax.all_gather(a, "x", axis_index_groups=UNEVEN), "of different sizes"),
+        (lambda a: lax.all_gather(a, "x", to="all"), "to='all' is no result"),
+        (lambda a: lax.all_gather(a, "x", to="invarying", axis_index_groups=EVEN), "no result"),
     ],
 )
 def test_what_does_not_fit_is_refused(mesh, function, match):
@@ -257,8 +288,6 @@ def test_what_does_not_fit_is_refused(mesh, function, match):
 
 
 def test_what_is_not_there_is_refused(mesh):
-    with pytest.raises(UnimplementedError, match="different sizes"):
-        ran(mesh, lambda a: lax.psum(a, "x", axis_index_groups=[[0], [1, 2, 3]]))
     with pytest.raises(UnimplementedError, match="unreduced"):
         ran(mesh, lambda a: lax.pcast(a, "x", to="unreduced"))
 

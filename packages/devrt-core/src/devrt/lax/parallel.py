@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from devrt import tracing, tree_util
-from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.errors import UnimplementedError
+from devrt.lax.axes import axes_of
 from devrt.tracing import Tracer, as_value, at_user_line, convert, named, reshape
 
 __all__ = [
@@ -33,9 +34,6 @@ __all__ = [
     "pvary",
 ]
 
-Axes = tuple[str, ...]
-Groups = tuple[tuple[int, ...], ...] | None
-
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Return the sums over the devices along axes.
@@ -55,41 +53,46 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     UnboundAxisError
         If no enclosing computation binds an axis.
     """
-    axes, groups = _resolved("psum", axis_name, axis_index_groups)
+    axes = axes_of("psum", axis_name, axis_index_groups)
 
     def summed(leaf: Any) -> Any:
-        if _is_constant(leaf):
-            return leaf * _count(axes, groups)
+        if _is_constant(leaf) and axes.is_even:
+            return leaf * axes.size
         value = as_value(leaf)
-        is_bool = value.aval.dtype == named("bool")
-        return tracing.all_reduce(
-            "add", convert(value, named("int32")) if is_bool else value, axes, groups
-        )
+        if value.aval.dtype == named("bool"):
+            value = convert(value, named("int32"))
+        return tracing.all_reduce("add", value, axes.names, axes.groups)
 
-    return _map(summed, x)
+    return tree_util.tree_map(summed, x)
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Return the means over the devices along axes; see `psum`."""
-    axes, groups = _resolved("pmean", axis_name, axis_index_groups)
-    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    return _map(lambda leaf: leaf / _count(axes, groups), total)
+    axes = axes_of("pmean", axis_name, axis_index_groups)
+    total, count = psum((x, 1), axes.names, axis_index_groups=axes.groups)
+    return tree_util.tree_map(lambda leaf: leaf / count, total)
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Return the largest values over the devices along axes; see `psum`."""
-    axes, groups = _resolved("pmax", axis_name, axis_index_groups)
-    return _map(lambda leaf: tracing.all_reduce("maximum", leaf, axes, groups), x)
+    axes = axes_of("pmax", axis_name, axis_index_groups)
+    return _map(lambda x: tracing.all_reduce("maximum", x, axes.names, axes.groups), x)
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Return the smallest values over the devices along axes; see `psum`."""
-    axes, groups = _resolved("pmin", axis_name, axis_index_groups)
-    return _map(lambda leaf: tracing.all_reduce("minimum", leaf, axes, groups), x)
+    axes = axes_of("pmin", axis_name, axis_index_groups)
+    return _map(lambda x: tracing.all_reduce("minimum", x, axes.names, axes.groups), x)
 
 
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Any = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
 ) -> Any:
     """Return the values of all devices along axes.
 
@@ -103,21 +106,29 @@ def all_gather(
         The dimension along which they stand.
     tiled
         Whether that is a dimension of ``x``, along which they are joined, in place of a new one.
+    to
+        Whether the result counts as one that may differ between the devices (``"varying"``), as in
+        JAX, so that no ``out_specs`` may leave the axes out; or as the same on all
+        (``"invarying"``).
 
-    Notes
-    -----
-    The result counts as varying along the axes, as in JAX, so that no ``out_specs`` may leave them
-    out.
+    Raises
+    ------
+    InvalidArgumentError
+        If ``to`` is another word, or each group has a result of its own and it is to be the same.
     """
-    axes, groups = _resolved("all_gather", axis_name, axis_index_groups, same_sizes=True)
+    axes = axes_of("all_gather", axis_name, axis_index_groups, same_sizes=True)
+    if to not in ("varying", "invarying") or (to == "invarying" and axes.groups is not None):
+        reason = f"to={to!r} is no result of a gather"
+        hint = " It is 'varying', or without axis_index_groups 'invarying'."
+        raise axes.error(reason, "to", hint)
 
-    def gathered(leaf: Any) -> Any:
-        value = as_value(leaf)
+    def gathered(value: Any) -> Any:
         shape = value.aval.shape
-        dimension = _dimension("all_gather", axis, len(shape) + (not tiled))
+        dimension = axes.dimension(axis, len(shape) + (not tiled))
         if not tiled:
             value = reshape(value, (*shape[:dimension], 1, *shape[dimension:]))
-        return tracing.all_gather(value, axes, dimension, groups)
+        made = tracing.all_gather(value, axes.names, dimension, axes.groups)
+        return tracing.unvary(made, axes.names) if to == "invarying" else made
 
     return _map(gathered, x)
 
@@ -148,14 +159,13 @@ def psum_scatter(
     InvalidArgumentError
         If the dimension does not divide.
     """
-    axes, groups = _resolved("psum_scatter", axis_name, axis_index_groups, same_sizes=True)
+    axes = axes_of("psum_scatter", axis_name, axis_index_groups, same_sizes=True)
 
-    def scattered(leaf: Any) -> Any:
-        value = as_value(leaf)
+    def scattered(value: Any) -> Any:
         shape = value.aval.shape
-        dimension = _dimension("psum_scatter", scatter_dimension, len(shape))
-        _check_divides("psum_scatter", value, dimension, axis_name, _count(axes, groups), tiled)
-        part = tracing.reduce_scatter("add", value, axes, dimension, groups)
+        dimension = axes.dimension(scatter_dimension, len(shape))
+        axes.check_divides(value, dimension, tiled)
+        part = tracing.reduce_scatter("add", value, axes.names, dimension, axes.groups)
         return part if tiled else reshape(part, (*shape[:dimension], *shape[dimension + 1 :]))
 
     return _map(scattered, x)
@@ -191,22 +201,20 @@ def all_to_all(
     InvalidArgumentError
         If the dimension does not divide.
     """
-    axes, groups = _resolved("all_to_all", axis_name, axis_index_groups, same_sizes=True)
-    count = _count(axes, groups)
+    axes = axes_of("all_to_all", axis_name, axis_index_groups, same_sizes=True)
 
-    def exchanged(leaf: Any) -> Any:
-        value = as_value(leaf)
+    def exchanged(value: Any) -> Any:
         shape = value.aval.shape
-        split = _dimension("all_to_all", split_axis, len(shape))
-        concat = _dimension("all_to_all", concat_axis, len(shape))
-        _check_divides("all_to_all", value, split, axis_name, count, tiled)
+        split = axes.dimension(split_axis, len(shape))
+        concat = axes.dimension(concat_axis, len(shape))
+        axes.check_divides(value, split, tiled)
         if tiled or split == concat:
-            return tracing.all_to_all(value, axes, split, concat, groups)
+            return tracing.all_to_all(value, axes.names, split, concat, axes.groups)
         # The position of the new dimension counts without the one that goes.
         place = concat + 1 if split < concat else concat
         gone = split if split < concat else split + 1
         wide = reshape(value, (*shape[:place], 1, *shape[place:]))
-        sent = tracing.all_to_all(wide, axes, gone, place, groups)
+        sent = tracing.all_to_all(wide, axes.names, gone, place, axes.groups)
         kept = sent.aval.shape
         return reshape(sent, (*kept[:gone], *kept[gone + 1 :]))
 
@@ -231,19 +239,16 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     InvalidArgumentError
         If a position is there twice, or beyond the axes.
     """
-    axes = tracing.bound_axes(axis_name, "ppermute")
+    axes = axes_of("ppermute", axis_name)
     pairs = [(operator.index(a), operator.index(b)) for a, b in perm]
-    count = tracing.axis_count(axes)
-    for side, name in enumerate(("source", "destination")):
+    for side, what in enumerate(("source", "destination")):
         ends = [pair[side] for pair in pairs]
-        wrong = [n for n in ends if ends.count(n) > 1 or not 0 <= n < count]
-        if wrong:
-            msg = (
-                f"ppermute: {name} {wrong[0]} of perm={pairs} is there twice or not within the "
-                f"{count} positions along {axis_name!r}{at_user_line()}. Name each position once."
-            )
-            raise InvalidArgumentError(msg, perm=tuple(pairs))
-    return _map(lambda leaf: tracing.permute(leaf, axes, pairs), x)
+        for position in ends:
+            axes.check_position(position, what)
+            if ends.count(position) > 1:
+                reason = f"{what} {position} of perm={pairs} is there more than once"
+                raise axes.error(reason, what, " Name each position once.")
+    return _map(lambda value: tracing.permute(value, axes.names, pairs), x)
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -258,22 +263,19 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """Return what the device at position ``source`` along axes holds, on all of them."""
-    axes = tracing.bound_axes(axis_name, "pbroadcast")
-    count = tracing.axis_count(axes)
-    if not 0 <= source < count:
-        msg = f"pbroadcast: source {source} is not within the {count} positions along {axis_name!r}"
-        raise InvalidArgumentError(f"{msg}{at_user_line()}.", source=source)
-    return _map(lambda leaf: tracing.broadcast_from(leaf, axes, source), x)
+    axes = axes_of("pbroadcast", axis_name)
+    axes.check_position(source, "source")
+    return _map(lambda value: tracing.broadcast_from(value, axes.names, source), x)
 
 
 def axis_index(axis_name: Any) -> Any:
     """Return the device's position along axes, the last one fastest: an int32."""
-    return tracing.axis_index(tracing.bound_axes(axis_name, "axis_index"))
+    return tracing.axis_index(axes_of("axis_index", axis_name).names)
 
 
 def axis_size(axis_name: Any) -> int:
     """Return the number of devices along axes: a number of Python's."""
-    return tracing.axis_count(tracing.bound_axes(axis_name, "axis_size"))
+    return axes_of("axis_size", axis_name).size
 
 
 def pvary(x: Any, axis_name: Any) -> Any:
@@ -290,68 +292,15 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     if to != "varying":
         msg = f"pcast to {to!r} is not there{at_user_line()}: devrt has no unreduced values."
         raise UnimplementedError(msg, operation="pcast")
-    axes = tracing.bound_axes(axis_name, "pcast")
-    return _map(lambda leaf: tracing.pvary(leaf, axes), x)
+    axes = axes_of("pcast", axis_name)
+    return _map(lambda value: tracing.pvary(value, axes.names), x)
 
 
 def _map(function: Callable[[Any], Any], x: Any) -> Any:
-    return tree_util.tree_map(function, x)
+    """Return a tree with a function of each leaf, as a value of the trace."""
+    return tree_util.tree_map(lambda leaf: function(as_value(leaf)), x)
 
 
 def _is_constant(leaf: Any) -> bool:
     numbers = bool, int, float, complex, np.ndarray, np.generic
     return isinstance(leaf, numbers) and not isinstance(leaf, Tracer)
-
-
-def _count(axes: Axes, groups: Groups) -> int:
-    return tracing.axis_count(axes) if groups is None else len(groups[0])
-
-
-def _resolved(
-    operation: str, axis_name: Any, given: Any, *, same_sizes: bool = False
-) -> tuple[Axes, Groups]:
-    """Return the axes of a name, and groups of positions along them."""
-    axes = tracing.bound_axes(axis_name, operation)
-    if given is None:
-        return axes, None
-    groups = tuple(tuple(operator.index(i) for i in group) for group in given)
-    count = tracing.axis_count(axes)
-    if sorted(i for group in groups for i in group) != list(range(count)):
-        msg = (
-            f"{operation}: axis_index_groups {groups} are not the positions 0 to {count - 1} along "
-            f"{axis_name!r}, each once{at_user_line()}."
-        )
-        raise InvalidArgumentError(msg, axis_index_groups=groups)
-    if len({len(group) for group in groups}) > 1:
-        msg = f"{operation}: axis_index_groups {groups} are of different sizes{at_user_line()}."
-        if same_sizes:
-            raise InvalidArgumentError(msg, axis_index_groups=groups)
-        raise UnimplementedError(msg, operation=operation)
-    return axes, groups
-
-
-def _dimension(operation: str, axis: int, ndim: int) -> int:
-    try:
-        axis = operator.index(axis)
-    except TypeError:
-        msg = f"{operation}: a dimension is an integer, not {axis!r}{at_user_line()}."
-        raise InvalidTypeError(msg, axis=axis) from None
-    if not -ndim <= axis < ndim:
-        msg = f"{operation}: dimension {axis} of a value of {ndim}{at_user_line()}."
-        raise InvalidArgumentError(msg, axis=axis, ndim=ndim)
-    return axis % ndim
-
-
-def _check_divides(
-    operation: str, value: Any, dimension: int, axis_name: Any, count: int, tiled: bool
-) -> None:
-    size = value.aval.shape[dimension]
-    if size == count or (tiled and size % count == 0):
-        return
-    what = "does not divide into" if tiled else "is not"
-    hint = "" if tiled else " Give tiled=True to divide a longer one."
-    msg = (
-        f"{operation}: dimension {dimension} of {value.aval} has size {size}, which {what} the "
-        f"{count} devices along {axis_name!r}{at_user_line()}.{hint}"
-    )
-    raise InvalidArgumentError(msg, dimension=dimension, size=size, count=count)

@@ -135,7 +135,8 @@ def _check_axes(
         if name in seen:
             msg = (
                 f"{spec} uses mesh axis {name!r} more than once; an axis can divide at most one "
-                f"dimension, once. Remove all but one."
+                f"dimension, once. Remove all but one; the mesh has the axes "
+                f"{', '.join(map(repr, sizes))}."
             )
             raise InvalidArgumentError(msg, axis=name, spec=spec)
         seen.add(name)

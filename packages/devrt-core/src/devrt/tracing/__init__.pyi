@@ -12,6 +12,7 @@ from devrt.tracing.collectives import broadcast_from as broadcast_from
 from devrt.tracing.collectives import permute as permute
 from devrt.tracing.collectives import pvary as pvary
 from devrt.tracing.collectives import reduce_scatter as reduce_scatter
+from devrt.tracing.collectives import unvary as unvary
 from devrt.tracing.complex_parts import complex_from as complex_from
 from devrt.tracing.complex_parts import conjugate as conjugate
 from devrt.tracing.complex_parts import imaginary_part as imaginary_part

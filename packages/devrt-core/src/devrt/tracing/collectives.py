@@ -31,6 +31,7 @@ __all__ = [
     "permute",
     "pvary",
     "reduce_scatter",
+    "unvary",
 ]
 
 Groups = tuple[tuple[int, ...], ...] | None
@@ -54,7 +55,10 @@ def bound_axes(axis_name: Any, operation: str) -> tuple[str, ...]:
     graph = current_graph() if is_tracing() else None
     axes = tuple(_bound(name, graph, operation) for name in names)
     if len(set(axes)) < len(axes):
-        msg = f"{operation}: the axes {names} name one axis twice{at_user_line()}."
+        msg = (
+            f"{operation}: the axes {names} name one axis twice{at_user_line()}; the axes here are "
+            f"{', '.join(map(repr, current_graph().manual_axes))}."
+        )
         raise InvalidArgumentError(msg, axes=names)
     return axes
 
@@ -131,6 +135,11 @@ def pvary(x: Any, axes: Sequence[str]) -> Any:
     return _same("pvary", as_value(x), axes)
 
 
+def unvary(x: Any, axes: Sequence[str]) -> Any:
+    """Return a value, which is equal on all devices along axes, as one that is known to be."""
+    return _same("unvary", as_value(x), axes)
+
+
 def _same(name: str, x: Any, axes: Sequence[str]) -> Any:
     return composite(name, lambda value: (value,), (x,), {"axes": tuple(axes)})[0]
 
@@ -156,7 +165,7 @@ def all_reduce(name: str, x: Any, axes: Sequence[str], groups: Groups = None) ->
     """Return a value reduced by ``stablehlo.NAME`` over the devices along axes."""
     x = as_value(x)
     if axis_count(axes) == 1:
-        return _same("unvary", x, axes)
+        return unvary(x, axes)
     attributes = {**_groups(axes, groups), "use_global_device_ids": _UNIT}
     region = scalar_region(name, x.aval.dtype)
     return emit_one("stablehlo.all_reduce", (x,), x.aval, attributes, (region,))
@@ -233,4 +242,4 @@ def broadcast_from(x: Any, axes: Sequence[str], source: int) -> Any:
     rows = all_gather(reshape(x, (1, *x.aval.shape)), axes, 0)
     zeros = (0,) * x.aval.ndim
     row = slice_(rows, (source, *zeros), (source + 1, *x.aval.shape))
-    return _same("unvary", reshape(row, x.aval.shape), axes)
+    return unvary(reshape(row, x.aval.shape), axes)

@@ -114,8 +114,13 @@ def _union_of(sets: Sequence[Axes]) -> Axes:
     return _NONE.union(*sets)
 
 
+def _barrier(operands: Sequence[Value], regions: Sequence[Graph]) -> list[Axes]:
+    return [value.varying for value in operands]
+
+
 _RULES: dict[str, Callable[[Sequence[Value], Sequence[Graph]], list[Axes]]] = {
     "sdy.manual_computation": _manual,
     "stablehlo.case": _case,
+    "stablehlo.optimization_barrier": _barrier,
     "stablehlo.while": _while,
 }

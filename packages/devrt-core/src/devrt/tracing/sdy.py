@@ -197,11 +197,18 @@ class ReplicaGroups(NamedTuple):
     groups: tuple[tuple[int, ...], ...] | None = None
 
     def numbers(self, meshes: Meshes) -> np.ndarray[Any, Any]:
-        """Return the numbers of the devices, a group in each row."""
+        """Return the numbers of the devices, a group in each row; -1 fills up a shorter row."""
         rows = _rows(meshes.numbers(self.mesh), self.mesh.axis_names, self.axes)
         if self.groups is None:
             return rows
-        return np.concatenate([row[list(group)][None] for row in rows for group in self.groups])
+        size = max(map(len, self.groups))
+        absent = [-1]  # fills up the rows of groups that are smaller
+        groups = [
+            [*row[list(group)], *absent * (size - len(group))]
+            for row in rows
+            for group in self.groups
+        ]
+        return np.array(groups)
 
     def mlir_in(self, meshes: Meshes) -> str:
         """Return the attribute's text in a program of some meshes."""

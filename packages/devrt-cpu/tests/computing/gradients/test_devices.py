@@ -180,6 +180,32 @@ def test_sharded_arguments_have_gradients_that_lie_as_they_do():
     assert found.sharding.is_equivalent_to(sharding, 2)
 
 
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_what_is_the_same_on_all_counts_once(check_vma):
+    def ran(function):
+        found = mapped(function, P("x"), P(), check_vma=check_vma)
+        return gradient(found, X)[0]
+
+    weights = np.arange(1, 33, dtype=np.float32).reshape(8, 4)
+    gathered = ran(lambda part: lax.all_gather(part, "x", tiled=True, to="invarying"))
+    np.testing.assert_allclose(gathered, weights)
+    sent = ran(lambda part: lax.pbroadcast(part, "x", 2))
+    np.testing.assert_allclose(sent[4:6], weights[:2])
+    assert not sent[:4].any()
+    assert not sent[6:].any()
+    again = ran(devrt.checkpoint(lambda part: lax.psum(mul(part, part), "x")))
+    np.testing.assert_allclose(again, 2 * X * np.tile(weights[:2], (4, 1)), rtol=1e-6)
+
+
+def test_groups_of_different_sizes_go_back_to_their_devices():
+    groups = [[0], [1, 2, 3]]
+    found = mapped(lambda part: lax.psum(part, "x", axis_index_groups=groups), P("x"), P("x"))
+    (found,) = gradient(found, X)
+    weights = np.arange(1, 33, dtype=np.float32).reshape(4, 2, 4)
+    np.testing.assert_allclose(found[:2], weights[0])
+    np.testing.assert_allclose(found[2:], np.tile(weights[1:].sum(0), (3, 1)))
+
+
 def test_the_largest_over_devices_has_no_gradient():
     function = mapped(lambda x: lax.pmax(x, "x"), P("x"), P())
     with pytest.raises(UnimplementedError, match=r"no gradient of stablehlo.all_reduce.*only sums"):

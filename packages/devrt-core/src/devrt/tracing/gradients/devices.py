@@ -10,6 +10,7 @@ from devrt.tracing.collectives import (
     all_gather,
     all_reduce,
     all_to_all,
+    axis_count,
     permute,
     pvary,
     reduce_scatter,
@@ -83,6 +84,14 @@ def _reduced(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     return [pvary(given[0], groups.axes)]
 
 
+def _unvaried(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
+    """Give each device an equal share of the cotangent of what is known to be the same on all."""
+    axes = op.attributes["axes"]
+    if op.results[0].varying.issuperset(axes):
+        return [given[0]]
+    return [mul(pvary(given[0], axes), 1 / axis_count(axes))]
+
+
 def _gathered(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     groups, dimension = _groups(op), op.attributes["all_gather_dim"]
     return [reduce_scatter("add", given[0], groups.axes, dimension, groups.groups)]
@@ -111,6 +120,7 @@ def _constrained(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
 
 
 RULES: dict[str, Rule] = {
+    "devrt.unvary": _unvaried,
     "sdy.manual_computation": _manual,
     "sdy.sharding_constraint": _constrained,
     "stablehlo.all_reduce": _reduced,
