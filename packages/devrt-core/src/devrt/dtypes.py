@@ -17,7 +17,18 @@ from devrt.errors import InvalidTypeError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ELEMENT_TYPES", "ElementType", "by_name", "code_of", "from_numpy", "to_numpy"]
+__all__ = [
+    "ELEMENT_TYPES",
+    "ElementType",
+    "by_name",
+    "code_of",
+    "extended",
+    "from_numpy",
+    "issubdtype",
+    "kind_of",
+    "prng_key",
+    "to_numpy",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +93,18 @@ def _table() -> tuple[ElementType, ...]:
 
 ELEMENT_TYPES: tuple[ElementType, ...] = _table()
 
+_KINDS = {
+    "generic": "biufc",
+    "number": "iufc",
+    "integer": "iu",
+    "signedinteger": "i",
+    "unsignedinteger": "u",
+    "inexact": "fc",
+    "floating": "f",
+    "complexfloating": "c",
+}
+"""NumPy's kinds of scalars, and the letters of the dtypes in each, those of ml_dtypes included."""
+
 _BY_NAME = {element.name: element for element in ELEMENT_TYPES}
 _BY_CODE = {element.code: element for element in ELEMENT_TYPES}
 
@@ -137,12 +160,56 @@ def from_numpy(dtype: Any) -> ElementType:
     try:
         resolved = to_numpy(_BY_NAME[dtype].code) if _is_name(dtype) else np.dtype(dtype)
     except (TypeError, ValueError):  # the latter for half a character
-        msg = _misspelt(dtype) or _unknown(repr(dtype))
+        msg = _of_keys(dtype) or _misspelt(dtype) or _unknown(repr(dtype))
         raise InvalidTypeError(msg, dtype=str(dtype)) from None
     element = _BY_NAME.get(resolved.name)
     if element is None or resolved.newbyteorder("=") != to_numpy(element.code):
         raise InvalidTypeError(_unknown(str(resolved)), dtype=str(resolved))
     return element
+
+
+class extended:  # noqa: N801  JAX's name
+    """What the dtypes are called together that are none of a device: `issubdtype` takes it."""
+
+
+class prng_key(extended):  # noqa: N801  JAX's name
+    """What the dtypes of arrays of keys are called together."""
+
+
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Return whether a dtype, or a kind of NumPy's scalars, belongs to another.
+
+    ``issubdtype(x.dtype, prng_key)`` says whether an array is one of keys.
+    """
+    import numpy as np
+
+    one = getattr(arg1, "type", arg1)
+    if any(isinstance(each, type) and issubclass(each, extended) for each in (one, arg2)):
+        return arg2 is np.generic or (isinstance(arg2, type) and issubclass(one, arg2))
+    kinds, target = _letters(arg1), _letters(arg2)
+    if target is not None:
+        letters = kind_of(to_numpy(code_of(arg1))) if kinds is None else kinds
+        return set(letters) <= set(target)
+    return kinds is None and code_of(arg1) == code_of(arg2)
+
+
+def _letters(kind: Any) -> str | None:
+    """Return the letters of the dtypes in one of NumPy's kinds of scalars; None for a dtype."""
+    name = kind.__name__ if isinstance(kind, type) and kind.__module__ == "numpy" else ""
+    return _KINDS.get(name)
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """Return b, i, u, f or c; NumPy's own letter for what holds no numbers.
+
+    NumPy calls most dtypes of ml_dtypes V, so that ``dtype.kind`` does not tell.
+    """
+    kind, name = str(dtype.kind), dtype.name
+    if kind != "V":
+        return kind
+    if "float" in name:
+        return "f"
+    return "i" if name.startswith("int") else "u" if name.startswith("uint") else kind
 
 
 def code_of(dtype: Any) -> int:
@@ -162,6 +229,18 @@ def _misspelt(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else ""
     near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.7)
     return f"dtype {name!r} is not known. Did you mean {near[0]!r}?" if near else ""
+
+
+def _of_keys(dtype: Any) -> str:
+    """Return the error for the dtype of keys; empty for anything else."""
+    kind = getattr(dtype, "type", None)
+    if not isinstance(kind, type) or not issubclass(kind, extended):
+        return ""
+    return (
+        f"dtype {dtype} is one of keys, which are no numbers: functions that only move elements "
+        "take them. Draw numbers with the functions of devrt.random, or take the keys' words with "
+        "devrt.random.key_data."
+    )
 
 
 def _unknown(name: str) -> str:

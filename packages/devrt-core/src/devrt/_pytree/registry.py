@@ -22,14 +22,23 @@ from devrt._pytree.node_types import (
 from devrt._pytree.treedef import PyTreeDef
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
-__all__ = ["PyTreeRegistry", "default_registry"]
+__all__ = ["PyTreeRegistry", "array_registry", "default_registry"]
 
 
 class PyTreeRegistry:
-    """The classes whose instances are nodes: Python's containers, and those registered."""
+    """The classes whose instances are nodes: Python's containers, and those registered.
 
-    def __init__(self) -> None:
-        self._types = builtin_types()
+    Parameters
+    ----------
+    base
+        A registry whose classes are nodes here too, those registered later included.
+    """
+
+    def __init__(self, base: PyTreeRegistry | None = None) -> None:
+        self._types: dict[type, NodeType] = builtin_types() if base is None else dict(base._types)
+        self._wider: list[PyTreeRegistry] = []
+        if base is not None:
+            base._wider.append(self)
 
     def register_node(
         self,
@@ -54,6 +63,8 @@ class PyTreeRegistry:
                 "registered once; register a subclass to take it apart in another way."
             )
             raise InvalidArgumentError(msg, nodetype=kind.cls)
+        for each in self._wider:
+            each._add(kind)
 
     def is_node(self, cls: type) -> bool:
         """Return whether the instances of a class are nodes."""
@@ -134,10 +145,12 @@ class PyTreeRegistry:
         return None if kind is None else kind.flatten_with_keys(tree)
 
     def __reduce__(self) -> str:
-        if self is not default_registry:
-            msg = "only the default registry of trees can be pickled: others have no name."
-            raise InvalidTypeError(msg)
-        return "default_registry"
+        if self is default_registry:
+            return "default_registry"
+        if self is array_registry:
+            return "array_registry"
+        msg = "only the default registry of trees can be pickled: others have no name."
+        raise InvalidTypeError(msg)
 
 
 def _checked(nodetype: Any) -> type:
@@ -205,4 +218,10 @@ def _flatten_with_path(
 
 
 default_registry = PyTreeRegistry()
-"""The registry behind `devrt.tree_util`, and behind every function of devrt that takes trees."""
+"""The registry behind `devrt.tree_util`."""
+
+array_registry = PyTreeRegistry(default_registry)
+"""The registry by which programs and transfers take trees apart: down to arrays on devices.
+
+An array of keys is a leaf to the user, and a node here, with its words as the only child.
+"""

@@ -17,6 +17,7 @@ from devrt.contract import Buffer, BufferExporter, Device
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 from devrt.runtime.plugin_errors import names_plugins, raise_named
 from devrt.sharding import Sharding, single_device_sharding
+from devrt.tracing.array_like import ArrayType
 from devrt.tracing.operators import ArrayOperators
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ __all__ = ["Array"]
 _READ_ALL = 0x11C  # inspect.BufferFlags.FULL_RO, which Python 3.11 does not have
 
 
-class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter):
+class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter, metaclass=ArrayType):
     """An immutable array on the devices of a sharding.
 
-    Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor.
+    Made by `devrt.device_put` and the ``make_array_*`` functions, not by its constructor. To
+    ``isinstance`` traced values and arrays of keys are such too.
 
     Parameters
     ----------

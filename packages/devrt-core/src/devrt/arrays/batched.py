@@ -85,8 +85,8 @@ def batched_device_put(
         semantics = min(semantics, int(HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES))
     targets = targets_of(devices, sharding.memory_kind)
     buffers: list[Any] = [None] * len(shards)
-    held = [i for i, shard in enumerate(shards) if isinstance(shard, Array | Buffer)]
-    of_host = [i for i, shard in enumerate(shards) if not isinstance(shard, Array | Buffer)]
+    held = [i for i, shard in enumerate(shards) if _is_held(shard)]
+    of_host = [i for i, shard in enumerate(shards) if not _is_held(shard)]
     _put_shards(shards, targets, of_host, buffers, semantics)
     sources = [_only_buffer(shards[i]) for i in held]
     _copy_buffers(sources, [targets[i] for i in held], held, buffers, not force_copy)
@@ -253,7 +253,7 @@ def batched_block_until_ready(x: Iterable[Any]) -> None:
     InvalidTypeError
         If ``x`` is no sequence, or an entry cannot be waited for.
     """
-    if not isinstance(x, Iterable) or isinstance(x, Array):
+    if not isinstance(x, Iterable) or type(x) is Array:
         msg = (
             f"batched_block_until_ready takes a sequence of arrays and buffers, not one of type "
             f"{type(x).__name__}. Put it in a list."
@@ -261,7 +261,7 @@ def batched_block_until_ready(x: Iterable[Any]) -> None:
         raise InvalidTypeError(msg, type=type(x).__name__)
     values = list(x)
     for position, value in enumerate(values):
-        if not (isinstance(value, Array | Buffer) or hasattr(value, "block_until_ready")):
+        if not (_is_held(value) or hasattr(value, "block_until_ready")):
             msg = (
                 f"batched_block_until_ready waits for arrays and buffers, but entry {position} is "
                 f"of type {type(value).__name__}. Leave it out; devrt.block_until_ready takes any."
@@ -271,6 +271,10 @@ def batched_block_until_ready(x: Iterable[Any]) -> None:
 
 
 # -- helpers ----------------------------------------------------------------------------------
+
+
+def _is_held(shard: Any) -> bool:
+    return type(shard) is Array or isinstance(shard, Buffer)
 
 
 def _only_buffer(shard: Any) -> Buffer:

@@ -58,7 +58,7 @@ class Reporter:
             self._finish(self._started.pop(0))
 
     def _finish(self, result: Any) -> None:
-        if isinstance(result, Array):
+        if type(result) is Array:
             result.block_until_ready()
         self._bytes_done += self._sizes[self._done]
         self._done += 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from devrt._pytree.node_types import too_deep
-from devrt._pytree.registry import default_registry
+from devrt._pytree.registry import array_registry
 from devrt.arrays.array import Array
 from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
 
@@ -40,12 +40,12 @@ def is_leaf(x: Any) -> bool:
         if type(x).__module__ == "numpy":
             HOST_LEAVES.add(type(x))
         return True
-    return not default_registry.is_node(type(x))
+    return not array_registry.is_node(type(x))
 
 
 def leaves(x: Any) -> list[Any]:
     """Return the leaves of a tree in a fixed order: dict keys sorted, the rest as it stands."""
-    return [x] if is_leaf(x) else default_registry.flatten(x)[0]
+    return [x] if is_leaf(x) else array_registry.flatten(x)[0]
 
 
 def arrays_and_others(x: Any) -> tuple[list[Array], list[Any]]:
@@ -86,7 +86,7 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
 
     An error of `NAMED_BY_PATH` is raised again with the leaf's path in front.
     """
-    values, structure = default_registry.flatten(x)
+    values, structure = array_registry.flatten(x)
     seconds = [_broadcast(tree, x, len(values)) for tree in prefix]
     results = []
     for position, value in enumerate(values):
@@ -102,12 +102,12 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
 def _path(x: Any, position: int) -> str:
     from devrt._pytree.keys import keystr
 
-    return f"x{keystr(default_registry.flatten_with_path(x)[0][position][0])}"
+    return f"x{keystr(array_registry.flatten_with_path(x)[0][position][0])}"
 
 
 def map_batch(function: Callable[[list[Any]], list[Any]], x: Any) -> Any:
     """Apply ``function`` to the list of all leaves, and return a tree of the same structure."""
-    values, structure = default_registry.flatten(x)
+    values, structure = array_registry.flatten(x)
     return structure.unflatten(function(values))
 
 
@@ -118,7 +118,7 @@ def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
     """
     if is_leaf(x):
         return [y]
-    structure = default_registry.flatten(x)[1]
+    structure = array_registry.flatten(x)[1]
     try:
         return structure.flatten_up_to(y)
     except (InvalidArgumentError, RecursionError) as error:
@@ -130,7 +130,7 @@ def leaves_like(y: Any, x: Any, name: str) -> list[Any]:
 
 
 def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
-    if not default_registry.is_node(type(prefix)) or prefix is None:
+    if not array_registry.is_node(type(prefix)) or prefix is None:
         return [prefix] * count
     from devrt._pytree.functions import broadcast_prefix
 
@@ -147,7 +147,7 @@ def _broadcast(prefix: Any, x: Any, count: int) -> list[Any]:
 def _outline(x: Any) -> str:
     """Return the structure of a tree with the shapes of its leaves, and no values."""
     try:
-        values, structure = default_registry.flatten(x)
+        values, structure = array_registry.flatten(x)
         text = repr(structure.unflatten(list(map(_Outline, values))))
     except (InvalidArgumentError, RecursionError):
         return f"a {type(x).__name__} without an end"

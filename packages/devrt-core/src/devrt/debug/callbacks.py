@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.host_functions import number_of
 from devrt.tracing import (
@@ -129,7 +129,7 @@ def _call(
     kwargs: dict[str, Any],
     ordered: bool,
 ) -> None:
-    leaves, structure = tree_util.tree_flatten((args, kwargs))
+    leaves, structure = array_trees.tree_flatten((args, kwargs))
     run = _Flat(function, structure, [None if _is_array(x) else (x,) for x in leaves])
     arrays = [x for x in leaves if _is_array(x)]
     if not is_tracing():
@@ -163,7 +163,7 @@ class _Flat:
     def __call__(self, *arrays: Any) -> Any:
         rest = iter(arrays)
         leaves = [next(rest) if each is None else each[0] for each in self.fixed]
-        args, kwargs = tree_util.tree_unflatten(self.structure, leaves)
+        args, kwargs = array_trees.tree_unflatten(self.structure, leaves)
         return self.function(*args, **kwargs)
 
 
@@ -201,9 +201,9 @@ def pure_callback(
     UnimplementedError
         When the function is compiled, if the client takes no custom calls: those of the CPU do.
     """
-    specs, results = tree_util.tree_flatten(result_shape_dtypes)
+    specs, results = array_trees.tree_flatten(result_shape_dtypes)
     avals = [shaped(tuple(s.shape), named(np.dtype(s.dtype).name)) for s in specs]
-    leaves, structure = tree_util.tree_flatten((args, kwargs))
+    leaves, structure = array_trees.tree_flatten((args, kwargs))
     run = _Flat(callback, structure, [None if _is_array(x) else (x,) for x in leaves])
     arrays = [x for x in leaves if _is_array(x)]
 
@@ -214,17 +214,17 @@ def pure_callback(
         from devrt.arrays import device_put
 
         made = [device_put(x) for x in flat(*map(np.asarray, arrays))]
-        return tree_util.tree_unflatten(results, made)
+        return array_trees.tree_unflatten(results, made)
     key = _key(("pure_callback", callback), structure, run.fixed, results, avals)
     number = number_of(key, flat, len(arrays), avals)
     made = host_call(number, [as_value(x) for x in arrays], avals, has_effect=False)
-    return tree_util.tree_unflatten(results, made)
+    return array_trees.tree_unflatten(results, made)
 
 
 def _checked(
     made: Any, structure: Any, avals: Sequence[ShapedArray], function: Callable[..., Any]
 ) -> list[Any]:
-    leaves, found = tree_util.tree_flatten(made)
+    leaves, found = array_trees.tree_flatten(made)
     arrays = [np.asarray(x) for x in leaves]
     given = [f"{x.dtype.name}{list(x.shape)}" for x in arrays]
     wanted = [f"{aval.dtype.name}{list(aval.shape)}" for aval in avals]

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import as_value, at_user_line, convert, result_type
 
@@ -26,7 +26,7 @@ __all__ = [
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Return the leaves of a tree as values, and its structure."""
-    leaves, structure = tree_util.tree_flatten(tree)
+    leaves, structure = array_trees.tree_flatten(tree)
     return [as_value(leaf) for leaf in leaves], structure
 
 
@@ -55,7 +55,7 @@ def differences(
 
 
 def _shown(structure: Any, avals: Sequence[Any]) -> str:
-    return str(tree_util.tree_unflatten(structure, [_Shown(str(aval)) for aval in avals]))
+    return str(array_trees.tree_unflatten(structure, [_Shown(str(aval)) for aval in avals]))
 
 
 class _Shown:
@@ -67,8 +67,8 @@ class _Shown:
 
 
 def _paths(structure: Any) -> Iterator[str]:
-    tree = tree_util.tree_unflatten(structure, range(structure.num_leaves))
-    return (tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path(tree)[0])
+    tree = array_trees.tree_unflatten(structure, range(structure.num_leaves))
+    return (array_trees.keystr(path) for path, _ in array_trees.tree_flatten_with_path(tree)[0])
 
 
 def raise_different(what: str, found: str, advice: str) -> NoReturn:
@@ -103,7 +103,7 @@ def check_carry(
     """Raise if a body returns another carry than it takes; a counter before it is not spoken of."""
     avals = [[value.aval for value in values] for values in (inits, results)]
     if counted:
-        structures = [tree_util.treedef_children(each)[1] for each in structures]
+        structures = [array_trees.treedef_children(each)[1] for each in structures]
         avals = [each[1:] for each in avals]
     sides = "the carry that it takes", "the one that it returns"
     found = differences(structures, avals, sides)

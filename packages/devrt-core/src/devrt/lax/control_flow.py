@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt import tracing, tree_util
+from devrt import tracing
+from devrt._pytree import array_trees
 from devrt.errors import InvalidTypeError
 from devrt.lax import bodies
 from devrt.lax.scans import scan_flat
@@ -117,7 +118,7 @@ def _branched(
 
     def traced(function: Function) -> Any:
         def flat() -> list[Any]:
-            results, structure = bodies.flatten(function(*tree_util.tree_unflatten(tree, leaves)))
+            results, structure = bodies.flatten(function(*array_trees.tree_unflatten(tree, leaves)))
             structures.append(structure)
             return results
 
@@ -133,7 +134,7 @@ def _branched(
             names = f"{bodies.describe(functions[0])} and {bodies.describe(functions[i])}"
             advice = f"Let {names} return the same types: convert with astype()."
             bodies.raise_different(f"{what}: branches of different types", found, advice)
-    return tree_util.tree_unflatten(structures[0], tracing.case(index, graphs))
+    return array_trees.tree_unflatten(structures[0], tracing.case(index, graphs))
 
 
 def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
@@ -173,7 +174,7 @@ def _looped(
 
     def flat(*carry: Any) -> list[Any]:
         nonlocal structure
-        results, structure = bodies.flatten(body_fun(tree_util.tree_unflatten(tree, carry)))
+        results, structure = bodies.flatten(body_fun(array_trees.tree_unflatten(tree, carry)))
         return results
 
     body = tracing.trace_body(flat, inits, name="body")
@@ -185,16 +186,16 @@ def _looped(
     bodies.check_carry(what, about or body_fun, pair, inits, body.results, counted=counted)
 
     def condition(*carry: Any) -> list[Any]:
-        return [_truth(cond_fun, cond_fun(tree_util.tree_unflatten(tree, carry)))]
+        return [_truth(cond_fun, cond_fun(array_trees.tree_unflatten(tree, carry)))]
 
     avals = [value.aval for value in inits]
     sets = [value.varying for value in body.results]
     goes_on = tracing.trace_body(condition, (), avals, sets, name="condition")
-    return tree_util.tree_unflatten(tree, tracing.while_loop(goes_on, body, inits))
+    return array_trees.tree_unflatten(tree, tracing.while_loop(goes_on, body, inits))
 
 
 def _truth(cond_fun: Function, result: Any) -> Any:
-    leaves = tree_util.tree_leaves(result)
+    leaves = array_trees.tree_leaves(result)
     value = as_value(leaves[0]) if len(leaves) == 1 else None
     if value is None or result is not leaves[0] or value.aval.shape or value.aval.dtype.kind != "b":
         shown = ", ".join(str(as_value(leaf).aval) for leaf in leaves) or repr(result)

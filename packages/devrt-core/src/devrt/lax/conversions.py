@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from devrt import tracing, tree_util
+from devrt import tracing
+from devrt._pytree import array_trees
 from devrt.lax.checks import (
     BOOL,
     INT32,
@@ -165,10 +166,10 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int) -> Any:
 @lax_operation()
 def optimization_barrier(operand: Any, /) -> Any:
     """Return a tree of arrays as it is; the compiler moves nothing across."""
-    leaves, structure = tree_util.tree_flatten(operand)
+    leaves, structure = array_trees.tree_flatten(operand)
     values = [as_value(leaf) for leaf in leaves]
     made = emit("stablehlo.optimization_barrier", values, [value.aval for value in values])
-    return tree_util.tree_unflatten(structure, made if values else [])
+    return array_trees.tree_unflatten(structure, made if values else [])
 
 
 @lax_operation()
@@ -178,4 +179,4 @@ def stop_gradient(x: Any) -> Any:
     def stopped(leaf: Any) -> Any:
         return tracing.composite("stop_gradient", lambda value: [value], [leaf])[0]
 
-    return tree_util.tree_map(stopped, x)
+    return array_trees.tree_map(stopped, x)

@@ -6,7 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt import tracing, tree_util
+from devrt import tracing
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.lax import bodies
 from devrt.lax.staging import staged
@@ -88,8 +89,8 @@ def scan_flat(
     trees: list[Any] = [None, None]
 
     def flat(*state: Any) -> list[Any]:
-        carry = tree_util.tree_unflatten(tree, state[: len(inits)])
-        made = f(carry, tree_util.tree_unflatten(xs_tree, state[len(inits) :]))
+        carry = array_trees.tree_unflatten(tree, state[: len(inits)])
+        made = f(carry, array_trees.tree_unflatten(xs_tree, state[len(inits) :]))
         carried, stacked = _pair(what, about or f, made)
         (first, trees[0]), (second, trees[1]) = bodies.flatten(carried), bodies.flatten(stacked)
         return [*first, *second]
@@ -106,8 +107,8 @@ def scan_flat(
     results = body.results[:count]
     bodies.check_carry(what, about or f, pair, inits, results, counted=counted)
     made = tracing.scan(body, inits, leaves, steps, reverse=reverse)
-    carry = tree_util.tree_unflatten(tree, made[:count])
-    return carry, tree_util.tree_unflatten(trees[1], made[count:])
+    carry = array_trees.tree_unflatten(tree, made[:count])
+    return carry, array_trees.tree_unflatten(trees[1], made[count:])
 
 
 def _pair(what: str, f: Function, made: Any) -> tuple[Any, Any]:

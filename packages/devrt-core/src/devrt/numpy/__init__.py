@@ -22,7 +22,11 @@ __array_api_version__ = "2024.12"
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return _exported(name)
+        from devrt.programs.overlaid import moving
+
+        value = moving(name, _exported(name))
+        globals()[name] = value
+        return value
     if name == "ndarray":
         from devrt.arrays import Array
 

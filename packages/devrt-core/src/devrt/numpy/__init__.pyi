@@ -1,4 +1,5 @@
 from devrt.dlpack import from_dlpack as from_dlpack
+from devrt.dtypes import issubdtype as issubdtype
 from devrt.numpy import fft as fft
 from devrt.numpy import linalg as linalg
 from devrt.numpy.arithmetic import abs as abs
@@ -119,7 +120,6 @@ from devrt.numpy.division import remainder as remainder
 from devrt.numpy.dtype_functions import astype as astype
 from devrt.numpy.dtype_functions import can_cast as can_cast
 from devrt.numpy.dtype_functions import isdtype as isdtype
-from devrt.numpy.dtype_functions import issubdtype as issubdtype
 from devrt.numpy.dtype_functions import promote_types as promote_types
 from devrt.numpy.dtype_functions import result_type as result_type
 from devrt.numpy.editing import append as append

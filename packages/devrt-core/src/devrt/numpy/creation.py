@@ -165,7 +165,7 @@ def _not_numbers(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
         for each in items:
             if type(each) in (list, tuple):
                 yield from _not_numbers(each)
-            elif isinstance(each, np.ndarray | np.generic | Array):
+            elif type(each) is Array or isinstance(each, np.ndarray | np.generic):
                 yield each
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "astype",
     "can_cast",
     "isdtype",
-    "issubdtype",
     "promote_types",
     "result_type",
 ]
@@ -32,18 +31,6 @@ _KINDS = {
     "complex floating": "c",
     "numeric": "iufc",
 }
-
-_ABSTRACT = {
-    np.generic: "biufc",
-    np.number: "iufc",
-    np.integer: "iu",
-    np.signedinteger: "i",
-    np.unsignedinteger: "u",
-    np.inexact: "fc",
-    np.floating: "f",
-    np.complexfloating: "c",
-}
-"""NumPy's kinds of scalars, and the letters of the dtypes in each, those of ml_dtypes included."""
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
@@ -130,19 +117,6 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     except InvalidTypeError:
         msg = f"isdtype: {kind!r} is no dtype and no kind. Kinds are {', '.join(_KINDS)}."
         raise InvalidArgumentError(msg, operation="isdtype") from None
-
-
-def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Return whether a dtype, or a kind of NumPy's scalars, belongs to another."""
-    kinds, target = _letters(arg1), _letters(arg2)
-    if target is not None:
-        one = as_dtype(arg1) if kinds is None else None
-        return set(kinds or kind_of(one)) <= set(target)  # type: ignore[arg-type]
-    return kinds is None and as_dtype(arg1) == as_dtype(arg2)
-
-
-def _letters(kind: Any) -> str | None:
-    return _ABSTRACT.get(kind) if isinstance(kind, type) else None
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:

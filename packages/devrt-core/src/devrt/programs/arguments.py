@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import at_user_line
 
@@ -78,7 +78,7 @@ class Arguments:
     def taken_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return the leaves and the static values of a call."""
         if not self._has_statics:
-            return Call(*tree_util.tree_flatten((args, kwargs)))
+            return Call(*array_trees.tree_flatten((args, kwargs)))
         nums = _from_the_start(self.static_nums, len(args))
         statics: list[Static] = [(i, args[i]) for i in sorted(nums) if i < len(args)]
         dynamic = tuple(x for i, x in enumerate(args) if i not in nums)
@@ -86,7 +86,7 @@ class Arguments:
         if names:
             statics += [(name, kwargs[name]) for name in sorted(names & kwargs.keys())]
             kwargs = {name: x for name, x in kwargs.items() if name not in names}
-        leaves, tree = tree_util.tree_flatten((dynamic, kwargs))
+        leaves, tree = array_trees.tree_flatten((dynamic, kwargs))
         return Call(leaves, tree, tuple(statics), tuple(type(x) for _, x in statics))
 
     def put_together(
@@ -120,13 +120,13 @@ class Arguments:
         """Return what errors call each leaf: ``x``, ``params['w']``, ``args[2]``."""
         fixed = {place for place, _ in statics}
         marked = tree.unflatten(range(tree.num_leaves))
-        pairs, _ = tree_util.tree_flatten_with_path(marked)
+        pairs, _ = array_trees.tree_flatten_with_path(marked)
         count = max((path[1].idx for path, _ in pairs if path[0].idx == 0), default=-1) + 1
         places = [i for i in range(count + len(fixed)) if i not in fixed]
         found = []
         for path, _ in pairs:
             top = places[path[1].idx] if path[0].idx == 0 else path[1].key
-            found.append(self._named(top) + tree_util.keystr(path[2:]))
+            found.append(self._named(top) + array_trees.keystr(path[2:]))
         return found
 
     def donated(self, tree: Any, statics: tuple[Static, ...]) -> list[bool]:

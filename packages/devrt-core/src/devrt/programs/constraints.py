@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.arrays import device_put
 from devrt.arrays.constrain import check_fits, constrained
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
@@ -46,11 +46,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     InvalidArgumentError
         If there is no mesh for a spec, or a sharding does not divide its value.
     """
-    leaves, structure = tree_util.tree_flatten(x)
+    leaves, structure = array_trees.tree_flatten(x)
     given = spread(shardings, x, "with_sharding_constraint shardings", "value")
-    paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(x)]
+    paths = [array_trees.keystr(path) for path, _ in array_trees.tree_flatten_with_path(x)[0]]
     pairs = zip(paths, leaves, given, strict=True)
-    return tree_util.tree_unflatten(structure, [_constrained(*each) for each in pairs])
+    return array_trees.tree_unflatten(structure, [_constrained(*each) for each in pairs])
 
 
 def _constrained(path: str, leaf: Any, given: Any) -> Any:

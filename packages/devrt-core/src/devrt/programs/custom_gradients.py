@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError
 from devrt.programs.differentiate import check_structure, cotangent_like
 from devrt.tracing import as_value, composite, is_tracing
@@ -62,17 +62,17 @@ def _composed(
     name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, attributes: Any
 ) -> Any:
     """Add a function's operations to the trace as one."""
-    leaves, tree = tree_util.tree_flatten((tuple(args), dict(kwargs)))
+    leaves, tree = array_trees.tree_flatten((tuple(args), dict(kwargs)))
     out_tree: Any = None
 
     def flat(*values: Any) -> list[Any]:
         nonlocal out_tree
-        positional, named = tree_util.tree_unflatten(tree, values)
-        results, out_tree = tree_util.tree_flatten(function(*positional, **named))
+        positional, named = array_trees.tree_unflatten(tree, values)
+        results, out_tree = array_trees.tree_flatten(function(*positional, **named))
         return [as_value(result) for result in results]
 
     made = composite(name, flat, leaves, attributes)
-    return tree_util.tree_unflatten(out_tree, made)
+    return array_trees.tree_unflatten(out_tree, made)
 
 
 class custom_vjp:  # noqa: N801 - JAX's name
@@ -124,14 +124,14 @@ class custom_vjp:  # noqa: N801 - JAX's name
             return self._fun(*args)
         fixed = {number % len(args): args[number] for number in self._fixed}
         given = [arg for i, arg in enumerate(args) if i not in fixed]
-        tree = tree_util.tree_structure(tuple(given))
+        tree = array_trees.tree_structure(tuple(given))
 
         def whole(parts: Sequence[Any]) -> list[Any]:
             rest = iter(parts)
             return [fixed[i] if i in fixed else next(rest) for i in range(len(args))]
 
         def back(operands: Sequence[Any], cotangents: Any, results: Any) -> list[Any]:
-            parts = tree_util.tree_unflatten(tree, operands)
+            parts = array_trees.tree_unflatten(tree, operands)
             return self._back(whole(parts), fixed, parts, cotangents, results)
 
         called = functools.partial(self._called, whole)
@@ -149,7 +149,7 @@ class custom_vjp:  # noqa: N801 - JAX's name
         filled = [
             zeros(value) if g is None else g for g, value in zip(cotangents, results, strict=True)
         ]
-        given = tree_util.tree_unflatten(tree_util.tree_structure(out), filled)
+        given = array_trees.tree_unflatten(array_trees.tree_structure(out), filled)
         found = bwd(*fixed.values(), kept, given)
         if not isinstance(found, tuple | list) or len(found) != len(parts):
             msg = f"the bwd of {self._fun.__name__} must return a tuple of {len(parts)} cotangents."
@@ -161,10 +161,10 @@ class custom_vjp:  # noqa: N801 - JAX's name
 
 def _leaves(cotangent: Any, part: Any) -> list[Any]:
     """Return the cotangents of an argument's leaves; None for all of them, or of integers."""
-    values, tree = tree_util.tree_flatten(part)
+    values, tree = array_trees.tree_flatten(part)
     if cotangent is None:
         return [None] * len(values)
-    leaves, given = tree_util.tree_flatten(cotangent, is_leaf=lambda x: x is None)
+    leaves, given = array_trees.tree_flatten(cotangent, is_leaf=lambda x: x is None)
     check_structure(given, tree)
     return [
         None if leaf is None or not is_inexact(value) else cotangent_like(leaf, value.aval)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import as_value, at_user_line, constant, convert, current_graph, shaped
 from devrt.tracing.gradients.families import RULES
@@ -94,7 +94,7 @@ def record(function: Callable[[], Any], inputs: Sequence[Any], has_aux: bool) ->
             )
             raise InvalidTypeError(msg, has_aux=True)
         returned, aux = returned
-    leaves, tree = tree_util.tree_flatten(returned)
+    leaves, tree = array_trees.tree_flatten(returned)
     outputs = [as_value(leaf) for leaf in leaves]
     ops = graph.ops[start:]
 
@@ -133,10 +133,10 @@ def value_and_gradients(
     The gradients of integers are None.
     """
     positions = options.positions(len(args))
-    pairs, tree = tree_util.tree_flatten_with_path([args[i] for i in positions])
+    pairs, tree = array_trees.tree_flatten_with_path([args[i] for i in positions])
     inputs = [_input(leaf, path, positions, options) for path, leaf in pairs]
     given = list(args)
-    for i, part in zip(positions, tree_util.tree_unflatten(tree, inputs), strict=True):
+    for i, part in zip(positions, array_trees.tree_unflatten(tree, inputs), strict=True):
         given[i] = part
     called = functools.partial(function, *given, **kwargs)
     pulled = record(called, inputs, options.has_aux)
@@ -152,7 +152,7 @@ def _input(leaf: Any, path: Any, positions: Sequence[int], options: Options) -> 
     if not is_inexact(value) and options.allow_int:
         return value
     if not is_inexact(value) or (options.holomorphic and not is_complex):
-        where = f"argument {positions[path[0].idx]}{tree_util.keystr(path[1:])}"
+        where = f"argument {positions[path[0].idx]}{array_trees.keystr(path[1:])}"
         kind = "complex numbers" if options.holomorphic else "fractions or complex numbers"
         msg = (
             f"grad differentiates by {kind}, and {where} is of {value.aval}. Convert it, name "
@@ -164,8 +164,8 @@ def _input(leaf: Any, path: Any, positions: Sequence[int], options: Options) -> 
 
 def _scalar(pulled: Pulled, options: Options, name: str) -> Any:
     """Return the only output, which must be a scalar of fractions."""
-    if not tree_util.treedef_is_leaf(pulled.tree) or not pulled.outputs:
-        is_none = pulled.tree == tree_util.tree_structure(None)
+    if not array_trees.treedef_is_leaf(pulled.tree) or not pulled.outputs:
+        is_none = pulled.tree == array_trees.tree_structure(None)
         msg = (
             f"grad needs a function that returns one scalar, and {name} returned "
             f"{'None' if is_none else pulled.tree}{at_user_line()}. "

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.arrays import Array
 from devrt.errors import InvalidTypeError
 from devrt.programs.differentiate import Options, no_cotangents, value_and_gradients
@@ -89,10 +89,10 @@ def value_and_grad(
             value, aux, gradients = value_and_gradients(fun, options, args, kwargs)
         else:
             value, aux, gradients = _run(fun, options, args, kwargs)
-        leaves, tree = tree_util.tree_flatten(chosen)
+        leaves, tree = array_trees.tree_flatten(chosen)
         pairs = zip(leaves, gradients, strict=True)
         filled = [no_cotangents(np.asarray(x)) if g is None else g for x, g in pairs]
-        found = tree_util.tree_unflatten(tree, filled)
+        found = array_trees.tree_unflatten(tree, filled)
         result = found[0] if options.is_one else tuple(found)
         return ((value, aux) if has_aux else value), result
 
@@ -173,8 +173,8 @@ class CallOf(NamedTuple):
         cls, args: Sequence[Any], kwargs: Any, chosen: set[int]
     ) -> tuple[CallOf, list[Any]]:
         """Return a call and its arrays; arguments at ``chosen`` are arrays as a whole."""
-        leaves, tree = tree_util.tree_flatten((tuple(args), dict(kwargs)))
-        counts = [len(tree_util.tree_leaves(arg)) for arg in args]
+        leaves, tree = array_trees.tree_flatten((tuple(args), dict(kwargs)))
+        counts = [len(array_trees.tree_leaves(arg)) for arg in args]
         is_chosen = [i in chosen for i, count in enumerate(counts) for _ in range(count)]
         is_chosen += [False] * (len(leaves) - len(is_chosen))
         is_array = [
@@ -189,7 +189,7 @@ class CallOf(NamedTuple):
         fixed = {i: leaf for i, _, leaf in self.fixed}
         rest = iter(leaves)
         both = [fixed[i] if i in fixed else next(rest) for i in range(self.size)]
-        return tree_util.tree_unflatten(self.tree, both)
+        return array_trees.tree_unflatten(self.tree, both)
 
 
 _ARRAYS = Array | np.ndarray | np.generic | float | complex

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt._support import caches
 from devrt._support.context import Context
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -108,7 +108,7 @@ def jit(
     return JitFunction(fun, **options)
 
 
-_LEAF = tree_util.tree_structure(0)
+_LEAF = array_trees.tree_structure(0)
 
 
 class _Programs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.layout import Format, Layout
 from devrt.programs.placement import Requests, check_fits
@@ -49,7 +49,7 @@ class Options:
 
     def key(self) -> Any:
         """Return what is equal for options that ask for the same."""
-        trees = tree_util.tree_flatten((self._in, self._out), _is_leaf)
+        trees = array_trees.tree_flatten((self._in, self._out), _is_leaf)
         return tuple(trees[0]), trees[1], self._device, self._backend
 
     def device(self) -> Device | None:
@@ -76,7 +76,7 @@ class Options:
         if self.is_free:
             return Requests([None] * len(trace.avals), none)
         args, kwargs = trace.in_tree.unflatten(range(len(trace.avals)))
-        if self._in is not None and tree_util.tree_leaves(kwargs):
+        if self._in is not None and array_trees.tree_leaves(kwargs):
             msg = (
                 f"{trace.name} has in_shardings, which are for positional arguments, and "
                 f"{', '.join(map(repr, kwargs))} was given by name. Pass it by position."
@@ -98,7 +98,7 @@ class Options:
             return leaves
         args, kwargs = tree.unflatten(leaves)
         args = _constrained("in_shardings", self._in, args, function)
-        constrained: list[Any] = tree_util.tree_leaves((args, kwargs))
+        constrained: list[Any] = array_trees.tree_leaves((args, kwargs))
         return constrained
 
     def constrained_results(self, results: Any, function: str) -> Any:
@@ -114,7 +114,7 @@ def _is_leaf(x: Any) -> bool:
 
 def _constrained(name: str, prefix: Any, tree: Any, function: str) -> Any:
     """Return a tree of traced values that the compiler divides as is requested."""
-    values, structure = tree_util.tree_flatten(tree)
+    values, structure = array_trees.tree_flatten(tree)
     given = [_sharding(name, each) for each in _broadcast(name, prefix, tree, function)]
     made = [
         value if sharding is None else _constraint(name, value, over_mesh(sharding))
@@ -157,10 +157,10 @@ def _sharding(name: str, given: Any) -> Sharding | None:
 
 
 def _check(name: str, given: Any) -> None:
-    for path, leaf in tree_util.tree_flatten_with_path(given, _is_leaf)[0]:
+    for path, leaf in array_trees.tree_flatten_with_path(given, _is_leaf)[0]:
         if not (leaf is None or isinstance(leaf, Sharding | PartitionSpec | Format)):
             msg = (
-                f"{name}{tree_util.keystr(path)} is {leaf!r:.80} of type {type(leaf).__name__}. "
+                f"{name}{array_trees.keystr(path)} is {leaf!r:.80} of type {type(leaf).__name__}. "
                 "Give shardings, or None where the argument or the compiler decides."
             )
             raise InvalidTypeError(msg, operation="jit")

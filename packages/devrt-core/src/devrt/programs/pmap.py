@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.arrays import Array, device_put
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.jit import JitFunction
@@ -178,7 +178,7 @@ class PmapFunction:
         numbers = {n % len(args) if n < 0 and args else n for n in self._statics}
         statics = tuple((i, arg) for i, arg in enumerate(args) if i in numbers)
         dynamic = tuple(arg for i, arg in enumerate(args) if i not in numbers)
-        return *tree_util.tree_flatten((dynamic, kwargs)), statics
+        return *array_trees.tree_flatten((dynamic, kwargs)), statics
 
     def _divided(self, leaves: list[Any], structure: Any, statics: Any) -> _Call:
         """Return the call with the dimension of each leaf that is divided, and over what."""
@@ -287,7 +287,7 @@ class PmapFunction:
             is_checked=False,
             is_lent=self._axis_name is None,
         )
-        return tree_util.tree_unflatten(out_tree, found)
+        return array_trees.tree_unflatten(out_tree, found)
 
 
 def _numbers(given: int | Sequence[int]) -> tuple[int, ...]:
@@ -301,7 +301,7 @@ def _places(count: int, statics: Sequence[tuple[int, Any]]) -> list[int]:
 
 
 def _leaves(tree: Any) -> list[Any]:
-    return tree_util.tree_leaves(tree)
+    return array_trees.tree_leaves(tree)
 
 
 def _spec(mesh: Mesh, axis: int | None) -> PartitionSpec:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import check_axes, check_shape, named_leaves, spread
@@ -141,8 +141,8 @@ class _Mapping(NamedTuple):
             inner = [leaf for _, leaf in leaves]
             for i, part in zip(divided, parts, strict=True):
                 inner[i] = part
-            structure = tree_util.tree_structure(args)
-            returned = self.function(*tree_util.tree_unflatten(structure, inner))
+            structure = array_trees.tree_structure(args)
+            returned = self.function(*array_trees.tree_unflatten(structure, inner))
             results, out_tree = values_of(returned, self.name)
             what = f"result of {self.name}"
             out_specs = spread(self.out_specs, returned, "shard_map out_specs", what)
@@ -152,7 +152,7 @@ class _Mapping(NamedTuple):
         operands = [leaves[i][1] for i in divided]
         taken = [specs[i] for i in divided]
         found = manual_computation(mesh, axes, operands, taken, body, is_checked=self.is_checked)
-        return tree_util.tree_unflatten(out_tree, found)
+        return array_trees.tree_unflatten(out_tree, found)
 
     def _check_results(
         self,
@@ -162,7 +162,9 @@ class _Mapping(NamedTuple):
         mesh: Any,
         axes: Sequence[str],
     ) -> None:
-        paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(returned)]
+        paths = [
+            array_trees.keystr(path) for path, _ in array_trees.tree_flatten_with_path(returned)[0]
+        ]
         wrong = []
         for path, value, spec in zip(paths, results, specs, strict=True):
             what = f"the result{path and f' at {path}'} of {self.name}"
@@ -185,7 +187,7 @@ def _known(mapping: _Mapping) -> Callable[..., Any]:
     function = mapping.function
     if not isinstance(function, types.FunctionType):
         return _outside(mapping)
-    trees = [tree_util.tree_flatten(specs) for specs in (mapping.in_specs, mapping.out_specs)]
+    trees = [array_trees.tree_flatten(specs) for specs in (mapping.in_specs, mapping.out_specs)]
     key = (
         *(each for leaves, tree in trees for each in (*leaves, tree)),
         mapping.mesh,
@@ -224,14 +226,14 @@ def _outside(mapping: _Mapping) -> Callable[..., Any]:
 
 
 def _is_none_in(specs: Any) -> bool:
-    return any(spec is None for spec in tree_util.tree_leaves(specs, is_leaf=lambda x: x is None))
+    return any(spec is None for spec in array_trees.tree_leaves(specs, is_leaf=lambda x: x is None))
 
 
 def _with_objects(mapping: _Mapping, args: tuple[Any, ...]) -> Any:
     """Run a function of which some arguments are passed as they are: they are closed over."""
     what = f"arguments of {mapping.name}"
     specs = spread(mapping.in_specs, args, "shard_map in_specs", what)
-    leaves, structure = tree_util.tree_flatten(args)
+    leaves, structure = array_trees.tree_flatten(args)
     divided = [leaf for leaf, spec in zip(leaves, specs, strict=True) if spec is not None]
 
     @functools.wraps(mapping.function)
@@ -239,7 +241,7 @@ def _with_objects(mapping: _Mapping, args: tuple[Any, ...]) -> Any:
         rest = iter(given)
         pairs = zip(leaves, specs, strict=True)
         inner = [leaf if spec is None else next(rest) for leaf, spec in pairs]
-        return mapping(*tree_util.tree_unflatten(structure, inner))
+        return mapping(*array_trees.tree_unflatten(structure, inner))
 
     return JitFunction(closed)(*divided)
 

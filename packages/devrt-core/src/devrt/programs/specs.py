@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt._pytree.functions import broadcast_prefix
 from devrt._pytree.mismatch import prefix_differences
 from devrt.errors import InvalidArgumentError, InvalidTypeError
@@ -43,7 +43,7 @@ def spread(
     if first is not None:
         path, _, facts = first
         msg = (
-            f"{name}{tree_util.keystr(path)} does not fit the {what}{at_user_line()}: "
+            f"{name}{array_trees.keystr(path)} does not fit the {what}{at_user_line()}: "
             f"{facts[0]} against {facts[1]}{''.join(facts[2:])}. Give one for all, or a "
             "tuple with one for each argument or result, each of which may be a tree like it."
         )
@@ -59,11 +59,11 @@ def named_leaves(function: Callable[..., Any], args: tuple[Any, ...]) -> list[tu
         kinds = []
     by_name = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = []
-    for path, leaf in tree_util.tree_flatten_with_path(args)[0]:
+    for path, leaf in array_trees.tree_flatten_with_path(args)[0]:
         i = path[0].idx
         is_named = i < len(kinds) and kinds[i].kind in by_name
         top = kinds[i].name if is_named else f"args[{i}]"
-        named.append((top + tree_util.keystr(path[1:]), leaf))
+        named.append((top + array_trees.keystr(path[1:]), leaf))
     return named
 
 

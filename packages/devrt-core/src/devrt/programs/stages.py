@@ -234,9 +234,9 @@ class Compiled(Stage):
         InvalidArgumentError
             If the tree, or shape, dtype or placement of an argument does not fit.
         """
-        from devrt import tree_util
+        from devrt._pytree import array_trees
 
-        leaves, tree = tree_util.tree_flatten((args, kwargs))
+        leaves, tree = array_trees.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             msg = (
                 f"{self.fun_name} was compiled for arguments of the structure {self.in_tree}, and "
@@ -298,10 +298,10 @@ class Compiled(Stage):
 
     def _repr_html_(self) -> str:
         """Draw, in a notebook, where each shard of the arguments and results lies."""
-        from devrt import tree_util
+        from devrt._pytree import array_trees
 
-        pairs, _ = tree_util.tree_flatten_with_path(self.output_shardings)
-        results = [f"result{tree_util.keystr(path)}" for path, _ in pairs]
+        pairs, _ = array_trees.tree_flatten_with_path(self.output_shardings)
+        results = [f"result{array_trees.keystr(path)}" for path, _ in pairs]
         names = [*self._trace.paths, *results]
         avals = [*self._trace.avals, *self._trace.out_avals]
         shardings = [*self._launch.arguments, *self._launch.results]

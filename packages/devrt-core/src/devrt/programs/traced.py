@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.arrays import Array
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.arguments import Arguments, Call
@@ -113,7 +113,7 @@ def values_of(returned: Any, name: str) -> tuple[list[Any], Any]:
 
     Raises `InvalidTypeError` for a leaf that is no array; names its path.
     """
-    leaves, tree = tree_util.tree_flatten(returned)
+    leaves, tree = array_trees.tree_flatten(returned)
     try:
         return [as_value(leaf) for leaf in leaves], tree
     except InvalidTypeError as error:
@@ -129,11 +129,11 @@ def values_of(returned: Any, name: str) -> tuple[list[Any], Any]:
 
 
 def _path_of_wrong(returned: Any) -> tuple[str, Any] | None:
-    pairs: Sequence[Any] = tree_util.tree_flatten_with_path(returned)[0]
+    pairs: Sequence[Any] = array_trees.tree_flatten_with_path(returned)[0]
     for path, leaf in pairs:
         try:
             as_value(leaf)
         except InvalidTypeError:
-            keys = tree_util.keystr(path)
+            keys = array_trees.keystr(path)
             return (f" at {keys}" if keys else ""), leaf
     return None

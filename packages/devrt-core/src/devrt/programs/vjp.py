@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from devrt import tree_util
+from devrt._pytree import array_trees
 from devrt.errors import InvalidTypeError
 from devrt.programs.differentiate import (
     Pulled,
@@ -59,10 +59,10 @@ def vjp(fun: Any, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
 def _recorded(fun: Callable[..., Any], primals: Any, has_aux: bool) -> tuple[Pulled, list[Any]]:
     """Call the function in a trace; return what it gave, and the values of its arguments."""
-    leaves, tree = tree_util.tree_flatten(primals)
+    leaves, tree = array_trees.tree_flatten(primals)
     values = [as_value(leaf) for leaf in leaves]
     inputs = [alias(value) if is_inexact(value) else value for value in values]
-    args = tree_util.tree_unflatten(tree, inputs)
+    args = array_trees.tree_unflatten(tree, inputs)
     return record(lambda: fun(*args), inputs, has_aux), inputs
 
 
@@ -70,19 +70,19 @@ def _traced(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> A
     pulled, inputs = _recorded(fun, primals, has_aux)
 
     def back(cotangents: Any) -> Any:
-        leaves, given = tree_util.tree_flatten(cotangents)
+        leaves, given = array_trees.tree_flatten(cotangents)
         check_structure(given, pulled.tree)
         pairs = zip(leaves, pulled.outputs, strict=True)
         found = pulled.pull([cotangent_like(leaf, output.aval) for leaf, output in pairs])
         return _like(primals, found, inputs)
 
-    return tree_util.tree_unflatten(pulled.tree, pulled.outputs), back, pulled.aux
+    return array_trees.tree_unflatten(pulled.tree, pulled.outputs), back, pulled.aux
 
 
 def _like(primals: Sequence[Any], found: Sequence[Any], inputs: Sequence[Any]) -> Any:
     pairs = zip(found, inputs, strict=True)
     filled = [no_cotangents(value) if each is None else each for each, value in pairs]
-    return tree_util.tree_unflatten(tree_util.tree_structure(tuple(primals)), filled)
+    return array_trees.tree_unflatten(array_trees.tree_structure(tuple(primals)), filled)
 
 
 def _run(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> Any:
@@ -94,10 +94,10 @@ def _run(fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool) -> Any:
     call, leaves = CallOf.taken_apart(primals, {}, set(range(len(primals))))
     out, aux = there(leaves, call=call)
     likes = [leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for leaf in leaves]
-    outputs, tree = tree_util.tree_flatten(out)
+    outputs, tree = array_trees.tree_flatten(out)
 
     def back(cotangents: Any) -> Any:
-        given, structure = tree_util.tree_flatten(cotangents)
+        given, structure = array_trees.tree_flatten(cotangents)
         check_structure(structure, tree)
         pairs = zip(given, outputs, strict=True)
         shown = [g for g, output in pairs if has_fractions(output.dtype)]
@@ -112,7 +112,7 @@ def _there(function: Callable[[], Any], key: Any) -> Callable[..., Any]:
     def program(leaves: Sequence[Any], call: CallOf) -> Any:
         args, _ = call.put_together(leaves)
         pulled, _ = _recorded(function(), args, key[1])
-        return tree_util.tree_unflatten(pulled.tree, pulled.outputs), pulled.aux
+        return array_trees.tree_unflatten(pulled.tree, pulled.outputs), pulled.aux
 
     return program
 

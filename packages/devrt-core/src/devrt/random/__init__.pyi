@@ -2,8 +2,8 @@ from devrt.random.choices import permutation as permutation
 from devrt.random.choices import randint as randint
 from devrt.random.draws import categorical as categorical
 from devrt.random.draws import choice as choice
+from devrt.random.key_arrays import PRNGKeyArray as PRNGKeyArray
 from devrt.random.keys import PRNGKey as PRNGKey
-from devrt.random.keys import PRNGKeyArray as PRNGKeyArray
 from devrt.random.keys import clone as clone
 from devrt.random.keys import fold_in as fold_in
 from devrt.random.keys import key as key

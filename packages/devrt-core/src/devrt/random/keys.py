@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from devrt import tree_util
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.eager import operation
+from devrt.random.key_arrays import PRNGKeyArray
 from devrt.random.threefry import counts, hash_counts
 from devrt.tracing import as_value, concatenate, constant, convert, is_tracing, named, reshape
 
 __all__ = [
     "PRNGKey",
-    "PRNGKeyArray",
     "clone",
     "fold_in",
     "key",
@@ -30,112 +28,6 @@ _THREEFRY = "threefry2x32"
 _NAMES = None, _THREEFRY, "fry"
 
 
-class KeyType:
-    """The dtype of arrays of keys."""
-
-    name = "key<fry>"
-    itemsize = 8
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeyType)
-
-    def __hash__(self) -> int:
-        return hash(KeyType)
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-_KEY_TYPE = KeyType()
-
-
-@tree_util.register_pytree_node_class
-class PRNGKeyArray:
-    """An array of keys. It is a tree with one leaf: two words of 32 bits for each key.
-
-    `devrt.random.key` makes one, and `devrt.random.split` more. Indexing and iteration give keys.
-    """
-
-    __slots__ = ("_data",)
-
-    _data: Any
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
-        """Return the words, as the tree's only leaf."""
-        return (self._data,), None
-
-    @classmethod
-    def tree_unflatten(cls, _: None, children: Sequence[Any]) -> PRNGKeyArray:
-        """Return the keys of some words."""
-        return cls(children[0])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array of keys."""
-        return tuple(self._data.shape[:-1])
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of keys."""
-        return math.prod(self.shape)
-
-    @property
-    def dtype(self) -> KeyType:
-        """``key<fry>``: the dtype that arrays of keys have."""
-        return _KEY_TYPE
-
-    @property
-    def sharding(self) -> Any:
-        """How the words lie on devices."""
-        return self._data.sharding
-
-    def block_until_ready(self) -> PRNGKeyArray:
-        """Wait until the keys are there; return them."""
-        self._data.block_until_ready()
-        return self
-
-    def reshape(self, *shape: Any) -> PRNGKeyArray:
-        """Return the keys in another shape."""
-        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return PRNGKeyArray(self._data.reshape((*given, 2)))
-
-    def __getitem__(self, index: Any) -> PRNGKeyArray:
-        if isinstance(index, tuple) and any(each is Ellipsis for each in index):
-            index = (*index, slice(None))
-        return PRNGKeyArray(self._data[(..., slice(None)) if index is Ellipsis else index])
-
-    def __len__(self) -> int:
-        if not self.shape:
-            msg = "len() of one key"
-            raise TypeError(msg)
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[PRNGKeyArray]:
-        return (PRNGKeyArray(self._data[i]) for i in range(len(self)))
-
-    def __bool__(self) -> NoReturn:
-        msg = "keys have no truth value"
-        raise TypeError(msg)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        msg = (
-            "keys are no numbers, and NumPy has no arrays of them. devrt.random.key_data(keys) has "
-            "their words."
-        )
-        raise InvalidTypeError(msg, operation="numpy.asarray")
-
-    def __repr__(self) -> str:
-        return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{self._data}"
-
-
 def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> PRNGKeyArray:
     """Return the key of a seed.
 
@@ -144,7 +36,7 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> PRNGKeyArra
     seed
         An integer; its lower 32 bits count.
     impl, dtype
-        ``"threefry2x32"``, which is the default, and the only generator.
+        ``"threefry2x32"``, which is the default, and the only generator; or the dtype of its keys.
 
     Examples
     --------
@@ -153,7 +45,7 @@ def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> PRNGKeyArra
     >>> random.uniform(first, (3,)).shape
     (3,)
     """
-    _check_name(impl if dtype is None else str(dtype).removeprefix("key<").removesuffix(">"))
+    _check_name(impl, dtype)
     return PRNGKeyArray(_seeded(seed, "key"))
 
 
@@ -163,7 +55,12 @@ def PRNGKey(seed: Any, *, impl: str | None = None) -> Any:  # noqa: N802 - JAX's
     return _seeded(seed, "PRNGKey")
 
 
-def _check_name(impl: Any) -> None:
+def _check_name(impl: Any, dtype: Any = None) -> None:
+    if impl is not None and dtype is not None:
+        msg = f"give impl={impl!r} or dtype={dtype!r}, not both: each names the generator."
+        raise InvalidArgumentError(msg, impl=impl)
+    if dtype is not None:
+        impl = str(dtype).removeprefix("key<").removesuffix(">")
     if impl not in _NAMES:
         msg = f"there is no random generator {impl!r}: give {_THREEFRY!r}, or none."
         raise InvalidArgumentError(msg, impl=impl)
@@ -201,9 +98,11 @@ def key_data(keys: Any) -> Any:
     return keys._data if isinstance(keys, PRNGKeyArray) else raw_keys(keys, "key_data")[0]
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> PRNGKeyArray:
-    """Return the keys of words, as `key_data` gives them."""
-    _check_name(impl)
+def wrap_key_data(
+    key_bits_array: Any, *, impl: str | None = None, dtype: Any = None
+) -> PRNGKeyArray:
+    """Return the keys of words, as `key_data` gives them; ``impl`` and ``dtype`` as of `key`."""
+    _check_name(impl, dtype)
     from devrt import numpy
 
     words = raw_keys(key_bits_array, "wrap_key_data")[0]

@@ -83,7 +83,14 @@ def counts(shape: tuple[int, ...]) -> tuple[Any, Any]:
 def random_bits(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
     """Return uniformly random unsigned integers of 8, 16, 32 or 64 bits."""
     high, low = hash_counts(data, *counts(shape))
-    if dtype.itemsize < 8:
-        return convert(_xor(high, low), dtype)
+    return convert(_xor(high, low), dtype) if dtype.itemsize < 8 else joined_words(high, low)
+
+
+def joined_words(high: Any, low: Any) -> Any:
+    """Return integers of 64 bits of two words each.
+
+    By a shift: compilers for TPUs do not bitcast to 64 bits.
+    """
+    dtype = named("uint64")
     shifted = nary("shift_left", convert(high, dtype), constant(32, dtype))
     return nary("or", shifted, convert(low, dtype))

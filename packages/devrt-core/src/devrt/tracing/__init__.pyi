@@ -1,3 +1,5 @@
+from devrt.tracing.array_like import ArrayType as ArrayType
+from devrt.tracing.array_like import Overlaid as Overlaid
 from devrt.tracing.attributes import Dense as Dense
 from devrt.tracing.attributes import Literal as Literal
 from devrt.tracing.aval import ShapedArray as ShapedArray

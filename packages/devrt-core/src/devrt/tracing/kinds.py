@@ -6,20 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from devrt.dtypes import kind_of
+
 __all__ = ["complex_of", "extreme", "integer_limits", "kind_of", "real_of"]
-
-
-def kind_of(dtype: np.dtype[Any]) -> str:
-    """Return b, i, u, f or c; NumPy's own letter for what holds no numbers.
-
-    NumPy calls most dtypes of ml_dtypes V, so that ``dtype.kind`` does not tell.
-    """
-    kind, name = str(dtype.kind), dtype.name
-    if kind != "V":
-        return kind
-    if "float" in name:
-        return "f"
-    return "i" if name.startswith("int") else "u" if name.startswith("uint") else kind
 
 
 def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

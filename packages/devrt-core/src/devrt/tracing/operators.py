@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from devrt.errors import InvalidTypeError
+from devrt.tracing.array_like import ArrayLike, Overlaid
 from devrt.tracing.frames import at_user_line
 from devrt.tracing.ir import Value
 
@@ -75,6 +76,12 @@ def _is_taken(other: object, name: str) -> bool:
     if is_array or isinstance(other, bool | int | float | complex):
         _OTHERS.add(type(other))
         return True
+    if isinstance(other, Overlaid):
+        msg = (
+            f"{name} of an array and keys{at_user_line()}: keys are no numbers. Draw some with the "
+            "functions of devrt.random."
+        )
+        raise InvalidTypeError(msg, operation=name)
     if isinstance(other, list | tuple | set | dict):
         msg = (
             f"{name} of an array and a {type(other).__name__}{at_user_line()}: make an array of it "
@@ -136,7 +143,7 @@ def _method(name: str) -> Callable[..., Any]:
     return method
 
 
-class ArrayOperators:
+class ArrayOperators(ArrayLike):
     """The operators and methods of arrays, as functions of `devrt.numpy`."""
 
     __slots__ = ()
