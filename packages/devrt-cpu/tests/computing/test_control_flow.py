@@ -149,7 +149,10 @@ BAD = {
     "pair": (lambda x: lax.scan(lambda c, a: c, 0.0, x), "returns a pair"),
     "pred": (lambda x: lax.cond(x, lambda: 1, lambda: 2), r"predicate is a scalar.*float32\[3\]"),
     "index": (lambda x: lax.switch(1.0, [lambda: 1, lambda: 2]), "index is an integer scalar"),
-    "bound": (lambda x: lax.fori_loop(0, 2.5, lambda i, c: c, 0), "upper bound is an integer"),
+    "bound": (
+        lambda x: lax.fori_loop(0, 2.5, lambda i, c: c, 0),
+        "bounds are of one dtype, not int32 and float32",
+    ),
     "function": (lambda x: lax.cond(True, 1, 2), "takes functions, not 1"),
     "no pred": (lambda x: lax.cond(None, lambda: 1, lambda: 2), "is a scalar, not None"),
 }
@@ -176,3 +179,30 @@ def test_what_does_not_fit_is_refused_with_both_sides_and_the_line(call, case):
 def test_scan_needs_one_length(arguments, message):
     with pytest.raises(InvalidArgumentError, match=message):
         lax.scan(lambda c, a: (c, a), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        (0, 3.0),
+        (np.float32(0), 3),
+        (np.int8(0), np.int16(3)),
+        (np.uint32(0), 3),
+        (True, 3),
+    ],
+)
+def test_bounds_of_two_dtypes_are_refused(lower, upper):
+    with pytest.raises(InvalidTypeError, match="the bounds are of one dtype"):
+        lax.fori_loop(lower, upper, lambda i, c: c + 1, 0)
+    with pytest.raises(InvalidTypeError, match="the bounds are of one dtype"):
+        jit(lambda a, b: lax.fori_loop(a, b, lambda i, c: c + 1, 0))(np.int32(0), np.uint8(3))
+
+
+def test_a_number_of_pythons_gives_way_to_the_other_bound():
+    seen = []
+    found = lax.fori_loop(devrt.numpy.int8(0), 3, lambda i, c: c + i, 0)
+    jit(lambda n: lax.fori_loop(0, n, lambda i, c: seen.append(i.dtype) or c, 0))(np.int8(3))
+    assert int(found) == 3
+    assert {str(dtype) for dtype in seen} == {"int8"}
+    nothing = lax.fori_loop(3, 0, lambda i, c: c + i, 5)
+    assert (int(nothing), nothing.dtype) == (5, np.int32)

@@ -112,3 +112,17 @@ def test_rows_and_columns():
 def test_a_list_takes_the_dtype_of_what_has_one_in_it(given, dtype):
     assert dnp.array(given).dtype == dtype
     np.testing.assert_array_equal(dnp.array([np.full(2, 1e300)]), np.full((1, 2), 1e300))
+
+
+def test_arrays_of_pythons_numbers_give_way_to_the_others():
+    half = dnp.ones(2, "bfloat16")
+    made = [devrt.device_put(1.5), dnp.asarray(1.5), dnp.array(1), dnp.full((2,), 1.5)]
+    made += [*devrt.device_put([2, 1.0]), devrt.device_put(1.5, devrt.devices()[0])]
+    for x in made:
+        assert x.weak_type
+        assert (x * half).dtype == half.dtype
+    traced = jit(lambda: (dnp.asarray(1.5), dnp.full((2,), 1)))()
+    assert [x.weak_type for x in traced] == [True, True]
+    strong = [devrt.device_put(True), dnp.asarray(1.5, "float32"), dnp.asarray([1.5])]
+    strong += [devrt.device_put(np.float32(1)), dnp.full((2,), 1, "int32"), dnp.arange(3)]
+    assert not any(x.weak_type for x in strong)

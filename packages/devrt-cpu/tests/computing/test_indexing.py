@@ -218,3 +218,41 @@ def test_no_positions_of_no_elements():
     np.testing.assert_array_equal(dnp.zeros(3).at[none].set(2.0), np.zeros(3))
     assert np.isnan(np.asarray(empty[np.zeros(2, np.int32)])).all()
     assert devrt.grad(lambda y: empty.at[none].set(y).sum())(empty).shape == (0,)
+
+
+# What jax 0.10.2 gives for [0, 1, 2, 3, 4, 5].
+UNWRAPPED = [
+    (lambda at: at[[-1, 1],].set(9, wrap_negative_indices=False), [0, 9, 2, 3, 4, 5]),
+    (lambda at: at[[-1, 1],].get(wrap_negative_indices=False), [0, 1]),
+    (lambda at: at[[-1, 1],].get(wrap_negative_indices=False, mode="fill", fill_value=7), [7, 1]),
+    (lambda at: at[-1].set(5, wrap_negative_indices=False), [0, 1, 2, 3, 4, 5]),
+    (lambda at: at[-1].set(5, wrap_negative_indices=False, mode="clip"), [5, 1, 2, 3, 4, 5]),
+    (
+        lambda at: at[np.array([5, 1], np.uint8)].add(1, wrap_negative_indices=False),
+        [0, 2, 2, 3, 4, 6],
+    ),
+]
+
+
+@pytest.mark.parametrize(("update", "wanted"), UNWRAPPED)
+def test_positions_below_0_may_be_out_of_bounds(update, wanted):
+    x = dnp.arange(6)
+    assert update(x.at).tolist() == wanted
+    assert devrt.jit(lambda x: update(x.at))(x).tolist() == wanted
+
+
+def test_traced_values_in_a_list_within_an_index_are_an_array():
+    x = dnp.arange(12).reshape(3, 4)
+    found = devrt.jit(lambda i, j: (x[:, [i, j]], x.at[[i, j], 0].set(-1)))(2, 0)
+    assert found[0].tolist() == [[2, 0], [6, 4], [10, 8]]
+    assert found[1].tolist() == [[-1, 1, 2, 3], [4, 5, 6, 7], [-1, 9, 10, 11]]
+    with pytest.raises(InvalidTypeError, match="a list is no index"):
+        devrt.jit(lambda i, j: x[[i, j]])(0, 1)
+
+
+@pytest.mark.parametrize(
+    "part", [lambda x, i: x[i : i + 2], lambda x, i: x[:i], lambda x, i: x[::i]]
+)
+def test_a_slice_with_a_traced_bound_says_what_to_call(part):
+    with pytest.raises(InvalidIndexError, match=r"traced int32\[\].*lax.dynamic_slice_in_dim"):
+        devrt.jit(part)(dnp.arange(6), 1)

@@ -167,3 +167,14 @@ def test_extremes_of_the_dtypes_that_numpy_lacks(dtype):
     x = np.array([-1, -3, 2], dtype)
     found = jnp.max(x), jnp.min(x), jnp.argmax(x), jnp.argmin(x), lax.reduce_max(x, (0,))
     assert [float(each) for each in found] == [2, -3, 2, 1, 2]
+
+
+def test_the_extremes_of_complex_numbers_count_the_initial_one_and_leave_out():
+    x, mask = np.array([1 + 2j, 3 - 1j], np.complex64), np.array([True, False])
+    assert complex(jnp.max(x, initial=0, where=mask)) == 1 + 2j
+    assert complex(jnp.max(x, initial=5)) == 5
+    assert complex(jnp.min(x, initial=0j)) == 0
+    rows = np.stack([x, -x, 1j * x])
+    found = jnp.max(rows, axis=1, initial=1, keepdims=True)
+    np.testing.assert_array_equal(found, [[3 - 1j], [1], [1 + 3j]])
+    assert complex(jnp.min(np.zeros(0, np.complex64), initial=2)) == 2

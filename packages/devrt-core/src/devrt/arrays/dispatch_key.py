@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from devrt.arrays.array import Array
     from devrt.sharding import Sharding
 
-__all__ = ["DispatchKey", "key_of", "key_with"]
+__all__ = ["WEAK", "DispatchKey", "key_of", "key_with", "weakened"]
+
+WEAK = frozenset((int, float, complex))
+"""Python's numbers: arrays of them give way to another operand's dtype."""
 
 
 class DispatchKey:
@@ -54,3 +57,10 @@ def key_of(array: Array) -> DispatchKey:
         aval = shaped(array.shape, array.dtype)
         key = array._key = key_with(aval, array.sharding, array._committed)
     return key
+
+
+def weakened(array: Array) -> Array:
+    """Return an array that nobody else has yet as one that gives way to others' dtypes."""
+    aval = shaped(array.shape, array.dtype, True)
+    array._key = key_with(aval, array.sharding, array._committed)
+    return array

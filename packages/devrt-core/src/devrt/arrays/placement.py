@@ -11,6 +11,7 @@ from devrt._support.words import kind_of
 from devrt.arrays import tree
 from devrt.arrays.array import Array
 from devrt.arrays.checked import PUT, check_made
+from devrt.arrays.dispatch_key import WEAK, weakened
 from devrt.arrays.guards import Config
 from devrt.arrays.missing import gone
 from devrt.arrays.progress import ProgressCallback, Reporter, reporting
@@ -134,7 +135,8 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
     try:
         if type(x) is Array:
             return put_array(x, target, kind, src, donate, may_alias)
-        return put_host(x, target, kind, ALIAS if may_alias else COPY)
+        made = put_host(x, target, kind, ALIAS if may_alias else COPY)
+        return weakened(made) if type(x) in WEAK else made
     except DevrtError as error:
         if (refusal := not_addressable(error, target, kind, "device_put")) is None:
             raise
@@ -177,12 +179,17 @@ def _put_batch(leaves: list[Any], target: Device | None, may_alias: bool | None)
         check_made(PUT, made, where, device.client, "buffers_from_pyvals")
     buffers = iter(made)
     committed = target is not None
-    return [
+    arrays = [
         _put_leaf(leaf, target, None, False, may_alias)
         if type(leaf) is Array
         else Array((next(buffers),), None, None, committed)
         for leaf in leaves
     ]
+    if not WEAK.isdisjoint(map(type, leaves)):
+        for leaf, array in zip(leaves, arrays, strict=True):
+            if type(leaf) in WEAK:
+                weakened(array)
+    return arrays
 
 
 def _put_tree(

@@ -237,10 +237,22 @@ def fori_loop(
         If the body returns another type than it takes, or a bound is no integer scalar.
     """
     bodies.check_callable("lax.fori_loop", body_fun)
+    _check_bounds(lower, upper)
     bounds = _static(lower), _static(upper)
     if None in bounds:
         return staged(_dynamic_loop, (body_fun,), None, lower, upper, init_val)
     return staged(_static_loop, (body_fun,), bounds, init_val)
+
+
+def _check_bounds(lower: Any, upper: Any) -> None:
+    """Raise unless bounds have one dtype; only a number of Python's gives way to a signed one."""
+    (first, one), (last, other) = tracing.result_type(lower), tracing.result_type(upper)
+    if first != last and not ((one or other) and first.kind == last.kind == "i"):
+        msg = (
+            f"lax.fori_loop: the bounds are of one dtype, not {first} and {last}{at_user_line()}. "
+            "Convert one of them with astype()."
+        )
+        raise InvalidTypeError(msg, operation="lax.fori_loop")
 
 
 def _static(bound: Any) -> int | None:
@@ -260,7 +272,8 @@ def _static_loop(functions: Sequence[Function], bounds: tuple[int, int], init: A
         following = tracing.binary("add", i, constant(1, i.aval.dtype))
         return (following, body_fun(i, state)), None
 
-    first = constant(lower, named("int32" if -(2**31) <= lower <= upper < 2**31 else "int64"))
+    is_narrow = all(-(2**31) <= bound < 2**31 for bound in bounds)
+    first = constant(lower, named("int32" if is_narrow else "int64"))
     length = max(0, upper - lower)
     carry, _ = scan_flat("lax.fori_loop", step, (first, init), None, length, about=body_fun)
     return carry[1]

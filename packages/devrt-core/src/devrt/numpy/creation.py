@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt.arrays import Array, device_put
+from devrt.arrays.dispatch_key import WEAK, weakened
 from devrt.arrays.guards import Config
 from devrt.arrays.like import converted, filled, filled_like
 from devrt.arrays.missing import gone
@@ -27,13 +28,14 @@ from devrt.arrays.put import (
 from devrt.contract import Device
 from devrt.errors import InvalidTypeError
 from devrt.numpy import staged
+from devrt.numpy.host_dtypes import held_dtype, narrowed
 from devrt.numpy.limits import dtype_beside, dtype_for
 from devrt.programs.constraints import with_sharding_constraint
 from devrt.sharding import Sharding
 from devrt.tracing import as_value, inexact, is_tracing, result_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import DTypeLike
 
@@ -56,8 +58,6 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
-
-_NARROW = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}
 
 
 def _staged(value: Any, device: Any) -> Array:
@@ -84,21 +84,6 @@ def _placed(host: Any, device: Any = None) -> Array:
 def _dtype(dtype: DTypeLike | None, operation: str) -> np.dtype[Any] | None:
     """Resolve a dtype, ml_dtypes' names included."""
     return None if dtype is None else dtype_for(dtype, operation)
-
-
-_NUMBERS = {bool, int, float, complex}
-
-
-def _default(host: np.ndarray[Any, Any], dtype: DTypeLike | None) -> np.ndarray[Any, Any]:
-    """Narrow what NumPy made of Python scalars, as JAX does."""
-    narrow = _NARROW.get(host.dtype.name) if dtype is None else None
-    if narrow is None:
-        return host
-    if host.dtype.kind == "i" and host.size:
-        limits = np.iinfo(np.int32)
-        if host.min() < limits.min or host.max() > limits.max:
-            return host
-    return host.astype(narrow)
 
 
 def array(
@@ -143,37 +128,24 @@ def array(
     if type(object) is Array:
         return _of_array(object, _dtype(dtype, "array"), bool(copy), device)
     has_dtype = hasattr(object, "dtype")
-    wanted = _dtype(dtype, "array") or _held_dtype(object)
+    wanted = _dtype(dtype, "array") or held_dtype(object)
     host = as_host_array(object, wanted, "devrt.numpy.array")
-    return _placed(host if has_dtype else _default(host, wanted), device)
+    made = _placed(host if has_dtype else narrowed(host, wanted), device)
+    return _made_of(object, dtype, made)
 
 
-def _held_dtype(object: Any) -> np.dtype[Any] | None:
-    """Return the dtype of a list in which something has one; None of one of Python's numbers."""
-    held = list(_not_numbers(object)) if type(object) in (list, tuple) else []
-    if not any(hasattr(each, "dtype") for each in held):
-        return None
-    common: np.dtype[Any] = result_type(*held)[0]
-    return common
-
-
-def _not_numbers(items: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """Yield what nested lists hold besides Python's numbers, and one of each kind of those."""
-    kinds = set(map(type, items))  # of many numbers the kinds are few
-    yield from (kind() for kind in kinds & _NUMBERS)
-    if not kinds <= _NUMBERS:
-        for each in items:
-            if type(each) in (list, tuple):
-                yield from _not_numbers(each)
-            elif type(each) is Array or isinstance(each, np.ndarray | np.generic):
-                yield each
+def _made_of(object: Any, dtype: Any, made: Array) -> Array:
+    """Return what was made of a value: of one of Python's numbers it gives way to others."""
+    return weakened(made) if dtype is None and type(object) in WEAK else made
 
 
 def _of_values(object: Any, dtype: np.dtype[Any] | None) -> Any:
     if isinstance(object, list | tuple):
         if staged.has_values(object):
             return staged.strong(staged.stacked(object), dtype)
-        object = _default(as_host_array(object, dtype, "devrt.numpy.array"), dtype)
+        object = narrowed(as_host_array(object, dtype, "devrt.numpy.array"), dtype)
+    if dtype is None and type(object) in WEAK:
+        return as_value(object)
     return staged.strong(object, dtype)
 
 
@@ -215,7 +187,8 @@ def full(
     if is_tracing():
         return _staged(staged.full(shape, fill_value, _dtype(dtype, "full")), device)
     host = filled(shape, fill_value, _dtype(dtype, "full"), "devrt.numpy.full")
-    return _placed(host if hasattr(fill_value, "dtype") else _default(host, dtype), device)
+    made = _placed(host if hasattr(fill_value, "dtype") else narrowed(host, dtype), device)
+    return _made_of(fill_value, dtype, made)
 
 
 def zeros(
@@ -275,7 +248,7 @@ def full_like(
     if type(x) is Array and device is None:
         return filled_like(x, fill_value, _dtype(dtype, "full_like") or x.dtype)
     like: Any = x if type(x) is Array else np.asarray(x)
-    own = like.dtype if hasattr(x, "dtype") else _default(like, dtype).dtype
+    own = like.dtype if hasattr(x, "dtype") else narrowed(like, dtype).dtype
     host = filled(
         like.shape, fill_value, _dtype(dtype, "full_like") or own, "devrt.numpy.full_like"
     )
@@ -321,8 +294,8 @@ def arange(
     bounds = [staged.checked_bound(each) for each in (first, last, 1 if step is None else step)]
     host = np.arange(*bounds, dtype=_dtype(dtype, "arange"))
     if is_tracing():
-        return _staged(staged.progression(_default(host, dtype)), device)
-    return _placed(_default(host, dtype), device)
+        return _staged(staged.progression(narrowed(host, dtype)), device)
+    return _placed(narrowed(host, dtype), device)
 
 
 def linspace(
@@ -344,7 +317,7 @@ def linspace(
         host, step = np.linspace(
             start, stop, num, endpoint, retstep=True, dtype=_dtype(dtype, "linspace")
         )
-        host = _default(host, dtype)
+        host = narrowed(host, dtype)
         made = _staged(as_value(host), device) if is_tracing() else _placed(host, device)
         return (made, float(step) if not isinstance(step, complex) else step) if retstep else made
     from devrt import numpy

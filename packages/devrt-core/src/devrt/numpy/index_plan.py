@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from devrt.errors import InvalidIndexError, InvalidTypeError, NonConcreteBooleanIndexError
+from devrt.numpy.staged import has_values, stacked
 from devrt.tracing import Tracer, at_user_line, kind_of
 
 __all__ = ["Item", "Plan", "is_mask", "plan_index"]
@@ -62,10 +63,11 @@ def _of_int(shape: Shape) -> Plan:
     return (_INT, *map(_whole, shape[1:]))
 
 
-def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
+def plan_index(index: Any, shape: Shape, wraps: bool = True) -> tuple[Plan, list[Any]]:
     """Return the plan of ``x[index]`` for an ``x`` of a shape, and its operands.
 
-    Integers below 0 count from the end; those out of bounds stay so.
+    Integers below 0 count from the end, or with ``wraps=False`` are out of bounds; those out of
+    bounds stay so.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
     NonConcreteBooleanIndexError
         If truth values that are traced are to select.
     """
-    if type(index) is int and shape:  # the common case, first
+    if type(index) is int and shape and wraps:  # the common case, first
         return _of_int(shape), [index + shape[0] if index < 0 else index]
     if isinstance(index, tuple):
         given = tuple(_as_array(each) if isinstance(each, list | tuple) else each for each in index)
@@ -84,7 +86,7 @@ def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
     plan, operands = [], []
     sizes = iter(shape)
     for entry in entries:
-        item, operand = _planned(entry, sizes)
+        item, operand = _planned(entry, sizes, wraps)
         plan.append(item)
         if item.has_operand:
             operands.append(operand)
@@ -93,8 +95,8 @@ def plan_index(index: Any, shape: Shape) -> tuple[Plan, list[Any]]:
 
 def _as_array(entry: list[Any] | tuple[Any, ...]) -> Any:
     """Return a list in an index, such as ``x[:, [0, 2]]``, as the array that it stands for."""
-    if any(isinstance(each, Tracer) for each in entry):
-        raise _refused(entry)
+    if has_values(entry):
+        return stacked(entry)
     try:
         made = np.asarray(entry)
     except ValueError:  # rows of several lengths
@@ -102,7 +104,7 @@ def _as_array(entry: list[Any] | tuple[Any, ...]) -> Any:
     return made if made.size else made.astype(np.int32)
 
 
-def _planned(entry: Any, sizes: Iterator[int]) -> tuple[Item, Any]:
+def _planned(entry: Any, sizes: Iterator[int], wraps: bool) -> tuple[Item, Any]:
     if entry is None:
         return _NEW, None
     if isinstance(entry, bool | np.bool_):
@@ -114,12 +116,30 @@ def _planned(entry: Any, sizes: Iterator[int]) -> tuple[Item, Any]:
         if not size:
             msg = f"index {entry}{at_user_line()} is out of bounds of a dimension of size 0."
             raise InvalidIndexError(msg, index=entry)
-        return _INT, entry + size if entry < 0 else entry
-    return _ARRAY, entry
+        return _INT, entry + size if entry < 0 and wraps else entry
+    return _ARRAY, entry if wraps else _unwrapped(entry, size)
+
+
+def _unwrapped(positions: Any, size: int) -> Any:
+    """Return positions of which those below 0 are as far below, once counted from the end."""
+    from devrt import numpy
+
+    if kind_of(positions.dtype) == "u":
+        return positions
+    wide = numpy.astype(numpy.asarray(positions), numpy.promote_types(positions.dtype, "int32"))
+    return numpy.where(wide < 0, wide - size, wide)
 
 
 def _sliced(entry: slice, size: int) -> tuple[Item, Any]:
     bounds = (entry.start, entry.stop, entry.step)
+    if traced := [each for each in bounds if isinstance(each, Tracer)]:
+        msg = (
+            f"a slice's bound is a traced {traced[0].aval}{at_user_line()}: slices have sizes that "
+            "are known while a function is traced. devrt.lax.dynamic_slice_in_dim(x, start, size) "
+            "and devrt.lax.dynamic_slice take a start that is not, and a mask with "
+            "devrt.numpy.where leaves elements out."
+        )
+        raise InvalidIndexError(msg, index=entry)
     given = [None if each is None else operator.index(each) for each in bounds]
     if given[2] == 0:
         msg = f"a slice's step is 0{at_user_line()}: it must move."

@@ -33,7 +33,15 @@ from devrt.tracing import (
 )
 from devrt.tracing.gathering import dynamic_slice, gather
 
-__all__ = ["MODES", "Grid", "checked_mode", "part_of", "take_index", "take_positions"]
+__all__ = [
+    "MODES",
+    "Grid",
+    "checked_mode",
+    "part_of",
+    "take_index",
+    "take_planned",
+    "take_positions",
+]
 
 MODES = ("clip", "drop", "fill", "promise_in_bounds", "wrap")
 """What becomes of positions out of bounds."""
@@ -41,7 +49,11 @@ MODES = ("clip", "drop", "fill", "promise_in_bounds", "wrap")
 
 def take_index(x: Any, index: Any) -> Any:
     """Return ``x[index]``: a copy, as arrays are immutable. Positions out of bounds are clamped."""
-    plan, operands = plan_index(index, x.shape)
+    return take_planned(x, *plan_index(index, x.shape))
+
+
+def take_planned(x: Any, plan: Plan, operands: Sequence[Any]) -> Any:
+    """Return what a plan asks for; positions out of bounds are clamped."""
     for item in plan:
         if item.kind in ("array", "truth"):
             return take_positions(x, plan, None, None, False, *operands)

@@ -133,7 +133,7 @@ def _extreme(
         msg = f"{operation}: {missing}, so initial= must be given too{at_user_line()}: {x.aval}."
         raise InvalidArgumentError(msg, axis=axis, shape=x.shape)
     if x.dtype.kind == "c":
-        return _extreme_complex(x, axes, keepdims, is_max)
+        return _extreme_complex(operation, x, axes, keepdims, initial, where, is_max)
     identity = extreme(x.dtype, greatest=not is_max)
     if x.dtype.kind == "b":
         name, is_max = ("or", True) if is_max else ("and", False)
@@ -142,13 +142,24 @@ def _extreme(
     return _fold(operation, name, x, axis, keepdims, initial, where, identity)
 
 
-def _extreme_complex(x: Any, axes: tuple[int, ...], keepdims: bool, is_max: bool) -> Any:
+def _extreme_complex(
+    operation: str, x: Any, axes: tuple[int, ...], keepdims: bool, initial: Any, where: Any,
+    is_max: bool,
+) -> Any:  # fmt: skip
     """Return the greatest by real part, then by imaginary part."""
+    first = None if initial is None else convert(as_value(initial), x.dtype)
+    if where is not None:  # and then there is an initial one, which stands for what is left out
+        mask = convert(as_value(where), named("bool"))
+        x = tracing.select(mask, x, first, f"{operation}'s where")
     kept = [i for i in range(x.ndim) if i not in axes]
     rows = tracing.transpose(x, [*kept, *axes])
     shape = tuple(x.shape[i] for i in kept)
     size = math.prod(x.shape[i] for i in axes)
-    (ordered,) = tracing.sort([tracing.reshape(rows, (*shape, size))], len(shape))
+    rows = tracing.reshape(rows, (*shape, size))
+    if first is not None:
+        rows = tracing.concatenate([rows, tracing.broadcast_to(first, (*shape, 1))], len(shape))
+        size += 1
+    (ordered,) = tracing.sort([rows], len(shape))
     at = size - 1 if is_max else 0
     low = (0,) * len(shape)
     found = tracing.slice_(ordered, (*low, at), (*shape, at + 1))

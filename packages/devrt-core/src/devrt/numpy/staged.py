@@ -53,7 +53,8 @@ def full(shape: Any, value: Any, dtype: Dtype | None) -> Any:
     sizes = sizes_of(shape if not isinstance(shape, Value) else [shape])
     target = dtype_of(value) if dtype is None else dtype
     if isinstance(value, bool | int | float | complex | np.generic):
-        return constant(value, target, sizes)
+        is_weak = dtype is None and type(value) in (int, float, complex)
+        return constant(value, target, sizes, weak_type=is_weak)
     filling = convert(as_value(value), target)
     if broadcast_shapes(filling.shape, sizes, operation="full") != sizes:
         msg = (

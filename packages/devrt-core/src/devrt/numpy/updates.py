@@ -9,7 +9,7 @@ import numpy as np
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.numpy.index_plan import Plan, is_mask, plan_index
-from devrt.numpy.indexing import Grid, checked_mode, part_of, take_index, take_positions
+from devrt.numpy.indexing import Grid, checked_mode, part_of, take_planned, take_positions
 from devrt.numpy.operands import BOOL, dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
@@ -54,8 +54,10 @@ class AtIndex:
 
     Every method takes ``mode``, for positions of arrays that are out of bounds: ``drop`` (the
     default: they are left out), ``clip`` (moved to the end), ``wrap``, ``promise_in_bounds``.
-    ``indices_are_sorted`` and ``unique_indices`` promise what they say, and may be faster. A
-    position that comes twice is updated twice by all but `set`, which leaves either.
+    With ``wrap_negative_indices=False`` positions below 0 are out of bounds too, in place of
+    counted from the end. ``indices_are_sorted`` and ``unique_indices`` promise what they say, and
+    may be faster. A position that comes twice is updated twice by all but `set`, which leaves
+    either.
     """
 
     __slots__ = ("_array", "_index")
@@ -74,14 +76,15 @@ class AtIndex:
         unique_indices: bool = False,
         mode: Any = None,
         fill_value: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """Return ``x[index]``; with ``mode="fill"`` ``fill_value`` out of bounds."""
         name = checked_mode(mode)
         if name is None and fill_value is not None:
             name = "fill"
-        plan, operands = plan_index(self._index, self._array.shape)
+        plan, operands = plan_index(self._index, self._array.shape, wrap_negative_indices)
         if not _needs_positions(plan, name, ("fill", "drop", "wrap")):
-            return take_index(self._array, self._index)
+            return take_planned(self._array, plan, operands)
         return take_positions(self._array, plan, name, fill_value, indices_are_sorted, *operands)
 
     def set(self, values: Any, **options: Any) -> Any:
@@ -139,12 +142,13 @@ class AtIndex:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         name, x, values = checked_mode(mode), self._array, _array(values)
         _check_complex(x, values)
         if _is_one_mask(self._index, x.shape) and isinstance(how, str) and not np.ndim(values):
             return _masked(x, how, self._index, values)
-        plan, operands = plan_index(self._index, x.shape)
+        plan, operands = plan_index(self._index, x.shape, wrap_negative_indices)
         if not _needs_positions(plan, name, ("wrap",)):
             if name not in ("clip", "promise_in_bounds") and _is_outside(plan, operands, x.shape):
                 return x
