@@ -31,6 +31,7 @@ MODULES = [
         "devrt.numpy.fft",
         "devrt.random",
         "devrt.lax",
+        "devrt.nn",
         "devrt.debug",
         "devrt.dlpack",
         "devrt.tree_util",

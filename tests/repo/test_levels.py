@@ -31,7 +31,7 @@ LEVELS = {
     1: {"doctor", "plugins", "probing", "runtime"},
     2: {"sharding", "distributed", "tracing"},
     3: {"arrays", "dlpack", "tree", "tree_util"},
-    4: {"debug", "experimental", "lax", "numpy", "programs", "random"},
+    4: {"debug", "experimental", "lax", "nn", "numpy", "programs", "random"},
     5: {FACADE},
     6: {"cli", "xla_bridge", "xla_client", "testing", "examples", "__main__"},
 }

@@ -38,7 +38,6 @@ def test_a_name_that_will_come_says_so(module, name):
         ("linearize", r"Forward-mode derivatives are not in this release"),
         ("make_jaxpr", r"devrt\.jit\(f\)\.lower\(\*arguments\)\.as_text\(\)"),
         ("disable_jit", "without devrt.jit"),
-        ("nn", "devrt.lax.logistic"),
         ("scipy", "devrt.numpy.linalg"),
         ("custom_jvp", "devrt.custom_vjp"),
         ("load_program", r"from devrt\.programs import load_program"),

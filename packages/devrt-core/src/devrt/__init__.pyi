@@ -12,6 +12,7 @@ from devrt import hardware as hardware
 from devrt import hookspecs as hookspecs
 from devrt import lax as lax
 from devrt import layout as layout
+from devrt import nn as nn
 from devrt import numpy as numpy
 from devrt import programs as programs
 from devrt import random as random

@@ -5,6 +5,7 @@ import pytest
 
 import devrt.numpy as jnp
 from beside_numpy import check, compare, flat
+from devrt import lax
 from devrt.errors import ConcretizationTypeError, InvalidArgumentError
 from devrt.programs.jit import jit
 
@@ -132,3 +133,15 @@ def test_edited():
     for call in (lambda: jnp.delete(x, 9, axis=0), lambda: jnp.insert(x, 9, 0, axis=1)):
         with pytest.raises(InvalidArgumentError, match="9 is no index"):
             call()
+
+
+def test_approximate_extremes_are_exact():
+    x = np.float32([[3, -1, 2], [0, 5, 4]])
+    values, indices = lax.approx_max_k(x, 2, recall_target=0.5)
+    np.testing.assert_array_equal(values, [[3, 2], [5, 4]])
+    np.testing.assert_array_equal(indices, [[0, 2], [1, 2]])
+    values, indices = lax.approx_min_k(x, 1, 0)
+    np.testing.assert_array_equal(values, [[0, -1, 2]])
+    np.testing.assert_array_equal(indices, [[1, 0, 0]])
+    with pytest.raises(InvalidArgumentError, match=r"approx_max_k.*fractions, not int32"):
+        lax.approx_max_k(np.arange(3, dtype=np.int32), 1)

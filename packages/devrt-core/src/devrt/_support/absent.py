@@ -12,9 +12,6 @@ _FORWARD = (
     "reverse mode."
 )
 _ROWS = "devrt.lax.map(lambda row: pullback(row)[0], devrt.numpy.eye(n)) computes the rows."
-_IN_NUMPY = (
-    "Its functions are not in this release. Write them with devrt.numpy and devrt.lax, such as "
-)
 _INSTEAD = {
     "devrt": {
         "ArrayProgram": "It is in another: from devrt.programs import ArrayProgram.",
@@ -31,13 +28,18 @@ _INSTEAD = {
         "make_jaxpr": "Traces are StableHLO: devrt.jit(f).lower(*arguments).as_text() shows one.",
         "disable_jit": "There is no switch. Call the function itself, without devrt.jit: each "
         "operation then runs by itself. devrt.debug.print shows values in traced functions.",
-        "nn": f"{_IN_NUMPY}devrt.numpy.maximum(x, 0) for relu, devrt.lax.logistic for sigmoid.",
-        "scipy": f"{_IN_NUMPY}devrt.lax.erf and devrt.lax.lgamma; devrt.numpy.linalg has linear "
-        "algebra.",
+        "scipy": "Its functions are not in this release. Write them with devrt.numpy and "
+        "devrt.lax, such as devrt.lax.erf and devrt.lax.lgamma; devrt.numpy.linalg has linear "
+        "algebra, and devrt.nn.logsumexp is there.",
     },
     "devrt.debug": {
         "breakpoint": "A traced function has no values to stop at. devrt.debug.print shows those "
         "of a run, and devrt.debug.callback calls a function with them.",
+    },
+    "devrt.lax": {
+        "linalg": "devrt.numpy.linalg has linear algebra.",
+        "platform_dependent": "Choose in Python, by devrt.default_backend() or the platform of the "
+        "devices that the function is for.",
     },
     "devrt.random": {
         "gaussian": "Did you mean 'normal'?",

@@ -161,6 +161,8 @@ from devrt.lax.slicing import dynamic_update_slice_in_dim as dynamic_update_slic
 from devrt.lax.slicing import index_in_dim as index_in_dim
 from devrt.lax.slicing import slice as slice
 from devrt.lax.slicing import slice_in_dim as slice_in_dim
+from devrt.lax.sorting import approx_max_k as approx_max_k
+from devrt.lax.sorting import approx_min_k as approx_min_k
 from devrt.lax.sorting import sort as sort
 from devrt.lax.sorting import sort_key_val as sort_key_val
 from devrt.lax.sorting import top_k as top_k

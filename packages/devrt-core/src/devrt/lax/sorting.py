@@ -7,9 +7,10 @@ from typing import Any
 
 from devrt import tracing
 from devrt.lax.checks import INT32, axis_of, lax_operation, require, require_kind
+from devrt.lax.elementwise import neg
 from devrt.tracing import as_value, emit, shaped
 
-__all__ = ["sort", "sort_key_val", "top_k"]
+__all__ = ["approx_max_k", "approx_min_k", "sort", "sort_key_val", "top_k"]
 
 
 @lax_operation(static=("dimension", "is_stable", "num_keys"))
@@ -57,3 +58,34 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> Sequence[Any]:
     made = emit("chlo.top_k", (moved,), results, {"k": k})
     back = [order.index(i) for i in range(rank)]
     return [tracing.transpose(each, back) for each in made]
+
+
+def approx_max_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> Sequence[Any]:
+    """Return the ``k`` greatest fractions along a dimension, and their indices, as `top_k` does.
+
+    They are exact. The last three parameters are how close to exact JAX's have to be.
+    """
+    x = operand if hasattr(operand, "dtype") else as_value(operand)
+    require(x.dtype.kind in "fV", "approx_max_k", f"the elements are fractions, not {x.dtype}")
+    made: Sequence[Any] = top_k(operand, k, axis=reduction_dimension)
+    return made
+
+
+def approx_min_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+) -> Sequence[Any]:
+    """Return the ``k`` least fractions along a dimension, and their indices; see `approx_max_k`."""
+    values, indices = approx_max_k(neg(operand), k, reduction_dimension)
+    return [neg(values), indices]

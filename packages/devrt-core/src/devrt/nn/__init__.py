@@ -1,0 +1,5 @@
+"""Functions that layers of neural networks are written with, by JAX's names."""
+
+from devrt._support.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__)
