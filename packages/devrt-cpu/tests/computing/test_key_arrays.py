@@ -13,8 +13,6 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 pytestmark = pytest.mark.engine
 
-KEYS = random.split(random.key(0), 4)
-ONE = random.key(7)
 SAME = {
     "reshape": lambda n, x: n.reshape(x, (2, 2)),
     "ravel": lambda n, x: n.ravel(n.reshape(x, (2, 2))),
@@ -39,6 +37,13 @@ SAME = {
     "mask": lambda n, x: x[np.array([True, False, False, True])],
     "of method": lambda n, x: x.reshape(2, 2).swapaxes(0, 1).flatten(),
 }
+
+
+@pytest.fixture(autouse=True)
+def _keys(cpu):
+    # Not when this file is imported: other tests close their clients.
+    global KEYS, ONE
+    KEYS, ONE = random.split(random.key(0), 4), random.key(7)
 
 
 def bits(keys):
