@@ -30,16 +30,32 @@ def run(checkout: Path, folder: Path, arguments: list[str]) -> dict[str, int]:
     }
     # A case may compile, which takes longer than the deadline of an example. The list's path is a
     # part of its option: as a word of its own pytest would take the configuration beside it.
+    # Examples are the same in both runs, so that the second one asks for the same programs.
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-        *("--max-examples", "4", "--disable-deadline", f"--xfails-file={EXPECTED}"),
+        *(
+            "--max-examples",
+            "4",
+            "--disable-deadline",
+            "--derandomize",
+            f"--xfails-file={EXPECTED}",
+        ),
         *("--json-report", f"--json-report-file={report}", *(arguments or ["array_api_tests"])),
     ]
     ended = subprocess.run(command, cwd=checkout, env=environment, check=False)
-    counts: dict[str, int] = json.loads(report.read_text())["summary"]
+    found = json.loads(report.read_text())
+    counts: dict[str, int] = found["summary"]
+    for case in found["tests"]:
+        if case["outcome"] == "xpassed":
+            sys.stdout.write(f"passes, and is listed: {case['nodeid']}\n")
     if ended.returncode:
         sys.exit(f"cases fail that {EXPECTED.name} does not name: {counts}")
     return counts
+
+
+def kept(cache: Path) -> dict[str, int]:
+    """Return the programs of a disk cache; one that is written anew has another number."""
+    return {path.name: path.stat().st_ino for path in cache.iterdir() if path.is_file()}
 
 
 def main() -> None:
@@ -48,12 +64,19 @@ def main() -> None:
         sys.exit(__doc__)
     checkout, arguments = Path(sys.argv[1]).resolve(), sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
+        before: dict[str, int] = {}
         for cache in ("empty", "filled"):
             counts = run(checkout, Path(folder), arguments)
             passed = counts.get("passed", 0) + counts.get("xpassed", 0)
-            sys.stdout.write(f"disk cache {cache}: {passed} of {counts['total']} cases pass\n")
+            after = kept(Path(folder, "cache"))
+            written = len(after.items() - before.items())
+            sys.stdout.write(
+                f"disk cache {cache}: {passed} of {counts['total']} cases pass, "
+                f"{written} programs compiled anew of {len(after)}\n"
+            )
             if not arguments and passed < LEAST:
                 sys.exit(f"{LEAST} were to pass")
+            before = after
 
 
 if __name__ == "__main__":
