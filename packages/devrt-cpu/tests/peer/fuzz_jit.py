@@ -70,7 +70,7 @@ def spreads(ns, seed, found):
             [np.abs(wide(b) - wide(a)) for b in others]
             for a, *others in zip(found, *moved, strict=True)
         ]
-    return [NUDGES * np.max(each, axis=0) for each in far]
+    return [NUDGES * np.nan_to_num(np.max(each, axis=0), posinf=np.inf) for each in far]
 
 
 def wide(x):
