@@ -217,7 +217,7 @@ def emitted(session: nox.Session) -> None:
 def pages(session: nox.Session) -> None:
     """Run the pages of the documentation with the libraries that their blocks import."""
     _install(session)
-    session.install("torch==2.12.1", "torchax==0.0.13", "jax==0.10.2")
+    session.install("torch==2.12.1", "torchax==0.0.13", "jax==0.10.2", "flatbuffers")
     session.run("python", "-m", "pytest", "tests/documents/test_pages.py", *session.posargs)
 
 
