@@ -1,6 +1,7 @@
 // Executables: making them, what they take, and their end. Calls are in execute.cpp.
 #include "execution/executable.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "client/ending.hpp"
@@ -90,6 +91,13 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
     if (signature_->temp_bytes) count_temporaries(device->default_memory());
   }
   reserves_ = !temporaries_.empty() || (client_->budget() && !signature_->outputs.empty());
+  is_simple_ = finds_simple();
+}
+
+bool Executable::finds_simple() const noexcept {
+  const auto is_plain = [](const pjrt::Tensor& output) { return output.is_plain; };
+  return is_short() && devices_.size() == 1 && !reserves_ && !signature_->has_donation &&
+         signature_->custom_calls.empty() && std::ranges::all_of(signature_->outputs, is_plain);
 }
 
 void Executable::count_temporaries(const Memory& memory) {

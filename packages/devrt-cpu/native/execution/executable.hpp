@@ -71,6 +71,10 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
                                Ref<pjrt::Executable> loaded);
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
              std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
+  /// Does the same for a simple program, without what such a one has no need of.
+  void start_simple(std::span<Buffer* const> arguments, std::span<Ref<Buffer>> results,
+                    bool& has_begun) const;
+  bool finds_simple() const noexcept;
   /// Takes a slot on each device. Throws DEADLINE_EXCEEDED if nothing ends there, and what a signal
   /// raises.
   void take_slots(std::span<const std::size_t> devices,
@@ -98,8 +102,9 @@ class DEVRT_CPU_API Executable final : public RefCounted<Executable>, public Liv
   std::vector<int> device_numbers_;
   std::vector<Memory*> output_memories_;  // by device, then by output
   std::vector<std::shared_ptr<ProgramTemporaries>>
-      temporaries_;        // by device; empty if it takes nothing
-  bool reserves_ = false;  // whether a call has to reserve memory, or to count what it takes
+      temporaries_;         // by device; empty if it takes nothing
+  bool reserves_ = false;   // whether a call has to reserve memory, or to count what it takes
+  bool is_simple_ = false;  // whether a call is no more than arguments and results of one device
   mutable std::mutex mutex_;
   Ref<pjrt::Executable> loaded_;
 };

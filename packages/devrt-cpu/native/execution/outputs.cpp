@@ -66,34 +66,35 @@ struct Output {
 };
 using Outputs = SmallArray<Output, kFew>;
 
-/// Makes storages: they show the engine's memory, or memory for a copy in devrt's layout.
-void make_storages(std::span<Output> outputs, const OutputTargets& targets, bool is_ready,
-                   BudgetShare& reserved) {
-  const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const std::size_t bytes = targets.tensors[i].bytes;
-    if (targets.tensors[i].is_plain) {
-      outputs[i].storage = adopt(
-          bytes, own(outputs[i].engine.share(), *targets.memories[i], bytes, reserved), &find);
-    } else {
-      outputs[i].storage = targets.memories[i]->allocate_at_once(bytes);
-      targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
-      targets.engine.counters().bytes_copied.fetch_add(static_cast<std::int64_t>(bytes),
-                                                       std::memory_order_relaxed);
-    }
+/// Makes the storage of an output: it shows the engine's memory, or memory for a copy in devrt's
+/// layout.
+Ref<Storage> make_storage(const Ref<pjrt::Buffer>& engine, std::size_t i,
+                          const OutputTargets& targets, bool is_ready, BudgetShare& reserved) {
+  const pjrt::Tensor& tensor = targets.tensors[i];
+  const Memory& memory = *targets.memories[i];
+  if (tensor.is_plain) {
+    const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
+    return adopt(tensor.bytes, own(engine.share(), memory, tensor.bytes, reserved), &find);
   }
+  Ref<Storage> storage = memory.allocate_at_once(tensor.bytes);
+  targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
+  targets.engine.counters().bytes_copied.fetch_add(static_cast<std::int64_t>(tensor.bytes),
+                                                   std::memory_order_relaxed);
+  return storage;
 }
 
-void make_buffers(std::span<const Output> outputs, const OutputTargets& targets,
-                  const ReadyEvent& ready, bool holds_errors) {
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const pjrt::Tensor& tensor = targets.tensors[i];
-    // The engine would go on with a result whose error it does not know.
-    pjrt::Buffer* known = holds_errors ? nullptr : outputs[i].engine.get();
-    targets.results[i] =
-        Buffer::make(targets.memories[i]->shared(), tensor.type, tensor.dims.copy(),
-                     outputs[i].storage.share(), ready, nullptr, Ref<Attachment>::share_of(known));
+/// Makes the buffer of an output. `holds_errors` says that the engine does not know how the call
+/// ended, and so must not go on with the result.
+void make_buffer(Output output, std::size_t i, const OutputTargets& targets,
+                 const ReadyEvent& ready, bool holds_errors) {
+  const pjrt::Tensor& tensor = targets.tensors[i];
+  Ref<Attachment> known;
+  if (!holds_errors) {
+    known = Ref<Attachment>::adopt(output.engine.get());
+    output.engine.leak();
   }
+  targets.results[i] = Buffer::make(targets.memories[i]->shared(), tensor.type, tensor.dims.copy(),
+                                    std::move(output.storage), ready, nullptr, std::move(known));
 }
 
 /// Sets a promise once every part of its work is done; the first error counts.
@@ -214,21 +215,28 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
   const bool holds_errors = kept.context && kept.context->holds_back();
-  make_storages(outputs.span(), targets, is_ready, kept.reservation.outputs);
-  if (is_ready) {
-    const Status status = outcome(done.wait(), kept.context);
-    ReadyEvent ready = ReadyEvent::already(status);
-    make_buffers(outputs.span(), targets, ready, holds_errors);
-    return ready;
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].storage =
+        make_storage(outputs[i].engine, i, targets, is_ready, kept.reservation.outputs);
   }
-  auto pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
-  ReadyEvent ready = pending->event();
-  make_buffers(outputs.span(), targets, ready, holds_errors);
-  for (Output& output : outputs) output = {};  // a share more would forbid donation
-  pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
-    work->finish(status);
-    work.reset();
-  });
+  std::unique_ptr<Pending> pending;
+  ReadyEvent ready;
+  if (is_ready) {
+    ready = ReadyEvent::already(outcome(done.wait(), kept.context));
+  } else {
+    pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
+    ready = pending->event();
+  }
+  // Moved: a share more would forbid donation.
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    make_buffer(std::move(outputs[i]), i, targets, ready, holds_errors);
+  }
+  if (pending) {
+    pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
+      work->finish(status);
+      work.reset();
+    });
+  }
   return ready;
 }
 

@@ -11,25 +11,33 @@ namespace devrt {
 template <class T, std::size_t Inline>
 class SmallArray {
  public:
-  explicit SmallArray(std::size_t size) : size_(size) {
-    if (size > Inline) heap_ = std::make_unique<T[]>(size);
+  explicit SmallArray(std::size_t size)
+      : size_(size),
+        heap_(size > Inline ? std::make_unique<T[]>(size) : nullptr),
+        data_(heap_ ? heap_.get() : reinterpret_cast<T*>(inside_)) {
+    // Only those that there are: all of them would cost a small program's call more than its own.
+    if (!heap_) std::uninitialized_value_construct_n(data_, size_);
   }
   SmallArray(const SmallArray&) = delete;
   SmallArray& operator=(const SmallArray&) = delete;
+  ~SmallArray() {
+    if (!heap_) std::destroy_n(data_, size_);
+  }
 
   std::size_t size() const noexcept { return size_; }
-  T* data() noexcept { return heap_ ? heap_.get() : inline_; }
-  const T* data() const noexcept { return heap_ ? heap_.get() : inline_; }
-  T& operator[](std::size_t i) noexcept { return data()[i]; }
-  const T& operator[](std::size_t i) const noexcept { return data()[i]; }
-  T* begin() noexcept { return data(); }
-  T* end() noexcept { return data() + size_; }
-  std::span<T> span() noexcept { return {data(), size_}; }
+  T* data() noexcept { return data_; }
+  const T* data() const noexcept { return data_; }
+  T& operator[](std::size_t i) noexcept { return data_[i]; }
+  const T& operator[](std::size_t i) const noexcept { return data_[i]; }
+  T* begin() noexcept { return data_; }
+  T* end() noexcept { return data_ + size_; }
+  std::span<T> span() noexcept { return {data_, size_}; }
 
  private:
-  std::size_t size_;
-  T inline_[Inline]{};
-  std::unique_ptr<T[]> heap_;
+  const std::size_t size_;
+  const std::unique_ptr<T[]> heap_;
+  T* const data_;
+  alignas(T) std::byte inside_[Inline * sizeof(T)];
 };
 
 }  // namespace devrt
