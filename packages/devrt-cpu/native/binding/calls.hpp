@@ -23,6 +23,6 @@ nb::object new_list(std::size_t size);
 void set_item(nb::handle list, std::size_t i, nb::object item);
 
 /// Binds calls on arrays to the class of executables.
-void bind_array_calls(nb::class_<ExecutableHandle>& cls);
+void bind_array_calls(nb::module_& module, nb::class_<ExecutableHandle>& cls);
 
 }  // namespace devrt::cpu

@@ -306,7 +306,7 @@ void bind_class(nb::module_& module) {
                ", devices=" + std::to_string(e.state->devices().size()) +
                (e.state->is_deleted() ? ", deleted)" : ")");
       });
-  bind_array_calls(cls);
+  bind_array_calls(module, cls);
   bind_executable_facts(cls);
 }
 

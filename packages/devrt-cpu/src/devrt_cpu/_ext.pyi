@@ -1,6 +1,6 @@
 """The native half of devrt's CPU backend."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import devrt.compiling.hlo_modules
@@ -424,10 +424,8 @@ class CpuLoadedExecutable:
         Return what calls the program with arrays that lie as its devices take them.
         """
 
-    def call_table(self, array_class: type[Any]) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[[Any, Any, Any], None]]:
-        """
-        Return what finds a call by the keys of its arguments, and what adds one.
-        """
+    def key_table(self, array_class: type[Any]) -> CpuCallTable:
+        """Return a new table of calls by the keys of their arguments."""
 
     @property
     def name(self) -> str: ...
@@ -526,6 +524,24 @@ class CpuLoadedExecutable:
     def hlo_modules(self: CpuLoadedExecutable) -> list[devrt.compiling.hlo_modules.CompiledModule]:
         """
         Return the compiler's own program: one module, with its text and its bytes.
+        """
+
+class CpuCallTable:
+    """Calls by the keys of their arguments, which are compared by identity."""
+
+    @property
+    def find(self) -> Callable[[tuple[Any, ...]], Any]:
+        """What calls what was added for the keys of a tuple of arguments."""
+
+    def add(self, keys: Iterable[Any], call: Callable[[Any], Any], build: Callable[[Any], Any] | None) -> None:
+        """Add a call, and what is called with what it gives."""
+
+    def clear(self) -> None:
+        """Forget the calls; functions of the table find none any more."""
+
+    def shortcut(self, context: Any, stamp: Any, otherwise: Callable[..., Any], explain: Callable[[tuple[Any, ...], Exception], Any]) -> Callable[..., Any]:
+        """
+        Return a function that calls by the table while context.stamp is the stamp.
         """
 
 def _identify_engine(library: str) -> tuple[int, tuple[int, ...]]: ...

@@ -63,7 +63,7 @@ def test_programs_go_with_their_functions(cpu):
 
         function = jit(f)
         function(X)
-        (launch, _) = next(iter(function._programs.entries.values()))
+        (launch, _) = next(iter(function._calls.programs.entries.values()))
         return weakref.ref(f), weakref.ref(launch)
 
     function, launch = made()

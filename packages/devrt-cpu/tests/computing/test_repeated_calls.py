@@ -1,7 +1,10 @@
 """Calls like one before take a shorter way, and must give what the long way gives."""
 
 import asyncio
+import gc
 import threading
+import types
+import weakref
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ def x():
     return devrt.device_put(X)
 
 
-def called(f, *args, times=4, **kwargs):
+def called(f, *args, times=5, **kwargs):
     """Call a function until it takes the shortest way, and return what it gives then."""
     for _ in range(times):
         found = f(*args, **kwargs)
@@ -151,6 +154,53 @@ def test_cleared_caches_are_made_again(x):
     f.clear_cache()
     np.testing.assert_array_equal(called(f, x), X + X)
     assert len(traces) == 3
+
+
+def test_the_backends_own_way_to_call_is_taken_and_left(x):
+    traces = []
+
+    def double(a):
+        traces.append(1)
+        return a + a
+
+    f, same = devrt.jit(double), devrt.jit(double)
+    called(f, x)
+    called(same, x)
+    assert {type(each.__call__) for each in (f, same)} == {types.BuiltinFunctionType}
+    assert len(traces) == 1
+    f.clear_cache()
+    np.testing.assert_array_equal(same(x), X + X)
+    assert len(traces) == 2
+    np.testing.assert_array_equal(f(a=x), X + X)
+    np.testing.assert_array_equal(f(X), X + X)
+    with pytest.raises(TypeError):
+        f(x, x)
+
+
+def test_an_option_that_changes_ends_the_backends_own_way(x):
+    first, second = devrt.devices("cpu")[:2]
+    f = devrt.jit(lambda a: a + 1)
+    assert called(f, x).devices() == {first}
+    devrt.config.update("default_device", second)
+    try:
+        assert f(x).devices() == {second}
+        assert called(f, x).devices() == {second}
+    finally:
+        devrt.config.update("default_device", None)
+    assert called(f, x).devices() == {first}
+
+
+def test_nothing_keeps_a_function_that_is_gone(x):
+    f = devrt.jit(lambda a: a + 1)
+    called(f, x)
+    run, gone = f.__call__, weakref.ref(f)
+    gc.disable()
+    try:
+        del f
+        assert gone() is None
+        np.testing.assert_array_equal(called(run, x), X + 1)
+    finally:
+        gc.enable()
 
 
 def test_more_structures_than_are_recognised(x):

@@ -10,6 +10,7 @@ from devrt.contract.device import Memory as Memory
 from devrt.contract.distributed import CpuCollectives as CpuCollectives
 from devrt.contract.distributed import DistributedRuntimeClient as DistributedRuntimeClient
 from devrt.contract.distributed import TransferServerInterfaceFactory as TransferServerInterfaceFactory
+from devrt.contract.executable import CallTable as CallTable
 from devrt.contract.executable import Executable as Executable
 from devrt.contract.executable import ExecutionToken as ExecutionToken
 from devrt.contract.executable import LoadedExecutable as LoadedExecutable

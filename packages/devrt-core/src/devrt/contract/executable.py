@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from devrt.contract.members import Contract
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from devrt.contract.op_sharding import OpSharding
     from devrt.layout import PjRtLayout
 
-__all__ = ["Executable", "ExecutionToken", "LoadedExecutable"]
+__all__ = ["CallTable", "Executable", "ExecutionToken", "LoadedExecutable"]
 
 
 class Executable(metaclass=Contract):
@@ -145,6 +145,46 @@ class ExecutionToken(metaclass=Contract):
         """Wait until the program has ended; raises the error that it failed with."""
 
 
+class CallTable(Protocol):
+    """Calls by the keys of their arguments, which are compared by identity; see `key_table`.
+
+    Attributes
+    ----------
+    find : callable
+        Takes a tuple of arguments and calls what was added for their keys; returns what that gives.
+        None, with nothing done, where one is no array or there is no such call.
+    """
+
+    @property
+    def find(self) -> Callable[[tuple[Any, ...]], Any]:
+        """What calls what was added for the keys of a tuple of arguments; see the class."""
+
+    def add(
+        self,
+        keys: Sequence[Any],
+        call: Callable[[Any], Any],
+        build: Callable[[Any], Any] | None,
+    ) -> None:
+        """Add what is called with the arguments, and then with that result."""
+
+    def clear(self) -> None:
+        """Forget the calls. What was made of the table finds none any more."""
+
+    def shortcut(
+        self,
+        context: Any,
+        stamp: Any,
+        otherwise: Callable[..., Any],
+        explain: Callable[[tuple[Any, ...], Exception], Any],
+    ) -> Callable[..., Any]:
+        """Return a function that calls by the table, for any arguments.
+
+        While ``context.stamp`` is ``stamp`` it calls what the table has for arguments by position.
+        For all else it returns what ``otherwise`` does with the arguments. If a call of the table
+        raises, it calls ``explain`` with the tuple of arguments and the error, which raises.
+        """
+
+
 class LoadedExecutable(Executable):
     """A compiled program, loaded on the devices it was compiled for.
 
@@ -261,9 +301,7 @@ class LoadedExecutable(Executable):
         del array_class, takes, first, gives, is_committed, gives_one
         return None
 
-    def call_table(
-        self, array_class: type[Any]
-    ) -> tuple[Callable[[tuple[Any, ...]], Any], Callable[[Any, Any, Any], None]] | None:
+    def key_table(self, array_class: type[Any]) -> CallTable | None:
         """Return a new table of calls by the keys of their arguments, faster than one in Python.
 
         Parameters
@@ -273,11 +311,8 @@ class LoadedExecutable(Executable):
 
         Returns
         -------
-        (callable, callable) or None
-            The first takes a tuple of arguments, finds the call that was added for their keys, by
-            identity, and returns what it gives; None where one is no array or there is no such
-            call. The second adds one: the keys, what is called with the arguments, and what is then
-            called with that result, or None. None, the default, where there is no such table.
+        CallTable or None
+            None, the default, where there is no such table.
         """
         del array_class
         return None

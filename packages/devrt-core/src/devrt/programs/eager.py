@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
+from devrt.programs.calls import Calls
 from devrt.programs.jit import JitFunction
 
 __all__ = ["Operation", "operation"]
@@ -50,12 +51,17 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
     return made if function is None else made(function)
 
 
+class _OperationCalls(Calls):
+    def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # It takes numbers too, and gives values: nothing is to be converted.
+        return self._function(*args, **kwargs)
+
+
 class Operation(JitFunction):
     """A function that `operation` made."""
 
-    def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        # It takes numbers too, and gives values: nothing is to be converted.
-        return self.__wrapped__(*args, **kwargs)
+    __slots__ = ()
+    _calls_of = _OperationCalls
 
 
 def _frozen(x: Any) -> Any:

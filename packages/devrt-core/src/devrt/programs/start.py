@@ -17,7 +17,7 @@ from devrt.sharding import mesh_context
 from devrt.tracing import is_tracing
 
 if TYPE_CHECKING:
-    from devrt.contract import Device
+    from devrt.contract import CallTable, Device
     from devrt.programs.arguments import Call
     from devrt.programs.launch import Launch
     from devrt.sharding import Sharding
@@ -127,21 +127,25 @@ class Starts:
         `Context.stamp`, or `is_current` says so.
     stamp : object
         That of the context that `find` is for.
+    table : CallTable or None
+        The backend's table behind `find`.
     """
 
     def __init__(self) -> None:
         self._patterns: list[tuple[Matcher, dict[Any, Start]]] = []
-        self.clear()
+        self._forget_table()
 
     def clear(self) -> None:
         """Forget them."""
         self._patterns.clear()
+        if self.table is not None:
+            self.table.clear()  # shortcuts still have it
         self._forget_table()
 
     def _forget_table(self) -> None:
         self.find: Callable[[tuple[Any, ...]], Any] = _find_nothing
         self.stamp: object = _NO_STAMP
-        self._add: Callable[[Any, Any, Any], None] | None = None
+        self.table: CallTable | None = None
         self._epoch = -1
         self._meshes: Any = None
 
@@ -164,6 +168,15 @@ class Starts:
         if made is not None and is_flat:
             self._to_table(key, start)
         return made
+
+    def shortcut(self, otherwise: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return the backend's own function that calls by its table; None if there is none.
+
+        Where the table does not know a call, or the context changed, it calls ``otherwise``.
+        """
+        if self.table is None or self.stamp is _NO_STAMP:
+            return None
+        return self.table.shortcut(Context, self.stamp, otherwise, self.raise_explained)
 
     def raise_explained(self, args: tuple[Any, ...], error: Exception) -> NoReturn:
         """Raise the error of a call by `find`."""
@@ -195,11 +208,13 @@ class Starts:
         """Let `find` know a call with arrays alone."""
         if _is_overridden() or not all(type(each) is DispatchKey for each in key):
             return
-        if self._add is None or not self.is_current():
-            table = start.launch.executable.call_table(Array)
+        if self.table is None or not self.is_current():
+            table = start.launch.executable.key_table(Array)
             if table is None:
                 return
+            if self.table is not None:
+                self.table.clear()
             self._epoch, self._meshes = Context.epoch, mesh_context()
-            self.find, self._add = table
+            self.table, self.find = table, table.find
             self.stamp = Context.stamp or _NO_STAMP
-        self._add(key, start.caller, start.build)
+        self.table.add(key, start.caller, start.build)
