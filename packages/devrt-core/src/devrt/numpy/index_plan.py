@@ -63,6 +63,11 @@ def _of_int(shape: Shape) -> Plan:
     return (_INT, *map(_whole, shape[1:]))
 
 
+@functools.lru_cache(maxsize=4096)
+def _of_range(size: int, shape: Shape) -> Plan:
+    return (Item("slice", size), *map(_whole, shape[1:]))
+
+
 def plan_index(index: Any, shape: Shape, wraps: bool = True) -> tuple[Plan, list[Any]]:
     """Return the plan of ``x[index]`` for an ``x`` of a shape, and its operands.
 
@@ -76,8 +81,12 @@ def plan_index(index: Any, shape: Shape, wraps: bool = True) -> tuple[Plan, list
     NonConcreteBooleanIndexError
         If truth values that are traced are to select.
     """
-    if type(index) is int and shape and wraps:  # the common case, first
+    if type(index) is int and shape and wraps:  # the common cases, first
         return _of_int(shape), [index + shape[0] if index < 0 else index]
+    if type(index) is slice and shape and type(index.start) is type(index.stop) is int:
+        start, stop, step = index.indices(shape[0]) if index.step is None else (0, 0, 0)
+        if step and 0 < stop - start < shape[0]:
+            return _of_range(stop - start, shape), [start]
     if isinstance(index, tuple):
         given = tuple(_as_array(each) if isinstance(each, list | tuple) else each for each in index)
     else:

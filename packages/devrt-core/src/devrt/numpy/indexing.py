@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from devrt.numpy.division import remainder
 from devrt.numpy.index_plan import Plan, plan_index
 from devrt.numpy.limits import iinfo
 from devrt.numpy.operands import dtype_of
-from devrt.programs.eager import operation
+from devrt.programs.eager import Operation, operation
 from devrt.tracing import (
     as_value,
     binary,
@@ -63,7 +64,7 @@ def take_planned(x: Any, plan: Plan, operands: Sequence[Any]) -> Any:
 # -- integers and slices ----------------------------------------------------------------------
 
 
-@operation(static=("plan",))
+@partial(Operation, static_argnames=("plan",))  # a plan can be looked up as it is
 def _ranges(x: Any, plan: Plan, *starts: Any) -> Any:
     x = as_value(x)
     part = part_of(x, plan, starts)
