@@ -187,6 +187,8 @@ def test_many_arrays_are_drawn_under_their_names(mesh):
     assert text.startswith("x: float32[8,4] in parts of [2,2]\n┌───────┬")
     assert "\n<b>: int32[2,8,4] in parts of [2,2,4], dimensions 0 and 1\n" in text
     assert text.endswith("\nscale: float32[] on cpu:0,1,2,3,4,5,6,7")
+    across = Drawn("y", "int32", (2, 8), NamedSharding(mesh, P(None, "x")))
+    assert shards_text([across]).count("\n") == 3  # the heading, and one line of names in a frame
     page = shards_html(rows)
     assert page.count("<svg") == 2
     assert "&lt;b&gt;: int32" in page

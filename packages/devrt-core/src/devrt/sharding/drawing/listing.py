@@ -31,10 +31,9 @@ def shards_text(arrays: Iterable[Drawn], *, max_width: int = 80) -> str:
     for array in arrays:
         parts.append(_heading(array))
         if not array.sharding.is_fully_replicated:
-            dims = _dims(array)
-            parts.append(
-                render_sharding(array.shape, array.sharding, max_width=max_width, dims=dims)
-            )
+            sharding, dims = array.sharding, _dims(array)
+            drawn = render_sharding(array.shape, sharding, max_width=max_width, dims=dims, lines=0)
+            parts.append(drawn)
     return "\n".join(parts)
 
 

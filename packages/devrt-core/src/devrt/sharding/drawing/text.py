@@ -29,29 +29,30 @@ def render_sharding(
     *,
     max_width: int = 80,
     dims: Sequence[int] | None = None,
+    lines: int = _LINES,
 ) -> str:
     """Draw how an array is sharded, in plain text; arguments as for `visualize_sharding`.
 
     Each box is a block, and names the devices that hold it. The width is exceeded only where one
-    device's name needs more.
+    device's name needs more, and the number of lines where the names do.
     """
     grid = grid_of(shape, sharding, dims)
-    width, height, cells = _fit(grid, max_width)
+    width, height, cells = _fit(grid, max_width, lines)
     bar = "─" * width
     n_rows, n_columns = len(grid.rows), len(grid.columns)
 
     def rule(left: str, middle: str, right: str) -> str:
         return left + middle.join([bar] * n_columns) + right
 
-    lines = [rule("┌", "┬", "┐")]
+    drawn = [rule("┌", "┬", "┐")]
     for row in range(n_rows):
         if row:
-            lines.append(rule("├", "┼", "┤"))
+            drawn.append(rule("├", "┼", "┤"))
         for line in range(height):
             texts = (cells[row, column][line].center(width) for column in range(n_columns))
-            lines.append("│" + "│".join(texts) + "│")
-    lines.append(rule("└", "┴", "┘"))
-    return "\n".join(lines)
+            drawn.append("│" + "│".join(texts) + "│")
+    drawn.append(rule("└", "┴", "┘"))
+    return "\n".join(drawn)
 
 
 def sharding_table(
@@ -68,7 +69,7 @@ def sharding_table(
     from rich.text import Text
 
     grid = grid_of(shape, sharding, dims)
-    width, _, cells = _fit(grid, max_width)
+    width, _, cells = _fit(grid, max_width, _LINES)
     table = Table(show_header=False, show_lines=True, padding=0, box=SQUARE)
     for _ in grid.columns:
         table.add_column(width=width, no_wrap=True)
@@ -144,7 +145,7 @@ def _show_in_notebook(shape: Sequence[int], sharding: Sharding, dims: Sequence[i
     return True
 
 
-def _fit(grid: Grid, max_width: int) -> tuple[int, int, Cells]:
+def _fit(grid: Grid, max_width: int, lines: int) -> tuple[int, int, Cells]:
     """Return width and height of a box, and the lines of each, so that the drawing fits."""
     n_rows, n_columns = len(grid.rows), len(grid.columns)
     limit = max((max_width - 1) // n_columns - 1, 1)
@@ -154,13 +155,13 @@ def _fit(grid: Grid, max_width: int) -> tuple[int, int, Cells]:
     square = _WIDTH * wide // tall // n_columns if n_rows > 1 or tall > 1 else 0
     width = min(max(square, longest + 2), limit)
     cells = {cell: wrap(label, width) for cell, label in grid.labels.items()}
-    width = max(width, max(len(line) for lines in cells.values() for line in lines))
+    width = max(width, max(len(line) for label in cells.values() for line in label))
     needed = max(map(len, cells.values()))
-    height = max(needed, _LINES // n_rows - 1) if tall > 1 else needed
-    for lines in cells.values():
-        above = (height - len(lines)) // 2
-        lines[:0] = [""] * above
-        lines.extend([""] * (height - len(lines)))
+    height = max(needed, lines // n_rows - 1) if tall > 1 else needed
+    for label in cells.values():
+        above = (height - len(label)) // 2
+        label[:0] = [""] * above
+        label.extend([""] * (height - len(label)))
     return (
         width,
         height,
