@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from devrt.compiling.divided import FOLDER_FLAG
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
@@ -152,4 +151,6 @@ def _key(compiler: str, depends_on: Iterable[str | bytes]) -> str | None:
 
 
 def _is_written(part: str | bytes) -> bool:
+    from devrt.compiling.divided import FOLDER_FLAG  # what it needs is not for every start
+
     return FOLDER_FLAG in part if isinstance(part, str) else FOLDER_FLAG.encode() in part
