@@ -39,6 +39,7 @@ def outcome(run_python, code):
         "import devrt",
         "import devrt; devrt.__all__; dir(devrt)",
         "import devrt.errors, devrt.records, devrt._config.layers, devrt.dtypes",
+        "import devrt.numpy; dir(devrt.numpy)",
     ],
 )
 def test_importing_brings_in_nothing_slow(run_python, code):

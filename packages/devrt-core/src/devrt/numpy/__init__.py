@@ -5,16 +5,14 @@ Dtypes follow JAX's promotion; Python's numbers are of 32 bits where nothing els
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-import numpy as np
-
-from devrt import dtypes
 from devrt._support.lazy import attach
 
+# NumPy and the dtypes come with the first name that is used: they take longer than all of devrt.
 _exported, _, __all__ = attach(__name__)
 
-_ELEMENT_TYPES = {element.name for element in dtypes.ELEMENT_TYPES}
 _METADATA = {"dtype", "ndim", "shape", "size"}
 
 __array_api_version__ = "2024.12"
@@ -31,7 +29,11 @@ def __getattr__(name: str) -> Any:
         from devrt.arrays import Array
 
         return Array
-    if name in _ELEMENT_TYPES:
+    import numpy as np
+
+    from devrt import dtypes
+
+    if name in _element_types():
         return dtypes.to_numpy(dtypes.by_name(name).code).type
     value = getattr(np, name, None) if not name.startswith("_") else None
     if isinstance(value, float | type(None)) and hasattr(np, name):
@@ -50,5 +52,12 @@ def __getattr__(name: str) -> Any:
     )
 
 
+@functools.cache
+def _element_types() -> frozenset[str]:
+    from devrt import dtypes
+
+    return frozenset(element.name for element in dtypes.ELEMENT_TYPES)
+
+
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_ELEMENT_TYPES, *_METADATA})
+    return sorted({*__all__, *_element_types(), *_METADATA})
