@@ -109,7 +109,9 @@ def show(
 
 def _times(report: Mapping[str, Any]) -> Iterator[str]:
     seconds, devices = report["run_seconds"], report["devices"]
-    where = devices[0] if len(devices) == 1 else f"{len(devices)} devices, {devices[0]} to {devices[-1]}"
+    where = devices[0]
+    if len(devices) > 1:
+        where = f"{len(devices)} devices, {devices[0]} to {devices[-1]}"
     yield f"ready in {_seconds(report['load_seconds'])}, ran in {_seconds(seconds[0])} on {where}"
     if later := seconds[1:]:
         median, fastest = _seconds(statistics.median(later)), _seconds(min(later))
