@@ -108,7 +108,12 @@ nb::object ArrayCaller::operator()(std::span<PyObject* const> arguments) const {
 /// value.
 bool ArrayCaller::take(const Executable& executable, nb::handle array, const nb::object& wanted,
                        Column column) const {
-  if (!array.is_valid() || !arrays_.is_type_of(array)) return false;
+  if (!array.is_valid()) return false;
+  if (num_devices_ == 1 && array.type().is(types.buffer)) {  // a number that was put
+    *column.first = nb::inst_ptr<BufferHandle>(array)->state.get();
+    return true;
+  }
+  if (!arrays_.is_type_of(array)) return false;
   const nb::object held = arrays_.buffers.of(array);
   for (std::size_t d = 0; d < num_devices_; ++d) {
     column.first[d * column.step] = buffer_in(held, d);

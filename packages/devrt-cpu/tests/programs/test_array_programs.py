@@ -212,6 +212,13 @@ def caller_of(program, array_class, gives=1):
     return program.executable.array_caller(array_class, program.in_shardings, [], rows, True, False)
 
 
+def test_a_caller_of_arrays_takes_a_buffer_on_one_device():
+    program = load_program(ADD)
+    call, x = caller_of(program, devrt.Array), np.arange(8, dtype=np.float32)
+    (made,) = call([devrt.device_put(x)._buffers[0]])
+    np.testing.assert_array_equal(made, np.asarray(program(x)[0]))
+
+
 def test_a_caller_of_arrays_makes_instances_of_a_class_with_slots():
     with pytest.raises((TypeError, AttributeError)):
         caller_of(load_program(ADD), object)

@@ -272,8 +272,9 @@ class LoadedExecutable(Executable):
         """Return what calls the program with arrays faster than `execute` by way of Python.
 
         It takes a list or tuple of the arguments, which follow the buffers ``first``, and returns a
-        list of arrays, one for each result. It returns None, and does nothing, where an argument is
-        no array that lies as the program takes it, or does not fit.
+        list of arrays, one for each result. For a program on one device an argument may be a
+        buffer. It returns None, and does nothing, where an argument is no array that lies as the
+        program takes it, or does not fit.
 
         Parameters
         ----------

@@ -40,7 +40,10 @@ class Start:
         The default device that it was made under.
     """
 
-    __slots__ = ("_default", "_epoch", "_meshes", "build", "caller", "launch")
+    __slots__ = (
+        *("_default", "_device", "_epoch", "_has_numbers", "_meshes"),
+        *("build", "caller", "launch"),
+    )
 
     def __init__(
         self,
@@ -53,6 +56,8 @@ class Start:
         self.caller = caller
         self.build = build
         self._default = default
+        self._device = launch.devices[0] if len(launch.devices) == 1 else None
+        self._has_numbers = False
         self._meshes = mesh_context()
         self._epoch = -1 if _is_overridden() else Context.epoch
 
@@ -80,7 +85,8 @@ class Start:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """Call the program with arrays and numbers; returns None, and does nothing, for others."""
         try:
-            made = self.caller(leaves)
+            # What it is called with has numbers in each call or in none.
+            made = None if self._has_numbers else self.caller(leaves)
             if made is None and not Config.guards_are_set:
                 placed = [
                     x if type(x) is Array else self._put(x, sharding)
@@ -91,13 +97,12 @@ class Start:
             self.launch.raise_explained(leaves, error)
         return made if self.build is None or made is None else self.build(made)
 
-    def _put(self, number: Any, sharding: Sharding) -> Array:
-        """Return a number as an array where the program takes it."""
-        if len(self.launch.devices) > 1:
-            placed: Array = device_put(number, sharding)
-            return placed
-        (device,) = self.launch.devices
-        return Array((device.client.buffer_from_pyval(number, device, False, COPY),))
+    def _put(self, number: Any, sharding: Sharding) -> Any:
+        """Return a number as an array, or as the one buffer, where the program takes it."""
+        self._has_numbers = True
+        if self._device is None:
+            return device_put(number, sharding)
+        return self._device.client.buffer_from_pyval(number, self._device, False, COPY)
 
 
 MOST_PATTERNS = 8

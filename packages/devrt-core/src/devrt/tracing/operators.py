@@ -6,6 +6,7 @@ one is used.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -65,6 +66,13 @@ class _Functions(dict[str, Any]):
 
 
 functions = _Functions()
+
+
+@functools.cache  # an import of each call would be a tenth of what x[i] takes
+def _take_index() -> Callable[..., Any]:
+    from devrt.numpy.indexing import take_index
+
+    return take_index
 
 
 def _is_taken(other: object, name: str) -> bool:
@@ -150,9 +158,7 @@ class ArrayOperators(ArrayLike):
     __hash__ = None  # type: ignore[assignment]
 
     def __getitem__(self, index: Any) -> Any:
-        from devrt.numpy.indexing import take_index
-
-        return take_index(self, index)
+        return _take_index()(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         msg = (
