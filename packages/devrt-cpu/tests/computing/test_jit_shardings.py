@@ -44,6 +44,17 @@ def test_computation_follows_the_data(cpu, divided):
     assert there.committed
 
 
+def test_results_are_named_as_the_arguments_that_lie_like_them(cpu):
+    """An axis of one device may be named or not; ``==`` of shardings tells the difference."""
+    mesh = Mesh(np.array(cpu).reshape(1, 8, 1), ("x", "y", "z"))
+    x = devrt.device_put(X, NamedSharding(mesh, P("y", "x")))
+    assert jit(plus_one)(x).sharding == x.sharding
+    alone = devrt.device_put(X, NamedSharding(Mesh(cpu[:1], ("x",)), P("x")))
+    assert (alone + 1).sharding == alone.sharding
+    pinned = jit(plus_one, out_shardings=NamedSharding(mesh, P("y")))(x)
+    assert pinned.sharding.spec == P("y")
+
+
 def test_uncommitted_arrays_go_to_the_default_device(cpu):
     x = devrt.device_put(X)
     made = jit(plus_one)(x)
@@ -172,7 +183,7 @@ def test_shardings_without_a_mesh(cpu, mesh):
 def test_a_mesh_of_one_device(cpu):
     alone = Mesh(cpu[2:3], ("x",))
     made = jit(plus_one)(devrt.device_put(X, NamedSharding(alone, P("x"))))
-    assert made.sharding == NamedSharding(alone, P())
+    assert made.sharding == NamedSharding(alone, P("x"))
     np.testing.assert_array_equal(made, X + 1)
 
 

@@ -181,6 +181,7 @@ class Lowered(Stage):
             executable = compile_text(self._text)
             chosen = _chosen(executable.get_output_shardings(), placement, len(pinned))
             results = _results(placement, chosen)
+        results = _as_arguments_name_it(results, placement, trace)
         count = len(trace.hidden)
         self._tell_how_values_lie()
         takes = _chosen(
@@ -358,6 +359,23 @@ def _results(placement: Placement, chosen: Sequence[Any]) -> list[Sharding | Non
         wanted if wanted is not None and not _is_open(wanted) else found
         for wanted, found in zip(placement.results, _named(chosen, placement), strict=True)
     ]
+
+
+def _as_arguments_name_it(
+    results: Sequence[Sharding | None], placement: Placement, trace: Trace
+) -> list[Sharding | None]:
+    """Return results' shardings, written as an argument's where that is the same division.
+
+    An axis of one device may stand in a spec or not: a compiler's sharding does not tell.
+    """
+    named = zip(trace.avals, placement.arguments, strict=True)
+    given = [(aval.shape, s) for aval, s in named if isinstance(s, NamedSharding)]
+    found = []
+    for aval, wanted, result in zip(trace.out_avals, placement.results, results, strict=True):
+        like = (s for shape, s in given if shape == aval.shape and wanted is None and result)
+        same = (s for s in like if s.is_equivalent_to(result, len(aval.shape)))
+        found.append(next(same, result))
+    return found
 
 
 def _nearest(chosen: Sequence[Any], placement: Placement) -> list[Sharding]:
