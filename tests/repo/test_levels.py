@@ -16,6 +16,7 @@ LEVELS = {
         "_config",
         "_pytree",
         "_support",
+        "checkpoint_policies",
         "compiling",
         "contract",
         "dtypes",

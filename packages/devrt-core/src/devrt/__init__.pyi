@@ -55,6 +55,7 @@ from devrt.contract import Memory as Memory
 from devrt.debug.callbacks import pure_callback as pure_callback
 from devrt.doctor import Explanation as Explanation
 from devrt.doctor import explain as explain
+from devrt import checkpoint_policies as checkpoint_policies
 from devrt.programs.constraints import with_sharding_constraint as with_sharding_constraint
 from devrt.programs.custom_gradients import checkpoint as checkpoint
 from devrt.programs.custom_gradients import remat as remat

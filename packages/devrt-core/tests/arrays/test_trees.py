@@ -126,6 +126,8 @@ def test_whether_to_donate_and_to_share_is_a_leafs_own(cpu):
     assert shared.unsafe_buffer_pointer() == second.unsafe_buffer_pointer()
     with pytest.raises(InvalidArgumentError, match=r"leaf x\[1\]"):
         devrt.device_put([second, second], cpu[0], src=[cpu[3], cpu[1]])
+    with pytest.raises(InvalidArgumentError, match=r"would share\. Give one"):
+        devrt.device_put(second, cpu[0], donate=True, may_alias=True)
     with pytest.raises(InvalidArgumentError, match="options does not fit"):
         devrt.device_put([second], cpu[0], donate=(True, False))
 

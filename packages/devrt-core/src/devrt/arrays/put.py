@@ -272,6 +272,9 @@ def put_array(
     """Put an array that is on devices already on a target; does not wait."""
     if src is not None:
         _check_source(x, src)
+    if donate and may_alias:
+        msg = f"{operation} with donate=True deletes the array that may_alias=True would share."
+        raise InvalidArgumentError(f"{msg} Give one of them.", operation=operation)
     if x.is_deleted():
         raise gone(x, operation)
     if kind == "kind":

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt._pytree import array_trees
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.differentiate import check_structure, cotangent_like
-from devrt.tracing import as_value, composite, is_tracing
+from devrt.tracing import as_value, composite, current_graph, is_tracing
 from devrt.tracing.gradients.rules import zeros
 from devrt.tracing.gradients.walk import is_inexact
 
@@ -20,11 +20,12 @@ def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
     prevent_cse: bool = True,
+    policy: Any = None,
     static_argnums: int | Sequence[int] = (),
 ) -> Any:
-    """Return a function that keeps nothing for its gradient but its arguments.
+    """Return a function that keeps for its gradient its arguments, and what a policy says.
 
-    The gradient computes the function once more, which takes time and saves memory.
+    The gradient computes the rest once more, which takes time and saves memory.
 
     Parameters
     ----------
@@ -32,11 +33,18 @@ def checkpoint(
         The function.
     prevent_cse
         Accepted for JAX's sake: the compiler never joins the two computations.
+    policy
+        Which results of operations are kept too: one of `devrt.checkpoint_policies`, or a function
+        as they are. None keeps none. Loops, branches and what is made of other operations are
+        computed once more, whatever it says.
     static_argnums
         The positions of arguments that are no arrays.
     """
     if fun is None:
-        return functools.partial(checkpoint, static_argnums=static_argnums)
+        return functools.partial(checkpoint, policy=policy, static_argnums=static_argnums)
+    if policy is not None and not callable(policy):
+        msg = f"policy of checkpoint is {policy!r}. Give one of devrt.checkpoint_policies, or None."
+        raise InvalidTypeError(msg, policy=policy)
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
@@ -50,7 +58,7 @@ def checkpoint(
             rest = iter(parts)
             return fun(*(arg if i in fixed else next(rest) for i, arg in enumerate(args)), **named)
 
-        return _composed("checkpoint", called, given, kwargs, {})
+        return _composed("checkpoint", called, given, kwargs, {}, policy)
 
     return recomputed
 
@@ -59,9 +67,14 @@ remat = checkpoint
 
 
 def _composed(
-    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Any, attributes: Any
+    name: str,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Any,
+    attributes: dict[str, Any],
+    policy: Callable[..., bool] | None = None,
 ) -> Any:
-    """Add a function's operations to the trace as one."""
+    """Add a function's operations to the trace as one, which gives also what a policy keeps."""
     leaves, tree = array_trees.tree_flatten((tuple(args), dict(kwargs)))
     out_tree: Any = None
 
@@ -69,10 +82,23 @@ def _composed(
         nonlocal out_tree
         positional, named = array_trees.tree_unflatten(tree, values)
         results, out_tree = array_trees.tree_flatten(function(*positional, **named))
-        return [as_value(result) for result in results]
+        kept = [] if policy is None else _kept(policy)
+        attributes["kept"] = len(kept)
+        return [*map(as_value, results), *kept]
 
     made = composite(name, flat, leaves, attributes)
-    return array_trees.tree_unflatten(out_tree, made)
+    return array_trees.tree_unflatten(out_tree, made[: out_tree.num_leaves])
+
+
+def _kept(policy: Callable[..., bool]) -> list[Any]:
+    """Return the results of the operations of the current graph that a policy keeps."""
+    return [
+        value
+        for op in current_graph().ops
+        if not op.regions
+        and policy(op.name.split(".", 1)[-1], *(x.aval for x in op.operands), **op.attributes)
+        for value in op.results
+    ]
 
 
 class custom_vjp:  # noqa: N801 - JAX's name

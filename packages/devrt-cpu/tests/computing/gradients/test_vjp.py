@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import devrt
-from devrt import checkpoint, custom_vjp, grad, jit, lax, vjp
+import devrt.numpy as jnp
+from devrt import checkpoint, checkpoint_policies, custom_vjp, grad, jit, lax, vjp
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import binary, reduce, unary
 
@@ -127,6 +128,46 @@ def test_a_checkpointed_function_is_computed_twice():
     text = jit(kept_less).lower(X, X).as_text()
     assert text.count("stablehlo.tanh") == 4
     assert "optimization_barrier" in text
+
+
+@pytest.mark.parametrize(
+    ("policy", "products", "tanhs"),
+    [
+        (None, 8, 4),
+        (checkpoint_policies.nothing_saveable, 8, 4),
+        (checkpoint_policies.dots_saveable, 6, 4),
+        (checkpoint_policies.dots_with_no_batch_dims_saveable, 7, 4),
+        (lambda name, *_, **__: name == "tanh", 6, 2),
+        (checkpoint_policies.everything_saveable, 6, 2),
+    ],
+)
+def test_policies_say_what_a_checkpointed_function_keeps(policy, products, tanhs):
+    def block(w, x):
+        return jnp.tanh(jnp.tanh(x @ w) @ w[0])
+
+    def loss(function):
+        return devrt.value_and_grad(lambda w, x: function(w, x).sum(), argnums=(0, 1))
+
+    w, x = (np.linspace(-1, 1, 27, dtype=np.float32).reshape(3, 3, 3) * s for s in (0.3, 1))
+    kept = jit(loss(checkpoint(block, policy=policy)))
+    for a, b in zip(kept(w, x)[1], jit(loss(block))(w, x)[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    text = kept.lower(w, x).as_text()
+    assert (text.count("stablehlo.dot_general"), text.count("stablehlo.tanh")) == (products, tanhs)
+
+
+def test_policies_leave_loops_and_second_derivatives_as_they_are():
+    def loop(x):
+        return lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, length=3)[0]
+
+    def twice(f):
+        return devrt.grad(lambda x: devrt.grad(lambda y: f(f(y)))(x))
+
+    kept = checkpoint(loop, policy=lambda *_, **__: True)
+    for way in (devrt.grad, twice):
+        np.testing.assert_allclose(way(kept)(0.5), way(loop)(0.5), rtol=1e-5)
+    with pytest.raises(InvalidTypeError, match="policy of checkpoint is 'dots'"):
+        checkpoint(loop, policy="dots")
 
 
 def test_a_checkpointed_closure_has_gradients_too():

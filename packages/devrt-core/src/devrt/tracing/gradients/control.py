@@ -152,19 +152,23 @@ def _carries_of_steps(op: Op) -> Sequence[Any]:
 
 
 def _checkpoint(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
-    """Compute a function once more, from its operands alone.
+    """Compute a function once more, from its operands and what it was told to keep.
 
-    The barrier keeps the compiler from taking what the first computation has.
+    The last results of the operation are what it keeps. The barrier keeps the compiler from taking
+    what else the first computation has.
     """
     (region,) = op.regions
     taken = [*op.operands, *region.captures]
+    first = len(op.results) - op.attributes["kept"]
+    kept = op.results[first:]
     cotangents = [g for g in given if g is not None]
-    values = [*taken, *cotangents]
+    values = [*taken, *kept, *cotangents]
     made = emit("stablehlo.optimization_barrier", values, [value.aval for value in values])
     rest = iter(made[len(taken) :])
+    there = dict(zip(region.results[first:], rest, strict=False)) if kept else {}
     fresh = [next(rest) if g is not None else None for g in given]
     known = dict(zip(region.captures, made[len(op.operands) :], strict=False))
-    results, ops = replay(region, made[: len(op.operands)], known)
+    results, ops = replay(region, made[: len(op.operands)], known, there)
     return walk.nested().pull(ops, results, fresh, made[: len(taken)])
 
 

@@ -26,6 +26,7 @@ def replay(
     graph: Graph,
     operands: Sequence[Any],
     captures: Mapping[Value, Any] | None = None,
+    there: Mapping[Value, Any] | None = None,
     *,
     with_effects: bool = False,
 ) -> tuple[list[Any], list[Op]]:
@@ -37,6 +38,8 @@ def replay(
         The graph, and what stands for its parameters.
     captures
         What stands for values that the graph captures, where they do not themselves.
+    there
+        What has been computed already of the operations' results.
     with_effects
         Whether prints and the like are to be done here: not where the operations are only computed
         once more.
@@ -51,8 +54,33 @@ def replay(
     for outer, inner in graph.captures.items():
         known[inner] = as_value(others.get(outer, outer))
     start = len(current_graph().ops)
-    _copy_ops((graph if with_effects else _silent(graph)).ops, known)
-    return [known[value] for value in graph.results], current_graph().ops[start:]
+    given = (graph if with_effects else _silent(graph)).ops
+    if there:
+        ops = _copied_with(there, given, known)
+    else:
+        _copy_ops(given, known)
+        ops = current_graph().ops[start:]
+    return [known[value] for value in graph.results], ops
+
+
+def _copied_with(
+    there: Mapping[Value, Any], ops: Iterable[Op], known: dict[Value, Any]
+) -> list[Op]:
+    """Add operations as `_copy_ops` does; return them with the results that are there already.
+
+    What computes those once more is not used, and so not printed.
+    """
+    added: list[Op] = []
+    for op in ops:
+        start = len(current_graph().ops)
+        _copy_ops((op,), known)
+        new = current_graph().ops[start:]
+        if any(value in there for value in op.results):
+            results = [there[value] for value in op.results]
+            known.update(zip(op.results, results, strict=True))
+            new = [Op(o.name, o.operands, o.attributes, results, o.regions, o.frame) for o in new]
+        added += new
+    return added
 
 
 def _copy_ops(ops: Iterable[Op], known: dict[Value, Any]) -> None:
