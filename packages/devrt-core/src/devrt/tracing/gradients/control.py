@@ -152,7 +152,7 @@ def _carries_of_steps(op: Op) -> Sequence[Any]:
 
 
 def _checkpoint(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
-    """Compute a function once more, from its operands and what it was told to keep.
+    """Compute a function once more, from its operands and what it keeps.
 
     The last results of the operation are what it keeps. The barrier keeps the compiler from taking
     what else the first computation has.
