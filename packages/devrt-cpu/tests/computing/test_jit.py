@@ -3,6 +3,7 @@
 import collections
 import functools
 import pathlib
+import pickle
 
 import numpy as np
 import pytest
@@ -290,3 +291,34 @@ def test_devices_differ(cpu):
     divided = devrt.device_put(X, NamedSharding(Mesh(cpu[:2], ("i",)), P("i")))
     with pytest.raises(InvalidArgumentError, match="cannot run on different devices"):
         f(a, divided)
+
+
+# -- pickling ---------------------------------------------------------------------------------
+
+
+def scaled(x, by):
+    return x * by
+
+
+times = jit(scaled, static_argnames="by")
+
+
+@jit
+def doubled(x):
+    return times(x, by=2)
+
+
+@pytest.mark.parametrize("function", [doubled, jit(doubled)])
+def test_functions_are_pickled_by_name(function):
+    again = pickle.loads(pickle.dumps(function))
+    assert (again is doubled) == (function is doubled)
+    np.testing.assert_array_equal(again(np.ones(3)), [2, 2, 2])
+
+
+def test_functions_are_pickled_with_their_options():
+    times(1.0, by=3)
+    again = pickle.loads(pickle.dumps(times))
+    assert float(again(2.0, by=5)) == 10
+    assert "dense<5.0>" in again.lower(2.0, by=5).as_text()
+    partial = jit(functools.partial(scaled, by=4))
+    assert float(pickle.loads(pickle.dumps(partial))(2.0)) == 8

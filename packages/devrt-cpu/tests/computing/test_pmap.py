@@ -140,6 +140,7 @@ def test_devices_that_are_none_are_refused():
         (devrt.pmap(lambda a, b: a), (X, X[:4]), "a has 8, b has 4"),
         (devrt.pmap(lambda a: a), (np.float32(1),), r"argument a .* shape \(\)"),
         (devrt.pmap(lambda a: a, in_axes=2), (X,), "divides dimension 2"),
+        (devrt.pmap(lambda a: a, in_axes=True), (X,), "divides dimension True"),
         (devrt.pmap(lambda a: a, out_axes=3), (X,), "out_axes is 3"),
         (devrt.pmap(lambda a: a, in_axes=None), (X,), "Give axis_size"),
         (devrt.pmap(lambda a: a, in_axes=(0, 0)), (X,), "pmap in_axes"),

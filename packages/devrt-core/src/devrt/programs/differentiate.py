@@ -73,7 +73,7 @@ class Pulled(NamedTuple):
 
 def no_cotangents(value: Any) -> np.ndarray[Any, Any]:
     """Return what stands for the cotangents of integers."""
-    return np.zeros(value.shape, FLOAT0)
+    return np.zeros(np.shape(value), FLOAT0)
 
 
 def record(function: Callable[[], Any], inputs: Sequence[Any], has_aux: bool) -> Pulled:

@@ -91,7 +91,7 @@ def value_and_grad(
             value, aux, gradients = _run(fun, options, args, kwargs)
         leaves, tree = array_trees.tree_flatten(chosen)
         pairs = zip(leaves, gradients, strict=True)
-        filled = [no_cotangents(np.asarray(x)) if g is None else g for x, g in pairs]
+        filled = [no_cotangents(x) if g is None else g for x, g in pairs]
         found = array_trees.tree_unflatten(tree, filled)
         result = found[0] if options.is_one else tuple(found)
         return ((value, aux) if has_aux else value), result

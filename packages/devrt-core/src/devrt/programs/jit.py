@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -115,6 +116,17 @@ class JitFunction:
         self.__wrapped__ = function
         self._calls = self._calls_of(function, weakref.ref(self), **options)
         self.__call__ = self._calls.run
+        self._given = options
+
+    def __reduce__(self) -> Any:
+        """Pickle by name where that finds this object, else the function and the options."""
+        found: Any = sys.modules.get(self.__module__)
+        name = getattr(self, "__qualname__", "")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return name
+        return functools.partial(jit, **self._given), (self.__wrapped__,)
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for some arguments, which may be `ShapeDtypeStruct`."""

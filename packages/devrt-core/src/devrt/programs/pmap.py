@@ -200,7 +200,7 @@ class PmapFunction:
         if axis is None:
             return None
         ndim = np.ndim(leaf)
-        if not isinstance(axis, int) or not -ndim <= axis < ndim:
+        if isinstance(axis, bool) or not isinstance(axis, int) or not -ndim <= axis < ndim:
             msg = (
                 f"pmap: argument {path} of {self._name} has the shape {np.shape(leaf)}, of which "
                 f"in_axes divides dimension {axis!r}{at_user_line()}. Name a dimension of it, or "

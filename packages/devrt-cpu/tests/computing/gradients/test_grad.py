@@ -102,6 +102,8 @@ def test_integers_have_gradients_without_bytes():
     np.testing.assert_allclose(values, 18 * X)
     assert number.dtype == np.dtype([("float0", np.void, 0)])
     assert number.shape == ()
+    within = jit(lambda x, n: grad(lambda x, n: x[n], argnums=(0, 1), allow_int=True)(x, n)[0])
+    np.testing.assert_array_equal(within(X, 1), np.eye(1, len(X), 1)[0])
 
 
 def test_holomorphic_functions_have_their_derivative():
