@@ -256,3 +256,34 @@ def test_traced_values_in_a_list_within_an_index_are_an_array():
 def test_a_slice_with_a_traced_bound_says_what_to_call(part):
     with pytest.raises(InvalidIndexError, match=r"traced int32\[\].*lax.dynamic_slice_in_dim"):
         devrt.jit(part)(dnp.arange(6), 1)
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (1,), (3, 2), (64,), (130,), (2, 400_000)])
+def test_iteration_gives_the_rows(shape):
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    rows = list(dnp.asarray(x))
+    assert len(rows) == shape[0]
+    for found, wanted in zip(rows, x, strict=True):
+        assert (type(found), found.shape) == (devrt.Array, shape[1:])
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(TypeError, match="without dimensions"):
+        iter(dnp.asarray(1.0))
+
+
+def test_rows_come_several_from_one_program():
+    x, calls = dnp.arange(128), []
+    list(x)
+    with pytest.MonkeyPatch.context() as patch:
+        known = indexing._ranges
+        patch.setattr(indexing, "_ranges", lambda *a: calls.append(1) or known(*a))
+        assert [int(row) for row in x] == list(range(128))
+    assert len(calls) == 8  # slices of 16 rows each
+
+
+def test_iteration_over_several_devices_keeps_what_indexing_gives(cpu):
+    mesh = devrt.make_mesh((2,), ("x",), devices=cpu[:2])
+    x = devrt.device_put(
+        np.arange(8.0).reshape(4, 2), devrt.NamedSharding(mesh, devrt.P(None, "x"))
+    )
+    assert [row.tolist() for row in x] == x.tolist()
+    assert all(row.sharding.is_equivalent_to(x[0].sharding, 1) for row in x)

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 from devrt.errors import UnimplementedError
+from devrt.tracing.operators import functions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy as np
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from devrt.tracing.aval import ShapedArray
 
 __all__ = ["Described"]
+
+_ROWS_AT_ONCE = 16  # more of them take longer to compile than calls take
+_BYTES_AT_ONCE = 2**20  # of rows that are made before the first is asked for
 
 
 class Described:
@@ -43,6 +47,8 @@ class Described:
         def sharding(self) -> Sharding:
             """The array's own."""
 
+        def __getitem__(self, index: Any) -> Any: ...
+
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
@@ -52,6 +58,25 @@ class Described:
     def size(self) -> int:
         """The number of elements of the global shape."""
         return math.prod(self.shape)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            msg = "iteration over an array without dimensions"
+            raise TypeError(msg)
+        count = self.shape[0]
+        fitting = _BYTES_AT_ONCE * count // self.nbytes if self.nbytes else 1
+        step = min(_ROWS_AT_ONCE, fitting) if len(self._buffers) == 1 else 1
+        if step < 2 or count < 2:
+            return (self[i] for i in range(count))
+        return self._rows(count, step)
+
+    def _rows(self, count: int, step: int) -> Iterator[Any]:
+        """Yield the rows, several from one program each."""
+        whole = count if count <= step else count // step * step
+        for start in range(0, whole, step):
+            part = self if step >= count else self[start : start + step]
+            yield from functions["unstack"](part)
+        yield from (self[i] for i in range(whole, count))  # not another program for the rest
 
     @property
     def itemsize(self) -> int:
