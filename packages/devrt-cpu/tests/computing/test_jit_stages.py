@@ -93,3 +93,14 @@ def test_compiler_options_reach_the_compiler(cpu):
         lowered.compile({"no_such_option": 1})
     with pytest.raises(DevrtError, match="no_such_option"):
         jit(f, compiler_options={"no_such_option": 1})(X, scale=1.0)
+
+
+def test_a_description_takes_a_spec_over_the_entered_mesh(cpu):
+    mesh = devrt.make_mesh((2,), ("x",), devices=cpu[:2])
+    with devrt.set_mesh(mesh):
+        described = ShapeDtypeStruct((8,), np.float32, sharding=P("x"))
+    assert described.sharding == NamedSharding(mesh, P("x"))
+    compiled = jit(lambda x: x + 1).lower(described).compile()
+    assert compiled.input_shardings[0][0] == described.sharding
+    with pytest.raises(InvalidArgumentError, match=r"ShapeDtypeStruct got .* no mesh is entered"):
+        ShapeDtypeStruct((8,), np.float32, sharding=P("x"))

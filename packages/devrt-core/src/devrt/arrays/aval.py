@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from devrt import dtypes
 from devrt.errors import InvalidTypeError
 from devrt.layout import AutoLayout, Format
-from devrt.sharding import Sharding, as_shape
+from devrt.sharding import PartitionSpec, Sharding, as_shape, over_entered_mesh
 from devrt.tracing.aval import ShapedArray
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class ShapeDtypeStruct:
     dtype
         The element type.
     sharding
-        A sharding, or a `devrt.layout.Format`; None if it is not given.
+        A sharding, a `PartitionSpec` over the mesh that is entered, or a `devrt.layout.Format`;
+        None if it is not given.
     weak_type
         Kept, and part of equality, as JAX has it; nothing in devrt acts on it.
 
@@ -35,6 +36,8 @@ class ShapeDtypeStruct:
     ------
     InvalidTypeError
         If the dtype is missing or none that devices hold, or the sharding is none.
+    InvalidArgumentError
+        If a `PartitionSpec` is given and no mesh is entered.
     """
 
     __slots__ = ("_format", "dtype", "shape", "sharding", "weak_type")
@@ -52,6 +55,8 @@ class ShapeDtypeStruct:
             raise InvalidTypeError(msg)
         self.shape = as_shape(shape, "ShapeDtypeStruct")
         self.dtype = dtypes.to_numpy(dtypes.code_of(dtype))
+        if isinstance(sharding, PartitionSpec):
+            sharding = over_entered_mesh(sharding, "ShapeDtypeStruct")
         self._format = sharding if isinstance(sharding, Format) else Format(None, sharding)
         if isinstance(self._format.layout, AutoLayout):
             msg = (

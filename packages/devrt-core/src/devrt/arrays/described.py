@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Described"]
 
 _ROWS_AT_ONCE = 16  # more of them take longer to compile than calls take
-_BYTES_AT_ONCE = 2**20  # of rows that are made before the first is asked for
+_BYTES_AT_ONCE = 2**20  # of rows that are made together
 
 
 class Described:

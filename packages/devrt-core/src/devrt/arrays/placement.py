@@ -32,12 +32,11 @@ from devrt.errors import (
     ClosedError,
     DeletedError,
     DevrtError,
-    InvalidArgumentError,
     InvalidTypeError,
 )
 from devrt.runtime import default_runtime
 from devrt.runtime.plugin_errors import check_count, names_plugins, plugin_failure, raise_named
-from devrt.sharding import NamedSharding, PartitionSpec, current_mesh, is_addressable
+from devrt.sharding import PartitionSpec, is_addressable, over_entered_mesh
 from devrt.tracing.ir import Value
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
     kind = TARGET_KINDS.get(type(target))
     if kind is None:
         if isinstance(target, PartitionSpec):
-            target = _over_entered_mesh(target)
+            target = over_entered_mesh(target, "device_put")
         kind = target_kind(target)
     if isinstance(x, Value):
         from devrt.arrays.constrain import put_traced  # not at the top: few programs need it
@@ -150,17 +149,6 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
         if not isinstance(error, TypeError | ValueError):
             raise
         raise no_array(x, error) from error
-
-
-def _over_entered_mesh(spec: PartitionSpec) -> NamedSharding:
-    mesh = current_mesh()
-    if mesh is None:
-        msg = (
-            f"device_put got {spec} and no mesh is entered. Enter one with devrt.set_mesh(mesh), "
-            "or give devrt.NamedSharding(mesh, spec)."
-        )
-        raise InvalidArgumentError(msg, spec=spec)
-    return NamedSharding(mesh, spec)
 
 
 @names_plugins

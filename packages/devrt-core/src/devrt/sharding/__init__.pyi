@@ -31,6 +31,7 @@ from devrt.sharding.mesh import use_mesh as use_mesh
 from devrt.sharding.mesh_utils import create_device_mesh as create_device_mesh
 from devrt.sharding.mesh_utils import create_hybrid_device_mesh as create_hybrid_device_mesh
 from devrt.sharding.named import NamedSharding as NamedSharding
+from devrt.sharding.named import over_entered_mesh as over_entered_mesh
 from devrt.sharding.shape import as_shape as as_shape
 from devrt.sharding.sharding import Sharding as Sharding
 from devrt.sharding.single import make_single_device_sharding as make_single_device_sharding

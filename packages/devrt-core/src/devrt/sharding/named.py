@@ -11,7 +11,7 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedEr
 from devrt.sharding.abstract_mesh import AbstractMesh, Layout
 from devrt.sharding.device_list import DeviceList, check_and_canonicalize_memory_kind
 from devrt.sharding.index_maps import Index, Placement, index_map
-from devrt.sharding.mesh import Mesh
+from devrt.sharding.mesh import Mesh, current_mesh
 from devrt.sharding.partition import Shape
 from devrt.sharding.sharding import Sharding, select
 from devrt.sharding.spec import PartitionSpec, axes_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from devrt.contract import Device
 
-__all__ = ["NamedSharding"]
+__all__ = ["NamedSharding", "over_entered_mesh"]
 
 _TILED = 3  # of XLA's OpSharding.Type
 
@@ -254,3 +254,18 @@ def _rebuild(
     memory_kind: str | None,
 ) -> NamedSharding:
     return cls(mesh, spec, memory_kind=memory_kind)
+
+
+def over_entered_mesh(spec: PartitionSpec, operation: str) -> NamedSharding:
+    """Return the sharding of a spec over the mesh that is entered.
+
+    Raises `InvalidArgumentError` if none is.
+    """
+    mesh = current_mesh()
+    if mesh is None:
+        msg = (
+            f"{operation} got {spec} and no mesh is entered. Enter one with devrt.set_mesh(mesh), "
+            "or give devrt.NamedSharding(mesh, spec)."
+        )
+        raise InvalidArgumentError(msg, spec=spec)
+    return NamedSharding(mesh, spec)
