@@ -239,7 +239,7 @@ def test_donated_arguments_are_gone_afterwards(cpu, divided):
         np.testing.assert_array_equal(f(array, x), X + X)
         assert array.is_deleted()
         assert not x.is_deleted()
-        with pytest.raises(DeletedError, match=r"argument w of <lambda> was deleted, or donated"):
+        with pytest.raises(DeletedError, match=rf"argument w of <lambda> at {__file__}.* donated"):
             f(array, x)
         with pytest.raises(DeletedError):
             array + 1

@@ -71,4 +71,4 @@ def _check(path: str, check: Callable[[], Any], what: str) -> None:
     except DevrtError as error:
         at = f" at {path}" if path else ""
         msg = f"{what}: the value{at} does not fit its sharding{at_user_line()}: {error.message}"
-        raise InvalidArgumentError(msg, **error.data) from error
+        raise InvalidArgumentError(msg, **error.data) from None

@@ -95,7 +95,9 @@ def map_leaves(function: Callable[..., Any], x: Any, *prefix: Any) -> Any:
         except NAMED_BY_PATH as error:
             path = _path(x, position)
             msg = f"leaf {path}: {error.message}"
-            raise type(error)(msg, code=error.code, **{**error.data, "path": path}) from error
+            again = type(error)(msg, code=error.code, **{**error.data, "path": path})
+            # It repeats the first one whole; what that came from is still the cause.
+            raise again from error.__cause__
     return structure.unflatten(results)
 
 

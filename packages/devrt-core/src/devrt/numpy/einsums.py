@@ -119,7 +119,8 @@ def _sizes(subscripts: str, names: Sequence[str], values: Sequence[Any]) -> dict
     for name, x in zip(names, values, strict=True):
         for c, size in zip(name, x.shape, strict=True):
             if 1 not in (size, sizes.get(c, 1)) and sizes[c] != size:
-                raise _refused(subscripts, f"{c!r} is of sizes {sizes[c]} and {size}")
+                which = " and ".join(str(x.aval) for x in values)
+                raise _refused(subscripts, f"{c!r} is of sizes {sizes[c]} and {size} in {which}")
             sizes[c] = size if sizes.get(c, 1) == 1 else sizes[c]
     return sizes
 

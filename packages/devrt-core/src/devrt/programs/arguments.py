@@ -114,7 +114,7 @@ class Arguments:
                     "values decide which program runs. Pass a tuple in place of a list, or do not "
                     "make the argument static."
                 )
-                raise InvalidTypeError(msg, argument=self._named(place)) from error
+                raise InvalidTypeError(msg, argument=self._named(place)) from None
 
     def paths(self, tree: Any, statics: tuple[Static, ...]) -> list[str]:
         """Return what errors call each leaf: ``x``, ``params['w']``, ``args[2]``."""

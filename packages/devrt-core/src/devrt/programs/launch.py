@@ -14,6 +14,7 @@ from devrt.layout import Format
 from devrt.programs.leaves import Kind
 from devrt.programs.parameter import Parameter, order_of
 from devrt.runtime.plugin_errors import check_count, raise_named
+from devrt.tracing import at_user_line
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, LoadedExecutable
@@ -154,7 +155,7 @@ class Launch:
         if self._donates:
             self._check_donated(leaves)
         if isinstance(error, DeletedError):
-            raise self._named(leaves, error) from error
+            raise self._named(leaves, error) from None
         raise_named(error, self.executable.client, "execute")
 
     @property
@@ -236,9 +237,9 @@ class Launch:
         for path, leaf in zip(self._trace.paths, leaves, strict=True):
             if type(leaf) is Array and leaf.is_deleted():
                 msg = (
-                    f"argument {path} of {self._trace.name} was deleted, or donated to a program "
-                    "that took over its memory. Use the result of that program, do not donate the "
-                    "argument, or pass a copy."
+                    f"argument {path} of {self._trace.name}{at_user_line()} was deleted, or "
+                    "donated to a program that took over its memory. Use the result of that "
+                    "program, do not donate the argument, or pass a copy."
                 )
                 return DeletedError(msg, argument=path)
         return error

@@ -159,7 +159,7 @@ def check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:
         sharding.shard_shape(aval.shape)
     except DevrtError as error:
         msg = f"{what}, {aval}, does not fit its sharding{at_user_line()}: {error.message}"
-        raise InvalidArgumentError(msg, shape=aval.shape) from error
+        raise InvalidArgumentError(msg, shape=aval.shape) from None
 
 
 def _places(

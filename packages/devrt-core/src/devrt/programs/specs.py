@@ -88,7 +88,7 @@ def check_axes(spec: Any, mesh: Any, axes: Sequence[str], what: str) -> None:
         mesh.layout(spec)
     except InvalidArgumentError as error:
         msg = f"{what}{at_user_line()}: {error.message}"
-        raise InvalidArgumentError(msg, spec=spec, axis_names=mesh.axis_names) from error
+        raise InvalidArgumentError(msg, spec=spec, axis_names=mesh.axis_names) from None
     if PartitionSpec.UNCONSTRAINED in spec:
         msg = (
             f"{what} is {spec}{at_user_line()}: no dimension of it can be left to the compiler. "

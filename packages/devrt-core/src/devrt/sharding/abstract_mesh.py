@@ -48,12 +48,14 @@ class Layout:
     def index_map(self, shape: Shape) -> IndexMap:
         """Return the index map of a shape; a second call is one look-up."""
         try:
-            return self._maps[shape]
-        except (KeyError, TypeError):
+            known = self._maps.get(shape)
+        except TypeError:
+            known = None
+        if known is None:
             shape = tuple(shape)
-            made = index_map(shape, self.partition)
-            remember(self._maps, shape, made, _MAX_MAPS)
-            return made
+            known = index_map(shape, self.partition)
+            remember(self._maps, shape, known, _MAX_MAPS)
+        return known
 
 
 class MeshAxes:
@@ -157,11 +159,13 @@ class MeshAxes:
             If the spec names an axis that the mesh lacks, or one axis twice.
         """
         try:
-            return self._layouts[spec]
-        except (KeyError, TypeError):
-            made = Layout(Partition.from_spec(spec, self.shape_tuple))
-            remember(self._layouts, spec, made, _MAX_LAYOUTS)
-            return made
+            known = self._layouts.get(spec)
+        except TypeError:
+            known = None
+        if known is None:
+            known = Layout(Partition.from_spec(spec, self.shape_tuple))
+            remember(self._layouts, spec, known, _MAX_LAYOUTS)
+        return known
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{name!r}: {size}" for name, size in self.shape_tuple)

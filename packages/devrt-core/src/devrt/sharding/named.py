@@ -63,6 +63,8 @@ class NamedSharding(Sharding):
         try:
             layout = mesh._layouts[spec]
         except (KeyError, TypeError, AttributeError):
+            layout = None  # what is wrong is raised apart, without this error before it
+        if layout is None:
             layout = _checked(mesh).layout(spec)
         if not isinstance(mesh, AbstractMesh):
             memory_kind = check_and_canonicalize_memory_kind(memory_kind, mesh._device_list)

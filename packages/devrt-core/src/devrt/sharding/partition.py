@@ -135,10 +135,9 @@ def _check_axes(
         if name in seen:
             msg = (
                 f"{spec} uses mesh axis {name!r} more than once; an axis can divide at most one "
-                f"dimension, once. Remove all but one; the mesh has the axes "
-                f"{', '.join(map(repr, sizes))}."
+                f"dimension, once. Remove all but one; the mesh {_has(tuple(sizes))}."
             )
-            raise InvalidArgumentError(msg, axis=name, spec=spec)
+            raise InvalidArgumentError(msg, axis=name, axis_names=tuple(sizes), spec=spec)
         seen.add(name)
     for kind in ("unreduced", "reduced"):
         if unknown := sorted(getattr(spec, kind) - sizes.keys()):
@@ -149,9 +148,12 @@ def _check_axes(
             raise InvalidArgumentError(msg, spec=spec, axis_names=tuple(sizes))
 
 
+def _has(names: tuple[str, ...]) -> str:
+    return f"has the axes {', '.join(map(repr, names))}" if names else "has no axes"
+
+
 def _raise_unknown(spec: PartitionSpec, name: str, names: tuple[str, ...]) -> None:
     near = difflib.get_close_matches(name, names, n=1)
-    has = f"has the axes {', '.join(map(repr, names))}" if names else "has no axes"
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    msg = f"{spec} names mesh axis {name!r}, but the mesh {has}.{hint}"
+    msg = f"{spec} names mesh axis {name!r}, but the mesh {_has(names)}.{hint}"
     raise InvalidArgumentError(msg, axis=name, axis_names=names, spec=spec)

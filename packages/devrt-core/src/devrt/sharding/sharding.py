@@ -144,9 +144,12 @@ class Sharding:
             If it is no shape, or an array of this shape cannot be sharded so.
         """
         try:
-            return self._placements[global_shape]
-        except (KeyError, TypeError, AttributeError):
-            return self._find_placement(as_shape(global_shape, type(self).__name__))
+            known = self._placements.get(global_shape)
+        except (TypeError, AttributeError):
+            known = None
+        if known is None:
+            known = self._find_placement(as_shape(global_shape, type(self).__name__))
+        return known
 
     def _find_placement(self, shape: Shape) -> Placement:
         try:

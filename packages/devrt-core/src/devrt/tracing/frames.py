@@ -1,4 +1,7 @@
-"""The user's lines: what an operation is traced from, for errors. NumPy's are not the user's."""
+"""The user's lines: what an operation is traced from, for errors.
+
+Lines of devrt, of NumPy and of Python's own library are not the user's.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ __all__ = ["Frame", "at_user_line", "last_user_frame", "user_frame"]
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _EXAMPLES = _ROOT + "examples" + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_PACKAGES = _PYTHON + "site-packages" + os.sep
 
 
 class Frame(NamedTuple):
@@ -31,12 +36,18 @@ NOWHERE = Frame("", 0, "")
 
 
 class _Users(dict[str, bool]):
-    """Which files are neither devrt's own nor NumPy's."""
+    """Which files are neither devrt's own nor NumPy's nor Python's."""
 
     def __missing__(self, filename: str) -> bool:
-        is_users = not filename.startswith((_ROOT, _NUMPY)) or filename.startswith(_EXAMPLES)
+        is_pythons = filename.startswith(_PYTHON) and not filename.startswith(_PACKAGES)
+        is_others = is_pythons or filename.startswith(_NUMPY)
+        is_users = not is_others and not _is_own(filename)
         self[filename] = is_users
         return is_users
+
+
+def _is_own(filename: str) -> bool:
+    return filename.startswith(_ROOT) and not filename.startswith(_EXAMPLES)
 
 
 _users = _Users()
@@ -47,10 +58,17 @@ def last_user_frame(traceback: TracebackType | None) -> Frame:
     found = NOWHERE
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if _users[code.co_filename]:
+        if _users[code.co_filename] and not _is_generated(traceback.tb_frame):
             found = Frame(code.co_filename, traceback.tb_lineno, code.co_name)
         traceback = traceback.tb_next
     return found
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Return whether code has no file as a class of devrt's or of Python's made it of a text."""
+    module = frame.f_globals.get("__name__") or ""
+    is_own = module.startswith(("namedtuple_", "devrt."))
+    return frame.f_code.co_filename == "<string>" and is_own
 
 
 def user_frame() -> Frame:
