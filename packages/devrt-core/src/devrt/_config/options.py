@@ -52,6 +52,13 @@ CORE_OPTIONS = (
         choices=("in-process", "isolated"),
         help="Where plugins are probed: here, or each in a child process first.",
     ),
+    OptionSpec(
+        name="traceback_filtering",
+        type=str,
+        default="auto",
+        choices=("auto", "off"),
+        help="Whether tracebacks leave out devrt's own lines where the error is about the user's.",
+    ),
     *GUARD_OPTIONS,
     OptionSpec(
         name="init_timeout",

@@ -11,6 +11,7 @@ import numpy as np
 
 from devrt.errors import InvalidTypeError
 from devrt.programs.eager import operation
+from devrt.programs.tracebacks import shorten
 from devrt.tracing import (
     as_value,
     at_user_line,
@@ -61,7 +62,11 @@ def lax_operation(*, static: Sequence[str] = ()) -> Callable[[Callable[..., Any]
                 return function(*args, **kwargs)
             plain = [frozen(arg) if i in fixed else arg for i, arg in enumerate(args)]
             named_ = {k: frozen(v) if k in static else v for k, v in kwargs.items()}
-            return compiled(*plain, **named_)
+            try:
+                return compiled(*plain, **named_)
+            except Exception as error:
+                shorten(error)
+                raise
 
         return called
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from devrt.programs.jit import jit
+from devrt.programs.tracebacks import shorten
 from devrt.tracing import is_tracing
 
 __all__ = ["staged"]
@@ -27,7 +28,11 @@ def staged(build: Build, functions: Functions, statics: Hashable, *operands: Any
     """
     if is_tracing():
         return build(functions, statics, *operands)
-    return _program(build, tuple(functions), statics)(*operands)
+    try:
+        return _program(build, tuple(functions), statics)(*operands)
+    except Exception as error:
+        shorten(error)
+        raise
 
 
 def _program(build: Build, functions: tuple[Any, ...], statics: Hashable) -> Any:

@@ -19,6 +19,7 @@ from devrt.programs.leaves import Kind, aval_of, described_kinds, kinds_of
 from devrt.programs.options import Options
 from devrt.programs.stages import Lowered, Traced
 from devrt.programs.start import Start, Starts
+from devrt.programs.tracebacks import shorten
 from devrt.programs.traced import Trace, trace, values_of
 from devrt.runtime import default_runtime
 from devrt.sharding import current_mesh, mesh_context
@@ -96,20 +97,24 @@ class Calls:
         """Run the program for these arguments; in a trace, add its operations. Does not wait."""
         # The common case, first: a call like one before, with arrays by position.
         starts = self.programs.starts
-        if not kwargs and (starts.stamp is Context.stamp or starts.is_current()):
-            try:
-                made = starts.find(args)
-            except Exception as error:  # noqa: BLE001  plugin code
-                starts.raise_explained(args, error)
-            if made is not None:
-                if starts.table is not self._table:
-                    self._take_shortcut(starts)
+        try:
+            if not kwargs and (starts.stamp is Context.stamp or starts.is_current()):
+                try:
+                    made = starts.find(args)
+                except Exception as error:  # noqa: BLE001  plugin code
+                    starts.raise_explained(args, error)
+                if made is not None:
+                    if starts.table is not self._table:
+                        self._take_shortcut(starts)
+                    return made
+            if is_tracing():
+                return self._inlined(args, kwargs)
+            if (made := starts.started(args, kwargs)) is not None:
                 return made
-        if is_tracing():
-            return self._inlined(args, kwargs)
-        if (made := starts.started(args, kwargs)) is not None:
-            return made
-        return self._called(args, kwargs)
+            return self._called(args, kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the program for these arguments, which is looked for, or made."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from devrt.programs.calls import Calls
 from devrt.programs.jit import JitFunction
+from devrt.programs.tracebacks import shorten
 
 __all__ = ["Operation", "operation"]
 
@@ -44,7 +45,11 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            return jitted(*map(_frozen, args), **{k: _frozen(v) for k, v in kwargs.items()})
+            try:
+                return jitted(*map(_frozen, args), **{k: _frozen(v) for k, v in kwargs.items()})
+            except Exception as error:
+                shorten(error)
+                raise
 
         return call
 

@@ -15,6 +15,7 @@ from devrt.arrays import Array
 from devrt.errors import InvalidTypeError
 from devrt.programs.differentiate import Options, no_cotangents, value_and_gradients
 from devrt.programs.jit import JitFunction
+from devrt.programs.tracebacks import shortened
 from devrt.tracing import at_user_line, is_tracing
 
 __all__ = ["CallOf", "grad", "program_of", "value_and_grad"]
@@ -57,6 +58,7 @@ def grad(
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(fun)
+    @shortened
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
@@ -83,6 +85,7 @@ def value_and_grad(
     options = Options(numbers, is_one, has_aux, holomorphic, allow_int)
 
     @functools.wraps(fun)
+    @shortened
     def valued(*args: Any, **kwargs: Any) -> Any:
         chosen = [args[i] for i in options.positions(len(args))]
         if is_tracing():

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from devrt.errors import InvalidTypeError
 from devrt.programs.calls import Calls
 from devrt.programs.stages import Lowered, Traced
+from devrt.programs.tracebacks import shortened
 
 __all__ = ["JitFunction", "eval_shape", "jit"]
 
@@ -128,14 +129,17 @@ class JitFunction:
             return name
         return functools.partial(jit, **self._given), (self.__wrapped__,)
 
+    @shortened
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """Trace the function for some arguments, which may be `ShapeDtypeStruct`."""
         return self._calls.traced(args, kwargs)
 
+    @shortened
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Return the function as StableHLO for some arguments, which may be `ShapeDtypeStruct`."""
         return self.trace(*args, **kwargs).lower()
 
+    @shortened
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shapes and dtypes of the results as a tree of `ShapeDtypeStruct`."""
         return self.trace(*args, **kwargs).out_info
@@ -154,6 +158,7 @@ class JitFunction:
         return f"<JitFunction of {self.__wrapped__!r}>"
 
 
+@shortened
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes of what a function returns, without computing it.
 

@@ -14,6 +14,7 @@ from devrt.arrays import Array, device_put
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import named_leaves, spread
+from devrt.programs.tracebacks import shortened
 from devrt.programs.traced import values_of
 from devrt.runtime import local_devices
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
@@ -124,6 +125,7 @@ class PmapFunction:
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", None) or type(self.__wrapped__).__name__
 
+    @shortened
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function on the devices; in a trace, add its operations. Does not wait."""
         leaves, structure, statics = self._taken_apart(args, kwargs)

@@ -11,6 +11,7 @@ from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import check_axes, check_shape, named_leaves, spread
+from devrt.programs.tracebacks import shorten
 from devrt.programs.traced import values_of
 from devrt.sharding import AbstractMesh, Mesh, PartitionSpec, current_mesh
 from devrt.tracing import (
@@ -218,9 +219,11 @@ def _outside(mapping: _Mapping) -> Callable[..., Any]:
     def mapped(*args: Any) -> Any:
         if is_tracing():
             return mapping(*args)
-        if has_objects:
-            return _with_objects(mapping, args)
-        return program(*args)
+        try:
+            return _with_objects(mapping, args) if has_objects else program(*args)
+        except Exception as error:
+            shorten(error)
+            raise
 
     return mapped
 

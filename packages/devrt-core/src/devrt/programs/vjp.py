@@ -17,6 +17,7 @@ from devrt.programs.differentiate import (
     record,
 )
 from devrt.programs.gradients import CallOf, program_of
+from devrt.programs.tracebacks import shortened
 from devrt.tracing import as_value, is_tracing
 from devrt.tracing.gradients.replay import alias
 from devrt.tracing.gradients.walk import has_fractions, is_inexact
@@ -24,6 +25,7 @@ from devrt.tracing.gradients.walk import has_fractions, is_inexact
 __all__ = ["vjp"]
 
 
+@shortened
 def vjp(fun: Any, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """Return a function's result, and what takes cotangents of it back to its arguments.
 

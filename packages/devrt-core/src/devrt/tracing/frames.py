@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Frame", "at_user_line", "last_user_frame", "user_frame"]
+from devrt.errors import DevrtError, InternalError
+
+__all__ = ["Frame", "at_user_line", "last_user_frame", "user_frame", "without_own_lines"]
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _EXAMPLES = _ROOT + "examples" + os.sep
@@ -69,6 +71,32 @@ def _is_generated(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__") or ""
     is_own = module.startswith(("namedtuple_", "devrt."))
     return frame.f_code.co_filename == "<string>" and is_own
+
+
+def without_own_lines(error: BaseException) -> TracebackType | None:
+    """Return an error's traceback without devrt's lines, the whole one where devrt is at fault.
+
+    That is so where no error of devrt's own classes came from a line of devrt.
+    """
+    rows: list[TracebackType] = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        rows.append(traceback)
+        traceback = traceback.tb_next
+    is_own = [
+        _is_own(row.tb_frame.f_code.co_filename) or _is_generated(row.tb_frame) for row in rows
+    ]
+    if (
+        rows
+        and is_own[-1]
+        and (not isinstance(error, DevrtError) or isinstance(error, InternalError))
+    ):
+        return error.__traceback__
+    kept = None
+    for row, own in zip(reversed(rows), reversed(is_own), strict=True):
+        if not own:
+            kept = TracebackType(kept, row.tb_frame, row.tb_lasti, row.tb_lineno)
+    return kept
 
 
 def user_frame() -> Frame:
