@@ -206,5 +206,17 @@ def test_sharding_constraints():
     sharding = NamedSharding(mesh, P("data"))
     x = np.ones((8, 4), np.float32)
     np.testing.assert_array_equal(jax.with_sharding_constraint(x, sharding), x)
-    inside = jax.jit(lambda x: jax.with_sharding_constraint(x + 1, sharding))(x)
+    inside = jax.jit(lambda x: jax.with_sharding_constraint(x=x + 1, sharding=sharding))(x)
     assert inside.sharding.is_equivalent_to(sharding, 2)
+    for given in ({}, {"sharding": sharding, "shardings": sharding}):
+        with pytest.raises(TypeError, match=r"its sharding .* once"):
+            jax.with_sharding_constraint(x, **given)
+
+
+def test_a_map_whose_arguments_are_named_as_in_the_document():
+    mesh = jax.make_mesh((2, 2), ("data", "model"))
+    x = np.ones((8, 4), np.float32)
+    double = jax.shard_map(
+        f=lambda x: x * 2, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_rep=False
+    )
+    np.testing.assert_array_equal(double(x), x * 2)

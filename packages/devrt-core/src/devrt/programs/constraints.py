@@ -26,9 +26,10 @@ from devrt.tracing import at_user_line, current_graph, is_tracing
 __all__ = ["with_sharding_constraint"]
 
 _NAME = "with_sharding_constraint"
+_MISSING: Any = object()
 
 
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x: Any, shardings: Any = _MISSING, *, sharding: Any = _MISSING) -> Any:
     """Return values that lie as shardings say.
 
     Parameters
@@ -36,16 +37,22 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     x
         A tree of values. In a traced function the compiler divides them so; outside of one it is a
         `devrt.device_put`.
-    shardings
-        A sharding for all, or a tree of shardings that is a beginning of ``x``. A `PartitionSpec`
-        is over the mesh that is entered; its ``UNCONSTRAINED`` dimensions are left to the compiler.
-        None constrains nothing.
+    shardings, sharding
+        Two names for one: a sharding for all, or a tree of shardings that is a beginning of ``x``.
+        A `PartitionSpec` is over the mesh that is entered; its ``UNCONSTRAINED`` dimensions are
+        left to the compiler. None constrains nothing.
 
     Raises
     ------
+    InvalidTypeError
+        If it is given no sharding, or by both names.
     InvalidArgumentError
         If there is no mesh for a spec, or a sharding does not divide its value.
     """
+    if (shardings is _MISSING) == (sharding is _MISSING):
+        msg = f"{_NAME} takes a value and its sharding{at_user_line()}, once."
+        raise InvalidTypeError(msg, operation=_NAME)
+    shardings = sharding if shardings is _MISSING else shardings
     leaves, structure = array_trees.tree_flatten(x)
     given = spread(shardings, x, "with_sharding_constraint shardings", "value")
     paths = [array_trees.keystr(path) for path, _ in array_trees.tree_flatten_with_path(x)[0]]

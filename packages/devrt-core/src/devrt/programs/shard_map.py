@@ -31,7 +31,6 @@ _MISSING: Any = object()
 
 def shard_map(
     f: Any = None,
-    /,
     mesh: Mesh | AbstractMesh | None = None,
     in_specs: Any = _MISSING,
     out_specs: Any = _MISSING,
