@@ -116,6 +116,14 @@ def test_within_a_program_dimensions_need_not_divide(mesh):
     assert found.sharding.spec == P()
 
 
+def test_an_argument_is_divided_as_no_axes_of_the_mesh_say(mesh):
+    # Six rows over four devices are padded within the program, and the argument is halved.
+    total = devrt.jit(lambda x: constrained(x * 2, named(mesh, "x")).sum(0))
+    for _ in range(2):
+        np.testing.assert_array_equal(total(X[:6]), (X[:6] * 2).sum(0))
+    np.testing.assert_array_equal(total(devrt.device_put(X[:6])), (X[:6] * 2).sum(0))
+
+
 def named(mesh, *entries):
     return NamedSharding(mesh, P(*entries))
 

@@ -190,8 +190,8 @@ class Lowered(Stage):
         hidden = [hidden_sharding(array, placement) for array in trace.hidden]
         given = [*hidden, *placement.arguments]
         arguments = [
-            wanted if wanted is not None else found or placement_default(placement)
-            for wanted, found in zip(given, _named(takes, placement), strict=True)
+            wanted if wanted is not None else found or _as_chosen(take, placement)
+            for wanted, found, take in zip(given, _named(takes, placement), takes, strict=True)
         ]
         return Launch(
             executable,
@@ -348,6 +348,13 @@ def _by_a_mesh(chosen: Any, placement: Placement) -> Sharding | None:
         except InvalidArgumentError:
             continue
     return None
+
+
+def _as_chosen(chosen: Any, placement: Placement) -> Sharding:
+    """Return the compiler's sharding of an argument as it is, where no mesh names it."""
+    if chosen is None:
+        return placement_default(placement)
+    return GSPMDSharding(placement.devices, chosen)
 
 
 def _results(placement: Placement, chosen: Sequence[Any]) -> list[Sharding | None]:
