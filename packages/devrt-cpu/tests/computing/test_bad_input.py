@@ -239,8 +239,13 @@ def a_dimension_that_does_not_divide():
 
 @refused(InvalidArgumentError, "with_sharding_constraint", "size 6.* 4 .*'a' .size 4")
 def a_constraint_that_does_not_divide():
-    sharding = over("a")
-    devrt.jit(lambda x: devrt.with_sharding_constraint(x, sharding))(jnp.ones(6))
+    devrt.with_sharding_constraint(jnp.ones(6), over("a"))
+
+
+@refused(InvalidArgumentError, "with_sharding_constraint", r"2 entries.*\(8,\)")
+def a_constraint_longer_than_the_rank():
+    sharding = over("a", "b")
+    devrt.jit(lambda x: devrt.with_sharding_constraint(x, sharding))(jnp.ones(8))
 
 
 @refused(

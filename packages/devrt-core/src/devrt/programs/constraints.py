@@ -12,6 +12,7 @@ from devrt.arrays.constrain import check_fits, constrained
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import spread
+from devrt.programs.tracebacks import shortened
 from devrt.sharding import (
     AbstractMesh,
     Mesh,
@@ -29,6 +30,7 @@ _NAME = "with_sharding_constraint"
 _MISSING: Any = object()
 
 
+@shortened
 def with_sharding_constraint(x: Any, shardings: Any = _MISSING, *, sharding: Any = _MISSING) -> Any:
     """Return values that lie as shardings say.
 
