@@ -186,6 +186,15 @@ def a_donated_argument():
     f(state, 1.0)
 
 
+@refused(DeletedError, "argument x of <lambda>", "deleted")
+def a_deleted_argument_of_a_call_like_many():
+    f, x = devrt.jit(lambda x: x + 1), jnp.ones(3)
+    for _ in range(4):
+        f(x)
+    x.delete()
+    f(x)
+
+
 @refused(InvalidArgumentError, "argument x.* 'c', but the mesh has the axes 'a', 'b'")
 def an_axis_that_the_mesh_has_not():
     devrt.shard_map(lambda x: x, mesh=mesh(), in_specs=P("c"), out_specs=P())(jnp.ones(8))

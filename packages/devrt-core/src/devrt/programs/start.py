@@ -12,6 +12,7 @@ from devrt.arrays.dispatch_key import DispatchKey
 from devrt.arrays.guards import Config
 from devrt.arrays.put import COPY
 from devrt.programs.call_pattern import Matcher, builder, matcher
+from devrt.programs.tracebacks import shortened
 from devrt.runtime import default_runtime
 from devrt.sharding import mesh_context
 from devrt.tracing import is_tracing
@@ -183,6 +184,7 @@ class Starts:
             return None
         return self.table.shortcut(Context, self.stamp, otherwise, self.raise_explained)
 
+    @shortened  # a backend's shortcut calls it
     def raise_explained(self, args: tuple[Any, ...], error: Exception) -> NoReturn:
         """Raise the error of a call by `find`."""
         start, leaves, _ = self._of(args, {})
