@@ -207,6 +207,7 @@ def test_plain_keys_give_plain_keys():
         (lambda: random.key(0, impl="rbg"), InvalidArgumentError, "no random generator 'rbg'"),
         (lambda: random.fold_in(KEY, 1.5), InvalidTypeError, "fold_in takes one integer"),
         (lambda: random.permutation(KEY, 1.5), InvalidTypeError, "an integer or an array"),
+        (lambda: random.permutation(KEY, ROWS, 2), InvalidArgumentError, "permutation: .* axis 2"),
         (lambda: random.choice(KEY, 3, (4,), replace=False), InvalidArgumentError, "4 of 3"),
         (lambda: random.choice(KEY, 3, p=P), InvalidArgumentError, "there are 3 elements"),
         (lambda: random.bernoulli(KEY, np.zeros(3), (2,)), InvalidArgumentError, "broadcast"),

@@ -10,7 +10,7 @@ from devrt.lax import bodies
 from devrt.lax.checks import axis_of, lax_operation, require, require_kind
 from devrt.lax.reductions import identity
 from devrt.lax.staging import staged
-from devrt.tracing import as_value, binary, constant, unary
+from devrt.tracing import as_value, binary, constant, slice_in_dim, unary
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
 
@@ -121,19 +121,11 @@ def _scanned(combine: Function, xs: list[Any], axes: list[int]) -> list[Any]:
 
 
 def _every(xs: list[Any], axes: list[int], start: int, stop: int) -> list[Any]:
-    return [_part(x, d, start, stop, 2) for x, d in zip(xs, axes, strict=True)]
+    return [slice_in_dim(x, start, stop, d, 2) for x, d in zip(xs, axes, strict=True)]
 
 
 def _range(xs: list[Any], axes: list[int], start: int, stop: int) -> list[Any]:
-    return [_part(x, d, start, stop, 1) for x, d in zip(xs, axes, strict=True)]
-
-
-def _part(x: Any, axis: int, start: int, stop: int, stride: int) -> Any:
-    shape = x.aval.shape
-    starts = tuple(start if i == axis else 0 for i in range(len(shape)))
-    stops = tuple(stop if i == axis else n for i, n in enumerate(shape))
-    strides = tuple(stride if i == axis else 1 for i in range(len(shape)))
-    return tracing.slice_(x, starts, stops, strides)
+    return [slice_in_dim(x, start, stop, d) for x, d in zip(xs, axes, strict=True)]
 
 
 def _interleaved(even: Any, second: Any, axis: int) -> Any:
@@ -141,7 +133,6 @@ def _interleaved(even: Any, second: Any, axis: int) -> Any:
     shape, count = even.aval.shape, second.aval.shape[axis]
     missing = tuple(shape[axis] - count if i == axis else 0 for i in range(len(shape)))
     second = tracing.pad(second, constant(0, second.aval.dtype), (0,) * len(shape), missing)
-    single = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    both = tracing.concatenate([tracing.reshape(x, single) for x in (even, second)], axis + 1)
+    both = tracing.concatenate([tracing.expand_dims(x, axis + 1) for x in (even, second)], axis + 1)
     whole = tracing.reshape(both, (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]))
-    return _part(whole, axis, 0, shape[axis] + count, 1)
+    return slice_in_dim(whole, 0, shape[axis] + count, axis)

@@ -10,7 +10,7 @@ import numpy as np
 
 from devrt import tracing
 from devrt.lax.checks import BOOL, lax_operation, one_dtype, refuse, require
-from devrt.tracing import as_value, binary, compare, constant, kind_of
+from devrt.tracing import as_value, binary, compare, constant, fill_value_of
 
 __all__ = [
     "GatherDimensionNumbers",
@@ -119,7 +119,7 @@ def gather(
     rank, offsets = len(made.aval.shape), set(numbers.offset_dims)
     kept = [i for i in range(rank) if i not in offsets]
     spread = tracing.broadcast_in_dim(is_there, made.aval.shape, kept)
-    fill = _fill(x.aval.dtype) if fill_value is None else fill_value
+    fill = fill_value_of(x.aval.dtype) if fill_value is None else fill_value
     return tracing.select(spread, made, constant(fill, x.aval.dtype))
 
 
@@ -131,14 +131,6 @@ def _in_bounds(indices: Any, bounds: Sequence[int]) -> Any:
     low = compare("GE", indices, constant(0, dtype))
     high = compare("LE", indices, limit)
     return tracing.reduce("and", binary("and", low, high), constant(True, BOOL), [rank - 1])
-
-
-def _fill(dtype: np.dtype[Any]) -> Any:
-    kind = kind_of(dtype)
-    if kind in "iu":
-        limits = np.iinfo(dtype)
-        return int(limits.min if kind == "i" else limits.max)
-    return kind == "b" or float("nan")
 
 
 def _scatter(

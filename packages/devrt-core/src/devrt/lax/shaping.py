@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -164,13 +165,8 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Any]:
     axis = axis_of("split", axis, len(shape))
     total = sum(sizes)
     require(total == shape[axis], "split", f"{x.aval} has {shape[axis]} there, and {sizes} {total}")
-    parts, start = [], 0
-    for size in sizes:
-        first = tuple(start if i == axis else 0 for i in range(len(shape)))
-        last = tuple(start + size if i == axis else n for i, n in enumerate(shape))
-        parts.append(tracing.slice_(x, first, last))
-        start += size
-    return parts
+    ends = itertools.accumulate(sizes, initial=0)
+    return [tracing.slice_in_dim(x, start, end, axis) for start, end in itertools.pairwise(ends)]
 
 
 @lax_operation(static=("reps",))

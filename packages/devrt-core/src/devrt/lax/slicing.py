@@ -73,12 +73,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     if not -size <= index < size:
         refuse("index_in_dim", f"index {index} is out of bounds for axis {axis} of {x.aval}")
     part = slice_in_dim(x, index % size, index % size + 1, 1, axis)
-    return part if keepdims else _without(part, axis)
-
-
-def _without(part: Any, axis: int) -> Any:
-    shape = part.aval.shape
-    return tracing.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+    return part if keepdims else tracing.squeeze(part, axis)
 
 
 @lax_operation(static=("slice_sizes",))
@@ -115,7 +110,7 @@ def _starts(name: str, starts: Any, shape: tuple[int, ...]) -> list[Any]:
         vector = as_value(starts)
         require(len(vector.aval.shape) == 1, name, f"starts are a vector, not {vector.aval}")
         whole = range(vector.aval.shape[0])
-        starts = [_without(tracing.slice_(vector, (i,), (i + 1,)), 0) for i in whole]
+        starts = [tracing.index_in_dim(vector, i) for i in whole]
     require(len(starts) == len(shape), name, f"takes {len(shape)} starts, not {len(starts)}")
     return [_from_zero(name, start, size) for start, size in zip(starts, shape, strict=True)]
 
@@ -152,7 +147,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     """Return one place along a dimension; see `dynamic_slice`."""
     x = as_value(operand)
     part = dynamic_slice_in_dim(x, index, 1, axis)
-    return part if keepdims else _without(part, axis % len(x.aval.shape))
+    return part if keepdims else tracing.squeeze(part, axis % len(x.aval.shape))
 
 
 @lax_operation(static=("axis",))
@@ -171,7 +166,6 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     """
     x, part = as_value(operand), as_value(update)
     axis = axis_of("dynamic_update_index_in_dim", axis, len(x.aval.shape))
-    shape = part.aval.shape
-    if len(shape) != len(x.aval.shape):
-        part = tracing.reshape(part, (*shape[:axis], 1, *shape[axis:]))
+    if part.aval.ndim != x.aval.ndim:
+        part = tracing.expand_dims(part, axis)
     return dynamic_update_slice_in_dim(x, part, index, axis)

@@ -6,8 +6,6 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import as_value, at_user_line
 
@@ -69,7 +67,7 @@ def axes_of(axis: Axes, ndim: int, operation: str) -> Shape:
 
 def shape_of(shape: Any) -> Shape:
     """Return a shape as a tuple; one integer is the shape of one dimension."""
-    if isinstance(shape, Sequence) or (isinstance(shape, np.ndarray) and shape.ndim):
+    if isinstance(shape, Sequence) or (hasattr(shape, "ndim") and shape.ndim):
         return tuple(operator.index(size) for size in shape)
     return (operator.index(shape),)
 

@@ -10,6 +10,7 @@ from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axes_of, axis_of
 from devrt.numpy.products import contract
 from devrt.numpy.reductions import sum as total
+from devrt.numpy.searching import places_in
 from devrt.programs.eager import operation
 from devrt.tracing import (
     DotDimensions,
@@ -31,9 +32,7 @@ __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "tr
 def part(x: Any, axis: int, start: int | None, stop: int | None, step: int = 1) -> Any:
     """Return ``x[..., start:stop:step, ...]`` along an axis."""
     low, high, _ = slice(start, stop).indices(x.shape[axis])
-    starts, limits, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    starts[axis], limits[axis], steps[axis] = low, max(low, high), step
-    return tracing.slice_(x, tuple(starts), tuple(limits), tuple(steps))
+    return tracing.slice_in_dim(x, low, max(low, high), axis, step)
 
 
 def _minus(x: Any, y: Any) -> Any:
@@ -162,8 +161,6 @@ def _interp(x: Any, xp: Any, fp: Any, period: Any, ends: Any, *, left: bool, rig
         raise InvalidArgumentError(msg, shapes=(xp.shape, values.shape))
     if period is not None:
         x, xp, values = _periodic(x, xp, values, convert(as_value(period), dtype))
-    from devrt.numpy.searching import places_in
-
     size = xp.shape[0]
     at = tracing.clamp(1, places_in(xp, x, "right"), max(1, size - 1))
     before = binary("subtract", at, 1)

@@ -9,6 +9,7 @@ import numpy as np
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import array_of, axis_of, refuse_out, shape_at
+from devrt.numpy.reductions import sum as total
 from devrt.numpy.shaping import ravel
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, convert
@@ -83,8 +84,6 @@ def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
 ) -> Any:
     """Return the sum of a diagonal; its dtype is that of `sum`."""
-    from devrt.numpy.reductions import sum as total
-
     refuse_out(out, "trace")
     return total(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 

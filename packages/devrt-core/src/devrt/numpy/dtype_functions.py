@@ -64,7 +64,7 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     assert given is not None
     assert target is not None
     if casting in ("no", "equiv") or given == target:
-        return casting == "unsafe" or given == target
+        return given == target
     order = "buifc"
     is_up = order.index(kind_of(given)) <= order.index(kind_of(target))
     if casting == "unsafe":
@@ -82,7 +82,7 @@ def _holds(target: np.dtype[Any], given: np.dtype[Any]) -> bool:
     if given == BOOL:
         return True
     kinds = kind_of(given), kind_of(target)
-    if kinds[1] == "b" or "iufc".find(kinds[1]) < 0:
+    if kinds[1] == "b":
         return False
     if kinds[1] in "iu":
         if kinds[0] not in "iu":

@@ -11,7 +11,7 @@ from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import array_of, axis_of, shape_at, shape_of
 from devrt.numpy.joining import concatenate
-from devrt.numpy.shaping import ravel
+from devrt.numpy.shaping import moveaxis, ravel, reshape
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, convert
 
@@ -87,8 +87,6 @@ def _as_parts(x: Any, values: Any, axis: int, count: int) -> Any:
 
 def _inserted(x: Any, values: Any, axis: int, count: int | None) -> tuple[Any, int]:
     """Return new parts in the shape that they have, and how many they are."""
-    from devrt.numpy.shaping import moveaxis, reshape
-
     shape = shape_at(values, "insert")
     if count is None:
         # At one index a value has the parts first, as assignment to x[index] takes it.
@@ -96,16 +94,10 @@ def _inserted(x: Any, values: Any, axis: int, count: int | None) -> tuple[Any, i
             values = moveaxis(values, 0, axis)
             count = values.shape[axis]
         else:
-            values = (
-                reshape(values, (1,) * (len(x.shape) - 1 - len(shape)) + shape)
-                if shape
-                else (values)
-            )
             if shape:
+                values = reshape(values, (1,) * (len(x.shape) - 1 - len(shape)) + shape)
                 values = reshape(values, _expanded(values.shape, axis))
             count = 1
-        if len(x.shape) == 1 and len(shape) == 1:
-            count = shape[0]
     return _as_parts(x, values, axis, count), count
 
 

@@ -11,8 +11,11 @@ import numpy as np
 from devrt import tracing
 from devrt.errors import ConcretizationTypeError, InvalidArgumentError
 from devrt.numpy.arguments import array_of, shape_at
+from devrt.numpy.calculus import diff
+from devrt.numpy.joining import stack, unstack
 from devrt.numpy.reductions import max as greatest
 from devrt.numpy.reductions import min as least
+from devrt.numpy.reductions import sum as total_of
 from devrt.numpy.searching import searchsorted
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, binary, compare, convert, inexact, named, select
@@ -124,13 +127,10 @@ def _histogram(a: Any, edges: Any, weights: Any, density: bool) -> Any:
     counted = tracing.slice_(counted, (0,), (size,))
     if not density:
         return counted
-    from devrt.numpy.calculus import diff
-    from devrt.numpy.reductions import sum
-
     real = inexact(edges.dtype)
     counted = convert(counted, real)
     width = convert(diff(edges), real)
-    return binary("divide", binary("divide", counted, width), sum(counted))
+    return binary("divide", binary("divide", counted, width), total_of(counted))
 
 
 def histogram(
@@ -147,16 +147,12 @@ def histogram(
 
 @operation(static=("density",))
 def _histogram_of_several(sample: Any, edges: Sequence[Any], weights: Any, density: bool) -> Any:
-    from devrt.numpy.calculus import diff
-    from devrt.numpy.reductions import sum
-
     x = as_value(sample)
     sizes = [edge.shape[0] - 1 for edge in map(as_value, edges)]
     place = tracing.constant(0, named("int32"), (x.shape[0],))
     is_outside = tracing.constant(False, named("bool"), (x.shape[0],))
     for i, (edge, size) in enumerate(zip(edges, sizes, strict=True)):
-        column = tracing.reshape(tracing.slice_(x, (0, i), (x.shape[0], i + 1)), (x.shape[0],))
-        column, bounds = tracing.promote(column, edge)
+        column, bounds = tracing.promote(tracing.index_in_dim(x, i, 1), edge)
         at = _bin_of(column, bounds)
         is_outside = binary("or", is_outside, compare("EQ", at, size))
         place = binary("add", binary("multiply", place, size), at)
@@ -167,7 +163,7 @@ def _histogram_of_several(sample: Any, edges: Sequence[Any], weights: Any, densi
     counted = convert(counted, inexact(tracing.result_type(x, counted)[0]))
     if not density:
         return counted
-    made = binary("divide", counted, sum(counted))
+    made = binary("divide", counted, total_of(counted))
     for i, edge in enumerate(edges):
         width = convert(diff(as_value(edge)), made.dtype)
         made = binary("divide", made, tracing.broadcast_in_dim(width, made.shape, (i,)))
@@ -183,8 +179,6 @@ def histogramdd(
     if len(shape) != 2:
         msg = f"histogramdd takes rows of coordinates, not the shape {shape}{at_user_line()}."
         raise InvalidArgumentError(msg, shape=shape)
-    from devrt.numpy.joining import unstack
-
     each = list(bins) if isinstance(bins, Sequence) else [bins] * shape[1]
     bounds = [None] * shape[1] if range is None else list(range)
     columns = unstack(x, axis=1)
@@ -199,8 +193,6 @@ def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool = False
 ) -> tuple[Any, Any, Any]:
     """Return how many points of a plane are in each bin, and the edges along x and y."""
-    from devrt.numpy.joining import stack
-
     is_pair = isinstance(bins, Sequence) and len(bins) == 2
     each = bins if is_pair else (bins, bins)
     counted, (first, second) = histogramdd(stack([x, y], axis=1), each, range, weights, density)

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.division import remainder
 from devrt.numpy.index_plan import Plan, plan_index
-from devrt.numpy.limits import iinfo
 from devrt.numpy.operands import dtype_of
 from devrt.programs.eager import Operation, operation
 from devrt.tracing import (
@@ -23,6 +20,7 @@ from devrt.tracing import (
     clamp,
     compare,
     concatenate,
+    constant,
     convert,
     iota,
     kind_of,
@@ -32,7 +30,7 @@ from devrt.tracing import (
     select,
     slice_,
 )
-from devrt.tracing.gathering import dynamic_slice, gather
+from devrt.tracing.gathering import dynamic_slice, fill_value_of, gather
 
 __all__ = [
     "MODES",
@@ -251,8 +249,7 @@ def take_positions(
     """
     grid = Grid(x, plan, operands)
     if 0 in grid.operand.shape:  # it has no position, and gather takes none
-        value = _fill_of(grid.operand.dtype) if fill_value is None else fill_value
-        return broadcast_to(convert(as_value(value), grid.operand.dtype), grid.full_shape)
+        return broadcast_to(_fill(fill_value, grid.operand.dtype), grid.full_shape)
     if mode == "wrap":
         grid.bound(mode)
     taken = gather(
@@ -266,19 +263,14 @@ def take_positions(
         indices_are_sorted=is_sorted,
     )
     if mode in ("fill", "drop"):
-        fill = _fill_of(taken.dtype) if fill_value is None else fill_value
-        taken = select(grid.inside(), taken, convert(as_value(fill), taken.dtype))
+        taken = select(grid.inside(), taken, _fill(fill_value, taken.dtype))
     return reshape(taken, grid.full_shape)
 
 
-def _fill_of(dtype: Any) -> Any:
-    kind = kind_of(dtype)
-    if kind == "b":
-        return True
-    if kind in "fc":
-        return float("nan")
-    limits = iinfo(dtype)
-    return np.array(int(limits.min if kind == "i" else limits.max)).astype(dtype)
+def _fill(value: Any, dtype: Any) -> Any:
+    if value is None:
+        return constant(fill_value_of(dtype), dtype)
+    return convert(as_value(value), dtype)
 
 
 def checked_mode(mode: Any) -> str | None:

@@ -72,9 +72,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     values = values_of(arrays, "stack")
     _check_alike([x.shape for x in values], values, "stack")
     dimension = axis_of(axis, values[0].ndim + 1, "stack")
-    shape = values[0].shape
-    sizes = (*shape[:dimension], 1, *shape[dimension:])
-    return concatenate([tracing.reshape(x, sizes) for x in values], dimension, dtype)
+    return concatenate([tracing.expand_dims(x, dimension) for x in values], dimension, dtype)
 
 
 @operation(static=("axis",))
@@ -82,19 +80,15 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """Return the parts of an array along an axis, without it."""
     x = as_value(x)
     dimension = axis_of(axis, x.ndim, "unstack")
-    shape = (*x.shape[:dimension], *x.shape[dimension + 1 :])
-    parts = _parts(x, range(x.shape[dimension] + 1), dimension)
-    return tuple(tracing.reshape(part, shape) for part in parts)
+    return tuple(tracing.index_in_dim(x, i, dimension) for i in range(x.shape[dimension]))
 
 
 def _parts(x: Any, bounds: Sequence[int], dimension: int) -> list[Any]:
     """Return the parts between bounds, each with the dimension."""
-    starts, limits = [0] * x.ndim, list(x.shape)
-    parts = []
-    for low, high in itertools.pairwise(bounds):
-        starts[dimension], limits[dimension] = low, max(low, high)
-        parts.append(tracing.slice_(x, tuple(starts), tuple(limits)))
-    return parts
+    return [
+        tracing.slice_in_dim(x, low, max(low, high), dimension)
+        for low, high in itertools.pairwise(bounds)
+    ]
 
 
 def vstack(tup: Any, dtype: Any = None) -> Any:

@@ -91,13 +91,11 @@ def _rolled(x: Any, shift: Any, axis: int) -> Any:
         return x
     twice = tracing.concatenate([x, x], axis)
     if isinstance(shift, int):
-        starts, limits = [0] * x.ndim, list(twice.shape)
-        starts[axis] = -shift % size
-        limits[axis] = starts[axis] + size
-        return tracing.slice_(twice, tuple(starts), tuple(limits))
+        first = -shift % size
+        return tracing.slice_in_dim(twice, first, first + size, axis)
     start = tracing.binary("subtract", size, _modulo(shift, size))
-    starts_ = [start if i == axis else 0 for i in range(x.ndim)]
-    return tracing.dynamic_slice(twice, starts_, x.shape)
+    starts = [start if i == axis else 0 for i in range(x.ndim)]
+    return tracing.dynamic_slice(twice, starts, x.shape)
 
 
 def _modulo(shift: Any, size: int) -> Any:

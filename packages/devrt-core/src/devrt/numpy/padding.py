@@ -11,8 +11,10 @@ import numpy as np
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import shape_at
+from devrt.numpy.joining import stack, unstack
+from devrt.numpy.shaping import moveaxis, reshape
 from devrt.programs.eager import operation
-from devrt.tracing import as_value, at_user_line, constant, convert, is_tracing
+from devrt.tracing import as_value, at_user_line, constant, convert, is_tracing, slice_in_dim
 
 __all__ = ["pad"]
 
@@ -114,8 +116,6 @@ def _scalar(values: Any, x: Any) -> Any:
 def _of_axes(values: Any, x: Any) -> list[Any] | None:
     """Return the values before and after each axis, as scalars of a value's dtype."""
     if isinstance(values, Sequence):
-        from devrt.numpy import stack
-
         leaves = [_of_axes(v, x) if isinstance(v, Sequence) else as_value(v) for v in values]
         if any(isinstance(leaf, list) for leaf in leaves):
             pairs = [[_scalar(v, x) for v in pair] for pair in values]
@@ -141,7 +141,10 @@ def _ramp(x: Any, values: Any, widths: Widths) -> Any:
     end = convert(_scalar(values, x), x.dtype) if ends is None else None
     for axis, (low, high) in enumerate(widths):
         before, after = (end, end) if ends is None else ends[axis]
-        first, last = _part(x, axis, 0, 1), _part(x, axis, x.shape[axis] - 1, x.shape[axis])
+        first, last = (
+            slice_in_dim(x, 0, 1, axis),
+            slice_in_dim(x, x.shape[axis] - 1, x.shape[axis], axis),
+        )
         parts = [
             _between(before, first, low, axis) if low else None,
             x,
@@ -160,12 +163,6 @@ def _between(start: Any, stop: Any, count: int, axis: int) -> Any:
     step = tracing.binary("divide", tracing.binary("subtract", stop, start), float(count))
     made = tracing.binary("add", start, tracing.binary("multiply", step, place))
     return made if real == dtype else convert(tracing.unary("floor", made), dtype)
-
-
-def _part(x: Any, axis: int, start: int, stop: int) -> Any:
-    starts, limits = [0] * x.ndim, list(x.shape)
-    starts[axis], limits[axis] = start, stop
-    return tracing.slice_(x, tuple(starts), tuple(limits))
 
 
 @operation(static=("widths", "mode", "lengths", "is_mirrored"))
@@ -188,7 +185,7 @@ def _padded(x: Any, widths: Widths, mode: str, lengths: Widths | None, is_mirror
 
 def _edge(x: Any, axis: int, low: int, high: int) -> Any:
     size = x.shape[axis]
-    first, last = _part(x, axis, 0, 1), _part(x, axis, size - 1, size)
+    first, last = slice_in_dim(x, 0, 1, axis), slice_in_dim(x, size - 1, size, axis)
     return _around(x, axis, first, last, low, high)
 
 
@@ -212,7 +209,7 @@ def _wrap(x: Any, axis: int, low: int, high: int) -> Any:
     size = x.shape[axis]
     before, after = -(-low // size), -(-high // size)
     many = tracing.concatenate([x] * (before + 1 + after), axis)
-    return _part(many, axis, before * size - low, (before + 1) * size + high)
+    return slice_in_dim(many, before * size - low, (before + 1) * size + high, axis)
 
 
 def _reflected(x: Any, axis: int, low: int, high: int, is_inner: bool, is_mirrored: bool) -> Any:
@@ -228,9 +225,9 @@ def _reflected(x: Any, axis: int, low: int, high: int, is_inner: bool, is_mirror
             n = x.shape[axis]
             # The image is of what lies next to the edge, not of the edge itself in "reflect".
             start = n - count - skipped if is_after else skipped
-            image = tracing.reverse(_part(x, axis, start, start + count), (axis,))
+            image = tracing.reverse(slice_in_dim(x, start, start + count, axis), (axis,))
             if is_mirrored:
-                edge = _part(x, axis, n - 1, n) if is_after else _part(x, axis, 0, 1)
+                edge = slice_in_dim(x, n - 1, n, axis) if is_after else slice_in_dim(x, 0, 1, axis)
                 image = tracing.binary("subtract", tracing.binary("multiply", edge, 2), image)
             x = tracing.concatenate([x, image] if is_after else [image, x], axis)
             missing -= count
@@ -258,16 +255,13 @@ def _by_statistic(x: Any, axis: int, low: int, high: int, mode: str, lengths: Wi
             value = tracing.unary("round_nearest_even", value)
         return convert(value, x.dtype)
 
-    first = of(_part(x, axis, 0, min(before, size)))
-    last = of(_part(x, axis, max(0, size - after), size))
+    first = of(slice_in_dim(x, 0, min(before, size), axis))
+    last = of(slice_in_dim(x, max(0, size - after), size, axis))
     return _around(x, axis, first, last, low, high)
 
 
 def _by_function(x: Any, widths: Widths, function: Any, options: dict[str, Any]) -> Any:
     """Return an array that was padded with zeros, each of its rows changed by a function."""
-    from devrt.numpy.joining import stack, unstack
-    from devrt.numpy.shaping import moveaxis, reshape
-
     made = _padded(x, widths, "empty", None, False)
     for axis, pair in enumerate(widths):
         rows = moveaxis(made, axis, -1)

@@ -16,6 +16,7 @@ from devrt.errors import ConcretizationTypeError, InvalidArgumentError
 from devrt.numpy.comparisons import truth
 from devrt.numpy.creation import array
 from devrt.numpy.selection import choose_where
+from devrt.numpy.shaping import ravel
 from devrt.programs.eager import operation
 from devrt.tracing import (
     Tracer,
@@ -25,16 +26,15 @@ from devrt.tracing import (
     compare,
     concatenate,
     convert,
-    emit,
     iota,
     named,
     pad,
     reduce,
     reshape,
     select,
-    shaped,
     slice_,
-    trace_flat,
+    sort,
+    unary,
 )
 
 __all__ = ["argwhere", "compress", "extract", "flatnonzero", "nonzero", "where"]
@@ -119,23 +119,13 @@ def _positions(a: Any, size: int, fills: tuple[Any, ...]) -> list[Any]:
 
 def _true_first(mask: Any) -> Any:
     """Return the positions of a mask, those of true elements first, each kind in order."""
-    dtype = named("int32")
-    values = [convert(~mask, named("int8")), iota(mask.shape, 0, dtype)]
-    scalars = [shaped((), value.dtype) for value in values for _ in "xy"]
-    region = trace_flat(lambda x, y, *_: (compare("LT", x, y),), scalars, "sort")
-    attributes = {"dimension": 0, "is_stable": True}
-    return emit("stablehlo.sort", values, [v.aval for v in values], attributes, (region,))[1]
+    late = convert(unary("not", mask), named("int8"))
+    return sort([late, iota(mask.shape, 0, named("int32"))], 0)[1]
 
 
 def flatnonzero(a: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """Return the positions of elements that are not 0, in the order of rows; see `nonzero`."""
-    return nonzero(_flat(a), size=size, fill_value=fill_value)[0]
-
-
-@operation
-def _flat(a: Any) -> Any:
-    a = as_value(a)
-    return reshape(a, (a.size,))
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -165,7 +155,7 @@ def compress(
     """
     from devrt.numpy.taking import take
 
-    a, axis = (_flat(a), 0) if axis is None else (a, axis)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis)
     if size is None:
         return take(a, nonzero(condition)[0], axis)
     positions = nonzero(condition, size=size, fill_value=a.shape[axis])[0]
@@ -174,4 +164,4 @@ def compress(
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """Return the elements where a condition is true, in the order of rows; see `compress`."""
-    return compress(_flat(condition), arr, size=size, fill_value=fill_value)
+    return compress(ravel(condition), arr, size=size, fill_value=fill_value)

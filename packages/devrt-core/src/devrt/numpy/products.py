@@ -279,7 +279,7 @@ def cross(
     is_flat = x.shape[-1] == y.shape[-1] == 2
     x, y = (_of_three(v) for v in (x, y))
     x, y = tracing.broadcast(x, y, operation="cross")
-    p, q = ([_component(v, i) for i in range(3)] for v in (x, y))
+    p, q = ([tracing.index_in_dim(v, i, v.ndim - 1) for i in range(3)] for v in (x, y))
 
     def minor(i: int, j: int) -> Any:
         return subtract(multiply(p[i], q[j]), multiply(p[j], q[i]))
@@ -292,9 +292,3 @@ def cross(
 def _of_three(x: Any) -> Any:
     none = (0,) * (x.ndim - 1)
     return tracing.pad(x, 0, (*none, 0), (*none, 3 - x.shape[-1]))
-
-
-def _component(x: Any, i: int) -> Any:
-    none = (0,) * (x.ndim - 1)
-    part = tracing.slice_(x, (*none, i), (*x.shape[:-1], i + 1))
-    return tracing.reshape(part, x.shape[:-1])

@@ -14,6 +14,7 @@ import numpy as np
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import Axes, axes_of, refuse_out
+from devrt.numpy.comparisons import truth
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -198,20 +199,13 @@ def ptp(a: Any, axis: Axes = None, out: None = None, keepdims: bool = False) -> 
     return max(a, axis, out, keepdims) - min(a, axis, out, keepdims)
 
 
-def _is_true(a: Any) -> Any:
-    x = as_value(a)
-    if x.dtype == named("bool"):
-        return x
-    return tracing.compare("NE", x, tracing.constant(0, x.dtype))
-
-
 @operation(static=("axis", "keepdims"))
 def all(
     a: Any, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
     """Return whether all elements along some axes are true, or not zero."""
     refuse_out(out, "all")
-    return _fold("all", "and", _is_true(a), axis, keepdims, None, where, True)
+    return _fold("all", "and", truth(a), axis, keepdims, None, where, True)
 
 
 @operation(static=("axis", "keepdims"))
@@ -220,13 +214,13 @@ def any(
 ) -> Any:
     """Return whether some element along some axes is true, or not zero."""
     refuse_out(out, "any")
-    return _fold("any", "or", _is_true(a), axis, keepdims, None, where, False)
+    return _fold("any", "or", truth(a), axis, keepdims, None, where, False)
 
 
 @operation(static=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Return how many elements along some axes are not zero."""
-    counted = convert(_is_true(a), named("int32"))
+    counted = convert(truth(a), named("int32"))
     return _fold("count_nonzero", "add", counted, axis, keepdims, None, None, 0)
 
 

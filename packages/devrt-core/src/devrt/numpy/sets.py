@@ -13,8 +13,9 @@ from devrt import tracing
 from devrt.errors import ConcretizationTypeError
 from devrt.numpy.arguments import array_of, axis_of, shape_at
 from devrt.numpy.joining import concatenate
+from devrt.numpy.reductions import sum as count_of
 from devrt.numpy.searching import isin
-from devrt.numpy.shaping import ravel
+from devrt.numpy.shaping import moveaxis, ravel, reshape
 from devrt.programs.eager import operation
 from devrt.tracing import as_value, at_user_line, binary, compare, convert, named, promote, select
 
@@ -65,15 +66,12 @@ def _distinct(x: Any, equal_nan: bool) -> tuple[Any, ...]:
     size = x.shape[0]
     rows = tracing.reshape(x, (size, x.size // max(1, size)))
     index = tracing.iota((size,), 0, named("int32"))
-    columns = [
-        tracing.reshape(tracing.slice_(rows, (0, i), (size, i + 1)), (size,))
-        for i in range(rows.shape[1])
-    ]
+    columns = [tracing.index_in_dim(rows, i, 1) for i in range(rows.shape[1])]
     *_, order = tracing.sort([*columns, index], 0, num_keys=len(columns))
     ordered = [tracing.take(column, order, 0) for column in columns]
     is_new = _starts(ordered, equal_nan)
     which = tracing.cumulative("add", convert(is_new, named("int32")), 0, 0)
-    count = tracing.reshape(tracing.slice_(which, (size - 1,), (size,)), ())
+    count = tracing.index_in_dim(which, size - 1)
     which = binary("subtract", which, 1)
     inverse = tracing.sort([order, which], 0)[1]
     # The first ones come first, in their order.
@@ -171,8 +169,6 @@ def unique(
     With them, as requested, the index of the first of each, which one each element is, and how
     often each is there. In a trace ``size`` is how many are returned.
     """
-    from devrt.numpy.shaping import moveaxis, reshape
-
     del sorted  # they are in any case
     x = array_of(ar)
     shape = shape_at(x, "unique")
@@ -241,11 +237,9 @@ def _kept(x: Any, mask: Any, operation: str, size: int | None, fill_value: Any) 
 @operation
 def _moved(x: Any, mask: Any) -> tuple[Any, Any]:
     """Return elements with those where a mask is true first, and how many they are."""
-    from devrt.numpy.reductions import sum
-
     late = convert(tracing.unary("not", as_value(mask)), named("int32"))
     moved = tracing.sort([late, x], 0)[1]
-    return moved, sum(convert(as_value(mask), named("int32")))
+    return moved, count_of(convert(as_value(mask), named("int32")))
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:

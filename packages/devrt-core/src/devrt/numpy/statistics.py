@@ -8,6 +8,7 @@ from typing import Any
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import Axes, axes_of, refuse_out
+from devrt.numpy.diagonals import diagonal
 from devrt.numpy.products import matmul
 from devrt.numpy.reductions import computed_in, keep, mean, sum
 from devrt.programs.eager import operation
@@ -113,7 +114,7 @@ def _at_shares(ordered: Any, shares: Any, method: str, ignores_nan: bool) -> lis
     flat = tracing.reshape(shares, (shares.size,))
     made = []
     for i in range(shares.size):
-        share = tracing.reshape(tracing.slice_(flat, (i,), (i + 1,)), ())
+        share = tracing.index_in_dim(flat, i)
         made.append(_at_share(ordered, share, count, missing, method, ignores_nan))
     return made
 
@@ -286,12 +287,8 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
     c = cov(x, y, rowvar)
     if not c.ndim:
         return binary("divide", c, c)
-    from devrt.numpy.diagonals import diagonal
-
     spread = diagonal(c)
-    spread = tracing.unary(
-        "sqrt", spread if c.dtype.kind != "c" else tracing.unary("real", spread, real_of(c.dtype))
-    )
+    spread = tracing.unary("sqrt", tracing.real_part(spread) if c.dtype.kind == "c" else spread)
     rows, columns = (tracing.broadcast_in_dim(spread, c.shape, (i,)) for i in (0, 1))
     c = binary("divide", c, convert(binary("multiply", rows, columns), c.dtype))
     if c.dtype.kind == "c":

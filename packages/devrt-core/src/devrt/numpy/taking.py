@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.creation import asarray
+from devrt.numpy.arguments import array_of, axis_of, refuse_out
 from devrt.numpy.division import remainder
 from devrt.numpy.index_plan import plan_index
 from devrt.numpy.indexing import checked_mode, take_positions
 from devrt.numpy.selection import clip
+from devrt.numpy.shaping import ravel
 from devrt.numpy.updates import AtIndex
 from devrt.programs.eager import operation
 from devrt.tracing import (
@@ -47,10 +47,10 @@ def take(
     Positions below 0 count from the end. Those out of bounds give ``fill_value`` (see
     `devrt.numpy.indexing.take_positions`), unless ``mode`` is ``clip`` or ``wrap``.
     """
-    _refuse_out("take", out)
-    a = _with_dtype(a)
-    a, axis = (_flat(a), 0) if axis is None else (a, _axis_of(axis, a.ndim))
-    at = indices if isinstance(indices, int) else _with_dtype(indices)
+    refuse_out(out, "take")
+    a = array_of(a)
+    a, axis = (ravel(a), 0) if axis is None else (a, axis_of(axis, a.ndim, "take"))
+    at = indices if isinstance(indices, int) else array_of(indices)
     plan, operands = plan_index((*[slice(None)] * axis, at), a.shape)
     name = _mode("take", mode)
     return take_positions(a, plan, name, fill_value, bool(indices_are_sorted), *operands)
@@ -63,30 +63,6 @@ def _mode(name: str, mode: Any) -> str:
     return checked_mode(mode) or "fill"
 
 
-def _refuse_out(name: str, out: Any) -> None:
-    if out is not None:
-        msg = f"{name} takes no out: arrays are immutable. Use what it returns."
-        raise InvalidArgumentError(msg, operation=name)
-
-
-def _with_dtype(x: Any) -> Any:
-    return x if hasattr(x, "dtype") else asarray(x)
-
-
-def _axis_of(axis: Any, rank: int) -> int:
-    given = operator.index(axis)
-    if not -rank <= given < rank:
-        msg = f"axis {given}{at_user_line()} is out of bounds of an array of {rank} dimensions."
-        raise InvalidArgumentError(msg, axis=given)
-    return given % rank
-
-
-@operation
-def _flat(a: Any) -> Any:
-    a = as_value(a)
-    return reshape(a, (a.size,))
-
-
 def take_along_axis(
     arr: Any, indices: Any, axis: int | None = -1, mode: Any = None, fill_value: Any = None
 ) -> Any:
@@ -95,7 +71,7 @@ def take_along_axis(
     Positions out of bounds are as those of `take`.
     """
     name = _mode("take_along_axis", mode)
-    return _take_along(_with_dtype(arr), _with_dtype(indices), axis, name, fill_value)
+    return _take_along(array_of(arr), array_of(indices), axis, name, fill_value)
 
 
 @operation(static=("axis", "mode"))
@@ -108,7 +84,7 @@ def _take_along(arr: Any, indices: Any, axis: int | None, mode: str, fill_value:
 def _along(name: str, arr: Any, indices: Any, axis: int | None) -> tuple[Any, tuple[Any, ...]]:
     """Return an array and its index with positions along an axis."""
     arr, indices = as_value(arr), as_value(indices)
-    arr, axis = (_flat(arr), 0) if axis is None else (arr, _axis_of(axis, arr.ndim))
+    arr, axis = (ravel(arr), 0) if axis is None else (arr, axis_of(axis, arr.ndim, name))
     if indices.ndim != arr.ndim:
         msg = (
             f"{name}: positions of shape {indices.shape} for an array of shape "
@@ -141,7 +117,7 @@ def put_along_axis(
         msg = "put_along_axis returns an array: arrays are immutable. Leave inplace out."
         raise InvalidArgumentError(msg, operation="put_along_axis")
     name = None if mode is None else _mode("put_along_axis", mode)
-    return _put_along(_with_dtype(arr), _with_dtype(indices), _with_dtype(values), axis, name)
+    return _put_along(array_of(arr), array_of(indices), array_of(values), axis, name)
 
 
 @operation(static=("axis", "mode"))
@@ -159,7 +135,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     InvalidArgumentError
         If a number has no choice, unless ``mode`` is ``clip`` or ``wrap``; in a trace it has to be.
     """
-    _refuse_out("choose", out)
+    refuse_out(out, "choose")
     given: Sequence[Any] = [choices[i] for i in range(len(choices))]
     if mode not in ("raise", "clip", "wrap"):
         msg = f"choose: the mode is raise, clip or wrap, not {mode!r}."
@@ -175,7 +151,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
                 f"{len(given)}. Pass mode='clip' or 'wrap'."
             )
             raise InvalidArgumentError(msg, operation="choose")
-    return _choose(_with_dtype(a), [_with_dtype(each) for each in given], mode)
+    return _choose(array_of(a), [array_of(each) for each in given], mode)
 
 
 @operation(static=("mode",))

@@ -10,7 +10,7 @@ import numpy as np
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.numpy.index_plan import Plan, is_mask, plan_index
 from devrt.numpy.indexing import Grid, checked_mode, part_of, take_planned, take_positions
-from devrt.numpy.operands import BOOL, dtype_of
+from devrt.numpy.operands import dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -26,12 +26,9 @@ from devrt.tracing import (
     select,
     unary,
 )
-from devrt.tracing.gathering import dynamic_update_slice, scatter
+from devrt.tracing.gathering import dynamic_update_slice, operation_of, scatter
 
 __all__ = ["At", "AtIndex"]
-
-_OPERATIONS = {"add": "add", "mul": "multiply", "min": "minimum", "max": "maximum"}
-_OF_BOOL = {"add": "or", "mul": "and", "min": "and", "max": "or"}
 
 
 class At:
@@ -206,7 +203,7 @@ def _combined(how: str, x: Any, y: Any) -> Any:
         return y
     if how == "subtract":
         return binary("subtract", x, y)
-    return binary((_OF_BOOL if x.dtype == BOOL else _OPERATIONS)[how], x, y)
+    return binary(operation_of(how, x.dtype), x, y)
 
 
 def _as(x: Any, like: Any) -> Any:

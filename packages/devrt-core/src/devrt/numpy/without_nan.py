@@ -113,10 +113,8 @@ def nanvar(
 ) -> Any:  # fmt: skip
     """Return the variance of the numbers along some axes; see `var`."""
     mask = _numbers(a, where)
-    made = reductions.var(
-        _filled(a, 0), axis, dtype, out, ddof, keepdims, where=mask, correction=correction
-    )
-    return made
+    x = _filled(a, 0)
+    return reductions.var(x, axis, dtype, out, ddof, keepdims, where=mask, correction=correction)
 
 
 @operation(static=_STATIC)

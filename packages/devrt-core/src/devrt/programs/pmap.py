@@ -18,8 +18,14 @@ from devrt.programs.tracebacks import shortened
 from devrt.programs.traced import values_of
 from devrt.runtime import local_devices
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
-from devrt.tracing import at_user_line, current_graph, is_tracing, manual_computation
-from devrt.tracing import reshape as reshaped
+from devrt.tracing import (
+    at_user_line,
+    current_graph,
+    expand_dims,
+    is_tracing,
+    manual_computation,
+    squeeze,
+)
 
 __all__ = ["pmap"]
 
@@ -333,17 +339,11 @@ def _delete_sources(leaves: Sequence[Any], placed: Sequence[Any]) -> None:
 
 
 def _without(x: Any, axis: int | None) -> Any:
-    if axis is None:
-        return x
-    shape = x.aval.shape
-    return reshaped(x, (*shape[:axis], *shape[axis + 1 :]))
+    return x if axis is None else squeeze(x, axis)
 
 
 def _with(x: Any, axis: int | None) -> Any:
-    if axis is None:
-        return x
-    shape = x.aval.shape
-    return reshaped(x, (*shape[:axis], 1, *shape[axis:]))
+    return x if axis is None else expand_dims(x, axis)
 
 
 def _end(name: str, x: Any, axis: Any) -> int:

@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidTypeError
+from devrt.numpy.arguments import axis_of, shape_of
 from devrt.programs.eager import operation
 from devrt.random.keys import raw_key, split_words
-from devrt.random.samplers import (
-    Shape,
-    check_shape,
-    shape_of,
-)
+from devrt.random.samplers import Shape, check_shape
 from devrt.random.threefry import random_bits
 from devrt.tracing import (
     as_value,
@@ -23,16 +20,13 @@ from devrt.tracing import (
     constant,
     convert,
     dtype_of,
-    emit,
-    gather,
+    index_in_dim,
     iota,
     named,
     nary,
-    reshape,
     select,
-    shaped,
-    slice_,
-    trace_flat,
+    sort,
+    take,
 )
 
 __all__ = ["permutation", "randint"]
@@ -98,8 +92,7 @@ def _integers(
     """Return integers between bounds; ``beyond``: the upper one is past the dtype's largest."""
     unsigned = named(f"uint{dtype.itemsize * 8}")
     keys = split_words(data, (2,))
-    rows = [reshape(slice_(keys, (i, 0), (i + 1, 2)), (2,)) for i in (0, 1)]
-    higher, lower = (random_bits(row, unsigned, shape) for row in rows)
+    higher, lower = (random_bits(index_in_dim(keys, i), unsigned, shape) for i in (0, 1))
     one = constant(1, unsigned)
     span = convert(nary("subtract", high, low), unsigned)
     span = select(compare("LE", high, low), one, span)
@@ -129,7 +122,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> A
     data = raw_key(key, "permutation")
     if np.ndim(x) == 0:
         return shuffled_range(data, count_of(x, "permutation"))
-    return _permutation(data, x, axis_of(axis, np.ndim(x)), independent)
+    return _permutation(data, x, axis_of(axis, np.ndim(x), "permutation"), independent)
 
 
 def count_of(x: Any, function: str) -> int:
@@ -137,13 +130,6 @@ def count_of(x: Any, function: str) -> int:
         msg = f"{function} takes an integer or an array with dimensions, and was given {x!r}."
         raise InvalidTypeError(msg, operation=function)
     return int(x)
-
-
-def axis_of(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        msg = f"axis {axis} is out of bounds for an array of {rank} dimensions."
-        raise InvalidArgumentError(msg, axis=axis)
-    return axis % rank
 
 
 @operation(static=("count",))
@@ -163,18 +149,7 @@ def _permutation(data: Any, x: Any, axis: int, independent: bool) -> Any:
 @operation(static=("axis",))
 def taken(x: Any, positions: Any, axis: int) -> Any:
     """Return the slices of a value at positions along an axis."""
-    x, positions = as_value(x), as_value(positions)
-    shape, more = x.aval.shape, positions.aval.ndim
-    others = [i if i < axis else i + more - 1 for i in range(len(shape)) if i != axis]
-    return gather(
-        x,
-        positions,
-        offset_dims=others,
-        collapsed_slice_dims=[axis],
-        start_index_map=[axis],
-        index_vector_dim=more,
-        slice_sizes=[1 if i == axis else n for i, n in enumerate(shape)],
-    )
+    return take(x, positions, axis)
 
 
 def _shuffled(data: Any, x: Any, axis: int) -> Any:
@@ -182,13 +157,6 @@ def _shuffled(data: Any, x: Any, axis: int) -> Any:
     rounds = math.ceil(3 * np.log(max(1, x.aval.size)) / np.log(2**32 - 1))
     for _ in range(rounds):
         keys = split_words(data, (2,))
-        data, drawn = (reshape(slice_(keys, (i, 0), (i + 1, 2)), (2,)) for i in (0, 1))
-        x = _sorted_by(random_bits(drawn, named("uint32"), x.aval.shape), x, axis)
+        data, drawn = (index_in_dim(keys, i) for i in (0, 1))
+        x = sort([random_bits(drawn, named("uint32"), x.aval.shape), x], axis)[1]
     return x
-
-
-def _sorted_by(keys: Any, x: Any, axis: int) -> Any:
-    scalars = [shaped((), value.aval.dtype) for value in (keys, keys, x, x)]
-    region = trace_flat(lambda a, b, *_: (compare("LT", a, b),), scalars, "sort")
-    attributes = {"dimension": axis, "is_stable": True}
-    return emit("stablehlo.sort", (keys, x), (keys.aval, x.aval), attributes, (region,))[1]

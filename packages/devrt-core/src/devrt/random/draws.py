@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from devrt.errors import InvalidArgumentError
+from devrt.numpy.arguments import axis_of, shape_of
 from devrt.programs.eager import operation
-from devrt.random.choices import axis_of, count_of, integers_between, shuffled_range, taken
+from devrt.random.choices import count_of, integers_between, shuffled_range, taken
 from devrt.random.keys import raw_key
 from devrt.random.samplers import (
     Shape,
     check_shape,
     float_dtype,
     gumbel_values,
-    shape_of,
     uniform_values,
 )
 from devrt.tracing import (
@@ -70,7 +70,7 @@ def categorical(
         As in `gumbel`.
     """
     rank = np.ndim(logits)
-    axis = axis_of(axis, rank)
+    axis = axis_of(axis, rank, "categorical")
     rest = tuple(n for i, n in enumerate(np.shape(logits)) if i != axis)
     given = rest if shape is None else shape_of(shape)
     check_shape("categorical", given, rest)
@@ -139,7 +139,7 @@ def choice(
         As in `gumbel`, where ``p`` is given and ``replace`` is false.
     """
     rank, given = np.ndim(a), shape_of(shape)
-    axis = axis_of(axis, rank) if rank else 0
+    axis = axis_of(axis, rank, "choice") if rank else 0
     most = np.shape(a)[axis] if rank else count_of(a, "choice")
     count = math.prod(given)
     if count and (most <= 0 or (not replace and count > most)):
@@ -169,7 +169,6 @@ def _uniform_positions(data: Any, most: int, shape: tuple[int, ...], replace: bo
 
 @operation(static=("shape", "replace", "mode"))
 def _weighted_positions(data: Any, p: Any, shape: tuple[int, ...], replace: bool, mode: str) -> Any:
-
     p = as_value(p)
     p = convert(p, float_dtype(inexact(p.aval.dtype), "choice"))
     if replace:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.numpy.arguments import shape_of
 from devrt.programs.eager import operation
 from devrt.random.keys import raw_key, split_words
 from devrt.random.threefry import random_bits
@@ -22,12 +23,11 @@ from devrt.tracing import (
     constant,
     convert,
     emit_one,
+    index_in_dim,
     named,
     nary,
     real_of,
-    reshape,
     shaped,
-    slice_,
     unary,
 )
 from devrt.tracing.promotion import dtype_of, typed
@@ -47,11 +47,6 @@ __all__ = [
 ]
 
 Shape = int | Sequence[int]
-
-
-def shape_of(shape: Shape) -> tuple[int, ...]:
-    """Return a shape as a tuple of integers."""
-    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
 
 
 def float_dtype(dtype: Any, function: str) -> np.dtype[Any]:
@@ -150,12 +145,8 @@ def _normal(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return _real_normal(data, shape, dtype)
     part = real_of(dtype)
     keys = split_words(data, (2,))
-    both = [_real_normal(_row(keys, i), shape, part) for i in (0, 1)]
+    both = [_real_normal(index_in_dim(keys, i), shape, part) for i in (0, 1)]
     return nary("divide", complex_from(*both), constant(np.sqrt(2), dtype))
-
-
-def _row(keys: Any, i: int) -> Any:
-    return reshape(slice_(keys, (i, 0), (i + 1, 2)), (2,))
 
 
 def _real_normal(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -213,15 +204,9 @@ def _bernoulli(data: Any, p: Any, shape: tuple[int, ...], mode: str) -> Any:
     if mode == "low":
         return compare("LT", uniform_values(data, 0.0, 1.0, shape, dtype), p)
     both = uniform_values(data, 0.0, 1.0, (2, *shape), dtype)
-    coarse, fine = (_part(both, i) for i in (0, 1))
+    coarse, fine = (index_in_dim(both, i) for i in (0, 1))
     fine = nary("multiply", fine, constant(2.0 ** -_mantissa_bits(dtype), dtype))
     return compare("LT", fine, nary("subtract", p, coarse))
-
-
-def _part(x: Any, i: int) -> Any:
-    shape = x.aval.shape
-    part = slice_(x, (i, *(0,) * (len(shape) - 1)), (i + 1, *shape[1:]))
-    return reshape(part, shape[1:])
 
 
 def rademacher(key: Any, shape: Shape = (), dtype: Any = int) -> Any:
@@ -269,7 +254,7 @@ def gumbel_values(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any], mode:
         inner = unary("log", drawn)
     else:
         both = uniform_values(as_value(data), 0.0, 1.0, (2, *shape), dtype)
-        high, low = (_part(both, i) for i in (0, 1))
+        high, low = (index_in_dim(both, i) for i in (0, 1))
         step = nary("multiply", low, constant(2.0 ** -_mantissa_bits(dtype), dtype))
         fine = nary("add", nary("add", high, step), constant(tiny, dtype))
         is_large = compare("GE", high, constant(0.5, dtype))

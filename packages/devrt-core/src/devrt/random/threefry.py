@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from devrt.tracing import compare, constant, convert, iota, named, nary, reshape, slice_
+from devrt.tracing import compare, constant, convert, index_in_dim, iota, named, nary
 from devrt.tracing.control import while_loop
 from devrt.tracing.trace import trace_flat
 
@@ -24,8 +24,7 @@ _PARITY = 0x1BD11BDA
 
 def key_halves(data: Any) -> tuple[Any, Any]:
     """Return the two words of one key's data, as scalars."""
-    first, second = (reshape(slice_(data, (i,), (i + 1,)), ()) for i in (0, 1))
-    return first, second
+    return index_in_dim(data, 0), index_in_dim(data, 1)
 
 
 def hash_counts(data: Any, high: Any, low: Any) -> tuple[Any, Any]:
@@ -49,7 +48,7 @@ def _turn(i: Any, x: Any, y: Any, a: Any, b: Any, c: Any, now: Any, then: Any) -
     """Return the state after four rounds and a part of the key, which takes turns."""
     for round_ in range(4):
         x = nary("add", x, y)
-        y = _xor(x, _rotated(y, reshape(slice_(now, (round_,), (round_ + 1,)), ())))
+        y = _xor(x, _rotated(y, index_in_dim(now, round_)))
     after = nary("add", i, constant(1, named("uint32")))
     return [after, nary("add", x, a), nary("add", nary("add", y, b), after), b, c, a, then, now]
 

@@ -45,6 +45,7 @@ from devrt.tracing.gathering import GatherDimensions as GatherDimensions
 from devrt.tracing.gathering import ScatterDimensions as ScatterDimensions
 from devrt.tracing.gathering import dynamic_slice as dynamic_slice
 from devrt.tracing.gathering import dynamic_update_slice as dynamic_update_slice
+from devrt.tracing.gathering import fill_value_of as fill_value_of
 from devrt.tracing.gathering import gather as gather
 from devrt.tracing.gathering import scatter as scatter
 from devrt.tracing.gathering import take as take
@@ -91,11 +92,15 @@ from devrt.tracing.shapes import broadcast_in_dim as broadcast_in_dim
 from devrt.tracing.shapes import broadcast_shapes as broadcast_shapes
 from devrt.tracing.shapes import broadcast_to as broadcast_to
 from devrt.tracing.shapes import concatenate as concatenate
+from devrt.tracing.shapes import expand_dims as expand_dims
+from devrt.tracing.shapes import index_in_dim as index_in_dim
 from devrt.tracing.shapes import iota as iota
 from devrt.tracing.shapes import pad as pad
 from devrt.tracing.shapes import reshape as reshape
 from devrt.tracing.shapes import reverse as reverse
 from devrt.tracing.shapes import slice_ as slice_
+from devrt.tracing.shapes import slice_in_dim as slice_in_dim
+from devrt.tracing.shapes import squeeze as squeeze
 from devrt.tracing.shapes import transpose as transpose
 from devrt.tracing.sorting import sort as sort
 from devrt.tracing.trace import HIDDEN_TYPES as HIDDEN_TYPES

@@ -19,6 +19,11 @@ class Literal(NamedTuple):
 
     text: str
 
+    @property
+    def word(self) -> str:
+        """The last word, ``LT`` of the example: what tells one of a kind from the others."""
+        return self.text.rpartition(" ")[2].rstrip(">")
+
 
 class Dense(NamedTuple):
     """A tensor as an attribute."""

@@ -16,7 +16,7 @@ from devrt.tracing.ir import Graph, Scope
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import scalar_region
 from devrt.tracing.sdy import ReplicaGroups, SourceTargetPairs, mesh_sizes
-from devrt.tracing.shapes import reshape, slice_
+from devrt.tracing.shapes import expand_dims, index_in_dim, reshape
 from devrt.tracing.trace import as_value, composite, constant, current_graph, emit_one, is_tracing
 from devrt.tracing.tracer import Tracer
 
@@ -149,12 +149,10 @@ def _groups(axes: Sequence[str], groups: Groups) -> dict[str, Any]:
     return {"replica_groups": ReplicaGroups(mesh, tuple(axes), groups), "channel_handle": _CHANNEL}
 
 
-def _resized(x: Any, **sizes: int) -> ShapedArray:
-    """Return a value's type with some dimensions (``d0=4``) of another size."""
-    shape = list(x.aval.shape)
-    for name, size in sizes.items():
-        shape[int(name[1:])] = size
-    return shaped(tuple(shape), x.aval.dtype, x.aval.weak_type)
+def _resized(x: Any, dimension: int, size: int) -> ShapedArray:
+    """Return a value's type with a dimension of another size."""
+    shape = (*x.aval.shape[:dimension], size, *x.aval.shape[dimension + 1 :])
+    return shaped(shape, x.aval.dtype, x.aval.weak_type)
 
 
 def _count(axes: Sequence[str], groups: Groups) -> int:
@@ -176,7 +174,7 @@ def all_gather(x: Any, axes: Sequence[str], dimension: int, groups: Groups = Non
     x = as_value(x)
     if axis_count(axes) == 1:
         return pvary(x, axes)
-    result = _resized(x, **{f"d{dimension}": x.aval.shape[dimension] * _count(axes, groups)})
+    result = _resized(x, dimension, x.aval.shape[dimension] * _count(axes, groups))
     attributes = {
         "all_gather_dim": dimension,
         **_groups(axes, groups),
@@ -192,7 +190,7 @@ def reduce_scatter(
     x = as_value(x)
     if axis_count(axes) == 1:
         return pvary(x, axes)
-    result = _resized(x, **{f"d{dimension}": x.aval.shape[dimension] // _count(axes, groups)})
+    result = _resized(x, dimension, x.aval.shape[dimension] // _count(axes, groups))
     attributes = {
         "scatter_dimension": dimension,
         **_groups(axes, groups),
@@ -239,7 +237,5 @@ def permute(x: Any, axes: Sequence[str], pairs: Sequence[tuple[int, int]]) -> An
 def broadcast_from(x: Any, axes: Sequence[str], source: int) -> Any:
     """Return what the device at a position along axes holds of a value."""
     x = as_value(x)
-    rows = all_gather(reshape(x, (1, *x.aval.shape)), axes, 0)
-    zeros = (0,) * x.aval.ndim
-    row = slice_(rows, (source, *zeros), (source + 1, *x.aval.shape))
-    return unvary(reshape(row, x.aval.shape), axes)
+    rows = all_gather(expand_dims(x, 0), axes, 0)
+    return unvary(index_in_dim(rows, source), axes)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from devrt.tracing.aval import shaped
 from devrt.tracing.conversions import promote
+from devrt.tracing.kinds import extreme, kind_of
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import scalar_region
 from devrt.tracing.trace import as_value, constant, emit_one, trace_flat
@@ -20,7 +21,9 @@ __all__ = [
     "ScatterDimensions",
     "dynamic_slice",
     "dynamic_update_slice",
+    "fill_value_of",
     "gather",
+    "operation_of",
     "scatter",
     "take",
     "take_along",
@@ -156,15 +159,28 @@ def scatter(
 def _combination(combine: str | Callable[[Any, Any], Any], dtype: Any) -> Any:
     """Return the graph of a function of two scalars: the old and the new one."""
     if isinstance(combine, str) and combine != "set":
-        names = _OF_BOOL if dtype == named("bool") else _COMBINE
-        return scalar_region(names[combine], dtype)
+        return scalar_region(operation_of(combine, dtype), dtype)
     function: Callable[[Any, Any], Any] = _newer if isinstance(combine, str) else combine
     scalar = shaped((), dtype)
     return trace_flat(lambda old, new: (function(old, new),), (scalar, scalar), "scatter")
 
 
+def operation_of(combine: str, dtype: Any) -> str:
+    """Return the operation by which add, mul, min and max combine elements of a dtype."""
+    return (_OF_BOOL if dtype == named("bool") else _COMBINE)[combine]
+
+
 def _newer(_: Any, new: Any) -> Any:
     return new
+
+
+def fill_value_of(dtype: Any) -> Any:
+    """Return what stands for elements out of bounds where no other value is given.
+
+    NaN, of signed integers the least, of unsigned ones the greatest, of bool true: as in JAX.
+    """
+    kind = kind_of(dtype)
+    return float("nan") if kind in "fc" else extreme(dtype, greatest=kind != "i")
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Dims) -> Any:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import shaped
 from devrt.tracing.elementwise import nary
-from devrt.tracing.trace import as_value, composite, constant, emit, emit_one, trace_flat
+from devrt.tracing.trace import as_value, composite, constant, emit, trace_flat
+from devrt.tracing.windows import Window, reduce_window
 
 __all__ = ["cumulative", "reduce", "reduce_by", "scalar_region"]
 
@@ -29,14 +27,8 @@ def reduce(name: str, x: Any, initial: Any, dimensions: Sequence[int]) -> Any:
     x = as_value(x)
     if not dimensions:
         return x
-    aval, gone = x.aval, set(dimensions)
-    shape = tuple(n for i, n in enumerate(aval.shape) if i not in gone)
-    start = initial if hasattr(initial, "aval") else constant(initial, aval.dtype)
-    region = scalar_region(name, aval.dtype)
-    attributes = {"dimensions": tuple(sorted(dimensions))}
-    return emit_one(
-        "stablehlo.reduce", (x, start), shaped(shape, aval.dtype), attributes, (region,)
-    )
+    start = initial if hasattr(initial, "aval") else constant(initial, x.aval.dtype)
+    return reduce_by(lambda a, b: (nary(name, a, b),), (x,), (start,), dimensions)[0]
 
 
 def reduce_by(
@@ -78,17 +70,10 @@ def cumulative(name: str, x: Any, identity: Any, dimension: int, *, reverse: boo
 
 def _windows(name: str, x: Any, identity: Any, dimension: int, reverse: bool) -> Any:
     aval = x.aval
-    size, ones = aval.shape[dimension], (1,) * len(aval.shape)
-    before = np.zeros((len(ones), 2), np.int64)
-    before[dimension] = (0, size - 1) if reverse else (size - 1, 0)
-    attributes = {
-        "window_dimensions": tuple(size if i == dimension else 1 for i in range(len(ones))),
-        "window_strides": ones,
-        "base_dilations": ones,
-        "window_dilations": ones,
-        "padding": Dense(before),
-    }
+    size, ones, none = aval.shape[dimension], (1,) * aval.ndim, ((0, 0),) * aval.ndim
+    around = (0, size - 1) if reverse else (size - 1, 0)
+    sizes = (*ones[:dimension], size, *ones[dimension + 1 :])
+    padding = (*none[:dimension], around, *none[dimension + 1 :])
+    window = Window(sizes, ones, padding, ones, ones)
     start = constant(identity, aval.dtype)
-    region = scalar_region(name, aval.dtype)
-    result = shaped(aval.shape, aval.dtype)
-    return emit_one("stablehlo.reduce_window", (x, start), result, attributes, (region,))
+    return reduce_window(lambda a, b: (nary(name, a, b),), (x,), (start,), window)[0]

@@ -18,11 +18,15 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "concatenate",
+    "expand_dims",
+    "index_in_dim",
     "iota",
     "pad",
     "reshape",
     "reverse",
     "slice_",
+    "slice_in_dim",
+    "squeeze",
     "transpose",
 ]
 
@@ -81,6 +85,18 @@ def reshape(x: Any, shape: Shape) -> Any:
     return emit_one("stablehlo.reshape", (x,), shaped(tuple(shape), x.aval.dtype, x.aval.weak_type))
 
 
+def expand_dims(x: Any, dimension: int) -> Any:
+    """Return a value with a new dimension of size 1, which is counted in the result."""
+    shape = as_value(x).aval.shape
+    return reshape(x, (*shape[:dimension], 1, *shape[dimension:]))
+
+
+def squeeze(x: Any, dimension: int) -> Any:
+    """Return a value without a dimension, which is of size 1."""
+    shape = as_value(x).aval.shape
+    return reshape(x, (*shape[:dimension], *shape[dimension + 1 :]))
+
+
 def transpose(x: Any, permutation: Sequence[int]) -> Any:
     """Return a value whose dimension ``i`` is the operand's ``permutation[i]``."""
     x = as_value(x)
@@ -108,6 +124,19 @@ def slice_(x: Any, starts: Shape, limits: Shape, strides: Shape | None = None) -
     }
     result = shaped(shape, x.aval.dtype, x.aval.weak_type)
     return emit_one("stablehlo.slice", (x,), result, attributes)
+
+
+def slice_in_dim(x: Any, start: int, limit: int, dimension: int, stride: int = 1) -> Any:
+    """Return the elements from ``start`` to before ``limit`` along one dimension."""
+    x = as_value(x)
+    starts, limits, strides = [0] * x.aval.ndim, list(x.aval.shape), [1] * x.aval.ndim
+    starts[dimension], limits[dimension], strides[dimension] = start, limit, stride
+    return slice_(x, tuple(starts), tuple(limits), tuple(strides))
+
+
+def index_in_dim(x: Any, index: int, dimension: int = 0) -> Any:
+    """Return what is at a position along a dimension, without that."""
+    return squeeze(slice_in_dim(x, index, index + 1, dimension), dimension)
 
 
 def reverse(x: Any, dimensions: Sequence[int]) -> Any:

@@ -12,7 +12,14 @@ from devrt.tracing.aval import shaped
 from devrt.tracing.contractions import precision_config
 from devrt.tracing.trace import as_value, emit, emit_one, trace_flat
 
-__all__ = ["ConvDimensions", "Window", "convolution", "reduce_window"]
+__all__ = [
+    "ConvDimensions",
+    "Window",
+    "convolution",
+    "padding_attribute",
+    "reduce_window",
+    "spread",
+]
 
 Pairs = Sequence[Sequence[int]]
 
@@ -39,16 +46,18 @@ class Window(NamedTuple):
     def positions(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return how many places a window has along each dimension of a shape."""
         return tuple(
-            max(0, (low + high + _spread(n, base) - _spread(size, apart)) // stride + 1)
+            max(0, (low + high + spread(n, base) - spread(size, apart)) // stride + 1)
             for n, size, stride, (low, high), base, apart in zip(shape, *self, strict=True)
         )
 
-    def padding_attribute(self) -> Dense:
-        """Return the padding as a tensor."""
-        return Dense(np.array(self.padding, np.int64).reshape(len(self.padding), 2))
+
+def padding_attribute(padding: Pairs) -> Dense:
+    """Return the padding of each dimension as a tensor."""
+    return Dense(np.array(padding, np.int64).reshape(len(padding), 2))
 
 
-def _spread(size: int, distance: int) -> int:
+def spread(size: int, distance: int) -> int:
+    """Return how far elements reach that lie some distance apart."""
     return (size - 1) * distance + 1 if size else 0
 
 
@@ -106,7 +115,7 @@ def convolution(
         shape[dim] = size
     attributes = {
         "window_strides": window.strides,
-        "padding": window.padding_attribute(),
+        "padding": padding_attribute(window.padding),
         "lhs_dilation": window.base_dilation,
         "rhs_dilation": window.dilation,
         "window_reversal": (False,) * len(places) or Literal("array<i1>"),
@@ -139,7 +148,7 @@ def reduce_window(
         "window_strides": window.strides,
         "base_dilations": window.base_dilation,
         "window_dilations": window.dilation,
-        "padding": window.padding_attribute(),
+        "padding": padding_attribute(window.padding),
     }
     results = [shaped(shape, value.aval.dtype) for value in values]
     return emit("stablehlo.reduce_window", [*values, *starts], results, attributes, (region,))

@@ -16,9 +16,11 @@ import numpy as np
 from devrt import tracing
 from devrt.errors import InvalidArgumentError
 from devrt.numpy.arguments import axes_of, values_of
+from devrt.numpy.diagonals import diagonal as diagonal_of
 from devrt.numpy.linalg.decompositions import svd
 from devrt.numpy.linalg.operands import matrices, square_matrices
 from devrt.numpy.products import matmul
+from devrt.numpy.reductions import any, prod, sum
 from devrt.programs.eager import operation
 from devrt.tracing import (
     as_value,
@@ -87,16 +89,13 @@ def inv(a: Any, /) -> Any:
 
 def _signed_diagonal(a: Any) -> tuple[Any, Any]:
     """Return the diagonal of R of a QR decomposition, and the determinant of Q."""
-    from devrt.numpy.diagonals import diagonal
-    from devrt.numpy.reductions import prod, sum
-
     packed, scales = householder(a)
     # A reflector 1 - s v v^H has the determinant 1 - s v^H v.
     below = triangle(packed, is_lower=True, offset=-1)
     length = convert(sum(tracing.squared_size(below), axis=-2), a.dtype)
     one = tracing.constant(1, a.dtype)
     each = binary("subtract", one, binary("multiply", scales, binary("add", length, one)))
-    return diagonal(packed, 0, -2, -1), prod(each, axis=-1)
+    return diagonal_of(packed, 0, -2, -1), prod(each, axis=-1)
 
 
 @operation
@@ -108,8 +107,6 @@ def slogdet(a: Any, /) -> SlogdetResult:
 
 
 def _slogdet(a: Any) -> list[Any]:
-    from devrt.numpy.reductions import prod, sum
-
     if not a.shape[-1]:
         shape = a.shape[:-2]
         return [tracing.constant(1, a.dtype, shape), tracing.constant(0, real_of(a.dtype), shape)]
@@ -127,8 +124,6 @@ def det(a: Any, /) -> Any:
 
 
 def _det(a: Any) -> list[Any]:
-    from devrt.numpy.reductions import prod
-
     if not a.shape[-1]:
         return [tracing.constant(1, a.dtype, a.shape[:-2])]
     diagonal, sign = _signed_diagonal(a)
@@ -181,12 +176,8 @@ def matrix_rank(
 
     They are those beyond ``tol``, or ``rtol`` times the greatest one; see `pinv`.
     """
-    from devrt.numpy.reductions import sum
-
     x = as_value(A)
     if x.ndim < 2:
-        from devrt.numpy.reductions import any
-
         return convert(any(x), tracing.named("int32"))
     x, _ = matrices(x, "matrix_rank")
     s = svd(x, full_matrices=False, compute_uv=False, hermitian=hermitian)
@@ -205,8 +196,6 @@ def lstsq(a: Any, b: Any, /, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     The residuals are those of each column; there are none unless ``a`` has more rows than columns
     and full rank, which is only seen from the values of NaN in a trace.
     """
-    from devrt.numpy.reductions import sum
-
     a, b = promote(a, b)
     x, dtype = matrices(a, "lstsq")
     is_vector = b.ndim == 1

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import shaped
 from devrt.tracing.conversions import convert
 from devrt.tracing.gradients.walk import Rule, Walk
-from devrt.tracing.gradients.windows import spread
 from devrt.tracing.ir import Op
 from devrt.tracing.shapes import reshape, reverse, transpose
 from devrt.tracing.trace import emit_one
+from devrt.tracing.windows import padding_attribute, spread
 
 __all__ = ["RULES"]
 
@@ -70,7 +67,7 @@ def _of_x(op: Op, g: Any, sizes: _Sizes) -> Any:
     attributes = {
         **parts,
         "window_strides": parts["lhs_dilation"],
-        "padding": _attribute(sizes.padding_for_x()),
+        "padding": padding_attribute(sizes.padding_for_x()),
         "lhs_dilation": parts["window_strides"],
         "dimension_numbers": type(dims)(dims.out, mirrored, dims.lhs),
         "feature_group_count": groups,
@@ -94,7 +91,7 @@ def _of_kernel(op: Op, g: Any, sizes: _Sizes) -> Any:
     attributes = {
         **parts,
         "window_strides": parts["rhs_dilation"],
-        "padding": _attribute(sizes.padding_for_kernel()),
+        "padding": padding_attribute(sizes.padding_for_kernel()),
         "rhs_dilation": parts["window_strides"],
         "dimension_numbers": type(dims)(*swapped),
         "feature_group_count": parts["batch_group_count"],
@@ -102,10 +99,6 @@ def _of_kernel(op: Op, g: Any, sizes: _Sizes) -> Any:
     }
     result = shaped(kernel.aval.shape, x.aval.dtype)
     return emit_one(op.name, (x, g), result, attributes)
-
-
-def _attribute(padding: Pairs) -> Dense:
-    return Dense(np.array(padding, np.int64).reshape(len(padding), 2))
 
 
 def _divided(x: Any, dimension: int, count: int) -> Any:

@@ -9,7 +9,7 @@ from devrt.tracing.elementwise import nary
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
 from devrt.tracing.reductions import cumulative
-from devrt.tracing.shapes import concatenate, reverse, slice_
+from devrt.tracing.shapes import concatenate, reverse, slice_in_dim
 
 __all__ = ["RULES"]
 
@@ -33,13 +33,10 @@ def _cumulative(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
 
 def _joined(name: str, x: Any, dimension: int, distance: int) -> Any:
     """Return each element joined with the one some distance before it, if there is one."""
-    rank, size = x.aval.ndim, x.aval.shape[dimension]
-    none = (0,) * rank
-    at = tuple(distance if i == dimension else 0 for i in range(rank))
-    until = tuple(size - distance if i == dimension else n for i, n in enumerate(x.aval.shape))
-    head_end = tuple(distance if i == dimension else n for i, n in enumerate(x.aval.shape))
-    joined = nary(name, slice_(x, at, x.aval.shape), slice_(x, none, until))
-    return concatenate([slice_(x, none, head_end), joined], dimension)
+    size = x.aval.shape[dimension]
+    later = slice_in_dim(x, distance, size, dimension)
+    joined = nary(name, later, slice_in_dim(x, 0, size - distance, dimension))
+    return concatenate([slice_in_dim(x, 0, distance, dimension), joined], dimension)
 
 
 RULES: dict[str, Rule] = {"devrt.cumulative": _cumulative}

@@ -16,6 +16,7 @@ from devrt.tracing.gradients.rules import (
     mul,
     neg,
     nothing,
+    select,
     sub,
     where,
     zeros,
@@ -23,7 +24,7 @@ from devrt.tracing.gradients.rules import (
 from devrt.tracing.gradients.walk import Rule, Walk, is_inexact
 from devrt.tracing.ir import Op
 from devrt.tracing.reductions import reduce
-from devrt.tracing.trace import constant, emit_one
+from devrt.tracing.trace import constant
 
 __all__ = ["RULES"]
 
@@ -204,8 +205,8 @@ def _select(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     condition, zero = op.operands[0], zeros(g)
     return [
         None,
-        emit_one("stablehlo.select", (condition, g, zero), g.aval),
-        emit_one("stablehlo.select", (condition, zero, g), g.aval),
+        select(condition, g, zero),
+        select(condition, zero, g),
     ]
 
 
@@ -217,12 +218,12 @@ def _clamp(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
         _bound(g, x, bound, direction) if bound in walk.active else None
         for bound, direction in ((low, "LT"), (high, "GT"))
     ]
-    return [bounds[0], emit_one("stablehlo.select", (is_inside, g, zeros(g)), g.aval), bounds[1]]
+    return [bounds[0], select(is_inside, g, zeros(g)), bounds[1]]
 
 
 def _bound(g: Any, x: Any, bound: Any, direction: str) -> Any:
     """Return the cotangent of a bound: what fell on elements that lay beyond it."""
-    part = emit_one("stablehlo.select", (compare(direction, x, bound), g, zeros(g)), g.aval)
+    part = select(compare(direction, x, bound), g, zeros(g))
     if bound.aval.shape == g.aval.shape:
         return part
     return reduce("add", part, constant(0, g.aval.dtype), range(len(g.aval.shape)))

@@ -11,13 +11,13 @@ from devrt.tracing.conversions import convert
 from devrt.tracing.elementwise import clamp, compare, nary
 from devrt.tracing.gathering import gather, scatter
 from devrt.tracing.gradients.reductions import function_of
-from devrt.tracing.gradients.rules import add, div, full, mul, where, zeros
+from devrt.tracing.gradients.rules import add, div, full, mul, select, where, zeros
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
 from devrt.tracing.promotion import named
 from devrt.tracing.reductions import reduce
 from devrt.tracing.shapes import broadcast_in_dim, concatenate, iota, reshape
-from devrt.tracing.trace import constant, emit_one
+from devrt.tracing.trace import constant
 
 __all__ = ["RULES"]
 
@@ -95,7 +95,7 @@ class _Written:
             fits = reduce("and", fits, True, [axis])
         batch = [i for i in range(g.aval.ndim) if i not in self.dims.update_window_dims]
         fits = broadcast_in_dim(fits, g.aval.shape, batch)
-        return emit_one("stablehlo.select", (fits, g, zeros(g)), g.aval)
+        return select(fits, g, zeros(g))
 
 
 def _scatter(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
@@ -116,7 +116,7 @@ def _set(at: _Written, g: Any, _: Any) -> tuple[Any, Any]:
     nobody = constant(0, number, at.x.aval.shape)
     is_last = compare("EQ", at.read(at.write(nobody, each, "set")), each)
     read = at.read(g)
-    of_updates = emit_one("stablehlo.select", (is_last, read, zeros(read)), read.aval)
+    of_updates = select(is_last, read, zeros(read))
     return at.write(g, zeros(at.updates), "set"), of_updates
 
 

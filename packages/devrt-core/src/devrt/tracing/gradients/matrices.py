@@ -79,7 +79,7 @@ _FORM_BACK = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE", "ADJOINT
 def _triangular(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     a, _ = op.operands
     parts = op.attributes
-    form = parts["transpose_a"].text.rpartition(" ")[2].rstrip(">")
+    form = parts["transpose_a"].word
     matrix = _conj(a) if form == "ADJOINT" else a
     of_b = triangular_solve(
         matrix,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.tracing.elementwise import compare
-from devrt.tracing.gradients.rules import div, full, mul, zeros
+from devrt.tracing.gradients.rules import div, full, mul, select, zeros
 from devrt.tracing.gradients.shapes import total
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Graph, Op
 from devrt.tracing.shapes import broadcast_in_dim, pad, reshape, reverse, slice_, transpose
-from devrt.tracing.trace import constant, emit_one
+from devrt.tracing.trace import constant
 
 __all__ = ["RULES", "function_of"]
 
@@ -51,10 +51,10 @@ def _of_extreme(g: Any, x: Any, y: Any, dimensions: Sequence[int]) -> Any:
     """Return equal parts for all elements that are the largest or smallest."""
     shape = x.aval.shape
     is_it = compare("EQ", x, _back(y, shape, dimensions))
-    chosen = emit_one("stablehlo.select", (is_it, full(1, x), zeros(x)), zeros(x).aval)
+    chosen = select(is_it, full(1, x), zeros(x))
     share = _back(div(g, total(chosen, dimensions)), shape, dimensions)
     # Where NaN is the largest nothing is equal to it: a select keeps 0 / 0 to itself.
-    return emit_one("stablehlo.select", (is_it, share, zeros(share)), share.aval)
+    return select(is_it, share, zeros(share))
 
 
 def _of_product(g: Any, x: Any, _: Any, dimensions: Sequence[int]) -> Any:
@@ -96,7 +96,7 @@ def _chosen(op: Op, given: Sequence[Any], walk: Walk, dimensions: Sequence[int])
     shape = x.aval.shape
     is_it = compare("EQ", positions, _back(found, shape, dimensions))
     back = _back(given[0], shape, dimensions)
-    return [emit_one("stablehlo.select", (is_it, back, zeros(back)), back.aval), None, None, None]
+    return [select(is_it, back, zeros(back)), None, None, None]
 
 
 _OF_ONE = {

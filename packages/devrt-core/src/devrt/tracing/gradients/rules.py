@@ -8,7 +8,19 @@ from typing import Any
 from devrt.tracing.elementwise import compare, nary, unary
 from devrt.tracing.trace import as_value, constant, emit_one
 
-__all__ = ["add", "div", "full", "mul", "neg", "nothing", "sub", "where", "zeros", "zeros_if_none"]
+__all__ = [
+    "add",
+    "div",
+    "full",
+    "mul",
+    "neg",
+    "nothing",
+    "select",
+    "sub",
+    "where",
+    "zeros",
+    "zeros_if_none",
+]
 
 
 def add(x: Any, y: Any) -> Any:
@@ -72,8 +84,15 @@ def where(direction: str, x: Any, y: Any, then: Any, other: Any) -> Any:
     then, other = (
         full(each, x) if isinstance(each, int | float) else each for each in (then, other)
     )
-    condition = compare(direction, x, y)
-    return emit_one("stablehlo.select", (condition, as_value(then), as_value(other)), then.aval)
+    return select(compare(direction, x, y), then, other)
+
+
+def select(condition: Any, then: Any, other: Any) -> Any:
+    """Return ``then`` where a condition is true, and ``other``, of its shape and dtype, elsewhere.
+
+    Unlike that of all other code it converts nothing: a weak cotangent stays one.
+    """
+    return emit_one("stablehlo.select", (condition, then, other), as_value(then).aval)
 
 
 def nothing(op: Any, *_: Any) -> list[None]:

@@ -11,7 +11,7 @@ from devrt.tracing.gradients.rules import sub, zeros
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
 from devrt.tracing.reductions import reduce
-from devrt.tracing.shapes import pad, reshape, reverse, slice_, transpose
+from devrt.tracing.shapes import pad, reshape, reverse, slice_, slice_in_dim, transpose
 from devrt.tracing.trace import constant
 
 __all__ = ["RULES", "total"]
@@ -80,13 +80,8 @@ def _pad(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
 def _concatenate(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     (g,), dimension = given, op.attributes["dimension"]
     sizes = [value.aval.shape[dimension] for value in op.operands]
-    ends = list(itertools.accumulate(sizes))
-    parts = []
-    for size, end in zip(sizes, ends, strict=True):
-        starts, limits = [0] * len(g.aval.shape), list(g.aval.shape)
-        starts[dimension], limits[dimension] = end - size, end
-        parts.append(slice_(g, tuple(starts), tuple(limits)))
-    return parts
+    ends = itertools.accumulate(sizes, initial=0)
+    return [slice_in_dim(g, start, end, dimension) for start, end in itertools.pairwise(ends)]
 
 
 def _dynamic_slice(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:

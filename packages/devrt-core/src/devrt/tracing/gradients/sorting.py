@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.tracing.aval import shaped
-from devrt.tracing.elementwise import compare
 from devrt.tracing.gradients.gathering import add_at
 from devrt.tracing.gradients.replay import replay
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
 from devrt.tracing.promotion import named
 from devrt.tracing.shapes import iota
+from devrt.tracing.sorting import sort
 from devrt.tracing.trace import emit, trace_flat
 
 __all__ = ["RULES"]
@@ -24,12 +24,7 @@ def _sort(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     positions = iota(op.operands[0].aval.shape, dimension, named("int32"))
     order = _sorted_with(op, positions)
     shown = [g for g in given if g is not None]
-    values = [order, *shown]
-    pairs = [shaped((), value.aval.dtype) for value in values for _ in (0, 1)]
-    region = trace_flat(lambda a, b, *_: (compare("LT", a, b),), pairs, "order")
-    attributes = {"dimension": dimension, "is_stable": True}
-    avals = [value.aval for value in values]
-    found = iter(emit("stablehlo.sort", values, avals, attributes, (region,))[1:])
+    found = iter(sort([order, *shown], dimension)[1:])
     return [None if g is None else next(found) for g in given]
 
 

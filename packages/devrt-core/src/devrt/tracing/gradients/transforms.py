@@ -22,7 +22,7 @@ __all__ = ["RULES"]
 
 def _fft(op: Op, given: Sequence[Any], _: Walk) -> list[Any]:
     (g,), (x,) = given, op.operands
-    kind = op.attributes["fft_type"].text.rpartition(" ")[2].rstrip(">")
+    kind = op.attributes["fft_type"].word
     lengths = op.attributes["fft_length"]
     if kind in ("FFT", "IFFT"):  # symmetric matrices
         return [emit_one(op.name, (g,), g.aval, op.attributes)]

@@ -7,21 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from devrt.tracing.attributes import Dense
 from devrt.tracing.aval import shaped
 from devrt.tracing.elementwise import compare
 from devrt.tracing.gradients.reductions import function_of
+from devrt.tracing.gradients.rules import add, select
 from devrt.tracing.gradients.walk import Rule, Walk
 from devrt.tracing.ir import Op
 from devrt.tracing.reductions import scalar_region
 from devrt.tracing.trace import constant, emit, emit_one, trace_flat
+from devrt.tracing.windows import Window, reduce_window, spread
 
-__all__ = ["RULES", "spread"]
-
-
-def spread(size: int, distance: int) -> int:
-    """Return how far elements reach that lie some distance apart."""
-    return (size - 1) * distance + 1 if size else 0
+__all__ = ["RULES"]
 
 
 def _reduce_window(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
@@ -53,28 +49,25 @@ def _sums(op: Op, g: Any) -> Any:
         padding.append(
             (before, needed - before - spread(g.aval.shape[i], parts["window_strides"][i]))
         )
-    attributes = {
-        "window_dimensions": parts["window_dimensions"],
-        "window_strides": parts["base_dilations"],
-        "base_dilations": parts["window_strides"],
-        "window_dilations": parts["window_dilations"],
-        "padding": Dense(np.array(padding, np.int64).reshape(len(padding), 2)),
-    }
-    region = scalar_region("add", g.aval.dtype)
-    zero = constant(0, g.aval.dtype)
-    result = shaped(x.aval.shape, g.aval.dtype)
-    return emit_one("stablehlo.reduce_window", (g, zero), result, attributes, (region,))
+    window = Window(
+        parts["window_dimensions"],
+        parts["base_dilations"],
+        tuple(padding),
+        parts["window_strides"],
+        parts["window_dilations"],
+    )
+    return reduce_window(lambda a, b: (add(a, b),), (g,), (constant(0, g.aval.dtype),), window)[0]
 
 
 def _chosen(op: Op, g: Any, direction: str) -> Any:
     """Return the cotangent of each window at the element that it chose."""
     x = op.operands[0]
     scalar = shaped((), x.aval.dtype)
-    select = trace_flat(lambda a, b: (compare(direction, a, b),), (scalar, scalar), "select")
+    choice = trace_flat(lambda a, b: (compare(direction, a, b),), (scalar, scalar), "select")
     attributes = {
         name: op.attributes[name] for name in ("window_dimensions", "window_strides", "padding")
     }
-    regions = (select, scalar_region("add", g.aval.dtype))
+    regions = (choice, scalar_region("add", g.aval.dtype))
     zero, result = constant(0, g.aval.dtype), shaped(x.aval.shape, g.aval.dtype)
     return emit_one("stablehlo.select_and_scatter", (x, g, zero), result, attributes, regions)
 
@@ -82,19 +75,16 @@ def _chosen(op: Op, g: Any, direction: str) -> Any:
 def _select_and_scatter(op: Op, given: Sequence[Any], walk: Walk) -> list[Any]:
     """Read the cotangents at the elements that windows choose."""
     x, _source, _ = op.operands
-    direction = op.regions[0].ops[0].attributes["comparison_direction"]
-    is_largest = direction.text.endswith("GE>")
+    direction = op.regions[0].ops[0].attributes["comparison_direction"].word
+    is_largest = direction == "GE"
     worst = constant(-np.inf if is_largest else np.inf, x.aval.dtype)
     starts = [worst, constant(0, given[0].aval.dtype)]
     ones = (1,) * x.aval.ndim
     attributes = {**op.attributes, "base_dilations": ones, "window_dilations": ones}
 
     def better(x1: Any, g1: Any, x2: Any, g2: Any) -> list[Any]:
-        keeps = compare("GE" if is_largest else "LE", x1, x2)
-        return [
-            emit_one("stablehlo.select", (keeps, *each), each[0].aval)
-            for each in ((x1, x2), (g1, g2))
-        ]
+        keeps = compare(direction, x1, x2)
+        return [select(keeps, x1, x2), select(keeps, g1, g2)]
 
     values = [x, given[0]]
     scalars = [shaped((), value.aval.dtype) for value in values]
