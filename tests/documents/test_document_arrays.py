@@ -87,54 +87,6 @@ def test_data_parallel_set_up():
     assert params["w"].is_fully_replicated
 
 
-def test_model_parallel_set_up():
-    def create_model_parallel_setup():
-        # 2D mesh: batch x model dimensions
-        mesh = jax.make_mesh((2, 4), ("batch", "model"))
-
-        # Different sharding strategies
-        input_sharding = NamedSharding(mesh, P("batch", None))
-        weight_sharding = NamedSharding(mesh, P(None, "model"))
-        output_sharding = NamedSharding(mesh, P("batch", "model"))
-
-        return mesh, input_sharding, weight_sharding, output_sharding
-
-    _, input_sharding, weight_sharding, output_sharding = create_model_parallel_setup()
-    x, weights = np.ones((8, 4), np.float32), np.ones((4, 8), np.float32)
-
-    # Shard arrays according to strategy
-    x = jax.device_put(x, input_sharding)
-    weights = jax.device_put(weights, weight_sharding)
-
-    assert x.addressable_shards[0].data.shape == (4, 4)
-    assert weights.addressable_shards[0].data.shape == (4, 2)
-    assert output_sharding.shard_shape((8, 8)) == (4, 2)
-
-
-def test_inference_in_chunks():
-    def memory_efficient_inference(model_fn, large_input):
-        # Process in chunks to manage memory
-        chunk_size = 1000
-        chunks = [large_input[i : i + chunk_size] for i in range(0, len(large_input), chunk_size)]
-
-        results = []
-        for chunk in chunks:
-            # Move to device, compute, move back to host
-            device_chunk = jax.device_put(chunk)
-            device_result = model_fn(device_chunk)
-            host_result = jax.device_get(device_result)
-            results.append(host_result)
-
-            # Optional: clear caches to free memory
-            jax.clear_caches()
-
-        return jnp.concatenate(results)
-
-    large_input = np.arange(2500, dtype=np.float32)
-    result = memory_efficient_inference(lambda x: x, large_input)
-    np.testing.assert_array_equal(np.asarray(result), large_input)
-
-
 def test_transfer_guards_and_their_levels():
     # Transfer guards to catch unintentional device transfers
     try:

@@ -147,6 +147,9 @@ def test_model_parallelism():
     x_sharded = jax.device_put(x, input_sharding)
     weights_sharded = jax.device_put(weights, weight_sharding)
 
+    assert x_sharded.addressable_shards[0].data.shape == (2, 6)
+    assert weights_sharded.addressable_shards[0].data.shape == (6, 2)
+
     # Computation
     result = model_parallel_layer(x_sharded, weights_sharded)  # Result has output_sharding
     np.testing.assert_array_equal(result, x @ weights)

@@ -140,6 +140,7 @@ def test_descriptions_of_arrays(cpu, sharded):
     assert devrt.ShapeDtypeStruct.like(devrt.device_put(1.0)).sharding is None
     assert devrt.ShapeDtypeStruct((), int, sharding=Format(None, sharded)).sharding == sharded
     assert (len(described), described.ndim, described.size) == (8, 2, 64)
+    assert (described.itemsize, described.nbytes) == (4, 256)
     assert "dtype=float32, sharding=" in repr(described)
     with pytest.raises(InvalidTypeError, match="dtype must be specified"):
         devrt.ShapeDtypeStruct((2,), None)

@@ -153,7 +153,7 @@ BAD = {
         lambda x: lax.fori_loop(0, 2.5, lambda i, c: c, 0),
         "bounds are of one dtype, not int32 and float32",
     ),
-    "function": (lambda x: lax.cond(True, 1, 2), "takes functions, not 1"),
+    "function": (lambda x: lax.cond(True, 1, 2), "takes a function, not 1"),
     "no pred": (lambda x: lax.cond(None, lambda: 1, lambda: 2), "is a scalar, not None"),
 }
 

@@ -1,6 +1,7 @@
 """`devrt.lax`: each function by itself and in a trace gives what jax gives."""
 
 import collections
+import enum
 import importlib.util
 from pathlib import Path
 
@@ -149,6 +150,13 @@ def test_static_arguments_may_be_lists():
     assert lax.reshape(F, [6, 2]).shape == (6, 2)
     assert lax.reshape(F, new_sizes=np.array([2, 6])).shape == (2, 6)
     assert lax.transpose(devrt.device_put(F), permutation=[1, 0]).shape == (4, 3)
+
+
+def test_precisions_are_names_pairs_and_members_of_any_enumeration():
+    theirs = enum.Enum("Precision", "DEFAULT HIGH HIGHEST")  # jax.lax's has these
+    for given in ("highest", "float32", lax.Precision.HIGHEST, theirs.HIGHEST, ["highest"] * 2):
+        text = devrt.jit(lambda x, given=given: lax.dot(x, x.T, precision=given)).lower(F).as_text()
+        assert text.count("precision HIGHEST") == 2, given
 
 
 def test_names_of_dimensions_become_numbers():

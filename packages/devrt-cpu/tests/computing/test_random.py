@@ -180,6 +180,7 @@ def test_keys_can_be_shown_indexed_and_gone_over():
     keys = random.split(KEY, 3)
     first, second, third = keys
     assert (keys.shape, keys.ndim, len(keys), str(keys.dtype)) == ((3,), 1, 3, "key<fry>")
+    assert (keys.size, keys.itemsize, keys.nbytes) == (3, 8, 24)
     assert first.shape == ()
     assert repr(KEY) == "Array((), dtype=key<fry>) overlaying:\n[ 0 42]"
     np.testing.assert_array_equal(random.key_data(keys[1]), random.key_data(second))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from devrt import dtypes
+from devrt._support.shape_members import ShapeMembers
 from devrt.errors import InvalidTypeError
 from devrt.layout import AutoLayout, Format
 from devrt.sharding import PartitionSpec, Sharding, as_shape, over_entered_mesh
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ShapeDtypeStruct", "ShapedArray"]
 
 
-class ShapeDtypeStruct:
+class ShapeDtypeStruct(ShapeMembers):
     """An array that is only described: its shape, its dtype, and perhaps its sharding.
 
     Parameters
@@ -78,16 +78,6 @@ class ShapeDtypeStruct:
     def format(self) -> Format:
         """The layout and the sharding; None in the place of what is not given."""
         return self._format
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """Return the description with another shape, dtype, sharding or weak_type."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, cast
 
+from devrt._support.shape_members import ShapeMembers
 from devrt.errors import UnimplementedError
 from devrt.tracing.operators import functions
 
@@ -26,7 +26,7 @@ _ROWS_AT_ONCE = 16  # more of them take longer to compile than calls take
 _BYTES_AT_ONCE = 2**20  # of rows that are made together
 
 
-class Described:
+class Described(ShapeMembers):
     """Members of an array that follow from its shape, dtype, buffers and sharding."""
 
     __slots__ = ()
@@ -49,16 +49,6 @@ class Described:
 
         def __getitem__(self, index: Any) -> Any: ...
 
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the global shape."""
-        return math.prod(self.shape)
-
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             msg = "iteration over an array without dimensions"
@@ -77,16 +67,6 @@ class Described:
             part = self if step >= count else self[start : start + step]
             yield from functions["unstack"](part)
         yield from (self[i] for i in range(whole, count))  # not another program for the rest
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes per element in host memory."""
-        return int(self.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the global array, each element counted once."""
-        return self.size * self.itemsize
 
     @property
     def aval(self) -> ShapedArray:

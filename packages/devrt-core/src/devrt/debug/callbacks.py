@@ -11,6 +11,8 @@ import numpy as np
 
 from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.lax.bodies import describe
+from devrt.programs.arguments import check_callable
 from devrt.programs.host_functions import number_of
 from devrt.tracing import (
     ArrayOperators,
@@ -110,10 +112,7 @@ def callback(
     ordered
         As that of `print`.
     """
-    function: Any = callback  # callers are not bound by the annotation
-    if not callable(function):
-        msg = f"debug.callback takes a function, not {callback!r}{at_user_line()}."
-        raise InvalidTypeError(msg, operation="debug.callback")
+    check_callable("debug.callback", callback)
     _call(callback, ("callback", callback), args, kwargs, ordered)
 
 
@@ -230,16 +229,8 @@ def _checked(
     wanted = [f"{aval.dtype.name}{list(aval.shape)}" for aval in avals]
     if found != structure or given != wanted:
         msg = (
-            f"pure_callback: {_described(function)} must return {wanted}, as result_shape_dtypes "
+            f"pure_callback: {describe(function)} must return {wanted}, as result_shape_dtypes "
             f"says, and returned {given}. Change one of them."
         )
         raise InvalidTypeError(msg, operation="pure_callback")
     return arrays
-
-
-def _described(function: Callable[..., Any]) -> str:
-    """Return a function's name, with its line where it has one."""
-    inner = getattr(function, "func", function)  # of a partial
-    code = getattr(inner, "__code__", None)
-    name = getattr(inner, "__name__", type(inner).__name__)
-    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"

@@ -11,7 +11,6 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import as_value, at_user_line, convert, result_type
 
 __all__ = [
-    "check_callable",
     "check_carry",
     "check_given",
     "check_scalar",
@@ -32,7 +31,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
 
 def describe(function: Callable[..., Any]) -> str:
     """Return a function's name and line."""
-    function = inspect.unwrap(function)
+    function = inspect.unwrap(getattr(function, "func", function))  # of a partial
     code = getattr(function, "__code__", None)
     name = getattr(function, "__name__", type(function).__name__)
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else str(name)
@@ -110,14 +109,6 @@ def check_carry(
     if found:
         advice = "Return what is taken: convert with astype(), or begin with what is returned."
         raise_different(f"{what}: a body of different types, {describe(function)}", found, advice)
-
-
-def check_callable(what: str, *functions: Any) -> None:
-    """Raise if one of some arguments is no function."""
-    for function in functions:
-        if not callable(function):
-            msg = f"{what} takes functions, not {function!r} of type {type(function).__name__}."
-            raise InvalidTypeError(msg, operation=what)
 
 
 def check_given(what: str, role: str, x: Any) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "KINDS",
     "axis_of",
     "lax_operation",
+    "named_operation",
     "one_dtype",
     "refuse",
     "require",
@@ -70,6 +71,16 @@ def lax_operation(*, static: Sequence[str] = ()) -> Callable[[Callable[..., Any]
 
         return called
 
+    return made
+
+
+def named_operation(
+    function: Callable[..., Any], name: str, text: str, *, static: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Make an operation of a function that is one of many alike, with a name and a docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    made: Callable[..., Any] = lax_operation(static=static)(function)
     return made
 
 

@@ -12,6 +12,7 @@ from devrt.errors import InvalidTypeError
 from devrt.lax import bodies
 from devrt.lax.scans import scan_flat
 from devrt.lax.staging import staged
+from devrt.programs.arguments import check_callable
 from devrt.tracing import as_value, at_user_line, compare, constant, convert, named
 
 __all__ = ["cond", "fori_loop", "switch", "while_loop"]
@@ -51,7 +52,7 @@ def cond(
     functions: Any = true_fun, false_fun  # callers are not bound by the annotation
     if not all(map(callable, functions)) and len(operands) == 2 and callable(operands[1]):
         return _cond_of_pairs(pred, true_fun, false_fun, *operands)
-    bodies.check_callable("lax.cond", *functions)
+    check_callable("lax.cond", *functions)
     bodies.check_given("lax.cond", "predicate", pred)
     given = operands if operand is _NOTHING else (operand,)
     return staged(_cond, (true_fun, false_fun), None, pred, *given)
@@ -93,7 +94,7 @@ def switch(
         If the branches return different types, or ``index`` is no integer scalar.
     """
     branches = tuple(branches)
-    bodies.check_callable("lax.switch", *branches)
+    check_callable("lax.switch", *branches)
     if not branches:
         raise bodies.no_branches("lax.switch")
     bodies.check_given("lax.switch", "index", index)
@@ -157,7 +158,7 @@ def while_loop(cond_fun: Function, body_fun: Function, init_val: Any) -> Any:
     InvalidTypeError
         If the body returns another type than it takes, or ``cond_fun`` no bool scalar.
     """
-    bodies.check_callable("lax.while_loop", cond_fun, body_fun)
+    check_callable("lax.while_loop", cond_fun, body_fun)
     return staged(_while_loop, (cond_fun, body_fun), None, init_val)
 
 
@@ -236,7 +237,7 @@ def fori_loop(
     InvalidTypeError
         If the body returns another type than it takes, or a bound is no integer scalar.
     """
-    bodies.check_callable("lax.fori_loop", body_fun)
+    check_callable("lax.fori_loop", body_fun)
     _check_bounds(lower, upper)
     bounds = _static(lower), _static(upper)
     if None in bounds:

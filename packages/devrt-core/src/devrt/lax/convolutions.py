@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from devrt import tracing
 from devrt.lax.checks import lax_operation, one_dtype, refuse, require
-from devrt.lax.products import precisions
 from devrt.lax.windows import pads_of
 from devrt.tracing import ConvDimensions, Window, as_value, dtype_of
 
@@ -132,7 +131,7 @@ def conv_general_dilated(
         Window(sizes, strides, pads, base, apart),
         feature_groups=feature_group_count,
         batch_groups=batch_group_count,
-        precision=precisions(name, precision),
+        precision=tracing.precision_of(precision, f"lax.{name}"),
         dtype=None if preferred_element_type is None else dtype_of(preferred_element_type),
     )
 
@@ -162,13 +161,8 @@ def conv(
     preferred_element_type: Any = None,
 ) -> Any:
     """Return a convolution of NCHW with OIHW; see `conv_general_dilated`."""
-    return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+    return conv_with_general_padding(
+        lhs, rhs, window_strides, padding, None, None, precision, preferred_element_type
     )
 
 
@@ -183,15 +177,9 @@ def conv_with_general_padding(
     preferred_element_type: Any = None,
 ) -> Any:
     """Return a convolution of NCHW with OIHW with any padding; see `conv_general_dilated`."""
+    how = {"precision": precision, "preferred_element_type": preferred_element_type}
     return conv_general_dilated(
-        lhs,
-        rhs,
-        window_strides,
-        padding,
-        lhs_dilation,
-        rhs_dilation,
-        precision=precision,
-        preferred_element_type=preferred_element_type,
+        lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, **how
     )
 
 

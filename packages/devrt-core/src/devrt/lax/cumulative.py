@@ -7,9 +7,10 @@ from typing import Any
 
 from devrt import tracing, tree_util
 from devrt.lax import bodies
-from devrt.lax.checks import axis_of, lax_operation, require, require_kind
+from devrt.lax.checks import axis_of, lax_operation, named_operation, require, require_kind
 from devrt.lax.reductions import identity
 from devrt.lax.staging import staged
+from devrt.programs.arguments import check_callable
 from devrt.tracing import as_value, binary, constant, slice_in_dim, unary
 
 __all__ = ["associative_scan", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum"]
@@ -26,10 +27,8 @@ def _cumulative(name: str, op: str, kinds: str, text: str) -> Function:
         start = identity(op, x.aval.dtype)
         return tracing.cumulative(op, x, start, dimension, reverse=reverse)
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"Return {text} of all elements up to each one; from the end if ``reverse``."
-    made: Function = lax_operation(static=("axis", "reverse"))(compute)
-    return made
+    text = f"Return {text} of all elements up to each one; from the end if ``reverse``."
+    return named_operation(compute, name, text, static=("axis", "reverse"))
 
 
 cummax = _cumulative("cummax", "maximum", "biuf", "the greatest")
@@ -76,7 +75,7 @@ def associative_scan(fn: Function, elems: Any, reverse: bool = False, axis: int 
     InvalidTypeError
         If the sizes differ, or ``fn`` returns another tree.
     """
-    bodies.check_callable("lax.associative_scan", fn)
+    check_callable("lax.associative_scan", fn)
     return staged(_associative, (fn,), (bool(reverse), int(axis)), elems)
 
 

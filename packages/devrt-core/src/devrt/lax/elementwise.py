@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devrt import tracing
-from devrt.lax.checks import lax_operation, one_dtype, refuse, require_kind, spread
+from devrt.lax.checks import lax_operation, named_operation, one_dtype, refuse, require_kind, spread
 from devrt.tracing import (
     as_value,
     binary,
@@ -97,19 +97,11 @@ __all__ = [
 Function = Callable[..., Any]
 
 
-def _named(function: Function, name: str, text: str) -> Function:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    function.__module__ = __name__
-    made: Function = lax_operation()(function)
-    return made
-
-
 def _unary(name: str, op: str, kinds: str, text: str) -> Function:
     def compute(x: Any) -> Any:
         return unary(op, require_kind(name, x, kinds))
 
-    return _named(compute, name, f"Return {text}, for each element.")
+    return named_operation(compute, name, f"Return {text}, for each element.")
 
 
 def _binary(name: str, op: str, kinds: str, text: str) -> Function:
@@ -118,7 +110,7 @@ def _binary(name: str, op: str, kinds: str, text: str) -> Function:
         require_kind(name, x, kinds)
         return nary(op, *spread(name, x, y))
 
-    return _named(compute, name, f"Return {text}, for each pair of elements.")
+    return named_operation(compute, name, f"Return {text}, for each pair of elements.")
 
 
 def _comparison(name: str, direction: str, kinds: str, text: str) -> Function:
@@ -127,7 +119,7 @@ def _comparison(name: str, direction: str, kinds: str, text: str) -> Function:
         require_kind(name, x, kinds)
         return compare(direction, *spread(name, x, y))
 
-    return _named(compute, name, f"Return whether {text}, for each pair of elements.")
+    return named_operation(compute, name, f"Return whether {text}, for each pair of elements.")
 
 
 abs = _unary("abs", "abs", "iuf", "the absolute value")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from devrt import tracing
-from devrt.lax.checks import BOOL, lax_operation, one_dtype, refuse, require
+from devrt.lax.checks import BOOL, lax_operation, named_operation, one_dtype, refuse, require
 from devrt.tracing import as_value, binary, compare, constant, fill_value_of
 
 __all__ = [
@@ -196,12 +196,10 @@ def _scattering(name: str, combine: str | None, text: str) -> Callable[..., Any]
         how = combine or "add"
         return _scatter(name, operand, scatter_indices, new, how, dimension_numbers, flags)
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = (
+    text = (
         f"Return an array with updates {text} at index vectors; those out of bounds are left out."
     )
-    made: Callable[..., Any] = lax_operation(static=_STATIC)(compute)
-    return made
+    return named_operation(compute, name, text, static=_STATIC)
 
 
 scatter = _scattering("scatter", "set", "set")

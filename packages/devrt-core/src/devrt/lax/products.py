@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt import tracing
-from devrt.lax.checks import lax_operation, one_dtype, refuse, require
+from devrt.lax.checks import lax_operation, one_dtype, require
 from devrt.tracing import DotDimensions, as_value, dtype_of
 
-__all__ = ["Precision", "batch_matmul", "dot", "dot_general", "precisions"]
+__all__ = ["Precision", "batch_matmul", "dot", "dot_general"]
 
 
 class Precision(enum.Enum):
@@ -19,20 +19,6 @@ class Precision(enum.Enum):
     DEFAULT = "default"
     HIGH = "high"
     HIGHEST = "highest"
-
-
-_NAMES = {None: "default", "fastest": "default", "bfloat16": "default", "float32": "highest"}
-_NAMES |= {each.value: each.value for each in Precision}
-_NAMES |= {"tensorfloat32": "high", "bfloat16_3x": "high"}
-
-
-def precisions(name: str, precision: Any) -> tuple[str, str]:
-    """Return the precisions of two operands from one, a pair, a name, or None."""
-    pair = precision if isinstance(precision, list | tuple) else (precision, precision)
-    plain = [each.value if isinstance(each, Precision) else each for each in pair]
-    if len(plain) != 2 or any(each not in _NAMES for each in plain):
-        refuse(name, f"precision is default, high, highest, or a pair of these, not {precision!r}")
-    return _NAMES[plain[0]], _NAMES[plain[1]]
 
 
 _STATIC = "dimension_numbers", "precision", "preferred_element_type"
@@ -65,7 +51,7 @@ def dot_general(
     dims = DotDimensions(tuple(lc), tuple(rc), tuple(lb), tuple(rb))
     _check(x.aval, y.aval, dims)
     dtype = None if preferred_element_type is None else dtype_of(preferred_element_type)
-    levels = precisions("dot_general", precision)
+    levels = tracing.precision_of(precision, "lax.dot_general")
     return tracing.dot_general(x, y, dims, precision=levels, dtype=dtype)
 
 

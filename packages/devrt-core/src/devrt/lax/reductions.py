@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from devrt import tracing, tree_util
-from devrt.lax.checks import axis_of, lax_operation, require, require_kind
+from devrt.lax.checks import axis_of, lax_operation, named_operation, require, require_kind
 from devrt.tracing import as_value, convert, dtype_of, extreme, kind_of
 
 __all__ = [
@@ -117,10 +117,7 @@ def _reduction(name: str, op: str, kinds: str, text: str) -> Function:
         start = identity(op, x.aval.dtype)
         return tracing.reduce(op, x, start, _axes(name, axes, len(x.aval.shape)))
 
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = f"Return {text} over some dimensions."
-    made: Function = lax_operation(static=("axes",))(compute)
-    return made
+    return named_operation(compute, name, f"Return {text} over some dimensions.", static=("axes",))
 
 
 reduce_and = _reduction("reduce_and", "and", "biu", "the bits that all have")

@@ -11,6 +11,7 @@ from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.lax import bodies
 from devrt.lax.staging import staged
+from devrt.programs.arguments import check_callable
 from devrt.tracing import at_user_line, shaped
 
 __all__ = ["map", "scan", "scan_flat"]
@@ -61,7 +62,7 @@ def scan(
     InvalidArgumentError
         If the sizes of first dimensions differ, or none is known.
     """
-    bodies.check_callable("lax.scan", f)
+    check_callable("lax.scan", f)
     steps = None if length is None else operator.index(length)
     result: tuple[Any, Any] = staged(_scan, (f,), (steps, bool(reverse)), init, xs)
     return result
@@ -159,7 +160,7 @@ def map(f: Function, xs: Any, *, batch_size: int | None = None) -> Any:
     InvalidArgumentError
         If the sizes of first dimensions differ.
     """
-    bodies.check_callable("lax.map", f)
+    check_callable("lax.map", f)
     if batch_size is not None and operator.index(batch_size) < 1:
         msg = f"lax.map: batch_size is {batch_size}, and must be 1 or more."
         raise InvalidArgumentError(msg, operation="lax.map")

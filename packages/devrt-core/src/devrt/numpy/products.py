@@ -43,29 +43,6 @@ __all__ = [
 _STATIC = ("precision", "preferred_element_type")
 
 
-def precision_of(precision: Any) -> tuple[str, str]:
-    """Return the precision of two operands: default, high or highest.
-
-    One name, a pair of them, or members of an enumeration with such names; None is default.
-    """
-    pair = precision if isinstance(precision, tuple) else (precision, precision)
-    names = tuple(_PRECISIONS.get(str(getattr(each, "name", each)).lower(), "") for each in pair)
-    if len(names) != 2 or "" in names:
-        msg = (
-            f"the precision is default, high or highest, or a pair of them, not {precision!r}"
-            f"{at_user_line()}."
-        )
-        raise InvalidArgumentError(msg, precision=precision)
-    return names[0], names[1]
-
-
-_PRECISIONS = {
-    **{name: name for name in ("default", "high", "highest")},
-    **{"none": "default", "fastest": "default", "float32": "highest", "bfloat16": "default"},
-    **{"bfloat16_3x": "high", "tensorfloat32": "high"},
-}
-
-
 def contract(
     x: Any, y: Any, dimensions: DotDimensions, precision: Any = None, preferred: Any = None
 ) -> Any:
@@ -79,7 +56,7 @@ def contract(
     if x.dtype == named("bool"):
         x, y, inner = convert(x, named("int32")), convert(y, named("int32")), named("int32")
     is_weak = x.weak_type and y.weak_type and preferred is None
-    levels = precision_of(precision)
+    levels = tracing.precision_of(precision, "a product")
     made = tracing.dot_general(x, y, dimensions, precision=levels, dtype=inner)
     if dtype == named("bool"):
         return tracing.compare("NE", made, 0)

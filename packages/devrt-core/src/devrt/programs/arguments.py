@@ -10,7 +10,15 @@ from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.tracing import at_user_line
 
-__all__ = ["Arguments", "Call", "names_and_numbers"]
+__all__ = [
+    "Arguments",
+    "Call",
+    "check_callable",
+    "name_at",
+    "name_of",
+    "names_and_numbers",
+    "parameters_of",
+]
 
 Static = tuple[Any, Any]  # the position or name of an argument, and its value
 _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -56,7 +64,7 @@ class Arguments:
         donate_argnames: Any,
     ) -> None:
         self.function = function
-        self._parameters = _parameters(function)
+        self._parameters = parameters_of(function)
         infer = self._inferred
         self.static_nums, self.static_names = infer("static", static_argnums, static_argnames)
         self.donate_nums, self.donate_names = infer("donate", donate_argnums, donate_argnames)
@@ -73,7 +81,7 @@ class Arguments:
     @property
     def name(self) -> str:
         """The function's name."""
-        return getattr(self.function, "__name__", None) or type(self.function).__name__
+        return name_of(self.function)
 
     def taken_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return the leaves and the static values of a call."""
@@ -147,9 +155,7 @@ class Arguments:
     def _named(self, place: Any) -> str:
         if isinstance(place, str):
             return place
-        kinds = list(self._parameters.values())
-        is_named = place < len(kinds) and kinds[place].kind in _BY_POSITION
-        return kinds[place].name if is_named else f"args[{place}]"
+        return name_at(self._parameters, place)
 
     def _inferred(self, verb: str, nums: Any, names: Any) -> tuple[frozenset[int], frozenset[str]]:
         found = names_and_numbers(self._parameters, nums, names)
@@ -197,7 +203,28 @@ def names_and_numbers(
     return given_nums, given_names
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def name_of(function: Callable[..., Any]) -> str:
+    """Return what errors call a function: its name, or that of its class."""
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def name_at(parameters: Mapping[str, inspect.Parameter], place: int) -> str:
+    """Return what errors call a positional argument: ``x``, ``args[2]``."""
+    kinds = list(parameters.values())
+    is_named = place < len(kinds) and kinds[place].kind in _BY_POSITION
+    return kinds[place].name if is_named else f"args[{place}]"
+
+
+def check_callable(what: str, *functions: Any) -> None:
+    """Raise `InvalidTypeError` if one of what is given as functions is none."""
+    for each in functions:
+        if not callable(each):
+            msg = f"{what} takes a function, not {each!r:.80} of type {type(each).__name__}."
+            raise InvalidTypeError(msg, operation=what)
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function, by name; none where Python does not know them."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):  # some functions written in C have none

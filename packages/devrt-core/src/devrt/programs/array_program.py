@@ -9,7 +9,7 @@ from devrt.arrays import Array
 from devrt.arrays.dispatch_key import key_with
 from devrt.errors import DeletedError, UnimplementedError
 from devrt.programs.chosen_shardings import mesh_of, named_sharding
-from devrt.programs.parameter import Parameter, order_of
+from devrt.programs.parameter import Parameter, formats_of, order_of
 from devrt.programs.signature import Signature
 from devrt.runtime.plugin_errors import check_count, raise_named
 from devrt.sharding import Drawn, Mesh, Sharding, shards_html, single_device_sharding
@@ -17,7 +17,7 @@ from devrt.tracing.aval import shaped
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Device, LoadedExecutable
-    from devrt.layout import Format, PjRtLayout
+    from devrt.layout import Format
 
 __all__ = ["ArrayProgram"]
 
@@ -256,12 +256,12 @@ class ArrayProgram:
     def input_formats(self) -> tuple[Format, ...]:
         """The sharding of each argument and the layout of its shards: `device_put` takes it."""
         layouts = self.executable.get_parameter_layouts()[len(self._first) :]
-        return _formats(layouts, self.in_shardings)
+        return formats_of(layouts, self.in_shardings)
 
     @property
     def output_formats(self) -> tuple[Format, ...]:
         """The sharding of each result and the layout of its shards."""
-        return _formats(self.executable.get_output_layouts(), self.out_shardings)
+        return formats_of(self.executable.get_output_layouts(), self.out_shardings)
 
     def _repr_html_(self) -> str:
         """Draw, in a notebook, where each shard of the arguments and results lies."""
@@ -290,13 +290,6 @@ class ArrayProgram:
             raise UnimplementedError(msg, operation="load_program")
         named = [named_sharding(one, self.mesh, self._devices) for one in shardings]
         return tuple(known.setdefault(one, one) for one in named)
-
-
-def _formats(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tuple[Format, ...]:
-    from devrt.layout import Format
-
-    pairs = zip(layouts, shardings, strict=True)
-    return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
 
 
 def _global(specs: Any, shardings: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:

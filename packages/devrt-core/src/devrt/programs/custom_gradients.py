@@ -10,7 +10,7 @@ from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.programs.differentiate import check_structure, cotangent_like
 from devrt.tracing import as_value, composite, current_graph, is_tracing
-from devrt.tracing.gradients.rules import zeros
+from devrt.tracing.gradients.rules import zeros_if_none
 from devrt.tracing.gradients.walk import is_inexact
 
 __all__ = ["checkpoint", "custom_vjp", "remat"]
@@ -172,9 +172,7 @@ class custom_vjp:  # noqa: N801 - JAX's name
         assert self._rules is not None
         fwd, bwd = self._rules
         out, kept = fwd(*args)
-        filled = [
-            zeros(value) if g is None else g for g, value in zip(cotangents, results, strict=True)
-        ]
+        filled = zeros_if_none(cotangents, results)
         given = array_trees.tree_unflatten(array_trees.tree_structure(out), filled)
         found = bwd(*fixed.values(), kept, given)
         if not isinstance(found, tuple | list) or len(found) != len(parts):

@@ -13,6 +13,7 @@ import numpy as np
 from devrt._pytree import array_trees
 from devrt.arrays import Array
 from devrt.errors import InvalidTypeError
+from devrt.programs.arguments import check_callable
 from devrt.programs.differentiate import Options, no_cotangents, value_and_gradients
 from devrt.programs.jit import JitFunction
 from devrt.programs.tracebacks import shortened
@@ -78,9 +79,7 @@ def value_and_grad(
     Takes what `grad` takes. The function returns the value (with ``has_aux`` the pair that ``fun``
     returns) and the gradient.
     """
-    if not callable(fun):
-        msg = f"grad takes a function, and was given a value of type {type(fun).__name__}."
-        raise InvalidTypeError(msg, type=type(fun).__name__)
+    check_callable("grad", fun)
     numbers, is_one = _numbers(argnums)
     options = Options(numbers, is_one, has_aux, holomorphic, allow_int)
 

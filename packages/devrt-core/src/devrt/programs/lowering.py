@@ -46,9 +46,7 @@ def printed(trace: Trace, placement: Placement, donated: Sequence[bool]) -> Prin
         [*placement.meshes, *named, *trace.meshes] if len(placement.devices) > 1 else ()
     )
     arguments = [
-        ", ".join(
-            filter(None, (sharding_attribute(s, a.ndim, meshes), "jax.buffer_donor = true" * d))
-        )
+        ", ".join(filter(None, (sharding_attribute(s, a.ndim, meshes), _DONOR * d)))
         for s, a, d in zip(shardings, avals, given, strict=True)
     ]
     results = [

@@ -9,6 +9,7 @@ from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.layout import Format, Layout
 from devrt.programs.placement import Requests, check_fits
 from devrt.programs.sdy import over_mesh
+from devrt.programs.specs import spread
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding, current_mesh
 from devrt.tracing import sharding_constraint
 
@@ -130,8 +131,6 @@ def _constraint(name: str, value: Any, sharding: NamedSharding) -> Any:
 
 def _broadcast(name: str, prefix: Any, tree: Any, function: str) -> list[Any]:
     """Return what is given for each leaf of a tree by a tree that is a beginning of it."""
-    from devrt.programs.specs import spread
-
     what = "arguments" if name == "in_shardings" else "result"
     return spread(prefix, tree, f"jit {name}", f"{what} of {function}", _is_leaf)
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.contract import Buffer, Device
-    from devrt.layout import Format
+    from devrt.layout import Format, PjRtLayout
     from devrt.sharding import Sharding
 
-__all__ = ["Parameter", "order_of"]
+__all__ = ["Parameter", "formats_of", "order_of"]
 
 _LONGEST = 40  # characters of a value in a message
 _NO_NUMBERS = "OSUMm"  # kinds of NumPy's dtypes that no device has
@@ -28,6 +28,14 @@ def order_of(wanted: Sequence[Device], there: Sequence[Device]) -> list[int] | N
     """Return where each wanted device stands among some; None if they are in one order."""
     order = [there.index(device) for device in wanted]
     return None if order == list(range(len(there))) else order
+
+
+def formats_of(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tuple[Format, ...]:
+    """Return the layout and the sharding of each array that a program takes or gives."""
+    from devrt.layout import Format  # most programs are not asked
+
+    pairs = zip(layouts, shardings, strict=True)
+    return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
 
 
 class Parameter:

@@ -12,6 +12,7 @@ import numpy as np
 from devrt._pytree import array_trees
 from devrt.arrays import Array, device_put
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.programs.arguments import check_callable, name_of
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import named_leaves, spread
 from devrt.programs.tracebacks import shortened
@@ -93,9 +94,7 @@ def pmap(
     }
     if fun is None:
         return functools.partial(pmap, axis_name=axis_name, **options)
-    if not callable(fun):
-        msg = f"pmap takes a function, not {fun!r:.80} of type {type(fun).__name__}."
-        raise InvalidTypeError(msg, operation="pmap")
+    check_callable("pmap", fun)
     return PmapFunction(fun, axis_name, **options)
 
 
@@ -129,7 +128,7 @@ class PmapFunction:
 
     @property
     def _name(self) -> str:
-        return getattr(self.__wrapped__, "__name__", None) or type(self.__wrapped__).__name__
+        return name_of(self.__wrapped__)
 
     @shortened
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

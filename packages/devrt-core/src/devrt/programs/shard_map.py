@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from devrt._pytree import array_trees
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.programs.arguments import check_callable, name_of
 from devrt.programs.jit import JitFunction
 from devrt.programs.specs import check_axes, check_shape, named_leaves, spread
 from devrt.programs.tracebacks import shorten
@@ -89,9 +90,7 @@ def shard_map(
             axis_names=axis_names,
             auto=auto,
         )
-    if not callable(f):
-        msg = f"shard_map takes a function, not {f!r:.80} of type {type(f).__name__}."
-        raise InvalidTypeError(msg, operation="shard_map")
+    check_callable("shard_map", f)
     if in_specs is _MISSING or out_specs is _MISSING:
         missing = "in_specs" if in_specs is _MISSING else "out_specs"
         msg = f"shard_map needs {missing}: a tree of devrt.P(...), devrt.P() for a whole value."
@@ -121,7 +120,7 @@ class _Mapping(NamedTuple):
 
     @property
     def name(self) -> str:
-        return getattr(self.function, "__name__", None) or type(self.function).__name__
+        return name_of(self.function)
 
     def __call__(self, *args: Any) -> Any:
         """Trace the function for some arguments, in the current trace."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +10,7 @@ from devrt._pytree import array_trees
 from devrt._pytree.functions import broadcast_prefix
 from devrt._pytree.mismatch import prefix_differences
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.programs.arguments import name_at, parameters_of
 from devrt.sharding import PartitionSpec
 from devrt.tracing import at_user_line, axes_in, mesh_sizes
 
@@ -53,18 +54,11 @@ def spread(
 
 def named_leaves(function: Callable[..., Any], args: tuple[Any, ...]) -> list[tuple[str, Any]]:
     """Return the leaves of positional arguments with what errors call them: ``params['w']``."""
-    try:
-        kinds = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        kinds = []
-    by_name = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    named = []
-    for path, leaf in array_trees.tree_flatten_with_path(args)[0]:
-        i = path[0].idx
-        is_named = i < len(kinds) and kinds[i].kind in by_name
-        top = kinds[i].name if is_named else f"args[{i}]"
-        named.append((top + array_trees.keystr(path[1:]), leaf))
-    return named
+    parameters = parameters_of(function)
+    return [
+        (name_at(parameters, path[0].idx) + array_trees.keystr(path[1:]), leaf)
+        for path, leaf in array_trees.tree_flatten_with_path(args)[0]
+    ]
 
 
 def check_axes(spec: Any, mesh: Any, axes: Sequence[str], what: str) -> None:
@@ -115,9 +109,8 @@ def check_shape(aval: Any, spec: PartitionSpec, mesh: Any, what: str) -> None:
         )
         raise InvalidArgumentError(msg, shape=shape, spec=spec)
     for i, entry in enumerate(spec):
-        axes, count = axes_in((entry,)), 1
-        for axis in axes:
-            count *= sizes[axis]
+        axes = axes_in((entry,))
+        count = math.prod(sizes[axis] for axis in axes)
         if shape[i] % count:
             over = " and ".join(f"{axis!r} (size {sizes[axis]})" for axis in axes)
             msg = (

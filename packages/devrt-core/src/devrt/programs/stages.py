@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from devrt._pytree import array_trees
 from devrt.arrays import ShapeDtypeStruct
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.programs.chosen_shardings import named_sharding, nearest_sharding
 from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, kinds_of
 from devrt.programs.lowering import compiled, donations, hidden_sharding, printed
+from devrt.programs.parameter import formats_of
 from devrt.programs.placement import Placement, Requests, placement_of
 from devrt.programs.sdy import as_stated
 from devrt.sharding import (
@@ -235,8 +237,6 @@ class Compiled(Stage):
         InvalidArgumentError
             If the tree, or shape, dtype or placement of an argument does not fit.
         """
-        from devrt._pytree import array_trees
-
         leaves, tree = array_trees.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             msg = (
@@ -283,7 +283,7 @@ class Compiled(Stage):
         """The layout and sharding of each argument, in the tree of the arguments."""
         layouts = self._launch.executable.get_parameter_layouts()
         layouts = layouts[len(layouts) - len(self._launch.arguments) :]
-        return self.in_tree.unflatten(_formats(layouts, self._launch.arguments))
+        return self.in_tree.unflatten(formats_of(layouts, self._launch.arguments))
 
     @property
     def out_info(self) -> Any:
@@ -295,12 +295,10 @@ class Compiled(Stage):
     def output_formats(self) -> Any:
         """The layout and sharding of each result, in the tree of the results."""
         layouts = self._launch.executable.get_output_layouts()
-        return self.out_tree.unflatten(_formats(layouts, self._launch.results))
+        return self.out_tree.unflatten(formats_of(layouts, self._launch.results))
 
     def _repr_html_(self) -> str:
         """Draw, in a notebook, where each shard of the arguments and results lies."""
-        from devrt._pytree import array_trees
-
         pairs, _ = array_trees.tree_flatten_with_path(self.output_shardings)
         results = [f"result{array_trees.keystr(path)}" for path, _ in pairs]
         names = [*self._trace.paths, *results]
@@ -312,13 +310,6 @@ class Compiled(Stage):
 
 def _described(aval: Any, sharding: Any = None) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
-
-
-def _formats(layouts: Sequence[Any], shardings: Sequence[Sharding]) -> list[Any]:
-    from devrt.layout import Format
-
-    pairs = zip(layouts, shardings, strict=True)
-    return [Format(layout._xla_layout(), sharding) for layout, sharding in pairs]
 
 
 def placement_default(placement: Placement) -> Sharding:

@@ -60,7 +60,7 @@ class Trace(NamedTuple):
     @property
     def meshes(self) -> tuple[Any, ...]:
         """The meshes that its operations name."""
-        return tuple(getattr(self.graph, "meshes", ()))
+        return tuple(self.graph.meshes)
 
     @property
     def hidden(self) -> list[Any]:

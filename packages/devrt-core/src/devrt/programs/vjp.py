@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from devrt._pytree import array_trees
-from devrt.errors import InvalidTypeError
+from devrt.programs.arguments import check_callable
 from devrt.programs.differentiate import (
     Pulled,
     check_structure,
@@ -51,9 +51,7 @@ def vjp(fun: Any, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     >>> [float(each) for each in back(1.0)]
     [4.0, 3.0]
     """
-    if not callable(fun):
-        msg = f"vjp takes a function, and was given a value of type {type(fun).__name__}."
-        raise InvalidTypeError(msg, type=type(fun).__name__)
+    check_callable("vjp", fun)
     found = _traced(fun, primals, has_aux) if is_tracing() else _run(fun, primals, has_aux)
     out, back, aux = found
     return (out, back, aux) if has_aux else (out, back)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from devrt._pytree.registry import array_registry
+from devrt._support.shape_members import ShapeMembers
 from devrt.dtypes import prng_key
 from devrt.errors import InvalidTypeError
 from devrt.programs.eager import operation
@@ -48,7 +48,7 @@ class KeyType:
 _KEY_TYPE = KeyType()
 
 
-class PRNGKeyArray(Overlaid):
+class PRNGKeyArray(ShapeMembers, Overlaid):
     """An array of keys, which `devrt.random.key` and `devrt.random.split` make.
 
     The functions of `devrt.numpy` that only move elements take it, and so do those that take trees
@@ -71,29 +71,9 @@ class PRNGKeyArray(Overlaid):
         return tuple(self._data.shape[:-1])
 
     @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of keys."""
-        return math.prod(self.shape)
-
-    @property
     def dtype(self) -> KeyType:
         """``key<fry>``: the dtype that arrays of keys have."""
         return _KEY_TYPE
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one key."""
-        return _KEY_TYPE.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all keys."""
-        return self.size * self.itemsize
 
     # -- where it is --------------------------------------------------------------------------
 

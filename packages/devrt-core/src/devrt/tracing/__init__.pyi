@@ -23,6 +23,7 @@ from devrt.tracing.complex_parts import real_part as real_part
 from devrt.tracing.complex_parts import squared_size as squared_size
 from devrt.tracing.contractions import DotDimensions as DotDimensions
 from devrt.tracing.contractions import dot_general as dot_general
+from devrt.tracing.contractions import precision_of as precision_of
 from devrt.tracing.control import case as case
 from devrt.tracing.control import closed as closed
 from devrt.tracing.control import inline as inline

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING, Any
+
+from devrt._support.shape_members import ShapeMembers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ _ELEMENT = {
 """StableHLO's names of element types; integers follow a rule (``ui8``, ``i32``)."""
 
 
-class ShapedArray:
+class ShapedArray(ShapeMembers):
     """The shape and dtype of an array, by JAX's name for them.
 
     Attributes
@@ -66,16 +67,6 @@ class ShapedArray:
     def __setattr__(self, name: str, value: Any) -> None:
         msg = f"a ShapedArray is immutable: make another one in place of setting {name!r}"
         raise AttributeError(msg)
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     @property
     def type(self) -> str:

@@ -7,13 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from devrt.errors import InvalidArgumentError
 from devrt.tracing.attributes import Literal
 from devrt.tracing.aval import shaped
+from devrt.tracing.frames import at_user_line
 from devrt.tracing.trace import as_value, emit_one
 
-__all__ = ["DotDimensions", "dot_general", "precision_config"]
+__all__ = ["DotDimensions", "dot_general", "precision_config", "precision_of"]
 
-_PRECISIONS = {"default": "DEFAULT", "high": "HIGH", "highest": "HIGHEST"}
+_PRECISIONS = {
+    **{name: name for name in ("default", "high", "highest")},
+    **{"none": "default", "fastest": "default", "float32": "highest", "bfloat16": "default"},
+    **{"bfloat16_3x": "high", "tensorfloat32": "high"},
+}
+"""The precisions of products by JAX's names for them."""
 
 
 class DotDimensions(NamedTuple):
@@ -34,8 +41,29 @@ class DotDimensions(NamedTuple):
 
 def precision_config(precision: Sequence[str]) -> Literal:
     """Return the attribute for the precision of each operand: default, high or highest."""
-    levels = ", ".join(f"#stablehlo<precision {_PRECISIONS[each]}>" for each in precision)
+    levels = ", ".join(f"#stablehlo<precision {each.upper()}>" for each in precision)
     return Literal(f"[{levels}]")
+
+
+def precision_of(precision: Any, operation: str) -> tuple[str, str]:
+    """Return the precision of two operands: default, high or highest.
+
+    One name, a pair of them, or members of an enumeration with such names; None is default.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is none of these.
+    """
+    pair = precision if isinstance(precision, tuple | list) else (precision, precision)
+    names = tuple(_PRECISIONS.get(str(getattr(each, "name", each)).lower(), "") for each in pair)
+    if len(names) != 2 or "" in names:
+        msg = (
+            f"{operation}: the precision is default, high or highest, or a pair of them, not "
+            f"{precision!r}{at_user_line()}."
+        )
+        raise InvalidArgumentError(msg, precision=precision)
+    return names[0], names[1]
 
 
 def dot_general(
