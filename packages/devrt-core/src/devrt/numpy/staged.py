@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from devrt.errors import InvalidArgumentError
-from devrt.numpy.arguments import shape_of
 from devrt.numpy.operands import BOOL, dtype_of
 from devrt.programs.eager import operation
 from devrt.tracing import (
@@ -43,9 +43,15 @@ __all__ = [
 Dtype = np.dtype[Any]
 
 
+def _sizes(shape: Any) -> tuple[int, ...]:
+    """Return a shape that may be given as one number."""
+    given = shape if isinstance(shape, Sequence) else np.atleast_1d(shape)
+    return tuple(operator.index(size) for size in given)
+
+
 def full(shape: Any, value: Any, dtype: Dtype | None) -> Any:
     """Return a value of a shape, of one element or of several broadcast to it."""
-    sizes = shape_of(shape)
+    sizes = _sizes(shape if not isinstance(shape, Value) else [shape])
     target = dtype_of(value) if dtype is None else dtype
     if isinstance(value, bool | int | float | complex | np.generic):
         is_weak = dtype is None and type(value) in (int, float, complex)
