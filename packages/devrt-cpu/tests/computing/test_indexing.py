@@ -120,6 +120,9 @@ def test_positions_out_of_bounds():
     x = devrt.device_put(X)
     i = np.array([20, -20, 2])
     assert (float(x[20]), float(x[-20])) == (9, 0)
+    assert [float(x[i]) for i in (0, 9, -1, -10)] == [0, 9, 9, 0]
+    traced = devrt.jit(lambda x: (x[20], x[-20], x[-1]))(x)
+    assert [float(each) for each in traced] == [9, 0, 9]
     assert x[i].tolist() == [9, 0, 2]
     assert x.at[i].get(mode="clip").tolist() == [9, 0, 2]
     assert x.at[i].get(mode="fill", fill_value=-1).tolist() == [-1, -1, 2]
