@@ -32,7 +32,7 @@ def order_of(wanted: Sequence[Device], there: Sequence[Device]) -> list[int] | N
 
 def formats_of(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> tuple[Format, ...]:
     """Return the layout and the sharding of each array that a program takes or gives."""
-    from devrt.layout import Format  # most programs are not asked
+    from devrt.layout import Format  # seldom requested, and start-up counts
 
     pairs = zip(layouts, shardings, strict=True)
     return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
