@@ -23,6 +23,7 @@ suppress_warnings = ["ref.python"]  # one class under two public names
 MODULES = [
     "devrt",
     *("devrt.programs", "devrt.topology", "devrt.layout"),
+    "devrt.checkpoint_policies",
     *(
         "devrt.sharding",
         "devrt.arrays",
