@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,7 +96,12 @@ def _scalar(leaf: Any) -> ShapedArray:
 
 
 def _host(leaf: Any) -> ShapedArray:
-    return shaped(leaf.shape, dtypes.to_numpy(dtypes.code_of(leaf.dtype)))
+    return shaped(leaf.shape, _held_as(leaf.dtype))
+
+
+@functools.lru_cache(maxsize=256)
+def _held_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return dtypes.to_numpy(dtypes.code_of(dtype))
 
 
 _FRACTIONS = frozenset(shaped((), np.dtype(name), True) for name in ("float32", "complex64"))
