@@ -48,34 +48,29 @@ class ShapedArray(ShapeMembers):
         The element type.
     weak_type : bool
         Whether it gives way to the dtype of another operand, as Python's numbers do.
+    type : str
+        Its type in StableHLO's text, such as ``tensor<8x2xf32>``.
     """
 
-    __slots__ = ("_type", "dtype", "shape", "weak_type")
+    __slots__ = ("_hash", "dtype", "shape", "type", "weak_type")
 
     shape: Shape
     dtype: np.dtype[Any]
     weak_type: bool
-    _type: str | None
+    type: str
+    _hash: int
 
     def __init__(self, shape: Shape, dtype: np.dtype[Any], weak_type: bool = False) -> None:
         set_ = object.__setattr__
         set_(self, "shape", shape)
         set_(self, "dtype", dtype)
         set_(self, "weak_type", weak_type)
-        set_(self, "_type", None)
+        set_(self, "type", tensor_type(shape, dtype))
+        set_(self, "_hash", hash((shape, dtype, weak_type)))
 
     def __setattr__(self, name: str, value: Any) -> None:
         msg = f"a ShapedArray is immutable: make another one in place of setting {name!r}"
         raise AttributeError(msg)
-
-    @property
-    def type(self) -> str:
-        """Its type in StableHLO's text, such as ``tensor<8x2xf32>``."""
-        text = self._type
-        if text is None:
-            text = tensor_type(self.shape, self.dtype)
-            object.__setattr__(self, "_type", text)
-        return text
 
     def str_short(self) -> str:
         """Return the dtype and the shape as text, for example ``float32[8,2]``."""
@@ -89,7 +84,7 @@ class ShapedArray(ShapeMembers):
         return self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return self._hash
 
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.dtype, self.weak_type
