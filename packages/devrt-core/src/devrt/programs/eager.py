@@ -9,6 +9,7 @@ from typing import Any, TypeVar, overload
 from devrt.programs.calls import Calls
 from devrt.programs.jit import JitFunction
 from devrt.programs.tracebacks import shorten
+from devrt.tracing import templates
 
 __all__ = ["Operation", "operation"]
 
@@ -32,7 +33,8 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
     Parameters
     ----------
     function
-        The function. It takes values, arrays and numbers, and gives values.
+        The function. It takes values, arrays and numbers, and gives values. What it adds to a
+        trace depends on its arguments alone: a call that equals one before adds the same again.
     static
         Names of the arguments that decide which program it is: axes, shapes, dtypes, flags. Of the
         others Python's numbers are parameters of the program. Lists are taken as tuples.
@@ -59,7 +61,7 @@ def operation(function: Any = None, *, static: Sequence[str] = ()) -> Any:
 class _OperationCalls(Calls):
     def _inlined(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         # It takes numbers too, and gives values: nothing is to be converted.
-        return self._function(*args, **kwargs)
+        return templates.call(self._function, args, kwargs)
 
 
 class Operation(JitFunction):

@@ -99,9 +99,12 @@ def without_own_lines(error: BaseException) -> TracebackType | None:
     return kept
 
 
-def user_frame() -> Frame:
-    """Return the innermost line of the user; an empty one if there is none."""
-    frame: FrameType | None = sys._getframe(1)
+def user_frame(calls: int = 0) -> Frame:
+    """Return the innermost line of the user; an empty one if there is none.
+
+    ``calls`` is how many calls above this one's caller are devrt's for sure: they are skipped.
+    """
+    frame: FrameType | None = sys._getframe(1 + calls)
     while frame is not None:
         code = frame.f_code
         if _users[code.co_filename]:

@@ -50,9 +50,11 @@ class Op:
         Each may use values of the graphs around it: they are in `Graph.captures`.
     frame : Frame
         The line of the user that it was traced from.
+    form : tuple of str, or None
+        What `devrt.tracing.forms.form_of` returns of it, where that is known.
     """
 
-    __slots__ = ("attributes", "frame", "name", "operands", "regions", "results")
+    __slots__ = ("attributes", "form", "frame", "name", "operands", "regions", "results")
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Op:
         results: Sequence[Value],
         regions: tuple[Graph, ...],
         frame: Frame,
+        form: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         self.operands = operands
@@ -69,6 +72,7 @@ class Op:
         self.results = results
         self.regions = regions
         self.frame = frame
+        self.form = form
 
     def inputs(self) -> Iterator[Value]:
         """Yield the operands, then what the regions take from outside."""
@@ -121,12 +125,16 @@ class Graph:
     parameters, results : list of Value
     ops : list of Op
     parent : Graph or None
-        The graph in whose trace it is made.
+        The graph in whose trace it is made; None of an outermost one, and of a region that any
+        operations may share.
     captures : dict of Value to Value
         Values of the parent that are used here, and what stands for each here. They are no
         parameters: a region of StableHLO may name values around it.
-    constants : dict
-        The values of constants, by what they hold; one for equal ones.
+    constants : dict of tuple to Op
+        The operations of constants, by what they hold; one for equal ones.
+    uses : list of (int, tuple)
+        For each time that a constant was requested, how many operations there were before, and
+        which one it was.
     hidden : dict of int to (object, Value)
         Of the outermost graph: arrays that the function closes over, by identity, and the
         parameters that stand for them.
@@ -159,6 +167,7 @@ class Graph:
         "scope",
         "takes_static",
         "unchecked",
+        "uses",
     )
 
     def __init__(self, parent: Graph | None = None, name: str = "") -> None:
@@ -168,7 +177,8 @@ class Graph:
         self.ops: list[Op] = []
         self.results: list[Value] = []
         self.captures: dict[Value, Value] = {}
-        self.constants: dict[Any, Value] = {}
+        self.constants: dict[Any, Op] = {}
+        self.uses: list[tuple[int, Any]] = []
         self.hidden: dict[int, tuple[Any, Value]] = {}
         self.mesh: Any = None if parent is None else parent.mesh
         self.manual_axes: tuple[str, ...] = () if parent is None else parent.manual_axes

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from devrt.tracing.attributes import dense_text, quoted, text_of
+from devrt.tracing.forms import form_of
 from devrt.tracing.frames import Frame
 from devrt.tracing.host_calls import HOST_CALL, printed_call
 from devrt.tracing.inspection import INSPECTION, Inspected, printed_barrier
@@ -18,17 +18,6 @@ from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.sdy import Meshes
 
 __all__ = ["Printed", "print_module"]
-
-_SHORT = frozenset(
-    f"stablehlo.{name}"
-    for name in """
-    abs add and atan2 cbrt ceil cosine count_leading_zeros divide exponential
-    exponential_minus_one floor log log_plus_one logistic maximum minimum multiply negate
-    not or popcnt power remainder round_nearest_afz round_nearest_even rsqrt shift_left
-    shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor
-    """.split()
-)
-"""Operations with a short form where all operands and results are of one type."""
 
 _WORD = re.compile(r"[^A-Za-z0-9_]")
 
@@ -106,20 +95,25 @@ class _Printer:
         self.inspected: list[Inspected] = []
         self._count = 0
 
-    def body(self, graph: Graph, indent: str) -> None:
-        """Print the operations of a graph that something depends on."""
+    def body(self, graph: Graph, indent: str, frame: Frame | None = None) -> None:
+        """Print the operations of a graph that something depends on.
+
+        ``frame`` is the line of all of them, of a graph that many operations share.
+        """
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
         inspections = []
         for op in _live(graph):
-            if op.name == INSPECTION:
+            if op.name.startswith("stablehlo."):  # the common case, first
+                self._op(op, indent, frame or op.frame)
+            elif op.name == INSPECTION:
                 inspections.append(op)
             elif op.name == HOST_CALL:
                 self._host_call(op, indent)
             elif op.name.startswith("devrt.") or self._is_undivided(op):
                 self._inlined(op, indent)
             else:
-                self._op(op, indent)
+                self._op(op, indent, frame or op.frame)
         if inspections:
             self._inspect(inspections, graph, indent)
 
@@ -179,26 +173,21 @@ class _Printer:
         for result, inner in zip(op.results, graph.results, strict=True):
             self.names[result] = self.names[inner]
 
-    def _op(self, op: Op, indent: str) -> None:
-        names, name = self.names, op.name
-        operands = [names[value] for value in op.operands]
-        types = [value.aval.type for value in op.operands]
-        given = [value.aval.type for value in op.results]
-        results = ", ".join([self._named(value) for value in op.results])
-        start = f"{indent}{results} = " if results else indent
-        if name == "stablehlo.constant":
-            text = f"{start}{name} {dense_text(op.attributes['value'].array)} : {given[0]}"
-        elif name in _SHORT and not op.attributes and set(types) == set(given):
-            text = f"{start}{name} {', '.join(operands)} : {given[0]}"
+    def _op(self, op: Op, indent: str, frame: Frame) -> None:
+        names, results = self.names, op.results
+        head, tail = op.form or form_of(op, self._meshes)
+        operands = ", ".join([names[value] for value in op.operands])
+        if len(results) == 1:  # the common case, first
+            named = names[results[0]] = f"%{self._count}"
+            self._count += 1
+            start = f"{indent}{named} = {head}{operands}"
         else:
-            start = f'{start}"{name}"({", ".join(operands)})'
-            if op.regions:
-                start = self._regions(op, start, indent)
-            text = (
-                f"{start}{_attributes(op, self._meshes)} : "
-                f"({', '.join(types)}) -> ({', '.join(given)})"
-            )
-        self._line(text, op.frame)
+            given = ", ".join([self._named(value) for value in results])
+            start = f"{indent}{given}{' = ' if results else ''}{head}{operands}"
+        if op.regions:
+            start = self._regions(op, f"{start})", indent)
+        self.lines.append(start + tail)
+        self.frames[len(self.lines)] = frame
 
     def _line(self, text: str, frame: Frame) -> None:
         self.lines.append(text)
@@ -217,31 +206,22 @@ class _Printer:
         if graph.parameters:
             takes = [f"{self._named(value)}: {value.aval.type}" for value in graph.parameters]
             self._line(f"{indent}^bb0({', '.join(takes)}):", op.frame)
-        self.body(graph, indent + "  ")
+        self.body(graph, indent + "  ", op.frame if graph.parent is None else None)
         dialect = op.name.partition(".")[0]
         word = f"{dialect}.return"
         self._line(f"{indent}  {self.returned(word, graph.results)}", op.frame)
 
 
-def _attributes(op: Op, meshes: Meshes) -> str:
-    if not op.attributes:
-        return ""
-    pairs = [
-        f"{key if key.replace('_', '').isalnum() else quoted(key)} = {text_of(value, meshes)}"
-        for key, value in op.attributes.items()
-    ]
-    return f" {{{', '.join(pairs)}}}"
-
-
 def _live(graph: Graph) -> list[Op]:
     """Return the operations that a result or an effect depends on, in order."""
-    needed = set(map(id, graph.results))
+    needed = set(graph.results)
     live = []
     for op in reversed(graph.ops):
-        if any([id(value) in needed for value in op.results]) or op.has_effect():
-            live.append(op)
-            needed.update(map(id, op.operands))
-            for region in op.regions:
-                needed.update(map(id, region.captures))
+        if needed.isdisjoint(op.results) and not op.has_effect():
+            continue
+        live.append(op)
+        needed.update(op.operands)
+        for region in op.regions:
+            needed.update(region.captures)
     live.reverse()
     return live

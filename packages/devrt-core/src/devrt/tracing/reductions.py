@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt.tracing.aval import shaped
 from devrt.tracing.elementwise import nary
-from devrt.tracing.trace import as_value, composite, constant, emit, trace_flat
+from devrt.tracing.ir import Graph
+from devrt.tracing.trace import (
+    as_value,
+    composite,
+    constant,
+    emit,
+    trace_flat,
+    trace_graph,
+)
 from devrt.tracing.windows import Window, reduce_window
 
 __all__ = ["cumulative", "reduce", "reduce_by", "scalar_region"]
 
 
-def scalar_region(name: str, dtype: Any) -> Any:
-    """Return the graph of ``stablehlo.NAME`` of two scalars."""
+@functools.lru_cache(maxsize=256)
+def scalar_region(name: str, dtype: Any) -> Graph:
+    """Return the graph of ``stablehlo.NAME`` of two scalars: one for all that use it."""
     scalar = shaped((), dtype)
-    return trace_flat(lambda x, y: (nary(name, x, y),), (scalar, scalar), name)
+    graph, made = trace_graph(functools.partial(nary, name), (scalar, scalar), name, outermost=True)
+    graph.results = [made]
+    return graph
 
 
 def reduce(name: str, x: Any, initial: Any, dimensions: Sequence[int]) -> Any:
@@ -28,7 +40,7 @@ def reduce(name: str, x: Any, initial: Any, dimensions: Sequence[int]) -> Any:
     if not dimensions:
         return x
     start = initial if hasattr(initial, "aval") else constant(initial, x.aval.dtype)
-    return reduce_by(lambda a, b: (nary(name, a, b),), (x,), (start,), dimensions)[0]
+    return _reduced(scalar_region(name, x.aval.dtype), (x,), (start,), dimensions)[0]
 
 
 def reduce_by(
@@ -46,6 +58,12 @@ def reduce_by(
     starts = [as_value(x) for x in initials]
     scalars = [shaped((), value.aval.dtype) for value in values]
     region = trace_flat(function, [*scalars, *scalars], "reduce")
+    return _reduced(region, values, starts, dimensions)
+
+
+def _reduced(
+    region: Graph, values: Sequence[Any], starts: Sequence[Any], dimensions: Sequence[int]
+) -> list[Any]:
     gone = set(dimensions)
     shape = tuple(n for i, n in enumerate(values[0].aval.shape) if i not in gone)
     results = [shaped(shape, value.aval.dtype) for value in values]

@@ -217,13 +217,14 @@ def constant(
     is_splat = shape is not None and array.ndim == 0
     key = (array.tobytes(), dtype, array.shape if not is_splat else shape, weak_type)
     graph = current_graph()
-    known = graph.constants.get(key)
+    at, known = len(graph.ops), graph.constants.get(key)
     if known is None:
         held = np.broadcast_to(array, shape) if is_splat and shape else array
         aval = shaped(held.shape, dtype, weak_type)
-        known = emit_one("stablehlo.constant", (), aval, {"value": Dense(held)})
-        graph.constants[key] = known
-    return known
+        emit("stablehlo.constant", (), (aval,), {"value": Dense(held)})
+        known = graph.constants[key] = graph.ops[-1]
+    graph.uses.append((at, key))
+    return known.results[0]
 
 
 def _converted(x: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
