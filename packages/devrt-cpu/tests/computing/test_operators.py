@@ -1,5 +1,6 @@
 """Operators and methods of arrays, NumPy's functions on them, and what they refuse."""
 
+import enum
 import operator
 
 import numpy as np
@@ -103,6 +104,24 @@ def test_equality_of_what_is_no_array(x):
             compare()
     with pytest.raises(TypeError, match="unsupported operand"):
         x + "a"
+
+
+class _Level(enum.IntEnum):
+    TWO = 2
+
+
+class _Length(float):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype"), [(_Level.TWO, "int32"), (_Length(2), "float32")], ids=["int", "float"]
+)
+def test_a_number_of_a_class_of_somebodys_own_is_one_of_pythons(number, dtype):
+    x = dnp.arange(3)
+    for made in (x * number, jit(lambda x, n: x * n)(x, number)):
+        assert made.dtype == dtype
+        np.testing.assert_array_equal(made, [0, 2, 4])
 
 
 def test_a_number_that_the_dtype_does_not_hold():

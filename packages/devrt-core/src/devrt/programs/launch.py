@@ -247,7 +247,7 @@ class Launch:
 
 def _number(leaf: Any, aval: ShapedArray) -> Any:
     """Return a number of Python's as the program takes it: infinite where it is beyond that."""
-    if type(leaf) not in (float, complex):
+    if type(leaf) is int or not isinstance(leaf, int | float | complex):
         return leaf
     with np.errstate(over="ignore"):
         return aval.dtype.type(leaf)
