@@ -62,6 +62,11 @@ def test_fori_loop_with_bounds_of_python_and_of_arrays(call):
     np.testing.assert_array_equal(vector, X * 4)
 
 
+def test_the_counter_of_a_loop_gives_way_to_what_it_is_added_to(call):
+    total = call(lambda x: lax.fori_loop(0, 3, lambda i, c: c + i, x), np.int8(1))
+    assert (total, total.dtype) == (4, np.int8)
+
+
 def test_a_loop_of_no_turns(call):
     assert call(lambda x: lax.fori_loop(3, 1, lambda i, c: c + x, x), np.int32(7)) == 7
 

@@ -270,11 +270,12 @@ def _static_loop(functions: Sequence[Function], bounds: tuple[int, int], init: A
 
     def step(carry: Any, _: Any) -> tuple[Any, None]:
         i, state = carry
-        following = tracing.binary("add", i, constant(1, i.aval.dtype))
+        following = tracing.binary("add", i, constant(1, i.aval.dtype, weak_type=True))
         return (following, body_fun(i, state)), None
 
     is_narrow = all(-(2**31) <= bound < 2**31 for bound in bounds)
-    first = constant(lower, named("int32" if is_narrow else "int64"))
+    # Numbers of Python's give way to what the body computes with, as an argument of jit would.
+    first = constant(lower, named("int32" if is_narrow else "int64"), weak_type=True)
     length = max(0, upper - lower)
     carry, _ = scan_flat("lax.fori_loop", step, (first, init), None, length, about=body_fun)
     return carry[1]

@@ -7,7 +7,7 @@ from typing import Any
 from devrt.numpy.bits import copysign, isinf
 from devrt.numpy.operands import counted, full_like, of_kinds
 from devrt.programs.eager import operation
-from devrt.tracing import binary, broadcast, compare, kind_of, select, unary
+from devrt.tracing import binary, broadcast, compare, composite, kind_of, select, unary
 
 __all__ = ["divmod", "floor_divide", "fmod", "mod", "remainder"]
 
@@ -76,9 +76,16 @@ def _differ(x1: Any, x2: Any) -> Any:
 
 def _modulo(x1: Any, x2: Any) -> Any:
     rest = binary("remainder", x1, x2)
+    is_moved = binary("and", compare("NE", rest, 0), _differ(rest, x2))
+    return composite(
+        "zero_signed", _zero_signed, [select(is_moved, binary("add", rest, x2), rest), x2]
+    )[0]
+
+
+def _zero_signed(rest: Any, divisor: Any) -> list[Any]:
+    """Give zeros the sign of the divisor. The gradient passes: no part of it says that it may."""
     is_zero = compare("EQ", rest, 0)
-    moved = select(_differ(rest, x2), binary("add", rest, x2), rest)
-    return select(is_zero, copysign(full_like(x1, 0), x2), moved)
+    return [select(is_zero, copysign(full_like(rest, 0), divisor), rest)]
 
 
 def _floored(x1: Any, x2: Any) -> Any:

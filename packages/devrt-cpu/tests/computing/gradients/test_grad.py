@@ -148,3 +148,13 @@ def test_an_operation_without_a_gradient_is_named_with_its_line():
     )
     with pytest.raises(UnimplementedError, match=message):
         grad(through)(1.0)
+
+
+@pytest.mark.parametrize("divisor", [1.0, -1.0])
+def test_a_remainder_of_zero_has_the_gradient_of_its_neighbours(divisor):
+    x = np.array([-2, -1.5, -0.0, 0, 1.5, 2], np.float32)
+    found = grad(lambda x, y: squares(x % y + 0.5) - squares(x % y), argnums=(0, 1))(x, divisor)
+    np.testing.assert_array_equal(found[0], np.ones(6))
+    assert float(found[1]) == -np.floor(x / divisor).sum()
+    signs = np.signbit(np.asarray(jit(lambda x: x % divisor)(x)))
+    np.testing.assert_array_equal(signs, [divisor < 0] * 6)

@@ -233,6 +233,10 @@ def _passed(_: Op, given: Sequence[Any], __: Walk) -> list[Any]:
     return list(given)
 
 
+def _passed_to_first(_: Op, given: Sequence[Any], __: Walk) -> list[Any]:
+    return [*given, None]
+
+
 RULES: dict[str, Rule] = {
     **{name: _of_unary(slope) for name, slope in _UNARY.items()},
     **{name: _of_binary(name, slopes) for name, slopes in _BINARY.items()},
@@ -241,4 +245,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.clamp": _clamp,
     "stablehlo.optimization_barrier": _passed,
     "devrt.alias": _passed,
+    "devrt.zero_signed": _passed_to_first,
 }
