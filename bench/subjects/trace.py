@@ -59,6 +59,7 @@ def _lowered(api: Any, transform: Callable[[Any], Any]) -> Timed:
 
 def _compiled(api: Any) -> Timed:
     if api.__name__ == "devrt":  # which else takes it from the disk cache, as jax does not
+        api.clear_backends()  # whose options stay while there is a client
         api.config.update("enable_compilation_cache", False)
     arguments = _arguments()
     return Timed(
