@@ -1,5 +1,7 @@
 """Python that traced functions call while they run: prints, callbacks, functions of the host."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,19 @@ def test_ordered_prints_come_in_order_across_loops_and_branches(capsys):
 
     ran(shown, X)
     assert capsys.readouterr().out == "begin\n0\n1\n2\n3.0\n"
+
+
+def test_an_ordered_print_has_the_one_before_as_operand():
+    def shown(x):
+        devrt.debug.print("first", ordered=True)
+        devrt.debug.print("second", ordered=True)
+        devrt.debug.print("third")
+        return x
+
+    text = devrt.jit(shown).lower(X).as_text()
+    calls = re.findall(r'(%\d+) = "stablehlo.custom_call"\(%\d+(?:, (%\d+))?\)', text)
+    (first, none), (_, before), (_, of_third) = calls
+    assert (none, before, of_third) == ("", first, "")
 
 
 def test_a_print_in_a_branch_prints_when_that_runs(capsys):

@@ -146,18 +146,14 @@ class ExecutionToken(metaclass=Contract):
 
 
 class CallTable(Protocol):
-    """Calls by the keys of their arguments, which are compared by identity; see `key_table`.
-
-    Attributes
-    ----------
-    find : callable
-        Takes a tuple of arguments and calls what was added for their keys; returns what that gives.
-        None, with nothing done, where one is no array or there is no such call.
-    """
+    """Calls by the keys of their arguments, which are compared by identity; see `key_table`."""
 
     @property
     def find(self) -> Callable[[tuple[Any, ...]], Any]:
-        """What calls what was added for the keys of a tuple of arguments; see the class."""
+        """Takes a tuple of arguments, calls what was added for their keys, and returns its result.
+
+        None, with nothing done, where one is no array or there is no such call.
+        """
 
     def add(
         self,
