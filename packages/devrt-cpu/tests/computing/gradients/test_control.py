@@ -172,7 +172,7 @@ def test_a_loop_runs_twice_for_its_gradient():
     def loss(w):
         return lax.fori_loop(0, 5, lambda i, x: mul(w, unary("sine", x)), 1.0)
 
-    # With its value: else the first loop's program would not have it, whether it runs once more or not.
+    # With its value: else the printer leaves the first loop out, whether it is needed or not.
     text = devrt.jit(devrt.value_and_grad(loss)).lower(2.0).as_text()
     assert text.count("stablehlo.while") == 2
 
