@@ -10,7 +10,6 @@ import time
 import pytest
 
 from devrt.plugins import PluginRef
-from devrt.probing.child import MAX_LINE
 from devrt.probing.isolated import (
     Level,
     ProbeReport,
@@ -18,6 +17,7 @@ from devrt.probing.isolated import (
     probe_all,
     probe_isolated,
 )
+from devrt.probing.replying import MAX_LINE
 from support import shared_library
 
 CRASH = "import os; os.abort()"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from devrt.probing.child import MAX_LINE
 from devrt.probing.listening import Replies, last_lines, signal_name
+from devrt.probing.replying import MAX_LINE
 
 
 def test_replies_are_taken_however_they_are_cut():

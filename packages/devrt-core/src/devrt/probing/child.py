@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt._support.words import words
+from devrt.probing.replying import Pipe, stay_harmless
 
 if TYPE_CHECKING:
     from devrt.plugins.discovery.installed import PluginRef
     from devrt.plugins.loading.plugin import Plugin
     from devrt.records import ClientFactory
 
-__all__ = ["FINDING_FIELDS", "LOST_PIPE", "MAX_LINE", "library_facts", "main"]
-
-MAX_LINE = 1 << 17
-"""Bytes of one reply; the parent drops what is longer."""
-
-LOST_PIPE = 86
-"""Exit code of a child whose pipe to the parent was closed or replaced under it."""
+__all__ = ["FINDING_FIELDS", "library_facts", "main"]
 
 FINDING_FIELDS = ("code", "message", "remedy", "severity", "command")
 
@@ -37,40 +30,10 @@ is_running = False
 
 _CLIENT = 2
 _WITH_TRACEBACK = ("other", "import", "dependency")
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class _UnusableError(Exception):
     """The plugin answered with something that the contract does not allow."""
-
-
-class _Reporter:
-    """Writes replies, each a line that begins with the parent's token."""
-
-    def __init__(self, descriptor: int, token: str) -> None:
-        self._descriptor = descriptor
-        self._token = token
-        self._pid = os.getpid()
-        self._pipe = self._identity()
-
-    def say(self, **fields: Any) -> None:
-        if os.getpid() != self._pid:
-            os._exit(0)  # a copy that plugin code forked off must not answer in our name
-        line = f"\n{self._token} {json.dumps(fields, default=str)}\n".encode()
-        if len(line) > MAX_LINE:
-            msg = f"what it says of itself is {len(line)} bytes long; {MAX_LINE} are taken"
-            return self.say(error="PluginContractError", message=msg, kind="contract")
-        try:
-            if self._identity() != self._pipe:
-                os._exit(LOST_PIPE)
-            while line:
-                line = line[os.write(self._descriptor, line) :]
-        except OSError:
-            os._exit(LOST_PIPE)
-
-    def _identity(self) -> tuple[int, int]:
-        found = os.fstat(self._descriptor)
-        return found.st_dev, found.st_ino
 
 
 def main(request: dict[str, Any]) -> NoReturn:
@@ -80,8 +43,8 @@ def main(request: dict[str, Any]) -> NoReturn:
     # A plugin that asks devrt meanwhile is refused as it is without isolation, and so are the
     # processes that it starts.
     os.environ["DEVRT_PROBE"] = "in-process"
-    _stay_harmless(int(request["parent"]))
-    reporter = _Reporter(int(request["descriptor"]), request["token"])
+    stay_harmless(int(request["parent"]))
+    reporter = Pipe(int(request["descriptor"]), request["token"])
     loaded: list[Plugin] = []
     answer: dict[str, Any]
     examine = _record if "entry" in request else _examine
@@ -119,19 +82,6 @@ def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
         return f"{type(error).__name__}: {words(error)}"[:4000]
 
 
-def _stay_harmless(parent: int) -> None:
-    """Leave no core file behind, and do not outlive the parent."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(0)  # it died before it could be watched
-
-
 def _failure(error: BaseException) -> dict[str, Any]:
     from devrt.errors import ConfigError, PluginContractError, PluginLoadError
     from devrt.plugins.loading.faults import missing_module
@@ -163,14 +113,14 @@ def _failure(error: BaseException) -> dict[str, Any]:
     }
 
 
-def _record(request: dict[str, Any], reporter: _Reporter, _: list[Plugin]) -> dict[str, Any]:
+def _record(request: dict[str, Any], reporter: Pipe, _: list[Plugin]) -> dict[str, Any]:
     """Run a module that was made for JAX against what stands in for it."""
     from devrt.plugins.adoption.stand_in import record_module
 
     return record_module(request["entry"], reporter.say)
 
 
-def _examine(request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]) -> dict[str, Any]:
+def _examine(request: dict[str, Any], reporter: Pipe, loaded: list[Plugin]) -> dict[str, Any]:
     reporter.say(phase="load")
     ref = _ref(request["ref"])
     if ref.registered:
@@ -189,7 +139,7 @@ def _ref(fields: Mapping[str, Any]) -> PluginRef:
 
 
 def _examine_plugin(
-    ref: PluginRef, request: dict[str, Any], reporter: _Reporter, loaded: list[Plugin]
+    ref: PluginRef, request: dict[str, Any], reporter: Pipe, loaded: list[Plugin]
 ) -> dict[str, Any]:
     from devrt.plugins.discovery.installed import installed_plugins
     from devrt.plugins.registry import PluginRegistry

@@ -12,19 +12,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import json
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from devrt.plugins.discovery.installed import PluginRef
 from devrt.probing import child as _child
-from devrt.probing.child import LOST_PIPE
 from devrt.probing.listening import Replies, last_lines, listen, signal_name
 from devrt.probing.parallel import Children, side_by_side
+from devrt.probing.replying import LOST_PIPE
+from devrt.probing.starting import start
 
 __all__ = [
     "Level",
@@ -35,14 +33,6 @@ __all__ = [
     "probe_isolated",
     "verdict",
 ]
-
-_BOOTSTRAP = (
-    "import json, sys\n"
-    "request = json.loads(sys.stdin.read())\n"
-    "sys.path[:] = request['path']\n"
-    "from devrt.probing import child\n"
-    "child.main(request)\n"
-)
 
 
 class Level(enum.IntEnum):
@@ -172,35 +162,20 @@ def ask_child(
     Returns what it replied, its exit code, whether it had to be stopped, and the end of what it
     printed. Raises `OSError` if it cannot be started.
     """
-    _refuse_without_children()
+    if _child.is_running:  # a plugin that asks devrt while it is tried would begin another circle
+        raise OSError("this process is itself a child that tries a plugin")
     replies = Replies(secrets.token_hex(8))
     with contextlib.ExitStack() as ends:
         read_end, write_end = os.pipe()
         ends.callback(os.close, read_end)
-        with contextlib.ExitStack() as childs_ends:
-            childs_ends.callback(os.close, write_end)
-            request = {
-                "descriptor": write_end,
-                "token": replies.token,
-                "parent": os.getpid(),
-                "path": [os.path.abspath(entry) for entry in sys.path],
-                **fields,
-            }
-            stdin = _filled_pipe(json.dumps(request, default=str).encode())
-            childs_ends.callback(os.close, stdin)
-            child = ends.enter_context(_start(stdin, write_end))
-            ends.enter_context(children.holding(child))
+        try:
+            request = {"descriptor": write_end, "token": replies.token, **fields}
+            child = ends.enter_context(start("devrt.probing.child", request, (write_end,)))
+        finally:
+            os.close(write_end)
+        ends.enter_context(children.holding(child))
         output, timed_out = listen(child, read_end, replies, timeout)
     return replies, child.returncode, timed_out, last_lines(output)
-
-
-def _refuse_without_children() -> None:
-    if os.name != "posix":
-        raise OSError("plugins can be run in child processes on POSIX systems only")
-    if not sys.executable:
-        raise OSError("the path of the Python interpreter is not known (sys.executable)")
-    if _child.is_running:  # a plugin that asks devrt while it is tried would begin another circle
-        raise OSError("this process is itself a child that tries a plugin")
 
 
 def _with_findings(
@@ -219,32 +194,6 @@ def _with_findings(
     replies.final = replies.kept
     kept = verdict(replies, 0, False, timeout, output)
     return dataclasses.replace(kept, findings=findings)
-
-
-def _start(stdin: int, write_end: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-P", "-u", "-X", "faulthandler", "-c", _BOOTSTRAP],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=(write_end,),
-        start_new_session=True,  # so that what it starts can be killed with it
-    )
-
-
-def _filled_pipe(data: bytes) -> int:
-    """Return the read end of a pipe that holds ``data``, all of it, and then ends."""
-    read_end, write_end = os.pipe()
-    try:
-        os.set_blocking(write_end, False)
-        if os.write(write_end, data) < len(data):
-            raise OSError(f"the request, {len(data)} bytes, does not fit into a pipe")
-    except OSError:
-        os.close(read_end)
-        raise
-    finally:
-        os.close(write_end)
-    return read_end
 
 
 def _is_plain(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import json
 import os
@@ -12,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from devrt.probing.child import MAX_LINE
 from devrt.probing.parallel import kill_group
+from devrt.probing.replying import MAX_LINE
 
-__all__ = ["Replies", "last_lines", "listen", "signal_name"]
+__all__ = ["Lines", "Listener", "Replies", "last_lines", "listen", "signal_name"]
 
 _TAIL = 1 << 14
 _LINES = 12
@@ -25,18 +26,10 @@ _Sink = Callable[[bytes], object]
 _CRASH = "Fatal Python error"  # faulthandler's first words
 
 
-class Replies:
-    """The lines that carry the token, as they come; others are dropped, but ``saw_garbage`` tells.
-
-    ``phase`` is the one that the child reported last; ``final`` its answer, with ``facts``, or with
-    ``error`` and ``message``; ``kept`` its answer should it end before it gives that, as its
-    findings are being collected.
-    """
+class Lines(abc.ABC):
+    """The lines that carry the token, as they come; ``saw_garbage`` tells of others."""
 
     def __init__(self, token: str) -> None:
-        self.phase = "start"
-        self.final: dict[str, Any] | None = None
-        self.kept: dict[str, Any] | None = None
         self.saw_garbage = False
         self.token = token
         self._partial = bytearray()
@@ -57,14 +50,39 @@ class Replies:
             return
         given, _, text = line.partition(b" ")
         message = _json_object(text) if given == self.token.encode() else None
-        if message is not None and isinstance(message.get("phase"), str):
+        if message is None or not self.take(message):
+            self.saw_garbage = True
+
+    @abc.abstractmethod
+    def take(self, message: dict[str, Any]) -> bool:
+        """Take one reply; return False for one that means nothing."""
+
+
+class Replies(Lines):
+    """What a child says that examines one plugin.
+
+    ``phase`` is the one that the child reported last; ``final`` its answer, with ``facts``, or with
+    ``error`` and ``message``; ``kept`` its answer should it end before it gives that, as its
+    findings are being collected.
+    """
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.phase = "start"
+        self.final: dict[str, Any] | None = None
+        self.kept: dict[str, Any] | None = None
+
+    def take(self, message: dict[str, Any]) -> bool:
+        """Take a phase, an answer that is kept, or the answer."""
+        if isinstance(message.get("phase"), str):
             self.phase = message["phase"]
-        elif message is not None and isinstance(message.get("kept"), dict):
+        elif isinstance(message.get("kept"), dict):
             self.kept = message["kept"]
-        elif message is not None and ("error" in message or isinstance(message.get("facts"), dict)):
+        elif "error" in message or isinstance(message.get("facts"), dict):
             self.final = message
         else:
-            self.saw_garbage = True
+            return False
+        return True
 
 
 def _json_object(text: bytes) -> dict[str, Any] | None:
@@ -75,39 +93,72 @@ def _json_object(text: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
+class Listener:
+    """Reads what a child answers and prints, and knows when it ended.
+
+    ``output`` is the end of what it printed; of that and of its answers a bounded part is held.
+    Leaving the ``with`` block kills the child with its group and reaps it.
+    """
+
+    def __init__(self, child: subprocess.Popen[bytes], read_end: int, lines: Lines) -> None:
+        assert child.stdout is not None
+        self.output = bytearray()
+        self._child = child
+        self._sinks: dict[int, _Sink] = {
+            read_end: lines.feed,
+            child.stdout.fileno(): self.output.extend,
+        }
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Listener:
+        self._selector = self._resources.enter_context(selectors.DefaultSelector())
+        self._ended = self._resources.enter_context(_end_of(self._child))
+        for descriptor in self._sinks:
+            os.set_blocking(descriptor, False)
+            self._selector.register(descriptor, selectors.EVENT_READ)
+        if self._ended is not None:
+            self._selector.register(self._ended, selectors.EVENT_READ)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        kill_group(self._child)
+        self._child.wait()
+        self._resources.close()
+        self.drain()
+
+    def listen(self, timeout: float, is_enough: Callable[[], bool] = lambda: False) -> bool:
+        """Read until the child ends or what came is enough; return False at the deadline."""
+        deadline = time.monotonic() + timeout
+        while not is_enough() and not self.has_ended():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            patience = left if self._ended is not None else min(left, _POLL)
+            _drain(self._selector, self._sinks, patience)
+            del self.output[:-_TAIL]  # a plugin may print for ever
+        return True
+
+    def has_ended(self) -> bool:
+        """Return whether the child ended."""
+        return self._child.returncode is not None or _has_ended(self._child)
+
+    def drain(self) -> None:
+        """Take what the child has written so far."""
+        for descriptor, sink in self._sinks.items():
+            _drain_rest(descriptor, sink)
+        del self.output[:-_TAIL]
+
+
 def listen(
-    child: subprocess.Popen[bytes], read_end: int, replies: Replies, timeout: float
+    child: subprocess.Popen[bytes], read_end: int, lines: Lines, timeout: float
 ) -> tuple[bytes, bool]:
     """Read until the child ends or the deadline passes; then kill its group and reap it.
 
     Returns the end of what it printed, and whether it had to be stopped.
     """
-    assert child.stdout is not None
-    deadline = time.monotonic() + timeout
-    output = bytearray()
-    sinks: dict[int, _Sink] = {read_end: replies.feed, child.stdout.fileno(): output.extend}
-    timed_out = False
-    try:
-        with selectors.DefaultSelector() as selector, _end_of(child) as ended:
-            for descriptor in sinks:
-                os.set_blocking(descriptor, False)
-                selector.register(descriptor, selectors.EVENT_READ)
-            if ended is not None:
-                selector.register(ended, selectors.EVENT_READ)
-            while not _has_ended(child):
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    timed_out = True
-                    break
-                patience = left if ended is not None else min(left, _POLL)
-                _drain(selector, sinks, patience)
-                del output[:-_TAIL]  # a plugin may print for ever
-    finally:
-        kill_group(child)
-        child.wait()
-    for descriptor, sink in sinks.items():
-        _drain_rest(descriptor, sink)
-    return bytes(output[-_TAIL:]), timed_out
+    with Listener(child, read_end, lines) as listener:
+        timed_out = not listener.listen(timeout)
+    return bytes(listener.output), timed_out
 
 
 @contextlib.contextmanager
