@@ -1,0 +1,16 @@
+from devrt.testing.conformance.case import LEVELS as LEVELS
+from devrt.testing.conformance.case import Case as Case
+from devrt.testing.conformance.case import case as case
+from devrt.testing.conformance.cases import all_cases as all_cases
+from devrt.testing.conformance.expect import Failure as Failure
+from devrt.testing.conformance.expect import NotApplicable as NotApplicable
+from devrt.testing.conformance.expect import expect as expect
+from devrt.testing.conformance.expect import expect_equal as expect_equal
+from devrt.testing.conformance.expect import expect_error as expect_error
+from devrt.testing.conformance.expect import require as require
+from devrt.testing.conformance.report import CaseResult as CaseResult
+from devrt.testing.conformance.report import Report as Report
+from devrt.testing.conformance.report import Status as Status
+from devrt.testing.conformance.runner import Worker as Worker
+from devrt.testing.conformance.runner import conform as conform
+from devrt.testing.conformance.subject import Subject as Subject

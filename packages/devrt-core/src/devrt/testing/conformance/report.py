@@ -1,0 +1,162 @@
+"""What came of the cases: the report that a plugin ships, and what is new between two of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from devrt.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import os
+
+__all__ = ["SCHEMA", "CaseResult", "Report", "Status"]
+
+SCHEMA = 1
+"""The version of the report's form."""
+
+
+class Status(enum.StrEnum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    NOT_APPLICABLE = "not_applicable"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the backend is wrong."""
+        return self in (Status.FAILED, Status.CRASHED, Status.TIMED_OUT)
+
+    @property
+    def words(self) -> str:
+        """The status as a person reads it."""
+        return self.value.replace("_", " ")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CaseResult:
+    """How one case ended.
+
+    ``expected`` and ``came`` say what is wrong, ``reason`` why it does not apply, ``contract``
+    where the contract asks for it; ``output`` is the end of what was printed meanwhile, where it
+    failed.
+    """
+
+    id: str
+    title: str
+    contract: str
+    status: Status
+    seconds: float = 0.0
+    expected: str = ""
+    came: str = ""
+    reason: str = ""
+    output: str = ""
+
+    @property
+    def level(self) -> str:
+        """The case's level."""
+        return self.id.partition(".")[0]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Report:
+    """What came of the cases that ran.
+
+    Attributes
+    ----------
+    subject : Mapping
+        The plugin: ``platform``, ``distribution``, ``version``, ``library``, ``experimental``,
+        ``platform_version``, ``device_count``, ``device_kinds``.
+    environment : Mapping
+        ``core`` and ``contract``, the versions of both, ``python``, ``system``, ``machine``.
+    results : tuple of CaseResult
+        Each case, in the order in which they ran.
+    """
+
+    subject: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    results: tuple[CaseResult, ...]
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """The cases in which the backend is wrong."""
+        return tuple(result for result in self.results if result.status.is_failure)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something passed and nothing failed."""
+        passed = any(result.status is Status.PASSED for result in self.results)
+        return passed and not self.failures
+
+    def summary(self) -> dict[str, dict[str, int]]:
+        """Return how many cases of each level ended how; of none where that is so."""
+        counts: dict[str, Counter[str]] = {}
+        for result in self.results:
+            counts.setdefault(result.level, Counter())[result.status.value] += 1
+        return {
+            level: {status.value: count[status.value] for status in Status}
+            for level, count in counts.items()
+        }
+
+    def not_applicable(self) -> dict[str, list[str]]:
+        """Return the cases that do not apply, by the reason."""
+        found: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.status is Status.NOT_APPLICABLE:
+                found.setdefault(result.reason, []).append(result.id)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return {
+            "schema": SCHEMA,
+            "ok": self.ok,
+            "subject": dict(self.subject),
+            "environment": dict(self.environment),
+            "summary": self.summary(),
+            "not_applicable": self.not_applicable(),
+            "cases": [_to_dict(result) for result in self.results],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Report:
+        """Read a report that `save` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the file is none, or of a newer form.
+        """
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            schema = document["schema"]
+            if schema == SCHEMA:
+                results = tuple(map(_from_dict, document["cases"]))
+                return cls(document["subject"], document["environment"], results)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            msg = f"{path} is no report of devrt conform: {type(error).__name__}: {error}."
+            raise InvalidArgumentError(msg, path=str(path)) from error
+        msg = f"{path} is a report of form {schema!r}, and this devrt reads form {SCHEMA}."
+        raise InvalidArgumentError(f"{msg} Use the devrt that wrote it.", path=str(path))
+
+
+def _to_dict(result: CaseResult) -> dict[str, Any]:
+    fields = dataclasses.asdict(result)
+    return {"level": result.level, **fields, "seconds": round(result.seconds, 4)}
+
+
+def _from_dict(fields: Mapping[str, Any]) -> CaseResult:
+    known = {field.name: fields[field.name] for field in dataclasses.fields(CaseResult)}
+    return CaseResult(**{**known, "status": Status(known["status"])})

@@ -1,0 +1,270 @@
+"""The parent side of the conformance kit: child processes, their deadlines, and the report.
+
+Nothing of the plugin is imported here. A child runs case after case, as this side asks for them;
+where it ends or is late, the case that ran is what failed, and the next has a new child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from devrt.errors import InvalidArgumentError
+from devrt.plugins.discovery.refs import PluginRef
+from devrt.probing.listening import Lines, Listener, last_lines, signal_name
+from devrt.probing.replying import LOST_PIPE
+from devrt.probing.starting import start
+from devrt.testing.conformance.case import LEVELS, Case
+from devrt.testing.conformance.cases import all_cases
+from devrt.testing.conformance.report import CaseResult, Report, Status
+from devrt.testing.conformance.subject import find_subject
+from devrt.testing.conformance.surroundings import environment_facts, subject_facts
+from devrt.testing.conformance.worker import DESCRIBE
+
+__all__ = ["Worker", "chosen_cases", "conform"]
+
+_START = 60.0  # seconds in which a child begins, on a machine that is busy
+_DESCRIBE = 60.0
+
+
+class _Replies(Lines):
+    """What a child says: that it began, that it makes its client, what came."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(token)
+        self.phase = ""
+        self.result: dict[str, Any] | None = None
+
+    def take(self, message: dict[str, Any]) -> bool:
+        if isinstance(message.get("phase"), str):
+            self.phase = message["phase"]
+        elif isinstance(message.get("result"), dict):
+            self.result = message["result"]
+        else:
+            return False
+        return True
+
+
+class _Child:
+    """One child process, which runs a case at a time."""
+
+    def __init__(self, reference: PluginRef) -> None:
+        self.replies = _Replies(secrets.token_hex(8))
+        self._resources = contextlib.ExitStack()
+        with contextlib.ExitStack() as childs:
+            replies, write_end = _pipe(self._resources, childs)
+            requests, self._requests = _pipe(childs, self._resources)
+            request = {
+                "descriptor": write_end,
+                "requests": requests,
+                "token": self.replies.token,
+                "ref": dataclasses.asdict(reference),
+            }
+            worker = "devrt.testing.conformance.worker"
+            self.process = start(worker, request, (write_end, requests))
+        self._resources.enter_context(self.process)
+        listener = Listener(self.process, replies, self.replies)
+        self._listener = self._resources.enter_context(listener)
+
+    def ask(self, what: str, deadline: float) -> tuple[dict[str, Any] | None, bool]:
+        """Return what came of a case, None where the child ended; and whether it was in time."""
+        self._listener.drain()
+        self._listener.output.clear()
+        self.replies.phase, self.replies.result = "", None
+        with contextlib.suppress(BrokenPipeError):  # it ended, as will be seen
+            os.write(self._requests, json.dumps(what).encode() + b"\n")
+        began = self._listener.listen(_START, lambda: bool(self.replies.phase))
+        in_time = began and self._listener.listen(deadline, lambda: self.replies.result is not None)
+        self._listener.drain()
+        return self.replies.result, in_time
+
+    def end(self) -> str:
+        """Kill the child with its group; return the end of what it printed."""
+        self._resources.close()
+        return self.output()
+
+    def output(self) -> str:
+        """Return the end of what was printed since the last request."""
+        return last_lines(bytes(self._listener.output))
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """Make a pipe whose ends are closed with one and the other of two stacks."""
+    read_end, write_end = os.pipe()
+    reader.callback(os.close, read_end)
+    writer.callback(os.close, write_end)
+    return read_end, write_end
+
+
+class Worker:
+    """Runs cases of one subject in child processes; leaving the ``with`` block ends them.
+
+    Parameters
+    ----------
+    reference
+        The plugin, as `devrt.testing.conformance.subject.find_subject` returns it.
+
+    Attributes
+    ----------
+    late : list of CaseResult
+        New results of cases that had returned one when their child ended after all.
+    """
+
+    def __init__(self, reference: PluginRef) -> None:
+        self.reference = reference
+        self.late: list[CaseResult] = []
+        self._child: _Child | None = None
+        self._last: CaseResult | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child process. Idempotent."""
+        child, self._child, self._last = self._child, None, None
+        if child is not None:
+            child.end()
+
+    def run(self, case: Case) -> CaseResult:
+        """Run one case, in the child of the earlier ones unless it asks for its own."""
+        if case.alone:
+            self.close()
+        try:
+            return self._run(case)
+        finally:
+            if case.alone:
+                self.close()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a report says of the subject beyond its name; nothing if it ends in that."""
+        child = self._living()
+        facts, in_time = child.ask(DESCRIBE, _DESCRIBE)
+        if facts is None or not in_time:
+            self.close()
+        return facts or {}
+
+    def _living(self) -> _Child:
+        if self._child is None:
+            self._child = _Child(self.reference)
+        return self._child
+
+    def _run(self, case: Case) -> CaseResult:
+        child = self._living()
+        fields, in_time = child.ask(case.id, case.deadline)
+        if fields is None and self._last is not None and not child.replies.phase:
+            self._end_late(child, self._last)
+            return self._run(case)
+        result = CaseResult(case.id, case.title, case.contract, Status.PASSED)
+        if fields is None:
+            self._child = self._last = None
+            output = child.end()
+            ended = _ended(child, case.deadline, in_time)
+            return dataclasses.replace(result, output=output, expected=case.title, **ended)
+        fields = {**fields, "status": Status(fields["status"])}
+        output = child.output() if fields["status"].is_failure else ""
+        self._last = dataclasses.replace(result, output=output, **fields)
+        return self._last
+
+    def _end_late(self, child: _Child, last: CaseResult) -> None:
+        """Keep that a child ended between two cases: of the one that ran last."""
+        self._child = self._last = None
+        output = child.end()
+        ended = {**_ended(child, 0.0, True), "expected": last.title, "output": output}
+        self.late.append(dataclasses.replace(last, **ended))
+
+
+def _ended(child: _Child, deadline: float, in_time: bool) -> dict[str, Any]:
+    """Return the fields of the result of a case in which the child ended, or had to be."""
+    where = {"": "when the case was over", "client": "while its client was made"}
+    when = where.get(child.replies.phase, "in the case")
+    if not in_time:
+        came = f"it did not finish within {deadline:g} s, {when}"
+        return {"status": Status.TIMED_OUT, "came": came, "seconds": deadline}
+    code = child.process.returncode
+    if code < 0:
+        came = f"the process was killed by {signal_name(-code)} {when}"
+    elif code == LOST_PIPE:
+        came = f"the descriptor of the results was closed or replaced {when}"
+    else:
+        came = f"the process ended with exit code {code} {when}"
+    return {"status": Status.CRASHED, "came": came}
+
+
+def chosen_cases(
+    reference: PluginRef, level: str | None = None, names: Iterable[str] = ()
+) -> tuple[Case, ...]:
+    """Return the cases of a level and of these ids that are for such a subject; all if omitted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no such level or case.
+    """
+    known = {case.id: case for case in all_cases()}
+    wanted = list(names)
+    if level is not None and level not in LEVELS:
+        msg = f"there is no level {level!r}; levels: {', '.join(LEVELS)}."
+        raise InvalidArgumentError(msg, level=level)
+    for name in wanted:
+        if name not in known:
+            msg = f"there is no case {name!r}; devrt conform --list shows them."
+            raise InvalidArgumentError(msg, case=name)
+    return tuple(
+        case
+        for case in known.values()
+        if level in (None, case.level)
+        and (not wanted or case.id in wanted)
+        and (case.level != "c_api" or reference.library or wanted)
+    )
+
+
+def conform(
+    subject: str,
+    level: str | None = None,
+    *,
+    cases: Iterable[str] = (),
+    on_result: Callable[[CaseResult], object] = lambda result: None,
+) -> Report:
+    """Hold a backend to the contract and report what came.
+
+    Parameters
+    ----------
+    subject
+        A platform (``"acme"``), ``"platform@distribution"``, or the path of a PJRT library.
+    level
+        One of `devrt.testing.conformance.LEVELS`; all of them when omitted.
+    cases
+        Ids of cases; all of the level when omitted.
+    on_result
+        Called with each result as it comes.
+
+    Returns
+    -------
+    Report
+        What came. Nothing is raised on the plugin's account, whatever it does.
+
+    Raises
+    ------
+    UnknownPlatformError
+        If there is no such plugin or library.
+    InvalidArgumentError
+        If there is no such level or case.
+    """
+    reference = find_subject(subject)
+    results: dict[str, CaseResult] = {}
+    with Worker(reference) as worker:
+        for case in chosen_cases(reference, level, cases):
+            results[case.id] = worker.run(case)
+            on_result(results[case.id])
+        described = worker.describe()
+    results.update((late.id, late) for late in worker.late)
+    facts = {**subject_facts(reference), **described}
+    return Report(facts, environment_facts(), tuple(results.values()))

@@ -1,0 +1,113 @@
+"""The child side of the conformance kit: runs each case that its parent names, and reports it.
+
+Requests and replies have a pipe each, which is neither standard input nor output: what a plugin
+prints cannot be mistaken for a result, and what it reads takes no request away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt._support.words import words
+from devrt.probing.replying import LOST_PIPE, Pipe, stay_harmless
+from devrt.testing.conformance.cases import all_cases
+from devrt.testing.conformance.expect import Failure, NotApplicable
+from devrt.testing.conformance.subject import Subject
+
+if TYPE_CHECKING:
+    from devrt.testing.conformance.case import Case
+
+__all__ = ["main"]
+
+DESCRIBE = "describe"
+"""The request for what a report says of the subject, in place of a case."""
+
+
+def main(request: dict[str, Any]) -> NoReturn:
+    """Run the cases that are requested, until there are no more requests."""
+    stay_harmless(int(request["parent"]))
+    pipe = Pipe(int(request["descriptor"]), request["token"])
+    subject = _subject(request["ref"], lambda: pipe.say(phase="client"))
+    known = {case.id: case for case in all_cases()}
+    for wanted in _requests(int(request["requests"])):
+        pipe.say(phase="case")
+        result = _described(subject) if wanted == DESCRIBE else _result(known[wanted], subject)
+        _flush()
+        pipe.say(result=result)
+    os._exit(0)  # exit handlers and destructors are the subject of cases of their own
+
+
+def _subject(fields: Mapping[str, Any], at_client: Any) -> Subject:
+    from devrt.plugins.discovery.installed import installed_plugins
+    from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
+
+    reference = PluginRef(**fields)
+    if reference.source == FROM_ENVIRONMENT:
+        path = reference.library.replace('"', '""')
+        os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f'{reference.platform}:"{path}"'
+    names = [reference.name if reference.has_distribution else reference.platform]
+    # Copies between platforms are among what is seen to.
+    names += ["cpu"] if any(ref.platform == "cpu" for ref in installed_plugins()) else []
+    os.environ["DEVRT_PLATFORMS"] = ",".join(dict.fromkeys(names))
+    return Subject(reference, at_client)
+
+
+def _requests(descriptor: int) -> Iterator[str]:
+    """Yield what the parent asks for, a JSON string a line, until it closes its end."""
+    partial = b""
+    while True:
+        try:
+            chunk = os.read(descriptor, 1 << 12)
+        except OSError:
+            os._exit(LOST_PIPE)
+        if not chunk:
+            return
+        *lines, partial = (partial + chunk).split(b"\n")
+        yield from (json.loads(line) for line in lines)
+
+
+def _result(case: Case, subject: Subject) -> dict[str, Any]:
+    """Run one case; whatever plugin code raises is a result."""
+    started = time.perf_counter()
+    fields: dict[str, Any]
+    try:
+        case.check(subject)
+        fields = {"status": "passed"}
+    except NotApplicable as reason:
+        fields = {"status": "not_applicable", "reason": words(reason)}
+    except Failure as failure:
+        fields = {"status": "failed", "expected": failure.expected, "came": failure.came}
+    except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises
+        with contextlib.suppress(Exception):  # an exception of its own may not even print
+            traceback.print_exception(error)
+        came = f"{type(error).__name__}: {words(error)}"[:4000]
+        fields = {"status": "failed", "expected": case.title, "came": came}
+    return {"seconds": time.perf_counter() - started, **fields}
+
+
+def _described(subject: Subject) -> dict[str, Any]:
+    """Return what a report says of the subject, as far as it can be had."""
+    try:
+        client = subject.client
+        devices = client.devices()
+        return {
+            "platform_version": str(client.platform_version),
+            "device_count": len(devices),
+            "device_kinds": sorted({str(device.device_kind) for device in devices})[:16],
+            "experimental": bool(subject.backend.factory.experimental),
+        }
+    except BaseException as error:  # noqa: BLE001  plugin code; a case says what is wrong
+        return {"problem": f"{type(error).__name__}: {words(error)}"[:1000]}
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # plugin code may have closed or replaced it
+            stream.flush()

@@ -1,0 +1,62 @@
+"""The kit on the example backend: what it reports, and on what command."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from devrt.cli import main
+from devrt.errors import InvalidArgumentError, UnknownPlatformError
+from devrt.testing.conformance import LEVELS, Report, Status, all_cases, conform
+
+pytest.importorskip("devrt_acme", reason="needs the example backend")
+
+
+def test_the_example_passes_the_level_load():
+    seen = []
+    report = conform("acme", "load", on_result=seen.append)
+    assert report.failures == ()
+    assert report.ok
+    assert [result.id for result in seen] == [c.id for c in all_cases() if c.level == "load"]
+    assert {result.status for result in report.results} <= {Status.PASSED, Status.NOT_APPLICABLE}
+    assert report.subject["distribution"] == "devrt-acme"
+    assert report.subject["device_count"] == 2
+    assert report.subject["experimental"] is True
+
+
+def test_ids_are_unique_and_levels_in_order():
+    ids = [case.id for case in all_cases()]
+    assert len(ids) == len(set(ids))
+    levels = [LEVELS.index(case.level) for case in all_cases()]
+    assert levels == sorted(levels)
+
+
+def test_a_report_is_written_and_read(tmp_path):
+    report = conform("acme", cases=["load.probe_answers"])
+    report.save(tmp_path / "r.json")
+    assert Report.load(tmp_path / "r.json").to_dict() == report.to_dict()
+    (tmp_path / "r.json").write_text('{"schema": 7}')
+    with pytest.raises(InvalidArgumentError, match="form 7"):
+        Report.load(tmp_path / "r.json")
+
+
+def test_the_command_prints_the_report():
+    done = CliRunner().invoke(main, ["conform", "acme", "--level", "load", "--json"])
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["ok"], report["schema"]) == (0, True, 1)
+    done = CliRunner().invoke(main, ["conform", "acme", "--case", "load.probe_answers"])
+    assert done.exit_code == 0
+    assert "devrt-acme 0.1.0: 1 cases passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["nobody", "./nothing.so"])
+def test_a_subject_that_is_not_there(name):
+    with pytest.raises(UnknownPlatformError, match=r"no (installed plugin|PJRT library)"):
+        conform(name)
+
+
+def test_levels_and_cases_that_are_not_there():
+    with pytest.raises(InvalidArgumentError, match="no level 'lod'; levels: load, memory"):
+        conform("acme", "lod")
+    with pytest.raises(InvalidArgumentError, match=r"no case 'load.nothing'"):
+        conform("acme", cases=["load.nothing"])
