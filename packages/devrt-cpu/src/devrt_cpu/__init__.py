@@ -137,6 +137,10 @@ def make_cpu_client(
         distributed_client=distributed_client,
         execution_timeout=_seconds("execution_timeout", execution_timeout),
     )
+    if not asynchronous:
+        from devrt_cpu import _capabilities
+
+        _capabilities.remember_as_synchronous(client)
     if library is not None:
         from devrt_cpu import _library
 

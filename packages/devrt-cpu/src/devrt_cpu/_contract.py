@@ -13,6 +13,7 @@ def register() -> None:
     """Load the native module and make its classes those of `devrt.contract`, once."""
     from devrt import contract
     from devrt_cpu import _client_methods, _executable_methods, _ext
+    from devrt_cpu._capabilities import capabilities
 
     written: tuple[tuple[type, Any], ...] = (
         (_ext.CpuClient, _client_methods),
@@ -21,6 +22,7 @@ def register() -> None:
     for kind, methods in written:
         for name in methods.__all__:
             setattr(kind, name, getattr(methods, name))
+    setattr(_ext.CpuClient, "capabilities", property(capabilities))  # noqa: B010
 
     # Any: register() is typed for subclasses, and these become subclasses only by this call.
     pairs: tuple[tuple[Any, type], ...] = (

@@ -2,6 +2,7 @@ from devrt.contract.assembly import Assembly as Assembly
 from devrt.contract.assembly import Piece as Piece
 from devrt.contract.buffer import Buffer as Buffer
 from devrt.contract.buffer import HostBufferSemantics as HostBufferSemantics
+from devrt.contract.capabilities import Capabilities as Capabilities
 from devrt.contract.client import Client as Client
 from devrt.contract.custom_calls import DeviceCall as DeviceCall
 from devrt.contract.custom_calls import RawBuffer as RawBuffer

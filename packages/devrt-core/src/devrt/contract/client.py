@@ -13,6 +13,7 @@ from devrt.contract.transfers import BatchedTransfers
 if TYPE_CHECKING:
     import numpy as np
 
+    from devrt.contract.capabilities import Capabilities
     from devrt.contract.device import Device, Memory
     from devrt.contract.executable import LoadedExecutable
     from devrt.contract.topology import Topology
@@ -36,6 +37,9 @@ class Client(BatchedTransfers, metaclass=Contract):
         A short word for the implementation (``"native"``, ``"pjrt"``).
     program_formats : tuple of str
         The program formats that `compile_and_load` takes; empty if it takes none.
+    capabilities : Capabilities
+        What can be counted on, for callers to ask before they use it; by default what the client
+        shows of itself. One that does more says so: ``Capabilities.of(self, donation=True)``.
     """
 
     @property
@@ -53,6 +57,12 @@ class Client(BatchedTransfers, metaclass=Contract):
     @property
     def program_formats(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        from devrt.contract.capabilities import Capabilities
+
+        return Capabilities.of(self)
 
     @abc.abstractmethod
     def process_index(self) -> int:

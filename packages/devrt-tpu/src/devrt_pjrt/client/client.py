@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.contract import (
     Buffer,
+    Capabilities,
     Client,
     Device,
     HostBufferSemantics,
@@ -82,6 +83,19 @@ class PjrtClient(Handle, Client):
     @property
     def program_formats(self) -> tuple[str, ...]:
         return ("stablehlo",)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What can be counted on; what programs may do is the plugin's compiler's to refuse."""
+        from devrt_pjrt.programs.custom_call import takes_custom_calls
+
+        return Capabilities.of(
+            self,
+            asynchronous=True,
+            donation=True,
+            collectives=True,
+            custom_calls=takes_custom_calls(self.connection.api),
+        )
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from devrt_pjrt.library.checks import encoded
 if TYPE_CHECKING:
     from devrt_pjrt.library.api import Api
 
-__all__ = ["register_custom_call"]
+__all__ = ["register_custom_call", "takes_custom_calls"]
 
 _FFI_EXTENSION = 5
 
@@ -37,7 +37,7 @@ def register_custom_call(
     api: Api, platform: str, name: str, function: Any, kind: str = "host"
 ) -> None:
     """Register a handler, for the platform in the plugin's word; see `PjrtClient`."""
-    register = api.extension(_FFI_EXTENSION, "PJRT_FFI_Extension", "register_handler")
+    register = _registers(api)
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."
         raise UnimplementedError(msg, operation="register_custom_call", plugin=api.name)
@@ -50,6 +50,15 @@ def register_custom_call(
 
     scope = int(ffi.cast("uintptr_t", api.table)), platform
     _registry.register(name, function, kind, bind, owner=api.name, scope=scope, plugin=api.name)
+
+
+def takes_custom_calls(api: Api) -> bool:
+    """Return whether a plugin has what handlers are registered through."""
+    return _registers(api) is not None
+
+
+def _registers(api: Api) -> Any:
+    return api.extension(_FFI_EXTENSION, "PJRT_FFI_Extension", "register_handler")
 
 
 def _register(api: Api, register: Any, platform: str, name: str, address: int) -> None:
