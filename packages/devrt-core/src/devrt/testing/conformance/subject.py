@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from devrt.errors import UnknownPlatformError
 from devrt.plugins.discovery.installed import discover_plugins
 from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
+from devrt.testing.conformance.expect import Failure, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,11 +74,14 @@ class Subject:
         The plugin, as it is installed.
     platform : str
         Its platform.
+    no_client : str
+        What came of making the client in another child, where that ended it: it is not tried again.
     """
 
     def __init__(self, reference: PluginRef, at_client: Callable[[], None] = lambda: None) -> None:
         self.reference = reference
         self.platform = reference.platform
+        self.no_client = ""
         self._at_client = at_client
 
     @property
@@ -102,6 +106,8 @@ class Subject:
         """Its client, which ``devrt.devices(subject.platform)`` has too."""
         from devrt.runtime import default_runtime
 
+        if self.no_client:
+            raise Failure("a client", self.no_client)
         self._at_client()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is experimental
@@ -110,7 +116,6 @@ class Subject:
     def make_client(self, **options: Any) -> Client:
         """Make another client, which the case closes; not applicable where one is all there is."""
         from devrt.runtime import default_runtime
-        from devrt.testing.conformance.expect import require
 
         one = "one process can have one client of its devices (exclusive in its manifest)"
         require(not self.backend.manifest.exclusive, one)
@@ -128,8 +133,6 @@ class Subject:
 
     def memory(self, kind: str | None = None) -> Memory:
         """Return a memory of the first device: the default one, or that of a kind."""
-        from devrt.testing.conformance.expect import require
-
         if kind is None:
             return self.device.default_memory()
         there = [memory.kind for memory in self.device.addressable_memories()]

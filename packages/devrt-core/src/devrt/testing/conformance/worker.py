@@ -36,7 +36,7 @@ def main(request: dict[str, Any]) -> NoReturn:
     pipe = Pipe(int(request["descriptor"]), request["token"])
     subject = _subject(request["ref"], lambda: pipe.say(phase="client"))
     known = {case.id: case for case in all_cases()}
-    for wanted in _requests(int(request["requests"])):
+    for wanted, subject.no_client in _requests(int(request["requests"])):
         pipe.say(phase="case")
         result = _described(subject) if wanted == DESCRIBE else _result(known[wanted], subject)
         _flush()
@@ -59,8 +59,11 @@ def _subject(fields: Mapping[str, Any], at_client: Any) -> Subject:
     return Subject(reference, at_client)
 
 
-def _requests(descriptor: int) -> Iterator[str]:
-    """Yield what the parent asks for, a JSON string a line, until it closes its end."""
+def _requests(descriptor: int) -> Iterator[tuple[str, str]]:
+    """Yield the case that the parent asks for, and why no client is to be made, if so.
+
+    Each is a line of JSON, until the parent closes its end.
+    """
     partial = b""
     while True:
         try:

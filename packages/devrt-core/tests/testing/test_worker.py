@@ -1,0 +1,205 @@
+"""What a plugin does to the process is the result of the case that ran, and of no other."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from devrt.testing.conformance import Status, Worker, all_cases
+
+pytest.importorskip("devrt_acme", reason="needs the example backend")
+
+BEFORE = "load.ids_are_unique_and_ordered"
+SPOILED = "load.local_devices_are_among_them"
+"""The only case that calls ``local_device_count``, in which the plugins of these tests do wrong."""
+AFTER = "load.memories_are_found"
+
+WRONG = """
+import os, signal, subprocess, sys, time
+def wrong(self):
+    {code}
+    return 2
+AcmeClient.local_device_count = wrong
+return AcmeClient(2)
+"""
+
+
+def spoil(plugins, code):
+    """Install a plugin that runs ``code`` in one case; return its reference."""
+    text = WRONG.format(code=code.strip().replace("\n", "\n    "))
+    plugins.add("one", make=text.strip().replace("\n", "\n    "))
+    return plugins.ref("one")
+
+
+def run(worker, name, deadline=60.0):
+    (case,) = [case for case in all_cases() if case.id == name]
+    return worker.run(dataclasses.replace(case, deadline=deadline))
+
+
+CLOSE_ALL = "for d in range(200):\n    try: os.close(d)\n    except OSError: pass"
+OTHER_PIPE = "for d in range(3, 40):\n    try: os.fstat(d); os.dup2(1, d)\n    except OSError: pass"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "came"),
+    [
+        ("os._exit(3)", Status.CRASHED, "ended with exit code 3 in the case"),
+        ("os._exit(0)", Status.CRASHED, "ended with exit code 0 in the case"),
+        ("os.abort()", Status.CRASHED, "killed by SIGABRT in the case"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", Status.CRASHED, "killed by SIGSEGV"),
+        ("sys.exit(2)", Status.FAILED, "SystemExit: 2"),
+        ("raise KeyboardInterrupt", Status.FAILED, "KeyboardInterrupt"),
+        ("def again(): again()\nagain()", Status.FAILED, "RecursionError"),
+        ("raise ValueError('no such thing')", Status.FAILED, "ValueError: no such thing"),
+        (CLOSE_ALL, Status.CRASHED, "descriptor of the results was closed or replaced"),
+        (OTHER_PIPE, Status.CRASHED, "descriptor of the results was closed or replaced"),
+    ],
+)
+def test_the_end_of_the_process_is_that_of_the_case(plugins, code, status, came):
+    with Worker(spoil(plugins, code)) as worker:
+        first, spoiled, after = (run(worker, name) for name in (BEFORE, SPOILED, AFTER))
+        late = worker.late
+    assert (first.status, after.status, late) == (Status.PASSED, Status.PASSED, [])
+    assert spoiled.status is status
+    assert came in spoiled.came
+    assert spoiled.expected == spoiled.title
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "sys.stdout.write('{}\\\\n' * 9); os.write(1, b'\\\\xff' * 999); print(sys.stdin.read())",
+        "sys.stderr.write('x' * 3_000_000); os.write(2, b'y\\\\n' * 300_000)",
+        "os.fork()",
+        "os.fork() or os._exit(5)",
+        "subprocess.Popen(['sleep', '600'])",
+        "os.close(0); os.close(1); os.close(2)",
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, print)",
+        "sys.stdout = sys.stderr = None",
+        "os.chdir('/')",
+    ],
+)
+def test_what_leaves_the_results_alone_fails_no_case(plugins, code):
+    with Worker(spoil(plugins, code)) as worker:
+        results = [run(worker, name) for name in (BEFORE, SPOILED, AFTER)]
+        late = worker.late
+    assert [(result.status, result.came) for result in results] == [(Status.PASSED, "")] * 3
+    assert late == []
+
+
+def test_a_case_that_does_not_end_is_ended_at_its_deadline(plugins):
+    ignoring = "for s in (1, 2, 15): signal.signal(s, signal.SIG_IGN)"
+    code = f"{ignoring}\nsubprocess.Popen(['sleep', '600'])\nprint('waits', flush=True)\n"
+    with Worker(spoil(plugins, f"{code}while True: time.sleep(60)")) as worker:
+        run(worker, BEFORE)
+        spoiled = run(worker, SPOILED, deadline=1.0)
+        assert run(worker, AFTER).status is Status.PASSED
+    assert spoiled.status is Status.TIMED_OUT
+    assert (spoiled.came, spoiled.seconds) == ("it did not finish within 1 s, in the case", 1.0)
+    assert spoiled.output == "waits"
+
+
+def test_what_was_printed_before_the_failure_is_in_the_result(plugins):
+    code = "print('on standard output'); os.write(2, b'last words'); raise ValueError('wrong')"
+    with Worker(spoil(plugins, code)) as worker:
+        spoiled, after = run(worker, SPOILED), run(worker, AFTER)
+    assert spoiled.output.startswith("on standard output")
+    assert "last words" in spoiled.output
+    assert "ValueError: wrong" in spoiled.output
+    assert after.output == ""
+
+
+def test_the_stack_of_a_crash_is_in_the_result(plugins):
+    with Worker(spoil(plugins, "os.kill(os.getpid(), signal.SIGSEGV)")) as worker:
+        assert "Fatal Python error: Segmentation fault" in run(worker, SPOILED).output
+
+
+def test_a_child_that_ends_after_its_case_is_a_new_result_of_that_case(plugins):
+    code = "import threading; threading.Timer(0.1, os._exit, (7,)).start()"
+    with Worker(spoil(plugins, code)) as worker:
+        run(worker, BEFORE)
+        assert run(worker, SPOILED).status is Status.PASSED
+        worker._child.process.wait(60)
+        assert run(worker, AFTER).status is Status.PASSED
+        (late,) = worker.late
+    assert (late.id, late.status) == (SPOILED, Status.CRASHED)
+    assert late.came == "the process ended with exit code 7 when the case was over"
+
+
+@pytest.mark.parametrize(
+    ("make", "came"),
+    [
+        ("import os; os._exit(9)", "the process ended with exit code 9 while its client was made"),
+        ("raise OSError('no card')", "BackendInitializationError"),
+    ],
+)
+def test_a_client_that_cannot_be_made(plugins, make, came):
+    plugins.add("one", make=make)
+    with Worker(plugins.ref("one")) as worker:
+        result = run(worker, BEFORE)
+        assert run(worker, "load.probe_answers").status is Status.PASSED
+    assert result.status.is_failure
+    assert came in result.came
+
+
+def test_a_client_that_is_never_made_is_waited_for_once(plugins):
+    plugins.add("one", make="import time; time.sleep(600)")
+    with Worker(plugins.ref("one")) as worker:
+        first, second = run(worker, BEFORE, deadline=1.0), run(worker, AFTER)
+        assert run(worker, "load.probe_answers").status is Status.PASSED
+        described = worker.describe()
+    assert (first.status, second.status) == (Status.TIMED_OUT, Status.FAILED)
+    assert second.expected == "a client"
+    assert second.came == f"none: in {BEFORE} {first.came}"
+    assert "did not finish" in described["problem"]
+
+
+def test_a_plugin_whose_import_ends_the_process(plugins):
+    plugins.add("one", "import os; os._exit(6)")
+    with Worker(plugins.ref("one")) as worker:
+        result = run(worker, "load.probe_answers")
+    assert result.status is Status.CRASHED
+    assert "exit code 6" in result.came
+
+
+def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path):
+    code = (
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"child = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(tmp_path / 'new')!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.rename({str(tmp_path / 'new')!r}, {str(tmp_path / 'pids')!r})\n"
+        "time.sleep(600)"
+    )
+    spoil(plugins, code.replace("{", "{{").replace("}", "}}").format())
+    command = [sys.executable, "-m", "devrt", "conform", "one", "--case", SPOILED]
+    environ = os.environ | {"PYTHONPATH": str(plugins.path)}
+    parent = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
+    try:
+        until(lambda: (tmp_path / "pids").exists())
+        parent.send_signal(signal.SIGINT)
+        parent.communicate(timeout=60)
+    finally:
+        parent.kill()
+    pids = (tmp_path / "pids").read_text().split()
+    until(lambda: not any(is_alive(pid) for pid in pids))
+    assert parent.returncode not in (0, None)
+
+
+def is_alive(pid):
+    """Return whether a process runs, be it not this one's child."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.02)
