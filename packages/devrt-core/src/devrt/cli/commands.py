@@ -338,38 +338,30 @@ def inspect(program: str, devices: int | None, platform: str | None, as_json: bo
 @click.option("--level", help="Only the cases of this level: load, memory, transfer ...")
 @click.option("--case", "cases", multiple=True, help="Only this case; may be given again.")
 @click.option("--list", "is_list", is_flag=True, help="Show the cases, and run none.")
+@click.option("--report", type=click.Path(dir_okay=False), help="Write the report there, as JSON.")
+@click.option("--page", type=click.Path(dir_okay=False), help="Write it there, as HTML.")
 @click.option(
-    "--report", "path", type=click.Path(dir_okay=False), help="Write the report there, as JSON."
+    "--diff",
+    nargs=2,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Compare two reports, and run nothing.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def conform(
-    subject: str | None,
-    level: str | None,
-    cases: tuple[str, ...],
-    is_list: bool,
-    path: str | None,
-    as_json: bool,
-) -> None:
+def conform(subject: str | None, as_json: bool, **options: Any) -> None:
     """Hold a backend to the contract: run each case of the kit in a child process.
 
     SUBJECT is a platform, platform@distribution, or the path of a PJRT library. The exit status is
-    0 if something passed and nothing failed, else 1.
+    0 if something passed and nothing failed, else 1; of --diff, 0 if nothing fails that did not.
     """
     from devrt.cli import conform as _conform
-    from devrt.testing.conformance import conform as hold
 
-    if is_list:
-        _conform.show_cases()
-        return
-    if subject is None:
+    if subject is None and not options["is_list"] and not options["diff"]:
         raise click.UsageError("name a backend or give the path of a PJRT library.")
     with errors_as_json(as_json):
-        report = hold(subject, level, cases=cases)
-    if path is not None:
-        report.save(path)
+        found, show = _conform.run(subject or "", **options)
     if as_json:
-        print_json(report.to_dict())
+        print_json(found.to_dict())
     else:
-        _conform.show(report)
-    if not report.ok:
+        show()
+    if not found.ok:
         click.get_current_context().exit(1)

@@ -1,13 +1,27 @@
-"""The conformance kit's report for a terminal."""
+"""Holding a backend to the contract, and the kit's reports for a terminal."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
 from rich.text import Text
 
-from devrt.cli.tables import Output, plain
-from devrt.testing.conformance import LEVELS, CaseResult, Report, Status, all_cases
+from devrt.cli.tables import Output, plain, waiting
+from devrt.testing.conformance import (
+    LEVELS,
+    CaseList,
+    CaseResult,
+    Diff,
+    Report,
+    Status,
+    compare,
+    conform,
+    save_page,
+)
 
-__all__ = ["show", "show_cases"]
+__all__ = ["Shown", "run"]
 
 _STYLES = {
     Status.PASSED: "green",
@@ -18,7 +32,44 @@ _STYLES = {
 }
 
 
-def show(report: Report) -> None:
+class Shown(Protocol):
+    """What is printed: as JSON, or by a function of this module."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ends with status 0."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is printed as JSON has it."""
+
+
+def run(
+    subject: str,
+    *,
+    level: str | None,
+    cases: Sequence[str],
+    is_list: bool,
+    report: str | None,
+    page: str | None,
+    diff: tuple[str, str] | None,
+) -> tuple[Shown, Callable[[], None]]:
+    """Do what the command is for; return what to print, and how to print it for a terminal."""
+    if is_list:
+        listed = CaseList(level)
+        return listed, functools.partial(_show_cases, listed)
+    if diff:
+        found = compare(*map(Report.load, diff))
+        return found, functools.partial(_show_diff, found)
+    with waiting(f"holding {subject} to the contract"):
+        made = conform(subject, level, cases=cases)
+    if report is not None:
+        made.save(report)
+    if page is not None:
+        save_page(made, page)
+    return made, functools.partial(_show, made)
+
+
+def _show(report: Report) -> None:
     """Print a report: what failed with all that is known of it, and how many of each level."""
     out = Output()
     for result in report.failures:
@@ -34,13 +85,45 @@ def show(report: Report) -> None:
     ]
     out.line()
     out.table(("level", *(status.words for status in Status)), rows)
-    out.line(Text(_verdict(report), "bold green" if report.ok else "bold red"))
+    style = "bold green" if report.ok else "bold red"
+    out.line(Text(plain(f"{report.name}: {report.verdict()}"), style))
 
 
-def show_cases() -> None:
-    """Print every case."""
+_CHANGES = {
+    "new_failures": ("fails now", "bold red"),
+    "fixed": ("passes now", "green"),
+    "not_applied": ("not applicable now", "yellow"),
+    "slower": ("slower", "yellow"),
+    "added": ("new", "dim"),
+    "removed": ("not run now", "yellow"),
+}
+
+
+def _show_diff(diff: Diff) -> None:
+    """Print what is new between two reports."""
     out = Output()
-    out.table(("case", "what a right backend does"), [[c.id, c.title] for c in all_cases()])
+    rows: list[list[str | Text]] = [
+        [Text(words, style), change.id, _was(change.before), _was(change.after)]
+        for kind, (words, style) in _CHANGES.items()
+        for change in getattr(diff, kind)
+    ]
+    if rows:
+        out.table(("what", "case", "before", "after"), rows)
+    else:
+        out.line("every case ended as before", "green")
+
+
+def _was(result: CaseResult | None) -> str:
+    if result is None:
+        return "-"
+    about = result.came or result.reason
+    return f"{result.status.words}, {result.seconds:.3f} s" + (f": {about}" if about else "")
+
+
+def _show_cases(listed: CaseList) -> None:
+    """Print every case."""
+    rows = [[case.id, case.title] for case in listed.cases]
+    Output().table(("case", "what a right backend does"), rows)
 
 
 def _show_failure(out: Output, result: CaseResult) -> None:
@@ -54,16 +137,3 @@ def _show_failure(out: Output, result: CaseResult) -> None:
 
 def _count(number: int, status: Status) -> Text:
     return Text(str(number), _STYLES[status] if number else "dim")
-
-
-def _verdict(report: Report) -> str:
-    subject = report.subject
-    who = subject["distribution"] or subject["library"] or subject["platform"]
-    name = f"{who} {subject['version']}".strip()
-    if report.failures:
-        return f"{name}: {len(report.failures)} of {len(report.results)} cases failed"
-    if not report.ok:
-        return f"{name}: no case passed, of {len(report.results)}"
-    passed = sum(result.status is Status.PASSED for result in report.results)
-    rest = len(report.results) - passed
-    return f"{name}: {passed} cases passed" + (f", {rest} are not applicable" if rest else "")

@@ -1,5 +1,5 @@
-"""What a backend's own tests can hold it to."""
+"""What holds a backend to the contract: its imports, and the cases of the conformance kit."""
 
-from devrt.testing.imports import import_findings
+from devrt._support.lazy import attach
 
-__all__ = ["import_findings"]
+__getattr__, __dir__, __all__ = attach(__name__)

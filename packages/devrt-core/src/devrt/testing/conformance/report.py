@@ -86,6 +86,13 @@ class Report:
     results: tuple[CaseResult, ...]
 
     @property
+    def name(self) -> str:
+        """The plugin and its version, or the library's path."""
+        subject = self.subject
+        who = subject["distribution"] or subject["library"] or subject["platform"]
+        return f"{who} {subject['version']}".strip()
+
+    @property
     def failures(self) -> tuple[CaseResult, ...]:
         """The cases in which the backend is wrong."""
         return tuple(result for result in self.results if result.status.is_failure)
@@ -95,6 +102,17 @@ class Report:
         """Whether something passed and nothing failed."""
         passed = any(result.status is Status.PASSED for result in self.results)
         return passed and not self.failures
+
+    def verdict(self) -> str:
+        """Return how it ended, in one line."""
+        number = len(self.results)
+        if self.failures:
+            return f"{len(self.failures)} of {number} cases failed"
+        if not self.ok:
+            return f"no case passed, of {number}"
+        passed = sum(result.status is Status.PASSED for result in self.results)
+        rest = f", {number - passed} are not applicable" if passed < number else ""
+        return f"{passed} cases passed{rest}"
 
     def summary(self) -> dict[str, dict[str, int]]:
         """Return how many cases of each level ended how; of none where that is so."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from typing import Any
 
 from devrt.testing.conformance.case import LEVELS, Case
 
-__all__ = ["all_cases"]
+__all__ = ["CaseList", "all_cases"]
 
 
 @functools.cache
@@ -24,3 +25,17 @@ def all_cases() -> tuple[Case, ...]:
         if isinstance(value, Case) and value.check.__module__ == module.__name__
     ]
     return tuple(sorted(found, key=lambda case: LEVELS.index(case.level)))
+
+
+class CaseList:
+    """The cases of one level, or of all, as a list to print."""
+
+    ok = True
+
+    def __init__(self, level: str | None = None) -> None:
+        self.cases = [case for case in all_cases() if level in (None, case.level)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the list as JSON has it."""
+        names = ("id", "title", "contract", "deadline", "alone")
+        return {"cases": [{n: getattr(case, n) for n in names} for case in self.cases]}

@@ -1,0 +1,153 @@
+"""Reports: what counts as a pass, what is new between two, and the page."""
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from click.testing import CliRunner
+
+from devrt.cli import main
+from devrt.testing.conformance import CaseResult, Report, Status, compare, page
+
+SUBJECT = {"platform": "one", "distribution": "fake-one", "version": "1.0", "library": ""}
+
+
+def result(name, status=Status.PASSED, seconds=0.01, **fields):
+    level = name.partition(".")[0]
+    return CaseResult(
+        f"{level}.{name.partition('.')[2]}", "it is so", "Client", status, seconds, **fields
+    )
+
+
+def report(*results):
+    return Report(SUBJECT, {"core": "0.1.0"}, results)
+
+
+GOOD = result("load.a")
+BAD = result("load.a", Status.FAILED, expected="2", came="3 <b>", output="last\nwords")
+NONE = result("load.a", Status.NOT_APPLICABLE, reason="it compiles nothing")
+
+
+@pytest.mark.parametrize(
+    ("results", "ok", "verdict"),
+    [
+        ([GOOD], True, "1 cases passed"),
+        ([GOOD, result("load.b", Status.CRASHED)], False, "1 of 2 cases failed"),
+        ([GOOD, result("load.b", Status.TIMED_OUT)], False, "1 of 2 cases failed"),
+        ([GOOD, result("memory.b", Status.NOT_APPLICABLE)], True, "1 cases passed, 1 are not"),
+        ([NONE], False, "no case passed, of 1"),
+        ([], False, "no case passed, of 0"),
+    ],
+)
+def test_what_counts_as_a_pass(results, ok, verdict):
+    made = report(*results)
+    assert made.ok is ok
+    assert made.verdict().startswith(verdict)
+    assert made.to_dict()["ok"] is ok
+
+
+def test_cases_that_do_not_apply_are_counted_with_their_reasons():
+    made = report(
+        GOOD, dataclasses.replace(NONE, id="execute.b"), dataclasses.replace(NONE, id="execute.c")
+    )
+    assert made.summary()["execute"] == dict.fromkeys(map(str, Status), 0) | {"not_applicable": 2}
+    assert made.not_applicable() == {"it compiles nothing": ["execute.b", "execute.c"]}
+
+
+def ids(changes):
+    return [change.id for change in changes]
+
+
+def test_what_is_new_between_two_reports():
+    before = report(GOOD, result("load.b", Status.FAILED), result("load.c"), result("load.d"),
+                    result("load.e", seconds=0.2), result("load.f", Status.FAILED))  # fmt: skip
+    after = report(BAD, result("load.b"), result("load.c", Status.NOT_APPLICABLE),
+                   result("load.e", seconds=0.4), result("load.f", Status.CRASHED),
+                   result("load.g", Status.FAILED))  # fmt: skip
+    diff = compare(before, after)
+    assert ids(diff.new_failures) == ["load.a", "load.g"]
+    assert ids(diff.fixed) == ["load.b"]
+    assert ids(diff.not_applied) == ["load.c"]
+    assert ids(diff.removed) == ["load.d"]
+    assert ids(diff.slower) == ["load.e"]
+    assert ids(diff.added) == ["load.g"]
+    assert not diff.ok
+    assert diff.to_dict()["new_failures"][0]["after"] == {
+        "status": "failed", "seconds": 0.01, "came": "3 <b>",
+    }  # fmt: skip
+    assert compare(before, before).ok
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.001, 0.04), (1.0, 1.4)])
+def test_what_a_machine_does_is_not_slower(before, after):
+    diff = compare(
+        report(result("load.a", seconds=before)), report(result("load.a", seconds=after))
+    )
+    assert diff.slower == ()
+
+
+def test_the_command_compares(tmp_path):
+    report(GOOD).save(tmp_path / "a.json")
+    report(BAD).save(tmp_path / "b.json")
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    done = CliRunner().invoke(main, ["conform", "--diff", *files])
+    assert done.exit_code == 1
+    assert re.search(r"fails now +load\.a +passed, 0\.010 s +failed, 0\.010 s: 3 <b>", done.stdout)
+    done = CliRunner().invoke(main, ["conform", "--diff", *files[::-1], "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["fixed"][0]["id"]) == (0, "load.a")
+    (tmp_path / "b.json").write_text("[]")
+    done = CliRunner().invoke(main, ["conform", "--diff", *files])
+    assert done.exit_code == 1
+    assert "is no report of devrt conform" in done.stderr
+
+
+def test_without_a_subject_nothing_runs():
+    done = CliRunner().invoke(main, ["conform"])
+    assert done.exit_code == 2
+    assert "name a backend" in done.stderr
+
+
+class Parsed(HTMLParser):
+    """The elements of a page: which are open, which refer to something, and the text of all."""
+
+    VOID = ("meta", "input", "br")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.refers, self.rows, self.words = [], [], 0, ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.open += [] if tag in self.VOID else [tag]
+        self.refers += [v for name, v in attributes if name in ("src", "href", "action")]
+        self.rows += ("data-status", "failed") in attributes
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data
+
+
+def test_the_page_has_all_of_the_report_and_needs_nothing_else():
+    text = page(report(BAD, dataclasses.replace(NONE, id="execute.b")))
+    parsed = Parsed(text)
+    assert (parsed.open, parsed.refers, parsed.rows) == ([], [], 1)
+    assert "url(" not in text
+    assert "@import" not in text
+    for words in ("fake-one 1.0", "3 <b>", "last\nwords", "it compiles nothing", "1 of 2 cases"):
+        assert words in parsed.words
+    assert "<b>" not in text.partition("<b>expected")[0]
+
+
+def test_the_command_writes_report_and_page(tmp_path, plugins):
+    plugins.add("one")
+    files = [str(tmp_path / name) for name in ("r.json", "r.html")]
+    arguments = ["one", "--case", "load.probe_answers", "--report", files[0], "--page", files[1]]
+    done = CliRunner().invoke(main, ["conform", *arguments])
+    assert done.exit_code == 0
+    assert Report.load(files[0]).results[0].id == "load.probe_answers"
+    assert "Conformance of fake-one 1.0" in (tmp_path / "r.html").read_text()
