@@ -12,7 +12,7 @@ ROOTS = (
     "",
     "packages/devrt-core/src/devrt",
     HEADERS,
-    "packages/devrt-cpu/native",
+    "packages/devrt-core/src/devrt/native/src",
     "packages/devrt-cpu/src/devrt_cpu",
     "packages/devrt-tpu/src/devrt_pjrt",
 )
@@ -20,14 +20,14 @@ ROOTS = (
 
 PREFIXES = {
     "SDK: ": (HEADERS,),
-    "CPU native: ": ("packages/devrt-cpu/native",),
+    "client: ": ("packages/devrt-core/src/devrt/native/src",),
     "CPU: ": ("packages/devrt-cpu/src/devrt_cpu",),
     "loader: ": ("packages/devrt-tpu/src/devrt_pjrt",),
 }
 """What the page writes before a path to say which folder it is relative to."""
 
 PATH = re.compile(
-    r"(SDK: |CPU native: |CPU: |loader: )?`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`"
+    r"(SDK: |client: |CPU: |loader: )?`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|cpp|hpp|c|h|md))`"
 )
 
 

@@ -138,7 +138,7 @@ void provide_lapack(const std::string& library, const std::map<std::string, void
   std::lock_guard lock(mutex);
   if (known->contains(library)) return;
   set_addresses(addresses);
-  const auto api = load_engine(library);
+  const auto api = native::load_engine(library);
   for (const Handler& handler : handlers()) {
     for (const Target& target : handler.targets) {
       pjrt::ffi::register_handler(*api, "Host", target.name, target.function);

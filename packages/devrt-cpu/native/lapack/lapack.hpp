@@ -10,14 +10,13 @@
 namespace devrt::cpu {
 
 /// Returns the names of the LAPACK and BLAS routines that the handlers call.
-DEVRT_CPU_API std::vector<std::string> lapack_routines();
+std::vector<std::string> lapack_routines();
 /// Returns the names of the custom calls that the handlers answer.
-DEVRT_CPU_API std::vector<std::string> lapack_custom_calls();
+std::vector<std::string> lapack_custom_calls();
 
 /// Lets the programs of a plugin call LAPACK. `addresses` has every routine, with 32-bit integers;
 /// those of the first call stay. Once for each library it registers the handlers. Throws
 /// INVALID_ARGUMENT if a routine is missing, or what `pjrt::ffi::register_handler` throws.
-DEVRT_CPU_API void provide_lapack(const std::string& library,
-                                  const std::map<std::string, void*>& addresses);
+void provide_lapack(const std::string& library, const std::map<std::string, void*>& addresses);
 
 }  // namespace devrt::cpu

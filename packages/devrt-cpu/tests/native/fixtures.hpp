@@ -95,7 +95,7 @@ struct Floats {
     if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
     strides = devrt::dense_strides(shape, 4);
   }
-  devrt::cpu::HostArray array() const {
+  devrt::native::HostArray array() const {
     return {{reinterpret_cast<const std::byte*>(values.data()), shape, strides.span(), 4, 1},
             devrt::ElementType::kFloat32};
   }
@@ -105,21 +105,21 @@ struct Floats {
   devrt::Dims strides;
 };
 
-inline devrt::Ref<devrt::cpu::Buffer> put(devrt::cpu::Memory& memory, const Floats& source,
-                                          devrt::cpu::PutOptions options = {},
-                                          devrt::ExternalOwner hold = {}) {
+inline devrt::Ref<devrt::native::Buffer> put(devrt::native::Memory& memory, const Floats& source,
+                                             devrt::native::PutOptions options = {},
+                                             devrt::ExternalOwner hold = {}) {
   return memory.device().client().put(memory, source.array(), hold, options);
 }
 
 /// Puts eight equal floats, as the programs of the fake plugin take them.
-inline devrt::Ref<devrt::cpu::Buffer> put(devrt::cpu::Client& client, float value,
-                                          std::size_t device = 0) {
+inline devrt::Ref<devrt::native::Buffer> put(devrt::native::Client& client, float value,
+                                             std::size_t device = 0) {
   return put(client.local_devices()[device]->default_memory(),
              Floats(std::vector<float>(8, value)));
 }
 
 /// Returns the first element, once it is there.
-inline float first(const devrt::cpu::Buffer& buffer) {
+inline float first(const devrt::native::Buffer& buffer) {
   raise_if_error(buffer.ready().wait());
   float value = 0;
   std::memcpy(&value, buffer.storage()->data(), sizeof(value));
@@ -127,16 +127,17 @@ inline float first(const devrt::cpu::Buffer& buffer) {
 }
 
 /// Compiles a program of the fake plugin, which does what its name says.
-inline devrt::Ref<devrt::cpu::Executable> compile(devrt::cpu::Client& client, const char* kind) {
-  return devrt::cpu::Executable::compile(client, FAKE_PJRT, {kind, "mlir", ""});
+inline devrt::Ref<devrt::native::Executable> compile(devrt::native::Client& client,
+                                                     const char* kind) {
+  return devrt::native::Executable::compile(client, FAKE_PJRT, {kind, "mlir", ""});
 }
 
-inline devrt::Ref<devrt::cpu::Buffer> call(const devrt::cpu::Executable& executable,
-                                           devrt::cpu::Buffer& argument) {
-  devrt::cpu::Buffer* row[] = {&argument};
-  const std::span<devrt::cpu::Buffer* const> arguments(row);
+inline devrt::Ref<devrt::native::Buffer> call(const devrt::native::Executable& executable,
+                                              devrt::native::Buffer& argument) {
+  devrt::native::Buffer* row[] = {&argument};
+  const std::span<devrt::native::Buffer* const> arguments(row);
   (void)executable.check({&arguments, 1}, "execute");
-  devrt::Ref<devrt::cpu::Buffer> result;
+  devrt::Ref<devrt::native::Buffer> result;
   executable.execute({&arguments, 1}, {&result, 1});
   return result;
 }

@@ -7,7 +7,7 @@
 
 #include "fixtures.hpp"
 
-namespace devrt::cpu {
+namespace devrt::native {
 
 using namespace harness;
 
@@ -198,4 +198,4 @@ TEST_CASE(client_waits_for_deleted_buffers_in_flight_before_it_is_out_of_memory)
   client->close();
 }
 
-}  // namespace devrt::cpu
+}  // namespace devrt::native

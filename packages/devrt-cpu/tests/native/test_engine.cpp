@@ -8,7 +8,7 @@
 
 using namespace devrt;
 using namespace harness;
-using cpu::Executable;
+using native::Executable;
 
 namespace {
 
@@ -22,11 +22,11 @@ int live_buffers() {
 
 TEST_CASE(engine_runs_now_and_later) {
   {
-    const auto client = cpu::Client::make({});
-    const Ref<cpu::Buffer> x = put(*client, 3);
-    const Ref<cpu::Buffer> now = call(*compile(*client, "double"), *x);
+    const auto client = native::Client::make({});
+    const Ref<native::Buffer> x = put(*client, 3);
+    const Ref<native::Buffer> now = call(*compile(*client, "double"), *x);
     CHECK(now->ready().is_ready() && first(*now) == 6);
-    const Ref<cpu::Buffer> later = call(*compile(*client, "later"), *now);
+    const Ref<native::Buffer> later = call(*compile(*client, "later"), *now);
     CHECK(first(*later) == 12);
     CHECK(client->engine()->counters().copies == 0);
     client->close();
@@ -35,11 +35,11 @@ TEST_CASE(engine_runs_now_and_later) {
 }
 
 TEST_CASE(engine_keeps_an_argument_that_is_deleted_at_once) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const Ref<Executable> later = compile(*client, "later");
-  std::vector<Ref<cpu::Buffer>> results;
+  std::vector<Ref<native::Buffer>> results;
   for (int i = 0; i < 8; ++i) {
-    const Ref<cpu::Buffer> x = put(*client, static_cast<float>(i));
+    const Ref<native::Buffer> x = put(*client, static_cast<float>(i));
     results.push_back(call(*later, *x));
     x->remove();
   }
@@ -47,32 +47,32 @@ TEST_CASE(engine_keeps_an_argument_that_is_deleted_at_once) {
 }
 
 TEST_CASE(engine_takes_donated_memory_unless_it_is_seen) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const Ref<Executable> donate = compile(*client, "donate");
-  Ref<cpu::Buffer> x = call(*donate, *put(*client, 1));
+  Ref<native::Buffer> x = call(*donate, *put(*client, 1));
   CHECK(first(*x) == 2);
   const std::byte* address = x->storage()->data();
-  Ref<cpu::Buffer> y = call(*donate, *x);
+  Ref<native::Buffer> y = call(*donate, *x);
   CHECK(x->is_deleted() && first(*y) == 4 && y->storage()->data() == address);
   const Ref<Storage> seen = y->storage();
-  const Ref<cpu::Buffer> z = call(*donate, *y);
+  const Ref<native::Buffer> z = call(*donate, *y);
   CHECK(first(*z) == 8 && z->storage()->data() != address);
   CHECK(reinterpret_cast<const float*>(seen->data())[0] == 4);
 }
 
 TEST_CASE(engine_takes_the_memory_of_put_buffers_and_counts_it_once) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const Ref<Executable> donate = compile(*client, "donate");
   const auto& stats = client->local_devices()[0]->stats();
   const std::int64_t before = stats->snapshot().bytes_in_use;
-  Ref<cpu::Buffer> x = put(*client, 1);
+  Ref<native::Buffer> x = put(*client, 1);
   const std::byte* address = x->storage()->data();
   const std::int64_t with_one = stats->snapshot().bytes_in_use;
   for (int i = 0; i < 4; ++i) x = call(*donate, *x);
   CHECK(first(*x) == 16 && x->storage()->data() == address);
   CHECK(stats->snapshot().bytes_in_use == with_one);
   Ref<Storage> seen = x->storage();
-  Ref<cpu::Buffer> y = call(*donate, *x);
+  Ref<native::Buffer> y = call(*donate, *x);
   CHECK(first(*y) == 32 && y->storage()->data() != address);
   client->close();
   CHECK(reinterpret_cast<const float*>(seen->data())[0] == 16);
@@ -87,19 +87,19 @@ TEST_CASE(engine_takes_the_memory_of_put_buffers_and_counts_it_once) {
 }
 
 TEST_CASE(engine_does_not_write_under_a_reader) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const Ref<Executable> later = compile(*client, "later");
   const Ref<Executable> donate = compile(*client, "donate");
-  const Ref<cpu::Buffer> x = put(*client, 3);
-  const Ref<cpu::Buffer> read = call(*later, *x);
-  const Ref<cpu::Buffer> taken = call(*donate, *x);
+  const Ref<native::Buffer> x = put(*client, 3);
+  const Ref<native::Buffer> read = call(*later, *x);
+  const Ref<native::Buffer> taken = call(*donate, *x);
   CHECK(first(*read) == 6 && first(*taken) == 6);
 }
 
 TEST_CASE(engine_donates_what_is_not_ready_yet) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const Ref<Executable> donate = compile(*client, "donate");
-  Ref<cpu::Buffer> x = call(*donate, *put(*client, 1));
+  Ref<native::Buffer> x = call(*donate, *put(*client, 1));
   CHECK(first(*x) == 2);
   const std::byte* address = x->storage()->data();
   for (int i = 0; i < 4; ++i) x = call(*donate, *x);
@@ -107,28 +107,28 @@ TEST_CASE(engine_donates_what_is_not_ready_yet) {
 }
 
 TEST_CASE(engine_failures_keep_arguments_and_poison_results) {
-  const auto client = cpu::Client::make({});
-  const Ref<cpu::Buffer> x = put(*client, 1);
+  const auto client = native::Client::make({});
+  const Ref<native::Buffer> x = put(*client, 1);
   const Status failed = harness::status_of([&] { (void)call(*compile(*client, "fail"), *x); });
   CHECK(failed.code() == StatusCode::kInternal &&
         failed.message().ends_with("'fail': the fake fails"));
   CHECK(!x->is_deleted());
-  const Ref<cpu::Buffer> bad = call(*compile(*client, "poison"), *x);
+  const Ref<native::Buffer> bad = call(*compile(*client, "poison"), *x);
   CHECK(bad->ready().wait().code() == StatusCode::kDataLoss);
   const Status wrong = harness::status_of([&] { (void)compile(*client, "wrong"); });
   CHECK(wrong.code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE(engine_gives_back_what_was_not_taken_before_a_shard_failed) {
-  cpu::ClientOptions options;
+  native::ClientOptions options;
   options.num_devices = 2;
-  const auto client = cpu::Client::make(std::move(options));
+  const auto client = native::Client::make(std::move(options));
   const Ref<Executable> second = compile(*client, "second");
-  const Ref<cpu::Buffer> arguments[] = {put(*client, 1, 0), put(*client, 2, 1)};
-  cpu::Buffer* buffers[] = {arguments[0].get(), arguments[1].get()};
-  const std::span<cpu::Buffer* const> rows[] = {{&buffers[0], 1}, {&buffers[1], 1}};
+  const Ref<native::Buffer> arguments[] = {put(*client, 1, 0), put(*client, 2, 1)};
+  native::Buffer* buffers[] = {arguments[0].get(), arguments[1].get()};
+  const std::span<native::Buffer* const> rows[] = {{&buffers[0], 1}, {&buffers[1], 1}};
   (void)second->check(rows, "execute_sharded");
-  Ref<cpu::Buffer> results[2];
+  Ref<native::Buffer> results[2];
   const Status failed = harness::status_of([&] { second->execute(rows, results); });
   CHECK(failed.message().ends_with("the fake fails"));
   CHECK(arguments[0]->is_deleted());  // the first shard writes there
@@ -195,9 +195,9 @@ TEST_CASE(engine_never_waits_for_the_plugin_where_work_ends) {
     if (!has_ended) std::abort();
   });
   {
-    const auto client = cpu::Client::make({});
+    const auto client = native::Client::make({});
     const Ref<Executable> hold = compile(*client, "hold");
-    Ref<cpu::Buffer> x = put(*client, 0);
+    Ref<native::Buffer> x = put(*client, 0);
     for (int i = 0; i < 200; ++i) x = call(*hold, *x);
     CHECK(first(*x) == 0);
     for (int i = 0; i < 20; ++i) x = call(*hold, *x);
@@ -210,10 +210,10 @@ TEST_CASE(engine_never_waits_for_the_plugin_where_work_ends) {
 
 TEST_CASE(engine_close_waits_for_what_is_in_flight) {
   for (int round = 0; round < 20; ++round) {
-    const auto client = cpu::Client::make({});
+    const auto client = native::Client::make({});
     const Ref<Executable> later = compile(*client, "later");
-    const Ref<cpu::Buffer> x = put(*client, 1);
-    const Ref<cpu::Buffer> result = call(*later, *x);
+    const Ref<native::Buffer> x = put(*client, 1);
+    const Ref<native::Buffer> result = call(*later, *x);
     client->close();
     CHECK(result->ready().is_ready() && later->is_deleted() && result->is_deleted());
     CHECK(harness::status_of([&] { (void)call(*later, *x); }).reason() != Reason::kNone);
@@ -221,13 +221,13 @@ TEST_CASE(engine_close_waits_for_what_is_in_flight) {
 }
 
 TEST_CASE(engine_is_used_by_sixteen_threads) {
-  const auto client = cpu::Client::make({});
-  const Ref<cpu::Buffer> shared = put(*client, 1);
+  const auto client = native::Client::make({});
+  const Ref<native::Buffer> shared = put(*client, 1);
   in_threads(16, [&](std::size_t t) {
     for (int i = 0; i < 10; ++i) {
       const Ref<Executable> executable = compile(*client, t % 2 ? "later" : "double");
-      const Ref<cpu::Buffer> once = call(*executable, *shared);
-      const Ref<cpu::Buffer> twice = call(*executable, *once);
+      const Ref<native::Buffer> once = call(*executable, *shared);
+      const Ref<native::Buffer> twice = call(*executable, *once);
       if (i % 2) executable->remove();
       CHECK(first(*twice) == 4);
     }
@@ -236,7 +236,7 @@ TEST_CASE(engine_is_used_by_sixteen_threads) {
 }
 
 TEST_CASE(engine_refuses_what_is_no_plugin) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const auto load = [&](const std::string& path) {
     return harness::status_of([&] { (void)Executable::compile(*client, path, {"x", "mlir", ""}); });
   };

@@ -6,7 +6,7 @@
 #include "client/assembly.hpp"
 #include "fixtures.hpp"
 
-namespace devrt::cpu {
+namespace devrt::native {
 
 namespace {
 
@@ -94,4 +94,4 @@ TEST_CASE(assemblies_wait_for_their_sources_only) {
   CHECK(block[0] == 2 && block[1] == 3);
 }
 
-}  // namespace devrt::cpu
+}  // namespace devrt::native

@@ -15,8 +15,8 @@ class FixedCallSite final : public AllocationSite {
   const std::vector<SiteFrame> frames_;
 };
 
-Ref<cpu::Buffer> put(cpu::Client& client, const std::vector<std::int64_t>& shape,
-                     const char* kind = "device") {
+Ref<native::Buffer> put(native::Client& client, const std::vector<std::int64_t>& shape,
+                        const char* kind = "device") {
   static const std::vector<float> zeros(1 << 16);
   return harness::put(client.devices().front()->memory(kind), Floats(zeros, shape));
 }
@@ -24,9 +24,9 @@ Ref<cpu::Buffer> put(cpu::Client& client, const std::vector<std::int64_t>& shape
 }  // namespace
 
 TEST_CASE(report_groups_by_site_shape_and_memory) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const auto call_site = Ref<AllocationSite>::adopt(new FixedCallSite({{"a.py", "f", 1, 2}}));
-  std::vector<Ref<cpu::Buffer>> live;
+  std::vector<Ref<native::Buffer>> live;
   for (int i = 0; i < 3; ++i) live.push_back(put(*client, {10, 2}));
   live.push_back(put(*client, {20}));
   live.push_back(put(*client, {10, 2}, "unpinned_host"));
@@ -35,7 +35,7 @@ TEST_CASE(report_groups_by_site_shape_and_memory) {
   live.push_back(client->clone(*live[2]));  // shares its storage
   live.push_back(put(*client, {100}));
   live.back()->remove();
-  const std::vector<LiveGroup> groups = group_live(std::span<const Ref<cpu::Buffer>>(live));
+  const std::vector<LiveGroup> groups = group_live(std::span<const Ref<native::Buffer>>(live));
   CHECK(groups.size() == 4);
   CHECK(groups[0].count == 2 && groups[0].bytes == 160 &&
         groups[0].call_site.get() == call_site.get());
@@ -50,10 +50,10 @@ TEST_CASE(report_groups_by_site_shape_and_memory) {
 }
 
 TEST_CASE(report_comes_with_the_error_and_leaves_no_trace) {
-  cpu::ClientOptions options;
+  native::ClientOptions options;
   options.memory_limit = 1000;
-  const auto client = cpu::Client::make(std::move(options));
-  const Ref<cpu::Buffer> kept = put(*client, {200});
+  const auto client = native::Client::make(std::move(options));
+  const Ref<native::Buffer> kept = put(*client, {200});
   const Status status = harness::status_of([&] { (void)put(*client, {51}); });
   CHECK(status.code() == StatusCode::kResourceExhausted && status.device() == "cpu:0");
   const MemoryReport& report = *status.report();
@@ -65,10 +65,10 @@ TEST_CASE(report_comes_with_the_error_and_leaves_no_trace) {
 }
 
 TEST_CASE(site_is_noted_once) {
-  const auto client = cpu::Client::make({});
+  const auto client = native::Client::make({});
   const auto first = Ref<AllocationSite>::adopt(new FixedCallSite({}));
   const auto second = Ref<AllocationSite>::adopt(new FixedCallSite({}));
-  Ref<cpu::Buffer> buffer = put(*client, {1});
+  Ref<native::Buffer> buffer = put(*client, {1});
   CHECK(!buffer->call_site());
   buffer->note_call_site({});
   buffer->note_call_site(first.share());

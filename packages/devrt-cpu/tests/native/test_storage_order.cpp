@@ -32,15 +32,15 @@ TEST_CASE(contiguity_ignores_extents_of_one_and_empty_arrays) {
 }
 
 TEST_CASE(a_buffer_is_stored_in_the_order_requested_and_so_are_its_copies) {
-  auto client = cpu::Client::make({});
-  cpu::Memory& memory = client->devices()[0]->default_memory();
+  auto client = native::Client::make({});
+  native::Memory& memory = client->devices()[0]->default_memory();
   const float columns[] = {0, 3, 1, 4, 2, 5};
   const Dims order{0, 1};
   const harness::Floats source({0, 1, 2, 3, 4, 5}, {2, 3});
-  const Ref<cpu::Buffer> put = harness::put(memory, source, {.order = order.span()});
-  const Ref<cpu::Buffer> copied = client->copy(*put, memory, false);
-  const Ref<cpu::Buffer> cloned = client->clone(*put);
-  for (const cpu::Buffer* buffer : {put.get(), copied.get(), cloned.get()}) {
+  const Ref<native::Buffer> put = harness::put(memory, source, {.order = order.span()});
+  const Ref<native::Buffer> copied = client->copy(*put, memory, false);
+  const Ref<native::Buffer> cloned = client->clone(*put);
+  for (const native::Buffer* buffer : {put.get(), copied.get(), cloned.get()}) {
     CHECK(buffer->ready().wait().ok());
     CHECK(std::memcmp(buffer->storage()->data(), columns, sizeof columns) == 0);
     CHECK(buffer->order().size() == 2 && buffer->order()[0] == 0);
@@ -49,12 +49,12 @@ TEST_CASE(a_buffer_is_stored_in_the_order_requested_and_so_are_its_copies) {
 }
 
 TEST_CASE(nodes_may_have_different_numbers_of_devices) {
-  cpu::ClientOptions options;
+  native::ClientOptions options;
   options.num_devices = 3;
   options.node_id = 1;
   options.num_nodes = 3;
   options.devices_of_nodes = {2, 3, 1};
-  auto client = cpu::Client::make(std::move(options));
+  auto client = native::Client::make(std::move(options));
   CHECK(client->devices().size() == 6);
   CHECK(client->local_devices().size() == 3);
   CHECK(client->local_devices()[0]->id() == 2);
@@ -62,9 +62,9 @@ TEST_CASE(nodes_may_have_different_numbers_of_devices) {
   CHECK(client->devices()[5]->local_id() == 0);
   CHECK(!client->devices()[1]->is_addressable());
 
-  cpu::ClientOptions wrong;
+  native::ClientOptions wrong;
   wrong.num_nodes = 2;
   wrong.devices_of_nodes = {1, 0};
-  CHECK(harness::status_of([&] { cpu::Client::check(wrong); }).code() ==
+  CHECK(harness::status_of([&] { native::Client::check(wrong); }).code() ==
         StatusCode::kInvalidArgument);
 }

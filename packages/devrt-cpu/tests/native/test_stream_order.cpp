@@ -4,7 +4,7 @@
 #include "fixtures.hpp"
 
 using namespace devrt;
-using cpu::StreamOrder;
+using native::StreamOrder;
 
 static constexpr auto keep_on = [] {};
 

@@ -132,17 +132,17 @@ TEST_CASE(a_queue_ends_its_thread_when_nothing_comes_and_starts_another) {
 }
 
 TEST_CASE(a_copy_that_waits_blocks_its_stream_and_no_other) {
-  auto client = cpu::Client::make({});
-  cpu::Memory& memory = client->devices()[0]->default_memory();
+  auto client = native::Client::make({});
+  native::Memory& memory = client->devices()[0]->default_memory();
   const std::size_t bytes = 4;
   ReadyPromise gate;
-  const Ref<cpu::Buffer> late = cpu::Buffer::make(memory.shared(), ElementType::kInt32, Dims{1},
-                                                  memory.allocate(bytes), gate.event());
-  const Ref<cpu::Buffer> first = client->copy(*late, memory, false, 1);
-  const Ref<cpu::Buffer> behind = client->copy(*late, memory, false, 1);
-  const Ref<cpu::Buffer> filled =
-      client->copy(*cpu::Buffer::make(memory.shared(), ElementType::kUint8, Dims{1 << 20},
-                                      memory.allocate(1 << 20)),
+  const Ref<native::Buffer> late = native::Buffer::make(
+      memory.shared(), ElementType::kInt32, Dims{1}, memory.allocate(bytes), gate.event());
+  const Ref<native::Buffer> first = client->copy(*late, memory, false, 1);
+  const Ref<native::Buffer> behind = client->copy(*late, memory, false, 1);
+  const Ref<native::Buffer> filled =
+      client->copy(*native::Buffer::make(memory.shared(), ElementType::kUint8, Dims{1 << 20},
+                                         memory.allocate(1 << 20)),
                    memory, false, 2);
   CHECK(filled->ready().wait().ok());
   CHECK(!first->ready().is_ready());

@@ -17,7 +17,7 @@ constexpr std::int64_t kLimit = std::int64_t{4} << 20;
 /// One thread's work: puts, copies, reads, deletes; out of memory is an answer like any other.
 class Worker {
  public:
-  Worker(cpu::Client& client, unsigned seed, std::atomic<int>& refused)
+  Worker(native::Client& client, unsigned seed, std::atomic<int>& refused)
       : client_(client), random_(seed), refused_(refused), host_(1 << 16) {}
 
   void run() {
@@ -34,7 +34,7 @@ class Worker {
   }
 
  private:
-  cpu::Memory& memory() {
+  native::Memory& memory() {
     const auto devices = client_.devices();
     const auto memories = devices[random_() % devices.size()]->memories();
     return *memories[random_() % memories.size()];
@@ -70,7 +70,7 @@ class Worker {
         none, {}));
   }
 
-  void read(const cpu::Buffer& buffer) {
+  void read(const native::Buffer& buffer) {
     CHECK(buffer.ready().wait().ok());
     const Ref<Storage> storage = client_.storage_of(buffer, "read");
     const auto* data = reinterpret_cast<const std::int32_t*>(storage->data());
@@ -78,19 +78,19 @@ class Worker {
     CHECK(data[0] == static_cast<std::int32_t>(count) && data[count - 1] == data[0]);
   }
 
-  Ref<cpu::Buffer>& any() { return held_[random_() % held_.size()]; }
+  Ref<native::Buffer>& any() { return held_[random_() % held_.size()]; }
 
-  cpu::Client& client_;
+  native::Client& client_;
   std::mt19937 random_;
   std::atomic<int>& refused_;
   std::vector<std::int32_t> host_;
-  std::vector<Ref<cpu::Buffer>> held_;
+  std::vector<Ref<native::Buffer>> held_;
 };
 
 }  // namespace
 
 TEST_CASE(stress_leaves_counts_of_exactly_zero) {
-  cpu::ClientOptions options;
+  native::ClientOptions options;
   options.num_devices = 2;
   options.memory_limit = kLimit;
   options.recycled_bytes = 1 << 20;
@@ -99,7 +99,7 @@ TEST_CASE(stress_leaves_counts_of_exactly_zero) {
                                        ArenaOptions{std::size_t{1} << 20}),
       7);
   options.added_kinds.push_back({"faulty", faulty});
-  const auto client = cpu::Client::make(std::move(options));
+  const auto client = native::Client::make(std::move(options));
   std::atomic<int> refused{0};
   in_threads(kThreads,
              [&](std::size_t t) { Worker(*client, static_cast<unsigned>(t), refused).run(); });

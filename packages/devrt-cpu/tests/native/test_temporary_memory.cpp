@@ -5,20 +5,20 @@
 
 using namespace devrt;
 using namespace harness;
-using cpu::Executable;
+using native::Executable;
 
 namespace {
 
 constexpr std::int64_t kTaken = 4096;  // by each execution of a program called temporary...
 constexpr std::int64_t kArray = 32;
 
-std::shared_ptr<cpu::Client> make_client(std::optional<std::int64_t> limit) {
-  cpu::ClientOptions options;
+std::shared_ptr<native::Client> make_client(std::optional<std::int64_t> limit) {
+  native::ClientOptions options;
   options.memory_limit = limit;
-  return cpu::Client::make(std::move(options));
+  return native::Client::make(std::move(options));
 }
 
-std::int64_t in_use(const cpu::Client& client) {
+std::int64_t in_use(const native::Client& client) {
   return client.local_devices()[0]->stats()->bytes_in_use();
 }
 
@@ -26,9 +26,9 @@ std::int64_t in_use(const cpu::Client& client) {
 
 TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
   const auto client = make_client(std::nullopt);
-  const Ref<cpu::Buffer> x = put(*client, 1);
+  const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
-  const Ref<cpu::Buffer> made = call(*temporary, *x);
+  const Ref<native::Buffer> made = call(*temporary, *x);
   CHECK(client->local_devices()[0]->stats()->snapshot().peak_bytes_in_use == kTaken + 2 * kArray);
   CHECK(made->ready().wait().ok());
   CHECK(in_use(*client) == 2 * kArray);
@@ -38,7 +38,7 @@ TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
 
 TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
   const auto client = make_client(3 * kTaken);
-  const Ref<cpu::Buffer> x = put(*client, 1);
+  const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> fails = compile(*client, "temporaryfail");
   const Ref<Executable> poison = compile(*client, "temporarypoison");
   for (int i = 0; i < 20; ++i) {
@@ -51,7 +51,7 @@ TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
 
 TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs) {
   const auto client = make_client(kTaken);
-  const Ref<cpu::Buffer> x = put(*client, 1);
+  const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   const Status status = harness::status_of([&] { call(*temporary, *x); });
   CHECK(status.code() == StatusCode::kResourceExhausted);
@@ -65,7 +65,7 @@ TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs
 
 TEST_CASE(temporary_memory_is_waited_for_by_threads_under_a_limit) {
   const auto client = make_client(2 * kTaken + 100 * kArray);
-  const Ref<cpu::Buffer> x = put(*client, 1);
+  const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   in_threads(16, [&](std::size_t t) {
     for (int i = 0; i < 20; ++i) {

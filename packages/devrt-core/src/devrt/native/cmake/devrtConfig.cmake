@@ -6,6 +6,8 @@
 # The version is that of the native ABI (devrt/base/abi.h); another one than requested is refused here,
 # and a module refuses to be imported where devrt-core has another one than it was built with.
 # Targets: devrt::headers (include path, C++20, threads), devrt::warnings (compile options).
+# The native client (src/client, src/execution) and its front (src/binding) are sources, compiled into
+# each backend: two of them in one process share no code.
 include_guard(GLOBAL)
 
 option(DEVRT_WERROR "Treat compiler warnings as errors" OFF)
@@ -24,15 +26,30 @@ add_library(devrt::warnings ALIAS devrt_warnings)
 target_compile_options(devrt_warnings INTERFACE -Wall -Wextra -Wconversion
                                                 $<$<BOOL:${DEVRT_WERROR}>:-Werror>)
 
+set(devrt_sources "${CMAKE_CURRENT_LIST_DIR}/../src")
+
+# Adds a static library of the native client, which knows no Python, and the backend's own sources.
+function(devrt_add_native_client name)
+  file(GLOB sources CONFIGURE_DEPENDS "${devrt_sources}/client/*.cpp" "${devrt_sources}/execution/*.cpp")
+  add_library(${name} STATIC ${sources} ${ARGN})
+  target_include_directories(${name} PUBLIC "${devrt_sources}")
+  target_link_libraries(${name} PUBLIC devrt::headers ${CMAKE_DL_LIBS} PRIVATE devrt::warnings)
+  set_target_properties(${name} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # Adds a Python extension module in nanobind's split mode: one abi3 module for every Python.
 #
 #   name        target and module name
 #   NB_DOMAIN   nanobind domain, one per distribution: two that share one lose each other's classes
+#   CLASS_PREFIX  with the front of the native client, whose classes are named so (AcmeClient, ...);
+#               NB_DOMAIN is then the package that the module is in
 #   SOURCES     the module's files
 #   LIBRARIES   what it links to; shared libraries among them are found beside it at run time
 #   STUB        a .pyi file that the target <name>_stub writes from the built module
 function(devrt_add_backend_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN;STUB" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN;CLASS_PREFIX;STUB" "SOURCES;LIBRARIES")
   if(NOT ARG_NB_DOMAIN OR NOT ARG_SOURCES)
     message(FATAL_ERROR "devrt_add_backend_module(${name}): NB_DOMAIN and SOURCES are needed")
   endif()
@@ -52,15 +69,20 @@ function(devrt_add_backend_module name)
   set(module ${name})
   set(domain ${ARG_NB_DOMAIN})
   configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/abi_check.cpp.in" "${abi_check}" @ONLY)
+  set(front "")
+  if(ARG_CLASS_PREFIX)
+    file(GLOB front CONFIGURE_DEPENDS "${devrt_sources}/binding/*.cpp")
+  endif()
   nanobind_add_module(${name} ${mode} NB_DOMAIN ${ARG_NB_DOMAIN} NOMINSIZE NB_SUPPRESS_WARNINGS
-                      ${ARG_SOURCES} "${abi_check}")
+                      ${front} ${ARG_SOURCES} "${abi_check}")
   if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
     # Daemon threads that the interpreter ends sleep at the module's frames: see the file.
     target_sources(${name} PRIVATE "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ended_threads.cpp")
     target_link_options(${name} PRIVATE -Wl,--wrap=__gxx_personality_v0)
   endif()
   # The generated file has the real entry point, which checks and then calls this one.
-  target_compile_definitions(${name} PRIVATE PyInit_${name}=devrt_init_${name})
+  target_compile_definitions(${name} PRIVATE PyInit_${name}=devrt_init_${name}
+    DEVRT_PACKAGE="${ARG_NB_DOMAIN}" DEVRT_CLASS_PREFIX="${ARG_CLASS_PREFIX}")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} devrt::headers devrt::warnings)
   set_target_properties(${name} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF

@@ -1,0 +1,193 @@
+// Functions of Python that compiled programs call.
+#include <nanobind/stl/string.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "binding/python.hpp"
+#include "binding/signals.hpp"
+#include "devrt/base/fork_guard.hpp"
+#include "execution/custom_calls.hpp"
+
+namespace devrt::native {
+
+using namespace nb::literals;
+
+namespace {
+
+PyObject* answer_function = nullptr;
+
+/// Lets calls in while there is an interpreter: one that reached it later would never return.
+class Gate {
+ public:
+  bool enter() {
+    std::lock_guard lock(mutex_);
+    if (is_shut_) return false;
+    ++inside_;
+    return true;
+  }
+  void leave() {
+    std::lock_guard lock(mutex_);
+    if (--inside_ == 0) empty_.notify_all();
+  }
+  void shut() {
+    std::lock_guard lock(mutex_);
+    is_shut_ = true;
+  }
+  /// Waits for a moment; returns whether nobody is inside.
+  bool wait() {
+    std::unique_lock lock(mutex_);
+    // A system-clock wait: gcc 12's TSan misses the steady one.
+    const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
+    return empty_.wait_until(lock, until, [this] { return inside_ == 0; });
+  }
+  /// Returns whether the gate is another process's, whose threads do not exist here.
+  bool is_forked() const noexcept { return fork_.is_child(); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable empty_;
+  std::size_t inside_ = 0;
+  bool is_shut_ = false;
+  ForkGuard fork_;
+};
+
+/// Never destroyed: threads of the plugin may come by while the process exits.
+Gate& gate() {
+  static auto* const made = new Gate;
+  return *made;
+}
+
+/// Holds the GIL on a thread of the plugin, or of a caller who released it.
+class GilHold {
+ public:
+  GilHold() noexcept : state_(PyGILState_Ensure()) {}
+  GilHold(const GilHold&) = delete;
+  GilHold& operator=(const GilHold&) = delete;
+  ~GilHold() { PyGILState_Release(state_); }
+
+ private:
+  const GilRelease::Pause pause_;
+  const PyGILState_STATE state_;
+};
+
+nb::object to_text(const XLA_FFI_ByteSpan& span) {
+  nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(span.ptr, static_cast<Py_ssize_t>(span.len), "surrogateescape"));
+  if (!text.is_valid()) throw nb::python_error();
+  return text;
+}
+
+nb::list to_arrays(std::int64_t count, void* const* slots) {
+  nb::list arrays;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(slots[i]);
+    arrays.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(buffer.data),
+                                 to_tuple({buffer.dims, static_cast<std::size_t>(buffer.rank)}),
+                                 static_cast<int>(buffer.dtype)));
+  }
+  return arrays;
+}
+
+/// Returns XLA's type, the bytes, and whether it is one number.
+nb::object to_numbers(int type, const void* data, std::size_t count, bool is_scalar) {
+  const ElementType element = pjrt::detail::element_type_of(type);
+  const std::size_t bytes = element == ElementType::kInvalid ? 0 : count * itemsize(element);
+  return nb::make_tuple(type, nb::bytes(static_cast<const char*>(data), bytes), is_scalar);
+}
+
+nb::dict to_attributes(const XLA_FFI_Attrs& attributes);
+
+nb::object to_attribute(XLA_FFI_AttrType type, const void* value) {
+  switch (type) {
+    case XLA_FFI_AttrType_STRING:
+      return to_text(*static_cast<const XLA_FFI_ByteSpan*>(value));
+    case XLA_FFI_AttrType_DICTIONARY:
+      return to_attributes(*static_cast<const XLA_FFI_Attrs*>(value));
+    case XLA_FFI_AttrType_SCALAR: {
+      const auto& scalar = *static_cast<const XLA_FFI_Scalar*>(value);
+      return to_numbers(scalar.dtype, scalar.value, 1, true);
+    }
+    default: {
+      const auto& array = *static_cast<const XLA_FFI_Array*>(value);
+      return to_numbers(array.dtype, array.data, array.size, false);
+    }
+  }
+}
+
+nb::dict to_attributes(const XLA_FFI_Attrs& attributes) {
+  nb::dict made;
+  for (std::int64_t i = 0; i < attributes.size; ++i) {
+    made[to_text(*attributes.names[i])] = to_attribute(attributes.types[i], attributes.attrs[i]);
+  }
+  return made;
+}
+
+Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame) {
+  const nb::object outcome =
+      call_python(module_attribute(answer_function, DEVRT_PACKAGE "._custom_calls", "answer"),
+                  nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
+                  to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
+  if (outcome.is_none()) return {};
+  return {static_cast<StatusCode>(nb::cast<int>(outcome[0])), nb::cast<std::string>(outcome[1])};
+}
+
+Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
+  if (!gate().enter()) return {StatusCode::kCancelled, "the process's Python interpreter ends"};
+  Status status;
+  {
+    const GilHold hold;
+    try {
+      status = ask_python(slot, frame);
+    } catch (nb::python_error& error) {
+      status = Status(StatusCode::kInternal, error.what());
+      if (error.matches(PyExc_KeyboardInterrupt)) {
+        PyErr_SetInterrupt();  // it was meant for the program that waits for this
+      } else {
+        error.discard_as_unraisable("a custom call");
+      }
+    } catch (const std::exception& error) {
+      status = Status(StatusCode::kInternal, error.what());
+    }
+  }
+  gate().leave();
+  return status;
+}
+
+std::size_t register_function(const std::string& library, const std::string& name) {
+  (void)gate();  // made before any thread can come by, and before a fork
+  GilRelease released;
+  return register_custom_call(library, name, &answer);
+}
+
+std::size_t register_native(const std::string& library, const std::string& name,
+                            std::uintptr_t address) {
+  GilRelease released;
+  return register_custom_call(library, name, reinterpret_cast<XLA_FFI_Handler>(address));
+}
+
+}  // namespace
+
+bool finish_custom_calls() {
+  if (!has_bound_custom_calls() || gate().is_forked()) return true;
+  gate().shut();
+  try {
+    wait_in_slices([] { return gate().wait(); });
+  } catch (nb::python_error& error) {
+    error.restore();
+    return false;
+  }
+  static PyObject* function = nullptr;
+  (void)call_python(module_attribute(function, DEVRT_PACKAGE "._custom_calls", "forget_all"));
+  return true;
+}
+
+void bind_custom_calls(nb::module_& module) {
+  module.def("_register_custom_call", &register_function, "library"_a, "name"_a);
+  module.def("_register_native_custom_call", &register_native, "library"_a, "name"_a, "address"_a);
+}
+
+}  // namespace devrt::native

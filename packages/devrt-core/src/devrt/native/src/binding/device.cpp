@@ -1,0 +1,185 @@
+// The Python classes of devices and memories.
+#include <nanobind/stl/string_view.h>
+
+#include <string>
+#include <string_view>
+
+#include "binding/python.hpp"
+#include "client/release_queue.hpp"
+
+namespace devrt::native {
+
+using namespace nb::literals;
+
+namespace {
+
+[[noreturn]] void raise_foreign(nb::handle target, const char* operation) {
+  nb::str text = nb::str(target);
+  raise_invalid(std::string(operation) + " failed: " + text.c_str() +
+                    " belongs to another client. Use a device or memory of this client.",
+                operation);
+}
+
+void bind_memory(nb::module_& module) {
+  nb::class_<Memory> cls(module, DEVRT_CLASS_PREFIX "Memory", nb::is_final(),
+                         nb::is_weak_referenceable(), nb::type_slots(no_new_slots),
+                         "One address space of one CPU device.");
+  types.memory = cls;
+  cls.def_prop_ro("kind", [](const Memory& m) { return nb::str(m.kind().c_str()); })
+      .def_prop_ro("platform", [](const Memory&) { return nb::str("cpu"); })
+      .def_prop_ro("process_index", [](const Memory& m) { return m.device().process_index(); })
+      .def(
+          "addressable_by_devices",
+          [](const Memory& m) {
+            nb::list devices;
+            devices.append(m.device().shared());
+            return devices;
+          },
+          nb::sig("def addressable_by_devices(self) -> list[" DEVRT_CLASS_PREFIX "Device]"))
+      .def("memory_stats", &memory_stats, nb::sig("def memory_stats(self) -> dict[str, int]"),
+           "Return this memory's own counters, keyed as `" DEVRT_CLASS_PREFIX
+           "Device.memory_stats`.\n\n"
+           "The reserved bytes are those held for all memories of this kind, blocks kept for reuse "
+           "included.")
+      .def("__repr__",
+           [](const Memory& m) {
+             return nb::str((DEVRT_CLASS_PREFIX "Memory(device=" + m.device().name() +
+                             ", kind=" + m.kind() + ")")
+                                .c_str());
+           })
+      .def("__str__",
+           [](const Memory& m) { return nb::str((m.device().name() + ":" + m.kind()).c_str()); });
+}
+
+void bind_device_facts(nb::class_<Device>& cls) {
+  cls.def_prop_ro("id", &Device::id)
+      .def_prop_ro("process_index", &Device::process_index)
+      .def_prop_ro("host_id", &Device::process_index)
+      .def_prop_ro("task_id", &Device::process_index)
+      .def_prop_ro("local_hardware_id", &Device::local_id)
+      .def_prop_ro("platform", [](const Device&) { return nb::str("cpu"); })
+      .def_prop_ro("device_kind", [](const Device&) { return nb::str("cpu"); })
+      .def_prop_ro("client", [](const Device& d) { return d.client().shared(); })
+      .def_prop_ro(
+          "attributes", [](const Device&) { return nb::dict(); },
+          nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
+          "Nothing: a virtual device has no more to say of itself.")
+      .def(
+          "__call__", [](nb::handle_t<Device> self) { return nb::borrow(self); },
+          nb::sig("def __call__(self) -> " DEVRT_CLASS_PREFIX "Device"),
+          "Return the device itself, so that ``buffer.device()`` works too.")
+      .def("__repr__",
+           [](const Device& d) {
+             return nb::str(
+                 (DEVRT_CLASS_PREFIX "Device(id=" + std::to_string(d.id()) + ")").c_str());
+           })
+      .def("__str__", [](const Device& d) { return nb::str(d.name().c_str()); });
+}
+
+std::shared_ptr<Memory> memory_of_kind(const Device& device, nb::handle kind) {
+  std::string_view name;
+  if (!nb::try_cast(kind, name)) {
+    const nb::str type(kind.type().attr("__qualname__"));
+    throw StatusError(Status(StatusCode::kInvalidArgument,
+                             std::string("The kind of a memory must be a str, not of type ") +
+                                 type.c_str() + ". Call default_memory() for the default one.")
+                          .because(Reason::kType)
+                          .during("memory"));
+  }
+  // The names that devrt.contract.memory_kind_named reads: every device here has pinned memory.
+  if (name == "default") return device.default_memory().shared();
+  return device.memory(name == "pinned" ? "pinned_host" : name).shared();
+}
+
+void bind_device(nb::module_& module) {
+  nb::class_<Device> cls(module, DEVRT_CLASS_PREFIX "Device", nb::is_final(),
+                         nb::is_weak_referenceable(), nb::type_slots(no_new_slots),
+                         "One virtual CPU device.");
+  types.device = cls;
+  bind_device_facts(cls);
+  cls.def(
+         "memory", [](const Device& d, nb::handle kind) { return memory_of_kind(d, kind); },
+         "kind"_a.none(), nb::sig("def memory(self, kind: str) -> " DEVRT_CLASS_PREFIX "Memory"),
+         "Return the memory of a kind; the error lists those that there are.")
+      .def(
+          "default_memory", [](const Device& d) { return d.default_memory().shared(); },
+          "Return the memory that buffers go to when none is named.")
+      .def(
+          "addressable_memories",
+          [](const Device& d) {
+            nb::list memories;
+            for (const auto& memory : d.memories()) memories.append(memory->shared());
+            return memories;
+          },
+          nb::sig("def addressable_memories(self) -> list[" DEVRT_CLASS_PREFIX "Memory]"),
+          "Return every memory of the device, the default one first.")
+      .def(
+          "live_buffers", [](const Device& d) { return live_buffers(d.client(), &d); },
+          nb::sig("def live_buffers(self) -> list[" DEVRT_CLASS_PREFIX "Buffer]"),
+          "Return the buffers on this device that are neither deleted nor collected.")
+      .def(
+          "live_arrays", [](const Device& d) { return live_buffers(d.client(), &d); },
+          nb::sig("def live_arrays(self) -> list[" DEVRT_CLASS_PREFIX "Buffer]"),
+          "Return `live_buffers` under jaxlib's name.")
+      .def(
+          "memory_stats",
+          [](const Device& d) {
+            (void)d.default_memory();  // another process's device has no counters here
+            return to_dict(d.stats()->snapshot());
+          },
+          nb::sig("def memory_stats(self) -> dict[str, int]"),
+          "Return counts and bytes over the device's memories, keyed as JAX keys them.\n\n"
+          "The reserved bytes are those held for all devices of the client, as they share blocks.")
+      .def("get_stream_for_external_ready_events", [](const Device&) -> int {
+        raise_unimplemented("get_stream_for_external_ready_events", "the platform has no streams.");
+      });
+}
+
+}  // namespace
+
+nb::list live_buffers(Client& client, const Device* device) {
+  drain_release_queue();
+  nb::list found;
+  if (client.is_closed()) return found;
+  client.check_open("live_buffers");
+  for (Ref<Buffer>& buffer : client.registry().snapshot()) {
+    if (!device || &buffer->memory()->device() == device)
+      found.append(wrap_known(std::move(buffer)));
+  }
+  return found;
+}
+
+void raise_unimplemented(const char* operation, const char* why) {
+  throw StatusError(Status(StatusCode::kUnimplemented,
+                           std::string(operation) + " is not offered by the cpu client: " + why)
+                        .during(operation));
+}
+
+Memory& resolve_memory(Client& client, nb::handle target, const char* operation) {
+  if (target.is_none()) return client.local_devices().front()->default_memory();
+  const nb::handle type = target.type();
+  if (type.is(types.device)) {
+    Device& device = *nb::inst_ptr<Device>(target);
+    if (&device.client() != &client) raise_foreign(target, operation);
+    return device.default_memory();
+  }
+  if (type.is(types.memory)) {
+    Memory& memory = *nb::inst_ptr<Memory>(target);
+    if (&memory.client() != &client) raise_foreign(target, operation);
+    return memory;
+  }
+  throw StatusError(
+      Status(StatusCode::kInvalidArgument, std::string(operation) +
+                                               " failed: the target must be a device or a "
+                                               "memory of this cpu client, not " +
+                                               nb::str(type.attr("__qualname__")).c_str() + ".")
+          .because(Reason::kType)
+          .during(operation));
+}
+
+void bind_devices(nb::module_& module) {
+  bind_memory(module);
+  bind_device(module);
+}
+
+}  // namespace devrt::native

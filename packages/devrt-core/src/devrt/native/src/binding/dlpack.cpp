@@ -1,0 +1,111 @@
+// DLPack export of buffers.
+#include <memory>
+
+#include "binding/python.hpp"
+#include "client/release_queue.hpp"
+#include "devrt/buffers/dlpack.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+/// An exported tensor and what it points to; freed by the consumer, with or without the GIL.
+template <class Managed>
+struct Export {
+  Managed managed{};
+  Ref<Storage> storage;
+  Dims shape;
+  Dims strides;
+
+  static void release(Managed* managed) { delete static_cast<Export*>(managed->context); }
+};
+
+template <class Managed>
+std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> storage) {
+  auto exported = std::make_unique<Export<Managed>>();
+  exported->shape = buffer.shape().copy();
+  exported->strides = ordered_strides(buffer.shape().span(), 1, buffer.order());
+  dlpack::Tensor& tensor = exported->managed.tensor;
+  tensor.data = storage->data();
+  tensor.device = {dlpack::kCpu, 0};
+  tensor.ndim = static_cast<std::int32_t>(buffer.shape().size());
+  tensor.dtype = dlpack::dtype_of(buffer.type());
+  tensor.shape = exported->shape.data();
+  tensor.strides = exported->strides.data();
+  exported->storage = std::move(storage);
+  exported->managed.context = exported.get();
+  exported->managed.deleter = &Export<Managed>::release;
+  return exported;
+}
+
+/// Frees the tensor of a capsule that nobody consumed.
+template <class Managed>
+void free_unused(PyObject* capsule, const char* name) {
+  if (!PyCapsule_IsValid(capsule, name)) return;
+  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  DrainScope drain;
+  managed->deleter(managed);
+}
+
+template <class Managed>
+nb::object to_capsule(std::unique_ptr<Export<Managed>> exported, const char* name,
+                      PyCapsule_Destructor destructor) {
+  nb::object capsule = nb::steal(PyCapsule_New(&exported->managed, name, destructor));
+  if (!capsule.is_valid()) throw nb::python_error();
+  exported.release();
+  return capsule;
+}
+
+void check_device(nb::handle dl_device) {
+  if (dl_device.is_none()) return;
+  if (!PyTuple_Check(dl_device.ptr()) || nb::len(dl_device) != 2) {
+    throw nb::type_error("dl_device must be a tuple of a device type and a device id, or None.");
+  }
+  if (to_int(dl_device[0], "dl_device[0]", "__dlpack__") != dlpack::kCpu ||
+      to_int(dl_device[1], "dl_device[1]", "__dlpack__") != 0) {
+    throw nb::buffer_error(
+        "A cpu buffer can be exported to DLPack device (1, 0) only. Copy it to the other device.");
+  }
+}
+
+Ref<Storage> duplicate(const Storage& source) {
+  Ref<Storage> copied = Storage::allocate(std::make_shared<AlignedAllocator>(), source.bytes());
+  if (source.bytes() > 0) std::memcpy(copied->data(), source.data(), source.bytes());
+  return copied;
+}
+
+}  // namespace
+
+nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle max_version,
+                         nb::handle dl_device, nb::handle copy) {
+  const Buffer& buffer = *self.state;
+  Ref<Storage> storage = read(buffer, "__dlpack__");
+  if (!stream.is_none()) throw nb::buffer_error("The cpu has no streams: stream must be None.");
+  check_device(dl_device);
+  if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
+    throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
+  }
+  const bool versioned =
+      !max_version.is_none() &&
+      to_int(max_version[0], "max_version[0]", "__dlpack__") >= static_cast<int>(dlpack::kMajor);
+  const bool subbyte = info(buffer.type()).bits < 8;
+  if (subbyte && !versioned) {
+    throw nb::buffer_error(
+        "A type of less than 8 bits needs DLPack 1.0: pass max_version=(1, 0), or convert it.");
+  }
+  const bool copied = !copy.is_none() && to_bool(copy, "copy", "__dlpack__");
+  if (copied) storage = duplicate(*storage);
+  if (!versioned) {
+    return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage)), "dltensor",
+                      [](PyObject* c) { free_unused<dlpack::Managed>(c, "dltensor"); });
+  }
+  auto exported = make_export<dlpack::ManagedVersioned>(buffer, std::move(storage));
+  exported->managed.version = {dlpack::kMajor, dlpack::kMinor};
+  exported->managed.flags =
+      (copied ? dlpack::kIsCopied : dlpack::kReadOnly) | (subbyte ? dlpack::kSubbytePadded : 0);
+  return to_capsule(std::move(exported), "dltensor_versioned", [](PyObject* c) {
+    free_unused<dlpack::ManagedVersioned>(c, "dltensor_versioned");
+  });
+}
+
+}  // namespace devrt::native

@@ -1,0 +1,342 @@
+// Assembling: blocks made of pieces of other buffers, and buffers gathered into host memory.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "client/assembly.hpp"
+#include "client/client.hpp"
+#include "client/region_copy.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+constexpr const char* kAssemble = "assemble_buffers";
+
+[[noreturn]] void raise_malformed(const char* what) {
+  raise_invalid(std::string("The assembly is malformed: ") + what +
+                    ". Pass a devrt.contract.Assembly as it was made.",
+                kAssemble);
+}
+
+/// Takes numbers off the front of a list; throws when there are too few.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::int64_t> numbers) : rest_(numbers) {}
+
+  std::span<const std::int64_t> take(std::size_t count) {
+    if (count > rest_.size()) raise_malformed("it ends early");
+    const auto taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+  std::size_t take_count() {
+    const std::int64_t value = take(1)[0];
+    if (value < 0) raise_malformed("a count is negative");
+    return static_cast<std::size_t>(value);
+  }
+  bool is_done() const noexcept { return rest_.empty(); }
+
+ private:
+  std::span<const std::int64_t> rest_;
+};
+
+void check_within(std::span<const std::int64_t> start, std::span<const std::int64_t> extent,
+                  std::span<const std::int64_t> shape) {
+  if (shape.size() != extent.size()) {
+    raise_invalid("The sources and the blocks must have the same number of dimensions.", kAssemble);
+  }
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (start[i] < 0 || extent[i] < 0 || extent[i] > shape[i] || start[i] > shape[i] - extent[i]) {
+      raise_invalid("A piece of " + std::to_string(extent[i]) + " from " +
+                        std::to_string(start[i]) + " does not lie within dimension " +
+                        std::to_string(i) + " of size " + std::to_string(shape[i]) + ".",
+                    kAssemble);
+    }
+  }
+}
+
+std::int64_t volume(std::span<const std::int64_t> shape) {
+  return static_cast<std::int64_t>(checked_bytes(shape, 1));
+}
+
+bool overlap(const Piece& a, const Piece& b) {
+  for (std::size_t i = 0; i < a.extent.size(); ++i) {
+    if (a.block_start[i] >= b.block_start[i] + b.extent[i]) return false;
+    if (b.block_start[i] >= a.block_start[i] + a.extent[i]) return false;
+  }
+  return true;
+}
+
+bool is_empty(const Piece& piece) {
+  return std::ranges::find(piece.extent, 0) != piece.extent.end();
+}
+
+/// Returns the dimension along which the pieces are cut most often; 0 if there is none.
+std::size_t most_cut(std::span<const Piece* const> pieces, std::size_t ndim) {
+  std::size_t found = 0;
+  std::size_t most = 0;
+  std::vector<std::int64_t> starts(pieces.size());
+  for (std::size_t dim = 0; dim < ndim; ++dim) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) starts[i] = pieces[i]->block_start[dim];
+    std::ranges::sort(starts);
+    const auto repeated = std::ranges::unique(starts);
+    const auto distinct = static_cast<std::size_t>(repeated.begin() - starts.begin());
+    if (distinct > most) found = dim;
+    most = std::max(most, distinct);
+  }
+  return found;
+}
+
+/// Throws if two pieces lie within the block, but on the same elements: as many others would be
+/// filled by none. Sweeps along the dimension that is cut most, so a grid needs few comparisons.
+void check_apart(const std::vector<Piece>& all, std::size_t ndim) {
+  if (all.size() < 2) return;
+  std::vector<const Piece*> pieces;
+  for (const Piece& piece : all) {
+    if (!is_empty(piece)) pieces.push_back(&piece);
+  }
+  const std::size_t dim = most_cut(pieces, ndim);
+  const auto start = [dim](const Piece* piece) { return piece->block_start[dim]; };
+  if (ndim > 0) std::ranges::sort(pieces, {}, start);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    for (std::size_t j = i + 1; j < pieces.size(); ++j) {
+      if (ndim > 0 && start(pieces[j]) >= start(pieces[i]) + pieces[i]->extent[dim]) break;
+      if (!overlap(*pieces[i], *pieces[j])) continue;
+      raise_invalid(
+          "Two pieces of a block overlap, so a part of it would be filled by none. Give every "
+          "element of a block exactly one piece.",
+          kAssemble);
+    }
+  }
+}
+
+/// What a job needs of one source, kept alive until it is done.
+struct Source {
+  Ref<Storage> storage;
+  ReadyEvent ready;
+};
+
+/// One block that is being filled.
+struct Filling {
+  Ref<Storage> storage;
+  std::vector<RegionCopy> copies;
+  std::vector<std::size_t> needs;  // sources, by number
+  ReadyPromise promise;
+};
+
+/// Everything that fills the blocks of one call. Movable into a queue.
+struct FillJob {
+  std::vector<Source> sources;
+  std::vector<Filling> fillings;
+
+  bool is_ready() const {
+    for (const Source& source : sources) {
+      if (!source.ready.is_ready()) return false;
+    }
+    return true;
+  }
+  std::size_t bytes() const {
+    std::size_t total = 0;
+    for (const Filling& filling : fillings) total += filling.storage->bytes();
+    return total;
+  }
+  Status wait_for(const Filling& filling) const {
+    for (const std::size_t number : filling.needs) {
+      Status status = sources[number].ready.wait();
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+  /// Fills every block whose sources arrived; the others get the error of theirs.
+  void run(ThreadPool& pool) {
+    std::vector<Status> outcomes;
+    std::vector<RegionCopy> copies;
+    for (const Filling& filling : fillings) {
+      outcomes.push_back(wait_for(filling));
+      if (!outcomes.back().ok()) continue;
+      copies.insert(copies.end(), filling.copies.begin(), filling.copies.end());
+    }
+    run_region_copies(copies, pool);
+    sources.clear();
+    for (std::size_t i = 0; i < fillings.size(); ++i) {
+      fillings[i].storage.reset();
+      fillings[i].promise.set(std::move(outcomes[i]));
+    }
+  }
+};
+
+void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
+                std::span<const Buffer* const> buffers, const Assembly& assembly,
+                const FillJob& job) {
+  const std::size_t size = itemsize(buffers[0]->type());
+  std::int64_t covered = 0;
+  for (const Piece& piece : pieces) {
+    const auto source_shape = buffers[piece.source]->shape().span();
+    check_within(piece.source_start, piece.extent, source_shape);
+    check_within(piece.block_start, piece.extent, assembly.shape);
+    covered += volume(piece.extent);
+    add_region_copy({job.sources[piece.source].storage->data(), source_shape, piece.source_start,
+                     buffers[piece.source]->order()},
+                    {filling.storage->data(), assembly.shape, piece.block_start}, piece.extent,
+                    size, filling.copies);
+    filling.needs.push_back(piece.source);
+  }
+  if (covered != volume(assembly.shape)) {
+    raise_invalid("The pieces of a block hold " + std::to_string(covered) + " elements, not the " +
+                      std::to_string(volume(assembly.shape)) + " of the block.",
+                  kAssemble);
+  }
+  check_apart(pieces, assembly.shape.size());
+}
+
+/// Returns where a piece begins in its source if it is one run of bytes there; else -1.
+std::int64_t run_start(const Piece& piece, std::span<const std::int64_t> shape, std::size_t size) {
+  std::int64_t start = 0;
+  auto step = static_cast<std::int64_t>(size);
+  bool joined = true;  // whether all dimensions further in are whole
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (!joined && piece.extent[i] != 1) return -1;
+    joined = joined && piece.extent[i] == shape[i];
+    start += piece.source_start[i] * step;
+    step *= shape[i];
+  }
+  return start;
+}
+
+/// Keeps a storage alive for another that shows a part of it.
+ExternalOwner keep(const Ref<Storage>& storage) {
+  return {new Ref<Storage>(storage.share()),
+          [](void* context) noexcept { delete static_cast<Ref<Storage>*>(context); }};
+}
+
+/// Returns storage that shows a block within its one source, or none if it must be copied.
+Ref<Storage> share_part(const std::vector<Piece>& pieces, std::span<const Buffer* const> buffers,
+                        const FillJob& job, const Assembly& assembly, const Memory& target) {
+  if (pieces.size() != 1) return {};
+  const Piece& piece = pieces[0];
+  const Buffer& source = *buffers[piece.source];
+  const bool is_block = std::ranges::equal(piece.extent, assembly.shape);
+  if (!is_block || !source.order().empty()) return {};
+  if (source.memory()->kind_index() != target.kind_index()) return {};
+  check_within(piece.source_start, piece.extent, source.shape().span());
+  check_within(piece.block_start, piece.extent, assembly.shape);
+  const std::size_t size = itemsize(source.type());
+  const std::size_t bytes = checked_bytes(assembly.shape, size);
+  const std::int64_t start = run_start(piece, source.shape().span(), size);
+  const Ref<Storage>& whole = job.sources[piece.source].storage;
+  if (bytes == 0 || start < 0) return {};
+  const std::byte* data = whole->data() + start;
+  if (reinterpret_cast<std::uintptr_t>(data) % kAlignment != 0) return {};
+  return Storage::lend(data, bytes, keep(whole));
+}
+
+/// A block that is there or in flight.
+struct Made {
+  Ref<Storage> storage;
+  ReadyEvent ready;
+};
+
+}  // namespace
+
+Assembly Assembly::read(std::span<const std::int64_t> numbers) {
+  Reader reader(numbers);
+  Assembly made;
+  const std::size_t ndim = reader.take_count();
+  if (ndim > kMaxDims) raise_malformed("it has more than 64 dimensions");
+  made.num_sources = reader.take_count();
+  const std::size_t num_blocks = reader.take_count();
+  const std::size_t num_targets = reader.take_count();
+  made.shape = reader.take(ndim);
+  made.block_of = reader.take(num_targets);
+  for (const std::int64_t block : made.block_of) {
+    if (block < 0 || static_cast<std::size_t>(block) >= num_blocks) {
+      raise_malformed("a target names a block that is not there");
+    }
+  }
+  for (std::size_t i = 0; i < num_blocks; ++i) {
+    std::vector<Piece>& pieces = made.blocks.emplace_back();
+    for (std::size_t left = reader.take_count(); left > 0; --left) {
+      Piece piece;
+      piece.source = reader.take_count();
+      if (piece.source >= made.num_sources) raise_malformed("a piece names no source");
+      piece.source_start = reader.take(ndim);
+      piece.block_start = reader.take(ndim);
+      piece.extent = reader.take(ndim);
+      pieces.push_back(piece);
+    }
+  }
+  if (!reader.is_done()) raise_malformed("it does not end where it should");
+  return made;
+}
+
+std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers,
+                                          const Assembly& assembly,
+                                          std::span<Memory* const> targets, bool may_alias,
+                                          std::int64_t stream) {
+  check_open(kAssemble);
+  if (buffers.size() != assembly.num_sources || targets.size() != assembly.block_of.size()) {
+    raise_invalid("The assembly is for " + std::to_string(assembly.num_sources) + " sources and " +
+                      std::to_string(assembly.block_of.size()) + " targets, not " +
+                      std::to_string(buffers.size()) + " and " + std::to_string(targets.size()) +
+                      ".",
+                  kAssemble);
+  }
+  if (targets.empty()) return {};
+  if (buffers.empty()) raise_invalid("Blocks need at least one source.", kAssemble);
+  const ElementType type = buffers[0]->type();
+  FillJob job;
+  for (const Buffer* buffer : buffers) {
+    if (buffer->type() != type) {
+      raise_invalid("The sources must be of one element type.", kAssemble);
+    }
+    job.sources.push_back({storage_of(*buffer, kAssemble), buffer->ready()});
+  }
+  const std::size_t bytes = checked_bytes(assembly.shape, itemsize(type));
+  std::map<std::pair<std::int64_t, std::size_t>, Made> made;  // by block and kind of memory
+  std::vector<Ref<Buffer>> results;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::int64_t number = assembly.block_of[i];
+    const auto [at, is_new] = made.try_emplace({number, targets[i]->kind_index()});
+    Made& block = at->second;
+    if (is_new) {
+      const std::vector<Piece>& pieces = assembly.blocks[static_cast<std::size_t>(number)];
+      if (may_alias) block.storage = share_part(pieces, buffers, job, assembly, *targets[i]);
+      if (block.storage) {
+        block.ready = buffers[pieces[0].source]->ready();
+      } else {
+        Filling& filling = job.fillings.emplace_back();
+        filling.storage = targets[i]->allocate(bytes);
+        add_pieces(filling, pieces, buffers, assembly, job);
+        block = {filling.storage.share(), filling.promise.event()};
+      }
+    }
+    results.push_back(Buffer::make(targets[i]->shared(), type, Dims(assembly.shape),
+                                   block.storage.share(), block.ready));
+  }
+  if (job.fillings.empty()) return results;
+  const bool at_once = job.is_ready() && job.bytes() <= kParallelCopyBytes;
+  if (at_once || !options_.asynchronous) {
+    job.run(pool_);
+  } else {
+    targets[0]->device().queue().enqueue(stream, [job = std::make_unique<FillJob>(std::move(job)),
+                                                  &pool = pool_] { job->run(pool); });
+  }
+  return results;
+}
+
+void Client::gather(std::span<const Gathered> parts, std::byte* out,
+                    std::span<const std::int64_t> shape, std::size_t itemsize) {
+  constexpr std::int64_t kOrigin[kMaxDims] = {};
+  std::vector<RegionCopy> copies;
+  copies.reserve(parts.size());
+  for (const Gathered& part : parts) {
+    const auto extent = part.shape.span();
+    add_region_copy({part.storage->data(), extent, {kOrigin, extent.size()}, part.order},
+                    {out, shape, part.start.span()}, extent, itemsize, copies);
+  }
+  run_region_copies(copies, pool_);
+}
+
+}  // namespace devrt::native

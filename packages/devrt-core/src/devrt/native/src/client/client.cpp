@@ -1,0 +1,308 @@
+#include "client/client.hpp"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "devrt/memory/arena_allocator.hpp"
+#include "devrt/memory/huge_page_allocator.hpp"
+#include "execution/engine.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+constexpr const char* kDevice = "device";
+constexpr const char* kPinnedHost = "pinned_host";
+constexpr const char* kUnpinnedHost = "unpinned_host";
+constexpr std::size_t kQueueDepth = 64;
+constexpr int kMaxDevices = 4096;
+constexpr int kMaxDevicesOfAllNodes = 65536;
+constexpr unsigned kMaxCopyThreads = 4;                         // a few saturate the memory
+constexpr std::int64_t kNotedBytes = std::int64_t{256} << 10;   // made between two noted buffers
+constexpr std::int64_t kNotedOverhead = std::int64_t{8} << 10;  // that a buffer counts for beside
+
+constexpr std::size_t kKeptHugePages = std::size_t{64} << 20;  // bytes, of those that are free
+
+/// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
+constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
+
+std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
+                                       const std::shared_ptr<ByteBudget>& budget) {
+  if (!budget) return source;
+  return std::make_shared<LimitAllocator>(std::move(source), budget);
+}
+
+}  // namespace
+
+std::int64_t default_recycled_bytes() noexcept {
+  return std::min(std::int64_t{1} << 30, physical_memory_bytes() / 16);
+}
+
+std::shared_ptr<HostAllocator> huge_page_arena() {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  return std::make_shared<ArenaAllocator>(
+      std::make_shared<HugePageAllocator>(),
+      ArenaOptions{.granule = kHugePage, .keep_bytes = kKeptHugePages});
+}
+
+Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
+    : device_(device),
+      kind_index_(kind_index),
+      kind_(source.kind),
+      source_(source.allocator),
+      page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
+      stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(), device.stats(),
+                                           source.reserved, device.client().budget())),
+      allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
+                                                       stats_)) {}
+
+Client& Memory::client() const noexcept { return device_.client(); }
+LiveRegistry<Buffer>& Memory::registry() const noexcept { return client().registry(); }
+bool Memory::is_forked() const noexcept { return client().is_forked(); }
+
+std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
+
+Device::Device(Client& client, int id, int local_id, int process_index,
+               std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved)
+    : client_(client),
+      id_(id),
+      local_id_(local_id),
+      process_index_(process_index),
+      stats_(std::make_shared<MemoryStats>(client.bytes_limit(), nullptr, std::move(reserved),
+                                           client.budget())),
+      queue_("devrt-cpu:" + std::to_string(id), kQueueDepth) {
+  for (const KindSource& source : sources) {
+    memories_.push_back(std::make_unique<Memory>(*this, memories_.size(), source));
+  }
+}
+
+std::shared_ptr<Device> Device::shared() { return {client_.shared(), this}; }
+
+void Device::check_addressable(const char* operation) const {
+  if (is_addressable()) return;
+  throw StatusError(Status(StatusCode::kFailedPrecondition,
+                           name() + " belongs to process " + std::to_string(process_index_) +
+                               " and cannot be addressed from this one. Use a device from "
+                               "client.local_devices().")
+                        .during(operation)
+                        .on(name()));
+}
+
+Memory& Device::default_memory() const {
+  check_addressable("default_memory");
+  return *memories_.front();
+}
+
+Memory& Device::memory(std::string_view kind) const {
+  check_addressable("memory");
+  std::string known;
+  for (const auto& memory : memories_) {
+    if (memory->kind() == kind) return *memory;
+    known += (known.empty() ? "" : ", ") + memory->kind();
+  }
+  throw StatusError(Status(StatusCode::kInvalidArgument, name() + " has no memory of kind '" +
+                                                             std::string(kind) +
+                                                             "'. Use one of: " + known + ".")
+                        .during("memory")
+                        .on(name()));
+}
+
+Status Client::wait(const ReadyEvent& event) const {
+  using namespace std::chrono_literals;
+  for (;;) {
+    if (const std::optional<Status> status = event.wait_for(100ms)) return *status;
+    check_signals();
+  }
+}
+
+void Client::check(const ClientOptions& options) {
+  const auto in_range = [](const char* name, int value, int least, int limit) {
+    if (value < least || value >= limit) {
+      raise_invalid(std::string(name) + " must be at least " + std::to_string(least) +
+                        " and below " + std::to_string(limit) + ", not " + std::to_string(value) +
+                        ".",
+                    "make_cpu_client");
+    }
+  };
+  in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
+  in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
+  in_range("node_id", options.node_id, 0, options.num_nodes);
+  std::int64_t total = std::int64_t{options.num_devices} * options.num_nodes;
+  if (!options.devices_of_nodes.empty()) {
+    const auto& counts = options.devices_of_nodes;
+    if (counts.size() != static_cast<std::size_t>(options.num_nodes) ||
+        counts[static_cast<std::size_t>(options.node_id)] != options.num_devices) {
+      raise_invalid("devices_of_nodes must give num_devices for this node and one for each other.",
+                    "make_cpu_client");
+    }
+    for (const int count : counts) in_range("num_devices", count, 1, kMaxDevices + 1);
+    total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  }
+  if (total > kMaxDevicesOfAllNodes) {
+    raise_invalid(
+        "The devices of all nodes (num_devices * num_nodes, if each has as many) must be "
+        "at most " +
+            std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
+        "make_cpu_client");
+  }
+  if (options.execution_timeout <= std::chrono::milliseconds(0)) {
+    raise_invalid("execution_timeout must be a number of seconds above 0.", "make_cpu_client");
+  }
+  if (options.recycled_bytes < 0) {
+    raise_invalid("recycled_bytes must not be negative, and is " +
+                      std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
+                  "make_cpu_client");
+  }
+  if (options.memory_limit && *options.memory_limit < 1) {
+    raise_invalid("memory_limit_bytes must be at least 1, and is " +
+                      std::to_string(*options.memory_limit) + ". Leave it out for no limit.",
+                  "make_cpu_client");
+  }
+}
+
+std::shared_ptr<Client> Client::make(ClientOptions options) {
+  check(options);
+  std::shared_ptr<Client> client(new Client(std::move(options)));
+  client->self_ = client;
+  return client;
+}
+
+Client::Client(ClientOptions options)
+    : options_(std::move(options)),
+      budget_(options_.memory_limit
+                  ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
+                  : nullptr),
+      temporaries_(std::make_shared<ClientTemporaries>()),
+      cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
+      pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
+  const auto reserved = std::make_shared<ReservedBytes>();
+  const std::vector<KindSource> sources = make_sources(reserved);
+  for (int node = 0; node < options_.num_nodes; ++node) {
+    if (node == options_.node_id) first_local_ = devices_.size();
+    add_devices(node, reserved, sources);
+  }
+}
+
+int Client::devices_of(int node) const noexcept {
+  const auto& counts = options_.devices_of_nodes;
+  return counts.empty() ? options_.num_devices : counts[static_cast<std::size_t>(node)];
+}
+
+void Client::add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
+                         std::span<const KindSource> sources) {
+  if (node != options_.node_id) sources = {};
+  for (int local = 0; local < devices_of(node); ++local) {
+    const int id = static_cast<int>(devices_.size());
+    devices_.push_back(std::make_unique<Device>(*this, id, local, node, sources, reserved));
+  }
+}
+
+Client::~Client() { cache_->close(); }  // a view that is still out must not bring its block here
+
+std::vector<KindSource> Client::make_sources(const std::shared_ptr<ReservedBytes>& reserved) const {
+  std::vector<KindSource> sources;
+  const auto add = [&](std::string kind, std::shared_ptr<HostAllocator> from,
+                       std::size_t smallest) {
+    auto held = std::make_shared<ReservedBytes>(reserved);
+    auto allocator = std::make_shared<RecyclingAllocator>(std::move(from), cache_, held, smallest);
+    sources.push_back({std::move(kind), std::move(allocator), std::move(held)});
+  };
+  add(kDevice, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
+  // Every one: locking even a single page takes calls into the system.
+  add(kPinnedHost, std::make_shared<PageLockedAllocator>(), 1);
+  add(kUnpinnedHost, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
+  // Whether a plugin's memory is worth keeping, only the plugin knows.
+  for (const AddedKind& added : options_.added_kinds) {
+    add(added.kind, added.allocator, RecyclingAllocator::kNever);
+  }
+  return sources;
+}
+
+std::span<const std::unique_ptr<Device>> Client::local_devices() const noexcept {
+  return devices().subspan(first_local_, static_cast<std::size_t>(options_.num_devices));
+}
+
+std::int64_t Client::bytes_limit() const noexcept {
+  return budget_ ? static_cast<std::int64_t>(budget_->limit()) : physical_memory_bytes();
+}
+
+bool Client::notes_calls(std::size_t bytes) noexcept {
+  if (options_.traceback != Traceback::kSampled) return options_.traceback == Traceback::kAll;
+  until_noted_ -= static_cast<std::int64_t>(bytes) + kNotedOverhead;
+  if (until_noted_ > 0) return false;
+  until_noted_ = kNotedBytes;
+  return true;
+}
+
+void Client::trim_to_limit() noexcept {
+  if (budget_) cache_->trim_to(budget_->left());
+}
+
+void Client::check_open(const char* operation) const {
+  if (is_closed()) [[unlikely]] {
+    throw StatusError(
+        Status(StatusCode::kFailedPrecondition,
+               std::string(operation) + " failed: the cpu client is closed. Make a new client.")
+            .because(Reason::kClosed)
+            .during(operation));
+  }
+  fork_.check(operation);
+}
+
+void Client::close(WorkQueue::OnClose pending) {
+  if (closed_.exchange(true, std::memory_order_acq_rel) || is_forked()) return;
+  registry_.close();
+  if (pending == WorkQueue::OnClose::kCancel) {
+    // All of them first: a copy on one queue may wait for one on another.
+    for (const auto& device : devices_) device->queue().cancel();
+  }
+  for (const auto& device : devices_) device->queue().close(pending);
+  std::shared_ptr<Engine> engine;  // unloaded without the lock
+  {
+    std::lock_guard lock(engine_mutex_);
+    engine.swap(engine_);
+  }
+  if (engine) engine->close();
+  for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
+  cache_->close();
+  pool_.close();
+}
+
+std::shared_ptr<Engine> Client::engine(const std::string& library) {
+  check_open("compile_and_load");
+  std::lock_guard lock(engine_mutex_);
+  if (!engine_) engine_ = std::make_shared<Engine>(library, local_devices().size());
+  return engine_;
+}
+
+std::shared_ptr<Engine> Client::engine() const {
+  std::lock_guard lock(engine_mutex_);
+  return engine_;
+}
+
+void Client::defragment() {
+  check_open("defragment");
+  // The devices share the allocators.
+  for (const auto& memory : local_devices().front()->memories()) memory->trim();
+  malloc_trim(0);  // the C library's heap keeps what is freed as well
+}
+
+Ref<Storage> Client::storage_of(const Buffer& buffer, const char* operation) const {
+  check_open(operation);
+  Ref<Storage> storage = buffer.storage();
+  if (!storage) [[unlikely]] {
+    throw StatusError(Status(StatusCode::kFailedPrecondition,
+                             std::string(operation) +
+                                 " failed: the buffer was deleted or donated. Use the data before "
+                                 "deleting it, or keep a clone().")
+                          .because(Reason::kDeleted)
+                          .during(operation)
+                          .on(buffer.memory()->device().name()));
+  }
+  return storage;
+}
+
+}  // namespace devrt::native

@@ -1,0 +1,344 @@
+// The CPU client: devices, their memories and the transfers between host values and buffers.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "devrt/async/stream_queues.hpp"
+#include "devrt/async/thread_pool.hpp"
+#include "devrt/base/external_owner.hpp"
+#include "devrt/base/fork_guard.hpp"
+#include "devrt/base/live_registry.hpp"
+#include "devrt/buffers/buffer.hpp"
+#include "devrt/buffers/storage_order.hpp"
+#include "devrt/buffers/strided_copy.hpp"
+#include "devrt/memory/allocator.hpp"
+#include "devrt/memory/limit_allocator.hpp"
+#include "devrt/memory/memory_report.hpp"
+#include "devrt/memory/memory_stats.hpp"
+#include "devrt/memory/recycling_allocator.hpp"
+#include "execution/temporary_memory.hpp"
+
+
+namespace devrt::native {
+
+class Client;
+class Device;
+class Engine;
+class Memory;
+using Buffer = devrt::Buffer<Memory>;
+
+/// Copies up to this size are made at once; larger ones leave the GIL, or go to a queue.
+inline constexpr std::size_t kInlineCopyBytes = std::size_t{64} << 10;
+
+/// What the caller promises about the source, numbered as `PJRT_HostBufferSemantics`.
+enum class Semantics : int {
+  kOnlyDuringCall = 0,
+  kUntilTransferCompletes = 1,
+  kZeroCopy = 2,
+  kMutableZeroCopy = 3,
+};
+
+/// A view of a host array of a known element type.
+struct HostArray {
+  StridedView view;
+  ElementType type = ElementType::kInvalid;
+};
+
+/// How a transfer may treat its source.
+struct PutOptions {
+  Semantics semantics = Semantics::kOnlyDuringCall;
+  bool force_copy = false;
+  /// The execution stream that a transfer in the background is ordered by.
+  std::int64_t stream = 0;
+  /// How the dimensions shall lie, from minor to major; empty for row-major.
+  std::span<const std::int64_t> order = {};
+};
+
+/// One target of a batched transfer: where to, and the first element of the block.
+struct Block {
+  Memory* memory = nullptr;
+  Dims offset;
+};
+
+struct Assembly;
+
+/// A filled buffer to be copied into an array of the host: where its first element goes.
+struct Gathered {
+  Ref<Storage> storage;
+  Dims shape;
+  Dims start;
+  std::span<const std::int64_t> order;  ///< the buffer's, which must outlive this
+};
+
+/// A memory kind that a plugin adds, with the allocator that it brings.
+struct AddedKind {
+  std::string kind;
+  std::shared_ptr<HostAllocator> allocator;
+};
+
+/// For which buffers to note where the program made them.
+enum class Traceback { kOff, kSampled, kAll };
+
+/// Returns 1 GiB, or a sixteenth of the physical memory where that is less.
+std::int64_t default_recycled_bytes() noexcept;
+
+/// Returns huge pages in an arena, which maps none before the first allocation.
+std::shared_ptr<HostAllocator> huge_page_arena();
+
+/// What a client is made with.
+struct ClientOptions {
+  bool asynchronous = true;
+  int num_devices = 1;
+  int node_id = 0;
+  int num_nodes = 1;
+  /// How many devices each node has; empty if each has `num_devices`.
+  std::vector<int> devices_of_nodes;
+  std::vector<AddedKind> added_kinds;
+  /// How many bytes of freed blocks to keep for reuse.
+  std::int64_t recycled_bytes = default_recycled_bytes();
+  /// How many bytes the buffers may take together, over all memories; 0 for all there are.
+  std::optional<std::int64_t> memory_limit;
+  Traceback traceback = Traceback::kSampled;
+  /// Calls a function that waits, without the locks of the language binding; null if it has none.
+  void (*wait_unlocked)(const std::function<void()>& wait) = nullptr;
+  /// Throws what the language binding's handlers of signals raise; null if it has none.
+  void (*check_signals)() = nullptr;
+  /// For how long a call waits for a device on which no execution ends.
+  std::chrono::milliseconds execution_timeout = std::chrono::minutes(10);
+};
+
+/// Where one kind of memory comes from; the devices of a client share it.
+struct KindSource {
+  std::string kind;
+  std::shared_ptr<RecyclingAllocator> allocator;
+  std::shared_ptr<const ReservedBytes> reserved;
+};
+
+/// One address space of one device.
+class Memory {
+ public:
+  Memory(Device& device, std::size_t kind_index, const KindSource& source);
+
+  const std::string& kind() const noexcept { return kind_; }
+  std::size_t kind_index() const noexcept { return kind_index_; }
+  Device& device() const noexcept { return device_; }
+  Client& client() const noexcept;
+  const MemoryStats& stats() const noexcept { return *stats_; }
+  const std::shared_ptr<MemoryStats>& shared_stats() const noexcept { return stats_; }
+  /// Returns the page-locking allocator, or null where the memory has another.
+  const PageLockedAllocator* page_locked() const noexcept { return page_locked_; }
+
+  /// Throws RESOURCE_EXHAUSTED, with a report of what lives, when out of memory, even after the
+  /// copies in flight are done.
+  Ref<Storage> allocate(std::size_t bytes) const;
+  /// The same without a wait for programs that run: for who keeps one of them from its end.
+  Ref<Storage> allocate_at_once(std::size_t bytes) const;
+  /// Reserves what a program will allocate; throws as `allocate` does, and names the needs.
+  /// Empty where the client has no limit. Does not wait for other programs.
+  BudgetShare reserve(const ProgramNeeds& needs) const;
+  /// Returns what the allocator tells about itself.
+  std::vector<AllocatorFact> facts() const { return source_->facts(); }
+  /// Gives back what is held and not in use.
+  void trim() noexcept { source_->trim(); }
+  /// Returns the memory as a share of its client.
+  std::shared_ptr<Memory> shared();
+  LiveRegistry<Buffer>& registry() const noexcept;
+  bool is_forked() const noexcept;
+
+ private:
+  Ref<Storage> allocate(std::size_t bytes, bool waits_for_programs) const;
+
+  Device& device_;
+  const std::size_t kind_index_;
+  const std::string kind_;
+  const std::shared_ptr<RecyclingAllocator> source_;
+  const PageLockedAllocator* const page_locked_;
+  const std::shared_ptr<MemoryStats> stats_;
+  const std::shared_ptr<HostAllocator> allocator_;
+};
+
+/// One virtual device; all of them share the memory of the host.
+class Device {
+ public:
+  /// A device of another process has no sources, and so no memories.
+  Device(Client& client, int id, int local_id, int process_index,
+         std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved);
+
+  int id() const noexcept { return id_; }
+  int local_id() const noexcept { return local_id_; }
+  int process_index() const noexcept { return process_index_; }
+  bool is_addressable() const noexcept { return !memories_.empty(); }
+  Client& client() const noexcept { return client_; }
+  const std::shared_ptr<MemoryStats>& stats() const noexcept { return stats_; }
+  std::span<const std::unique_ptr<Memory>> memories() const noexcept { return memories_; }
+  StreamQueues& queue() noexcept { return queue_; }
+  std::string name() const { return "cpu:" + std::to_string(id_); }
+
+  /// Returns the memory of a kind; throws INVALID_ARGUMENT, naming those that exist.
+  Memory& memory(std::string_view kind) const;
+  /// Returns the first memory; throws FAILED_PRECONDITION on another process's device.
+  Memory& default_memory() const;
+  std::shared_ptr<Device> shared();
+
+ private:
+  void check_addressable(const char* operation) const;
+
+  Client& client_;
+  const int id_;
+  const int local_id_;
+  const int process_index_;
+  const std::shared_ptr<MemoryStats> stats_;
+  std::vector<std::unique_ptr<Memory>> memories_;
+  StreamQueues queue_;
+};
+
+/// The live connection. Made by `make`; kept alive by every device, memory and buffer handle.
+class Client {
+ public:
+  static std::shared_ptr<Client> make(ClientOptions options);
+  /// Throws INVALID_ARGUMENT if no client can be made with the options.
+  static void check(const ClientOptions& options);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  std::span<const std::unique_ptr<Device>> devices() const noexcept { return devices_; }
+  std::span<const std::unique_ptr<Device>> local_devices() const noexcept;
+  int process_index() const noexcept { return options_.node_id; }
+  /// Keeps an object of the language binding with the client; null keeps none. Under its lock.
+  void attach(void* object, ExternalOwner owner) noexcept {
+    attached_ = object;
+    attached_owner_ = std::move(owner);
+  }
+  void* attached() const noexcept { return attached_; }
+  std::shared_ptr<Client> shared() const { return self_.lock(); }
+  /// Returns how many own the client.
+  long owners() const noexcept { return self_.use_count(); }
+  LiveRegistry<Buffer>& registry() noexcept { return registry_; }
+  /// Returns whether to note where a new buffer of `bytes` was made. Under the binding's lock.
+  ///
+  /// Noting takes a fraction of a microsecond. With `kSampled` that is spent on every buffer that
+  /// takes long to fill anyway, and on about one in 32 of the smallest.
+  bool notes_calls(std::size_t bytes) noexcept;
+  /// Returns what the buffers of all memories may take together; null if there is no limit.
+  const std::shared_ptr<ByteBudget>& budget() const noexcept { return budget_; }
+  /// Returns that limit, or else the bytes of the machine's memory.
+  std::int64_t bytes_limit() const noexcept;
+  /// Returns true the first time: the caller is the one to warn of memory that is not locked.
+  bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
+  /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
+  /// may be `bytes` free now that were not.
+  bool wait_for_memory(std::size_t bytes) const;
+  /// Waits for programs that hold temporary memory, until `bytes` are free. Returns
+  /// whether they are free now and were not before.
+  bool wait_for_programs(std::size_t bytes) const;
+  /// Calls a function that waits, without the locks of the language binding.
+  void wait_unlocked(const std::function<void()>& wait) const {
+    options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();
+  }
+  /// Throws what a signal raises that came meanwhile; for calls that wait, every now and then.
+  void check_signals() const {
+    if (options_.check_signals) options_.check_signals();
+  }
+  /// Waits for an event as long as no signal raises anything.
+  Status wait(const ReadyEvent& event) const;
+  std::chrono::milliseconds execution_timeout() const noexcept {
+    return options_.execution_timeout;
+  }
+  /// Returns the temporary memory of programs.
+  ClientTemporaries& temporaries() const noexcept { return *temporaries_; }
+  const std::shared_ptr<ClientTemporaries>& shared_temporaries() const noexcept {
+    return temporaries_;
+  }
+  /// Keeps no more freed blocks than the limit leaves.
+  void trim_to_limit() noexcept;
+
+  bool is_closed() const noexcept { return closed_.load(std::memory_order_acquire); }
+  bool is_forked() const noexcept { return fork_.is_child(); }
+  /// Throws the closed error, or the one of a forked child.
+  void check_open(const char* operation) const;
+  /// Waits for the work in flight, or drops what has not started, and deletes every buffer.
+  /// Idempotent. What is dropped fails with CANCELLED for those who wait for it already.
+  void close(WorkQueue::OnClose pending = WorkQueue::OnClose::kDrain);
+  /// Gives the freed blocks that are kept for reuse back to the system.
+  void defragment();
+
+  /// Returns the compiler, made at the first call from the plugin at `library`.
+  std::shared_ptr<Engine> engine(const std::string& library);
+  /// Returns the compiler, or null if nothing was compiled yet.
+  std::shared_ptr<Engine> engine() const;
+
+  /// Starts the transfer of a host array. Takes `hold`, which keeps the source alive, if it still
+  /// needs the source after it returns; else leaves it.
+  Ref<Buffer> put(Memory& memory, const HostArray& source, ExternalOwner& hold, PutOptions options);
+
+  /// Starts the transfer of one block to each target; equal blocks on one kind are made once.
+  std::vector<Ref<Buffer>> put_blocks(const HostArray& source, std::span<const Block> blocks,
+                                      std::span<const std::int64_t> shape, ExternalOwner& hold,
+                                      PutOptions options);
+
+  /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
+  Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias, std::int64_t stream = 0);
+
+  /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once. With
+  /// `may_alias`, a block that is one aligned run of a source on its kind shows the source's bytes.
+  std::vector<Ref<Buffer>> assemble(std::span<const Buffer* const> buffers,
+                                    const Assembly& assembly, std::span<Memory* const> targets,
+                                    bool may_alias, std::int64_t stream = 0);
+
+  /// Writes filled buffers into a dense array of the host; each must lie within `shape`.
+  void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,
+              std::size_t itemsize);
+
+  /// Returns another buffer on the same storage.
+  Ref<Buffer> clone(const Buffer& source);
+
+  /// Returns the storage of a buffer that may be used; throws deleted, closed or forked.
+  Ref<Storage> storage_of(const Buffer& buffer, const char* operation) const;
+
+ private:
+  explicit Client(ClientOptions options);
+
+  Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
+                          ExternalOwner hold, ReadyEvent& ready, std::int64_t stream);
+
+  std::vector<KindSource> make_sources(const std::shared_ptr<ReservedBytes>& reserved) const;
+
+  void add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
+                   std::span<const KindSource> sources);
+  int devices_of(int node) const noexcept;
+
+  const ClientOptions options_;
+  void* attached_ = nullptr;
+  ExternalOwner attached_owner_;
+  std::weak_ptr<Client> self_;
+  ForkGuard fork_;
+  const std::shared_ptr<ByteBudget> budget_;
+  const std::shared_ptr<ClientTemporaries> temporaries_;
+  const std::shared_ptr<BlockCache> cache_;
+  ThreadPool pool_;
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> unlocked_warned_{false};
+  std::int64_t until_noted_ = 0;  // bytes, under the binding's lock
+  LiveRegistry<Buffer> registry_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::size_t first_local_ = 0;
+  mutable std::mutex engine_mutex_;
+  std::shared_ptr<Engine> engine_;
+};
+
+/// Returns the package's version and the compiler, for people to read; defined by the backend.
+const char* platform_version() noexcept;
+
+}  // namespace devrt::native

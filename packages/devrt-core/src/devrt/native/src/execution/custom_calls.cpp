@@ -1,0 +1,109 @@
+#include "execution/custom_calls.hpp"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "devrt/pjrt/engine/event.hpp"
+#include "execution/engine.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+struct Slot {
+  std::atomic<CustomCallAnswer> answer{nullptr};
+  std::atomic<XLA_FFI_Handler> handler{nullptr};
+};
+
+std::array<Slot, kCustomCallSlots> slots;
+std::atomic<bool> is_bound{false};
+
+bool is_question(const XLA_FFI_CallFrame& frame) noexcept {
+  return frame.stage != XLA_FFI_ExecutionStage_EXECUTE || pjrt::ffi::detail::is_metadata(frame);
+}
+
+/// Returns whether an earlier call of the same execution failed, and fills the results if so: what
+/// this one would be given is no value of the program's.
+bool is_over(const XLA_FFI_CallFrame& frame) noexcept {
+  const pjrt::ffi::HeldError* held = pjrt::ffi::HeldError::of(frame);
+  if (!held || !held->holds_back() || held->status().ok()) return false;
+  pjrt::ffi::detail::fill_results(frame);
+  return true;
+}
+
+XLA_FFI_Error* ask(CustomCallAnswer answer, std::size_t number, XLA_FFI_CallFrame* frame) noexcept {
+  if (pjrt::ffi::detail::answer_metadata(*frame) || is_question(*frame) || is_over(*frame)) {
+    return nullptr;
+  }
+  const pjrt::CallbackScope scope;
+  const Status status = answer(number, *frame);
+  return status.ok() ? nullptr : pjrt::ffi::fail(*frame, status);
+}
+
+XLA_FFI_Error* run(XLA_FFI_Handler handler, XLA_FFI_CallFrame* frame) noexcept {
+  if (is_question(*frame)) return handler(frame);
+  if (is_over(*frame)) return nullptr;
+  const pjrt::CallbackScope scope;
+  XLA_FFI_Error* error = handler(frame);
+  return error ? pjrt::ffi::held(*frame, error) : nullptr;
+}
+
+template <std::size_t Number>
+XLA_FFI_Error* call(XLA_FFI_CallFrame* frame) noexcept {
+  const Slot& slot = slots[Number];
+  if (const XLA_FFI_Handler handler = slot.handler.load(std::memory_order_acquire)) {
+    return run(handler, frame);
+  }
+  return ask(slot.answer.load(std::memory_order_acquire), Number, frame);
+}
+
+template <std::size_t... Numbers>
+constexpr auto all_of(std::index_sequence<Numbers...>) {
+  return std::array<XLA_FFI_Handler, sizeof...(Numbers)>{&call<Numbers>...};
+}
+
+constexpr auto kCalls = all_of(std::make_index_sequence<kCustomCallSlots>());
+
+template <class Fill>
+std::size_t add(const std::string& library, const std::string& name, const Fill& fill) {
+  static std::mutex mutex;
+  static std::size_t used = 0;
+  const auto api = load_engine(library);
+  std::lock_guard lock(mutex);
+  if (used == kCustomCallSlots) {
+    throw StatusError(Status(StatusCode::kUnimplemented,
+                             "The custom call '" + name +
+                                 "' cannot be registered: " + std::to_string(kCustomCallSlots) +
+                                 " are, which is the most. Register one function for several "
+                                 "purposes.")
+                          .during("register_custom_call"));
+  }
+  fill(slots[used]);
+  pjrt::ffi::register_handler(*api, "Host", name, kCalls[used]);
+  return used++;
+}
+
+}  // namespace
+
+std::size_t register_custom_call(const std::string& library, const std::string& name,
+                                 CustomCallAnswer answer) {
+  is_bound.store(true, std::memory_order_relaxed);
+  return add(library, name, [&](Slot& slot) {
+    slot.handler.store(nullptr, std::memory_order_release);
+    slot.answer.store(answer, std::memory_order_release);
+  });
+}
+
+std::size_t register_custom_call(const std::string& library, const std::string& name,
+                                 XLA_FFI_Handler handler) {
+  return add(library, name,
+             [&](Slot& slot) { slot.handler.store(handler, std::memory_order_release); });
+}
+
+bool is_in_program() noexcept { return pjrt::is_in_callback(); }
+
+bool has_bound_custom_calls() noexcept { return is_bound.load(std::memory_order_relaxed); }
+
+}  // namespace devrt::native

@@ -1,0 +1,35 @@
+// Custom calls that are answered by functions of the program's own.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "client/client.hpp"
+#include "devrt/pjrt/engine/ffi.hpp"
+
+namespace devrt::native {
+
+/// Answers a call on behalf of a language binding, on whatever thread a program runs. A call frame
+/// does not say which name it was called by, so every name has a slot of its own.
+using CustomCallAnswer = Status (*)(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept;
+
+/// How many names there can be in a process: a plugin forgets none.
+inline constexpr std::size_t kCustomCallSlots = 256;
+
+/// Lets the programs of a plugin call `answer` by a name. Returns the slot. Throws UNIMPLEMENTED
+/// where the plugin takes no handlers or no slot is left.
+std::size_t register_custom_call(const std::string& library, const std::string& name,
+                                 CustomCallAnswer answer);
+
+/// The same with native code, an XLA FFI handler.
+std::size_t register_custom_call(const std::string& library, const std::string& name,
+                                 XLA_FFI_Handler handler);
+
+/// Returns whether a plugin has called this thread: a program waits for it to return.
+bool is_in_program() noexcept;
+
+/// Returns whether a language binding answers calls, and so may need its locks while a program
+/// runs.
+bool has_bound_custom_calls() noexcept;
+
+}  // namespace devrt::native

@@ -1,0 +1,70 @@
+// The compiler behind a client: XLA as a PJRT plugin that shares the client's memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "client/client.hpp"
+#include "devrt/base/live_registry.hpp"
+#include "devrt/pjrt/engine/executable.hpp"
+#include "execution/stream_order.hpp"
+
+namespace devrt::native {
+
+class Executable;
+
+/// What passed between a client and its engine.
+struct EngineCounters {
+  std::atomic<std::int64_t> executions{0};    ///< calls, one for each device
+  std::atomic<std::int64_t> views{0};         ///< buffers shown to the engine as they are
+  std::atomic<std::int64_t> copies{0};        ///< buffers copied, since the engine needs them so
+  std::atomic<std::int64_t> bytes_copied{0};  ///< bytes of those copies
+};
+
+/// Opens and initialises the library of an engine, once. Throws what `pjrt::Api::load` throws, and
+/// INVALID_ARGUMENT for a plugin that is too old, or for other devices than the CPU.
+std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
+
+/// A client's engine, made at its first compilation.
+class Engine {
+ public:
+  /// Loads the plugin. Throws what `load_engine` and the plugin throw.
+  Engine(const std::string& library, std::size_t num_devices);
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  pjrt::Client& client() const noexcept { return *client_; }
+  LiveRegistry<Executable>& executables() noexcept { return executables_; }
+  EngineCounters& counters() noexcept { return counters_; }
+  /// Returns whether shards that do not talk to each other may be called one after the other, which
+  /// takes a fifth of the time: later engines begin a program once all its shards are there.
+  bool takes_shards_apart() const noexcept { return client_->api().minor_version() <= 106; }
+  StreamOrder& streams() noexcept { return streams_; }
+
+  /// Waits for what is in flight and unloads every executable; takes no more from then on.
+  void close();
+
+  /// Returns the engine's handle on a buffer: the one that it keeps, or a new one.
+  ///
+  /// Waits for a buffer that a transfer still fills. Throws deleted, or the error of its work.
+  Ref<pjrt::Buffer> view(Buffer& buffer);
+
+  /// Gives the memory of a deleted buffer to the engine, for an output to take. Returns null unless
+  /// it is devrt's own, `storage` is its only share, and the engine can use it as it is.
+  Ref<pjrt::Buffer> give(const Buffer& buffer, const Ref<Storage>& storage);
+  /// Shows the memory of a deleted buffer to the engine.
+  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
+
+ private:
+  PJRT_Device* device_of(const Buffer& buffer) const;
+
+  const Ref<pjrt::Client> client_;
+  LiveRegistry<Executable> executables_;
+  EngineCounters counters_;
+  StreamOrder streams_;
+};
+
+}  // namespace devrt::native

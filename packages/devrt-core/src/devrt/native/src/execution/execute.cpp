@@ -1,0 +1,344 @@
+// Calls of executables.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "devrt/base/small_array.hpp"
+#include "execution/executable.hpp"
+#include "execution/outputs.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+using Context = Ref<pjrt::ffi::HoldingContext>;
+
+/// One device's part of a call.
+struct Shard {
+  Shard() = default;
+
+  void prepare(Engine& engine, std::span<Buffer* const> buffers, std::size_t num_outputs) {
+    views.emplace(buffers.size());
+    arguments.emplace(buffers.size());
+    outputs.emplace(num_outputs);
+    for (std::size_t i = 0; i < buffers.size(); ++i) set_view(i, engine.view(*buffers[i]));
+  }
+
+  void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
+    (*arguments)[i] = view->get();
+    (*views)[i] = std::move(view);
+  }
+
+  pjrt::ShardCall call(std::span<const std::int64_t> kept) {
+    return {arguments->span(), outputs->span(), kept};
+  }
+
+  std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
+  std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
+  bool has_ended = false;  // before the call returned
+};
+
+/// Buffers that a call takes the memory of; given back unless the call is made.
+class Donations {
+ public:
+  explicit Donations(Engine& engine) noexcept : engine_(engine) {}
+  Donations(const Donations&) = delete;
+  Donations& operator=(const Donations&) = delete;
+  ~Donations() {
+    for (Claim& claim : claims_) {
+      if (!claim.contents.storage) continue;
+      if (is_taken(claim)) {
+        view_of(claim)->set_donated();
+      } else {
+        claim.buffer->put_back(std::move(claim.contents));
+      }
+    }
+  }
+
+  /// Deletes a buffer that is the argument `i` of a shard. Returns whether an output may take its
+  /// memory, which nobody else can see then.
+  bool claim(Shard& shard, std::size_t i, Buffer& buffer) {
+    claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take(), &shard, i});
+    Buffer::Contents& contents = claims_.back().contents;
+    if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
+    if (!(*shard.views)[i]->is_view()) return contents.storage->is_sole_share();
+    // The engine takes no memory of a view. It is released with the last work that reads it, unless
+    // some is under way.
+    contents.attachment.reset();
+    (*shard.views)[i].reset();
+    Ref<pjrt::Buffer> given = engine_.give(buffer, contents.storage);
+    const bool is_given = static_cast<bool>(given);
+    if (!is_given) given = engine_.make_view(buffer, contents.storage.share());
+    shard.set_view(i, std::move(given));
+    return is_given;
+  }
+
+  /// Releases what was given, now or once the program has ended.
+  void commit() noexcept {
+    for (Claim& claim : claims_) {
+      if (!claim.shard->has_ended) view_of(claim)->set_donated();
+      claim.contents = {};
+    }
+  }
+
+ private:
+  struct Claim {
+    Ref<Buffer> buffer;
+    Buffer::Contents contents;
+    const Shard* shard = nullptr;
+    std::size_t index = 0;
+  };
+
+  /// Returns whether the engine has it, as it has what it was given before another shard failed.
+  static bool is_taken(const Claim& claim) noexcept {
+    const Ref<pjrt::Buffer>& view = view_of(claim);
+    return view && !view->is_view() && view->is_deleted();
+  }
+  static const Ref<pjrt::Buffer>& view_of(const Claim& claim) noexcept {
+    return (*claim.shard->views)[claim.index];
+  }
+
+  Engine& engine_;
+  std::vector<Claim> claims_;
+};
+
+void check_given_once(const pjrt::Signature& signature, std::span<Buffer* const> shard,
+                      std::size_t donated) {
+  for (std::size_t i = 0; i < shard.size(); ++i) {
+    if (i == donated || shard[i] != shard[donated]) continue;
+    raise_invalid("execute failed: argument " + std::to_string(donated) + " of program '" +
+                      signature.name + "' is donated, and given again as argument " +
+                      std::to_string(i) + ". Give a copy for one of them.",
+                  "execute");
+  }
+}
+
+/// Claims what the program donates. Returns the parameters whose memory somebody else still sees.
+std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
+                                        std::span<const std::span<Buffer* const>> arguments,
+                                        std::span<Shard> shards, Donations& donations) {
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i < signature.parameters.size(); ++i) {
+    if (!signature.parameters[i].is_donated) continue;
+    bool is_seen = false;
+    for (std::size_t d = 0; d < arguments.size(); ++d) {
+      check_given_once(signature, arguments[d], i);
+      is_seen = !donations.claim(shards[d], i, *arguments[d][i]) || is_seen;
+    }
+    if (is_seen) kept.push_back(static_cast<std::int64_t>(i));
+  }
+  return kept;
+}
+
+/// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
+/// would wait for ever for one whose arguments failed.
+void await_arguments(const Client& client, std::span<const std::span<Buffer* const>> arguments,
+                     const std::string& program) {
+  for (const std::span<Buffer* const> shard : arguments) {
+    for (std::size_t i = 0; i < shard.size(); ++i) {
+      const Status status = client.wait(shard[i]->ready());
+      if (status.ok()) continue;
+      throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
+                                                  " of program '" + program +
+                                                  "' could not be made: " + status.message())
+                            .during("execute"));
+    }
+  }
+}
+
+/// Says which program failed as the engine started it, and why.
+StatusError describe_failure(const Status& reported, const std::string& program) {
+  const Status status = pjrt::with_known_code(reported);
+  if (!status.operation().empty()) return StatusError(status);  // devrt's own message
+  if (reported.reason() == Reason::kClosed) {
+    return StatusError(
+        Status(status.code(), "execute failed: the cpu client was closed as program '" + program +
+                                  "' began. Make a new client.")
+            .because(Reason::kClosed)
+            .during("execute"));
+  }
+  return StatusError(
+      Status(status.code(), "execute failed: program '" + program + "': " + status.message())
+          .during("execute"));
+}
+
+}  // namespace
+
+void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
+                         std::span<Ref<Buffer>> results, std::int64_t stream,
+                         std::span<ReadyEvent> ended) const {
+  for (bool is_last = false;;) {
+    bool has_begun = false;
+    try {
+      if (is_simple_ && stream == 0 && ended.empty()) [[likely]] {
+        return start_simple(arguments.front(), results, has_begun);
+      }
+      return start(arguments, results, stream, ended, has_begun);
+    } catch (const StatusError& error) {
+      const bool is_out_of_memory = error.status().code() == StatusCode::kResourceExhausted;
+      if (has_begun || !is_out_of_memory || !wait_for_others(error.status(), is_last)) {
+        throw describe_failure(error.status(), signature_->name);
+      }
+    }
+  }
+}
+
+bool Executable::wait_for_others(const Status& why, bool& is_last) const {
+  const MemoryReport* report = why.report();
+  if (report && report->requested > report->limit) return false;
+  if (report && client_->wait_for_programs(static_cast<std::size_t>(report->requested)))
+    return true;
+  // What was deleted meanwhile is freed with the end of what still uses it.
+  if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
+  client_->wait_unlocked(
+      [this] { engine_->client().in_flight().wait([this] { client_->check_signals(); }); });
+  return true;
+}
+
+Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together) const {
+  if (signature_->custom_calls.empty()) return {};
+  return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together);
+}
+
+void Executable::reserve(std::span<Reservation> reservations,
+                         std::span<const std::int64_t> outputs) const {
+  ProgramNeeds needs{signature_->name, reservations.size()};
+  const auto temporaries = static_cast<std::int64_t>(signature_->temp_bytes);
+  const auto count = static_cast<std::int64_t>(reservations.size());
+  for (const pjrt::Tensor& tensor : signature_->parameters) {
+    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
+  }
+  for (const std::int64_t bytes : outputs) needs.outputs += bytes;
+  needs.temporaries = count * temporaries;
+  const bool has_outputs = !output_memories_.empty();
+  const Memory& memory =
+      has_outputs ? *output_memories_.front() : devices_.front()->default_memory();
+  BudgetShare all = memory.reserve(needs);
+  for (std::size_t i = 0; i < reservations.size(); ++i) {
+    reservations[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
+    if (temporaries_.empty()) continue;
+    reservations[i].temporaries =
+        HeldTemporaries(temporaries_[i], all.split(signature_->temp_bytes));
+  }
+}
+
+void Executable::take_slots(std::span<const std::size_t> devices,
+                            std::span<pjrt::InFlight::Slot> slots) const {
+  engine_->client().in_flight().enter(devices, slots, [this](const pjrt::InFlight::Wait& wait) {
+    client_->check_signals();
+    if (wait.stalled < client_->execution_timeout()) return;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait.stalled).count();
+    const std::string device = client_->local_devices()[wait.device]->name();
+    throw StatusError(
+        Status(StatusCode::kDeadlineExceeded,
+               "execute failed: program '" + signature_->name + "' waited for a slot on " + device +
+                   ", where " + std::to_string(wait.in_flight) +
+                   " executions are in flight, and none has ended for " + std::to_string(seconds) +
+                   " seconds. Find the one that does not end; where programs take "
+                   "longer, raise execution_timeout (option cpu_execution_timeout).")
+            .during("execute")
+            .on(device));
+  });
+}
+
+void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<Buffer>> results,
+                              bool& has_begun) const {
+  const Ref<pjrt::Executable> loaded = this->loaded("execute");
+  SmallArray<Ref<pjrt::Buffer>, kFew> views(arguments.size());
+  SmallArray<PJRT_Buffer*, kFew> raw(arguments.size());
+  SmallArray<PJRT_Buffer*, kFew> outputs(results.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    views[i] = engine_->view(*arguments[i]);
+    raw[i] = views[i]->get();
+  }
+  has_begun = true;
+  pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
+  take_outputs(outputs.span(), std::move(done),
+               {*engine_,
+                signature_->outputs,
+                output_memories(0),
+                results,
+                views.span(),
+                {},
+                loaded->devices().front()},
+               {});
+  engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Executable::start(std::span<const std::span<Buffer* const>> arguments,
+                       std::span<Ref<Buffer>> results, std::int64_t stream,
+                       std::span<ReadyEvent> ended, bool& has_begun) const {
+  const Ref<pjrt::Executable> loaded = this->loaded("execute");
+  const std::size_t num_outputs = signature_->outputs.size();
+  const bool is_together =
+      arguments.size() > 1 && (signature_->is_collective || !engine_->takes_shards_apart());
+  if (is_together) await_arguments(*client_, arguments, signature_->name);
+  SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
+  if (!is_short()) take_slots(loaded->devices(), slots.span());
+  SmallArray<pjrt::Running::Note, 1> notes(arguments.size());
+  if (!is_short()) {
+    for (std::size_t i = 0; i < notes.size(); ++i) {
+      notes[i] = pjrt::Running::of_process().add(signature_, devices_[i]->name());
+    }
+  }
+  SmallArray<Shard, 1> shards(arguments.size());
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    shards[i].prepare(*engine_, arguments[i], num_outputs);
+  }
+  StreamOrder::Slot slot =
+      engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
+  Donations donations(*engine_);
+  std::vector<std::int64_t> kept;
+  if (signature_->has_donation) {
+    kept = claim_donated(*signature_, arguments, shards.span(), donations);
+  }
+  const auto targets = [&](std::size_t i) -> OutputTargets {
+    return {*engine_,
+            signature_->outputs,
+            output_memories(i),
+            results.subspan(i * num_outputs, num_outputs),
+            shards[i].views->span(),
+            kept,
+            loaded->devices()[i]};
+  };
+  SmallArray<Reservation, 1> reservations(arguments.size());
+  if (reserves_) [[unlikely]] {
+    SmallArray<std::int64_t, 1> bytes(reservations.size());
+    for (std::size_t i = 0; i < reservations.size(); ++i) bytes[i] = bytes_of_outputs(targets(i));
+    reserve(reservations.span(), bytes.span());
+  }
+  Context context = context_of(is_together);
+  has_begun = true;
+  const auto finish = [&](std::size_t i, pjrt::Event done) {
+    ReadyEvent event =
+        take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
+                     {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
+                      context ? context.share() : Context()});
+    shards[i].has_ended = event.is_ready();
+    if (!ended.empty()) ended[i] = event;
+    slot.begun(i, std::move(event));
+  };
+  if (is_together) {
+    std::vector<pjrt::ShardCall> calls;
+    for (Shard& shard : shards) calls.push_back(shard.call(kept));
+    std::vector<pjrt::Event> events =
+        loaded->execute_all(calls, context ? context->get() : nullptr);
+    donations.commit();
+    for (std::size_t i = 0; i < shards.size(); ++i) finish(i, std::move(events[i]));
+  } else {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      if (i > 0) context = context_of(false);  // each shard has its own errors
+      finish(i, loaded->execute_one(i, shards[i].call(kept), context ? context->get() : nullptr));
+    }
+    donations.commit();
+  }
+  engine_->streams().finish(std::move(slot));
+  engine_->counters().executions.fetch_add(static_cast<std::int64_t>(shards.size()),
+                                           std::memory_order_relaxed);
+}
+
+}  // namespace devrt::native

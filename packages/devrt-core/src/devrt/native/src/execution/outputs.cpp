@@ -1,0 +1,243 @@
+#include "execution/outputs.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace devrt::native {
+
+namespace {
+
+/// Keeps memory for a storage that shows it, and counts it as in use where nobody else does.
+struct Adopted {
+  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size,
+          BudgetShare taken) noexcept
+      : reserved(std::move(taken)),
+        buffer(std::move(from)),
+        stats(std::move(counted)),
+        // Given memory is still counted by the allocator that it came from.
+        bytes(buffer->memory() == pjrt::Buffer::Memory::kOwn ? static_cast<std::int64_t>(size)
+                                                             : 0) {
+    if (bytes) stats->record_allocate(bytes);
+  }
+  Adopted(const Adopted&) = delete;
+  Adopted& operator=(const Adopted&) = delete;
+  ~Adopted() {
+    if (bytes) stats->record_deallocate(bytes);
+  }
+
+  BudgetShare reserved;  // given back after the memory
+  Ref<pjrt::Buffer> buffer;
+  std::shared_ptr<MemoryStats> stats;
+  std::int64_t bytes;
+};
+
+ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes,
+                  BudgetShare& reserved) {
+  const bool is_own = buffer->memory() == pjrt::Buffer::Memory::kOwn;
+  BudgetShare taken = is_own ? reserved.split(bytes) : BudgetShare();
+  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes, std::move(taken)),
+          [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
+}
+
+/// Returns whose memory an output has: its own, or given memory that it took from an argument.
+pjrt::Buffer::Memory memory_of(const pjrt::Tensor& output, const OutputTargets& targets) {
+  using enum pjrt::Buffer::Memory;
+  if (output.donor < 0 || std::ranges::find(targets.kept, output.donor) != targets.kept.end()) {
+    return kOwn;
+  }
+  const pjrt::Buffer& donor = *targets.arguments[static_cast<std::size_t>(output.donor)];
+  return donor.memory() == kGiven ? kGiven : kOwn;
+}
+
+/// Returns where the engine's memory lies. Requested when somebody reads it, since asking costs
+/// about as much as a small program; a result that only goes into the next call is never queried.
+std::byte* find(void* context) noexcept {
+  try {
+    return static_cast<Adopted*>(context)->buffer->data();
+  } catch (const StatusError&) {
+    return nullptr;  // failed, or gone to an output: nobody reads it
+  }
+}
+
+/// What the engine made, and the storage that shows it.
+struct Output {
+  Ref<pjrt::Buffer> engine;
+  Ref<Storage> storage;
+};
+using Outputs = SmallArray<Output, kFew>;
+
+/// Makes the storage of an output: it shows the engine's memory, or memory for a copy in devrt's
+/// layout.
+Ref<Storage> make_storage(const Ref<pjrt::Buffer>& engine, std::size_t i,
+                          const OutputTargets& targets, bool is_ready, BudgetShare& reserved) {
+  const pjrt::Tensor& tensor = targets.tensors[i];
+  const Memory& memory = *targets.memories[i];
+  if (tensor.is_plain) {
+    const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
+    return adopt(tensor.bytes, own(engine.share(), memory, tensor.bytes, reserved), &find);
+  }
+  Ref<Storage> storage = memory.allocate_at_once(tensor.bytes);
+  targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
+  targets.engine.counters().bytes_copied.fetch_add(static_cast<std::int64_t>(tensor.bytes),
+                                                   std::memory_order_relaxed);
+  return storage;
+}
+
+/// Makes the buffer of an output. `holds_errors` says that the engine does not know how the call
+/// ended, and so must not go on with the result.
+void make_buffer(Output output, std::size_t i, const OutputTargets& targets,
+                 const ReadyEvent& ready, bool holds_errors) {
+  const pjrt::Tensor& tensor = targets.tensors[i];
+  Ref<Attachment> known;
+  if (!holds_errors) {
+    known = Ref<Attachment>::adopt(output.engine.get());
+    output.engine.leak();
+  }
+  targets.results[i] = Buffer::make(targets.memories[i]->shared(), tensor.type, tensor.dims.copy(),
+                                    std::move(output.storage), ready, nullptr, std::move(known));
+}
+
+/// Sets a promise once every part of its work is done; the first error counts.
+class Countdown {
+ public:
+  explicit Countdown(std::size_t parts) : left_(parts) {}
+
+  ReadyEvent event() const { return promise_.event(); }
+  void arrive(Status status) {
+    {
+      std::lock_guard lock(mutex_);
+      if (status_.ok()) status_ = std::move(status);
+      if (--left_ > 0) return;
+    }
+    promise_.set(status_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t left_;
+  Status status_;
+  ReadyPromise promise_;
+};
+
+/// Returns how a call ended: with the error of its custom calls, or as the plugin says.
+Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& context) {
+  Status known = context ? context->status() : Status();
+  return known.ok() ? pjrt::with_known_code(reported) : known;
+}
+
+/// A call in flight: keeps what it writes, and says when that is ready.
+class Pending {
+ public:
+  Pending(std::span<Output> outputs, const OutputTargets& targets, Kept kept)
+      : client_(Ref<pjrt::Client>::share_of(&targets.engine.client())),
+        slot_(kept.slot ? std::move(kept.slot) : client_->in_flight().take(targets.device)),
+        note_(std::move(kept.note)),
+        temporaries_(std::move(kept.reservation.temporaries)),
+        context_(std::move(kept.context)),
+        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const pjrt::Tensor& tensor = targets.tensors[i];
+      parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
+                        tensor.dims.size(),
+                        tensor.is_plain});
+    }
+  }
+
+  ReadyEvent event() const { return countdown_->event(); }
+
+  /// Called once, in a thread of the engine or of the caller.
+  void finish(const Status& reported) noexcept {
+    const Status status = outcome(reported, context_);
+    temporaries_.end();  // before anybody learns that it has ended
+    for (Part& part : parts_) {
+      try {
+        finish_part(part, status);
+      } catch (const StatusError& error) {
+        countdown_->arrive(error.status());
+      }
+    }
+    if (parts_.empty()) countdown_->arrive(status);
+  }
+
+ private:
+  struct Part {
+    Output output;
+    std::size_t dims = 0;
+    bool is_plain = true;
+  };
+
+  void finish_part(Part& part, const Status& status) const {
+    if (!part.is_plain && status.ok()) return unpack(part);
+    part.output.storage->settle();
+    part.output = {};  // before the event: what is ready may be donated
+    countdown_->arrive(status);
+  }
+
+  /// Copies what the engine lays out in its own way.
+  void unpack(Part& part) const {
+    const Storage& target = *part.output.storage;
+    pjrt::Event copied = part.output.engine->copy_to(target.data(), target.bytes(), part.dims);
+    pjrt::when_ready(
+        std::move(copied),
+        [countdown = countdown_, kept = part.output.storage.share()](Status status) mutable {
+          kept.reset();
+          countdown->arrive(std::move(status));
+        });
+  }
+
+  const Ref<pjrt::Client> client_;
+  const pjrt::InFlight::Slot slot_;  // left after all else
+  const pjrt::Running::Note note_;
+  HeldTemporaries temporaries_;
+  const Ref<pjrt::ffi::HoldingContext> context_;
+  const std::shared_ptr<Countdown> countdown_;
+  std::vector<Part> parts_;
+};
+
+}  // namespace
+
+std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
+  std::int64_t bytes = 0;
+  for (const pjrt::Tensor& tensor : targets.tensors) {
+    const bool is_own = memory_of(tensor, targets) == pjrt::Buffer::Memory::kOwn;
+    if (tensor.is_plain && is_own) bytes += static_cast<std::int64_t>(tensor.bytes);
+  }
+  return bytes;
+}
+
+ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
+                        const OutputTargets& targets, Kept kept) {
+  Outputs outputs(raw.size());
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].engine =
+        pjrt::Buffer::own(targets.engine.client(), raw[i], memory_of(targets.tensors[i], targets));
+  }
+  const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
+  const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
+  const bool holds_errors = kept.context && kept.context->holds_back();
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].storage =
+        make_storage(outputs[i].engine, i, targets, is_ready, kept.reservation.outputs);
+  }
+  std::unique_ptr<Pending> pending;
+  ReadyEvent ready;
+  if (is_ready) {
+    ready = ReadyEvent::already(outcome(done.wait(), kept.context));
+  } else {
+    pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
+    ready = pending->event();
+  }
+  // Moved: a share more would forbid donation.
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    make_buffer(std::move(outputs[i]), i, targets, ready, holds_errors);
+  }
+  if (pending) {
+    pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
+      work->finish(status);
+      work.reset();
+    });
+  }
+  return ready;
+}
+
+}  // namespace devrt::native

@@ -1,0 +1,49 @@
+// Outputs of calls: memory of the engine's that becomes buffers.
+#pragma once
+
+#include <span>
+
+#include "devrt/base/small_array.hpp"
+#include "devrt/pjrt/engine/ffi.hpp"
+#include "devrt/pjrt/engine/running.hpp"
+#include "execution/engine.hpp"
+
+namespace devrt::native {
+
+/// How many arguments or outputs a call holds without the heap.
+inline constexpr std::size_t kFew = 8;
+
+/// Where one device's call puts what it gives.
+struct OutputTargets {
+  Engine& engine;
+  std::span<const pjrt::Tensor> tensors;
+  std::span<Memory* const> memories;
+  std::span<Ref<Buffer>> results;
+  std::span<const Ref<pjrt::Buffer>> arguments;
+  std::span<const std::int64_t> kept;  ///< donated parameters whose memory was not taken
+  std::size_t device = 0;              ///< the engine's number of the device
+};
+
+/// Memory that a call reserved before it began.
+struct Reservation {
+  BudgetShare outputs;
+  HeldTemporaries temporaries;
+};
+
+/// Returns how many bytes of the engine's own a call's outputs will take.
+std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
+
+/// What a call keeps until it is done.
+struct Kept {
+  pjrt::Running::Note note;                ///< may be empty
+  pjrt::InFlight::Slot slot;               ///< may be empty
+  Reservation reservation;                 ///< for `bytes_of_outputs` and temporaries
+  Ref<pjrt::ffi::HoldingContext> context;  ///< null where there are no custom calls
+};
+
+/// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns
+/// the event of all of them.
+ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
+                        const OutputTargets& targets, Kept kept);
+
+}  // namespace devrt::native

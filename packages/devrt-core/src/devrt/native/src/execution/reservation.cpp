@@ -1,0 +1,125 @@
+// Reservations in the memories of a client: what holds them, the waits, the out-of-memory errors.
+#include <algorithm>
+#include <utility>
+
+#include "client/client.hpp"
+#include "devrt/memory/memory_report.hpp"
+#include "execution/engine.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+constexpr std::size_t kLargestGroups = 10;  // that an out-of-memory error names
+
+void add_programs(Client& client, std::vector<LiveGroup>& groups) {
+  for (LiveGroup& group : client.temporaries().groups()) groups.push_back(std::move(group));
+  std::ranges::stable_sort(groups, std::ranges::greater(), &LiveGroup::bytes);
+}
+
+/// Adds to the allocator's error what lives in the memory of the client.
+Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Status& cause,
+                              const ProgramNeeds* needs = nullptr) {
+  Client& client = memory.client();
+  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
+  auto report = std::make_shared<MemoryReport>();
+  report->requested = static_cast<std::int64_t>(bytes);
+  report->limit = client.bytes_limit();
+  report->device = memory.device().name();
+  report->kind = memory.kind();
+  if (needs) report->program = *needs;
+  report->stats = memory.stats().snapshot();
+  report->largest = group_live(std::span(live));
+  for (const LiveGroup& group : report->largest) {
+    report->live_buffers += group.count;
+    report->live_bytes += group.bytes;
+  }
+  add_programs(client, report->largest);
+  report->largest.resize(std::min(report->largest.size(), kLargestGroups));
+  std::string message = cause.message();
+  if (client.budget()) {
+    message += " The client's buffers and programs use " + std::to_string(client.budget()->used()) +
+               " of the " + std::to_string(client.budget()->limit()) +
+               " bytes that memory_limit_bytes (option cpu_memory_limit) allows.";
+  }
+  return Status(cause.code(), std::move(message))
+      .during(cause.operation())
+      .on(memory.device().name())
+      .with(std::move(report));
+}
+
+Status describe_needs(const ProgramNeeds& needs) {
+  std::string message = "execute failed: out of memory: cannot allocate " +
+                        std::to_string(needs.outputs) + " bytes of outputs and " +
+                        std::to_string(needs.temporaries) + " of temporaries for program '" +
+                        needs.name + "'";
+  if (needs.devices > 1) message += ", on " + std::to_string(needs.devices) + " devices together";
+  return Status(StatusCode::kResourceExhausted,
+                message + ", beside " + std::to_string(needs.arguments) + " of arguments.")
+      .during("execute");
+}
+
+}  // namespace
+
+Ref<Storage> Memory::allocate(std::size_t bytes) const { return allocate(bytes, true); }
+Ref<Storage> Memory::allocate_at_once(std::size_t bytes) const { return allocate(bytes, false); }
+
+Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const {
+  for (bool is_last = false;;) {
+    try {
+      Ref<Storage> storage = Storage::allocate(allocator_, bytes);
+      client().trim_to_limit();
+      return storage;
+    } catch (const StatusError& error) {
+      if (error.status().code() != StatusCode::kResourceExhausted) throw;
+      if (waits_for_programs && client().wait_for_programs(bytes)) continue;
+      if (is_last || !client().wait_for_memory(bytes)) {
+        throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
+      }
+      is_last = true;
+    }
+  }
+}
+
+BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
+  const std::shared_ptr<ByteBudget>& budget = client().budget();
+  const auto bytes = static_cast<std::size_t>(needs.outputs + needs.temporaries);
+  if (!budget || bytes == 0) return {};
+  const auto temporaries = static_cast<std::size_t>(needs.temporaries);
+  const auto take = [&] {
+    return temporaries ? client().temporaries().take(*budget, bytes, temporaries)
+                       : budget->take(bytes);
+  };
+  for (bool is_last = false; !take(); is_last = true) {
+    if (!is_last && client().wait_for_memory(bytes)) continue;
+    throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
+  }
+  BudgetShare taken(budget, bytes);
+  client().trim_to_limit();
+  return taken;
+}
+
+bool Client::wait_for_memory(std::size_t bytes) const {
+  if (bytes > static_cast<std::size_t>(bytes_limit())) return false;
+  const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
+  if (std::ranges::all_of(local_devices(), is_idle)) {
+    return budget_ && budget_->left() >= bytes;  // what was in flight has just freed them
+  }
+  const auto wait = [this] {
+    for (const auto& device : local_devices()) device->queue().drain();
+  };
+  wait_unlocked(wait);
+  return true;
+}
+
+bool Client::wait_for_programs(std::size_t bytes) const {
+  // A handler of a custom call runs within a program, which would wait for itself.
+  if (!budget_ || bytes > budget_->limit() || pjrt::is_in_callback()) return false;
+  if (!temporaries_->is_any_held()) return false;
+  bool has_memory = false;
+  wait_unlocked(
+      [&] { has_memory = temporaries_->wait(*budget_, bytes, [this] { check_signals(); }); });
+  return has_memory;
+}
+
+}  // namespace devrt::native
