@@ -29,7 +29,6 @@
 #include "devrt/memory/recycling_allocator.hpp"
 #include "execution/temporary_memory.hpp"
 
-
 namespace devrt::native {
 
 class Client;
