@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
 import weakref
 from typing import Any
@@ -9,8 +11,21 @@ from typing import Any
 import numpy as np
 
 from devrt import dtypes
-from devrt.contract import Buffer, Client, Device, HostBufferSemantics, Memory
-from devrt.errors import ClosedError, DeletedError, InvalidArgumentError
+from devrt.contract import (
+    Buffer,
+    Client,
+    Device,
+    HostBufferSemantics,
+    Memory,
+    memory_kind_named,
+)
+from devrt.errors import (
+    ClosedError,
+    DeletedError,
+    ForkedError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+)
 
 
 class AcmeMemory(Memory):
@@ -68,7 +83,7 @@ class AcmeDevice(Device):
         return self._client
 
     def memory(self, kind: str) -> Memory:
-        if kind != "device":
+        if memory_kind_named(kind, ["device"]) != "device":
             msg = f"{self} has no memory of kind {kind!r}; it has 'device'."
             raise InvalidArgumentError(msg, kind=kind)
         return self._memory
@@ -83,8 +98,10 @@ class AcmeDevice(Device):
         return [b for b in self._client.live_buffers() if b.device is self]
 
     def memory_stats(self) -> dict[str, int]:
-        sizes = [b.on_device_size_in_bytes() for b in self.live_buffers()]
-        return {"bytes_in_use": sum(sizes), "num_allocs": len(sizes)}
+        # Clones are on one allocation, which counts once.
+        found = [b._data for b in self._client._live() if b._device is self]
+        sizes = {id(data): data.nbytes for data in found if data is not None}
+        return {"bytes_in_use": sum(sizes.values()), "num_allocs": len(sizes)}
 
     def __repr__(self) -> str:
         return f"AcmeDevice(id={self._number})"
@@ -140,8 +157,9 @@ class AcmeBuffer(Buffer):
         if not isinstance(device, AcmeDevice) or device.client is not self._device.client:
             msg = f"a buffer on {self._device} cannot be copied to {device} directly."
             raise InvalidArgumentError(msg)
+        data = self._alive()
         alias = may_alias and device is self._device
-        return AcmeBuffer(self._alive() if alias else self._alive().copy(), device)
+        return AcmeBuffer(data if alias else _allocated(data, data.dtype, device), device)
 
     def on_device_size_in_bytes(self) -> int:
         return int(self._alive().nbytes)
@@ -157,13 +175,22 @@ class AcmeBuffer(Buffer):
         return np.array(view, dtype=dtype, copy=copy)
 
     def _alive(self) -> np.ndarray[Any, Any]:
-        if self._device.client.is_closed:
-            msg = f"the client of {self._device} was closed, and its buffers with it."
-            raise ClosedError(msg, device=str(self._device))
+        self._device.client._check("use a buffer")
         if self._data is None:
             msg = f"this buffer of shape {self._shape} on {self._device} was deleted."
             raise DeletedError(msg, device=str(self._device))
         return self._data
+
+
+def _allocated(
+    source: np.ndarray[Any, Any], dtype: np.dtype[Any], device: AcmeDevice
+) -> np.ndarray[Any, Any]:
+    """Return a dense copy of the source, which stands for new memory of the device."""
+    try:
+        return np.array(source, dtype=dtype, order="C")
+    except MemoryError as error:
+        msg = f"out of memory: cannot allocate {source.nbytes} bytes on {device}."
+        raise OutOfMemoryError(msg, device=str(device), requested=source.nbytes) from error
 
 
 class AcmeClient(Client):
@@ -172,7 +199,9 @@ class AcmeClient(Client):
     def __init__(self, num_devices: int) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._buffers: weakref.WeakSet[AcmeBuffer] = weakref.WeakSet()
+        self._process = os.getpid()
+        self._numbers = itertools.count()
+        self._buffers: weakref.WeakValueDictionary[int, AcmeBuffer] = weakref.WeakValueDictionary()
         self._devices = [AcmeDevice(self, number) for number in range(num_devices)]
 
     @property
@@ -207,29 +236,41 @@ class AcmeClient(Client):
         force_copy: bool = False,
         host_buffer_semantics: int = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL,
     ) -> AcmeBuffer:
-        if self._closed:
-            msg = "the acme client was closed; make another one."
-            raise ClosedError(msg)
+        self._check("put a value")
         if isinstance(device, Memory):
             (device,) = device.addressable_by_devices()
         target = self._devices[0] if device is None else device
         if not isinstance(target, AcmeDevice) or target.client is not self:
             msg = f"{target} is no device of this acme client."
             raise InvalidArgumentError(msg)
-        host = np.asarray(argument)
+        # NumPy reads bytes as a string unless they are marked as a buffer.
+        host = np.asarray(memoryview(argument) if isinstance(argument, bytes) else argument)
         dtype = dtypes.to_numpy(dtypes.code_of(host.dtype))
-        return AcmeBuffer(np.array(host, dtype=dtype, order="C"), target)
+        return AcmeBuffer(_allocated(host, dtype, target), target)
 
     def live_buffers(self) -> list[Buffer]:
-        with self._lock:
-            return [buffer for buffer in self._buffers if not buffer.is_deleted()]
+        return list(self._live())
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for buffer in self._buffers:
-                buffer.delete()
+        for buffer in self._live():
+            buffer.delete()
+
+    def _live(self) -> list[AcmeBuffer]:
+        """Return the buffers that are not deleted; a dictionary has them in their order."""
+        with self._lock:
+            found = list(self._buffers.values())
+        return [buffer for buffer in found if not buffer.is_deleted()]
+
+    def _check(self, operation: str) -> None:
+        if self._process != os.getpid():
+            msg = f"cannot {operation}: this process was forked from the acme client's."
+            raise ForkedError(msg, operation=operation)
+        if self._closed:
+            msg = f"cannot {operation}: the acme client was closed; make another one."
+            raise ClosedError(msg, operation=operation)
 
     def _register(self, buffer: AcmeBuffer) -> None:
         with self._lock:
-            self._buffers.add(buffer)
+            self._buffers[next(self._numbers)] = buffer

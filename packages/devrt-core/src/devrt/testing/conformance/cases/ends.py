@@ -1,0 +1,160 @@
+"""How processes end: with everything alive, in the middle of work, and by forks."""
+
+from __future__ import annotations
+
+import os
+
+from devrt.testing.conformance.case import case
+from devrt.testing.conformance.expect import expect_equal, require
+from devrt.testing.conformance.material import in_process
+from devrt.testing.conformance.subject import Subject
+
+CLOSE = "Client.close: wait for the work in flight and give all memory back. Idempotent."
+
+
+@case(
+    "memory",
+    "a process ends well with buffers, views and the client alive",
+    contract=CLOSE,
+)
+def exit_with_all_alive(subject: Subject) -> None:
+    program = """
+        buffer = client.buffer_from_pyval(np.arange(8.0)); view = np.asarray(buffer)
+        clone, memory = buffer.clone(), device.default_memory()
+        raw = np.zeros((1 << 20) + 64, np.uint8); lent = raw[-raw.ctypes.data % 64:][: 1 << 20]
+        zero_copy = client.buffer_from_pyval(lent, None, False, 2)
+        class Cycle: pass
+        cycle = Cycle(); cycle.all = [cycle, buffer, client]
+        print("end")
+    """
+    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+
+
+@case(
+    "memory",
+    "a process ends well after its client was closed",
+    contract=CLOSE,
+)
+def exit_after_close(subject: Subject) -> None:
+    program = """
+        buffer = client.buffer_from_pyval(np.arange(8.0)); view = np.asarray(buffer)
+        client.close(); client.close()
+        print(view[7], client.is_closed)
+    """
+    expect_equal(in_process(subject, program), "7.0 True\n", "what the process printed")
+
+
+@case(
+    "memory",
+    "a process ends well with transfers in flight",
+    contract="Client.buffer_from_pyval: does not wait for the device. " + CLOSE,
+)
+def exit_in_flight(subject: Subject) -> None:
+    program = """
+        made = [client.buffer_from_pyval(np.ones(1 << 19), None, False, 1) for _ in range(8)]
+        made += [b.copy_to_memory(device.addressable_memories()[-1]) for b in made]
+        for _ in range(4): client.buffer_from_pyval(np.ones(1 << 19), None, False, 1)
+        print("end", flush=True)
+        sys.exit(0)
+    """
+    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+
+
+@case(
+    "memory",
+    "a process ends well while daemon threads use the client",
+    contract="Client: all members may be called from any thread.",
+)
+def exit_under_threads(subject: Subject) -> None:
+    program = """
+        import contextlib
+        from devrt.errors import DevrtError
+        client.buffer_from_pyval(np.zeros(3))  # what is imported at the first use is there now
+        inside = threading.Barrier(4)
+        def work():
+            source = np.zeros(1 << 22, np.uint8)
+            inside.wait()
+            with contextlib.suppress(DevrtError):  # the client may be closed before the thread ends
+                while True:
+                    client.buffer_from_pyval(source).block_until_ready()
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        inside.wait()
+        print("end", flush=True)
+    """
+    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+
+
+FORKED = """
+import signal
+from devrt.errors import ForkedError
+source = np.arange(1 << 18, dtype=np.int32)
+buffer = client.buffer_from_pyval(source, None, False, 1)
+clone = buffer.clone()
+"""
+
+
+@case(
+    "memory",
+    "a forked child is refused with a typed error, and its parent goes on",
+    contract="errors.ForkedError: a forked process used what stayed in its parent: clients.",
+)
+def forked_child_is_refused(subject: Subject) -> None:
+    require(hasattr(os, "fork"), "there is no os.fork on this system")
+    program = (
+        FORKED
+        + """
+child = os.fork()
+if not child:
+    signal.alarm(20)  # a hang ends as a failure
+    came = []
+    for use in (
+        lambda: client.buffer_from_pyval(source), lambda: np.asarray(buffer),
+        buffer.block_until_ready, buffer.clone,
+        lambda: buffer.copy_to_memory(device.default_memory()),
+    ):
+        try: use()
+        except ForkedError: came.append("ForkedError")
+        except BaseException as error: came.append(type(error).__name__)
+        else: came.append("no error")
+    os.write(1, (" ".join(sorted(set(came))) + chr(10)).encode())
+    buffer.delete()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), int(np.asarray(buffer)[-1]), flush=True)
+"""
+    )
+    came = in_process(subject, program)
+    expect_equal(came, f"ForkedError\n0 {(1 << 18) - 1}\n", "what child and parent printed")
+
+
+@case(
+    "memory",
+    "a child forked from a busy process ends as any other",
+    contract="errors.ForkedError: a forked process used what stayed in its parent: clients.",
+)
+def forked_child_ends_normally(subject: Subject) -> None:
+    require(hasattr(os, "fork"), "there is no os.fork on this system")
+    program = (
+        FORKED
+        + """
+stop = threading.Event()
+def work():
+    while not stop.is_set():
+        client.buffer_from_pyval(source).block_until_ready()
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads: thread.start()
+statuses = set()
+for _ in range(6):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        del buffer, clone, client, device
+        gc.collect()
+        sys.exit(0)
+    statuses.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+for thread in threads: thread.join()
+print(statuses)
+"""
+    )
+    expect_equal(in_process(subject, program), "{0}\n", "exit statuses of the children")

@@ -1,0 +1,189 @@
+"""What the cases are made of: arrays of every kind, second clients, programs in processes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from devrt import dtypes
+from devrt.contract import Buffer, Client, Device, Memory
+from devrt.errors import InvalidTypeError, UnimplementedError
+from devrt.testing.conformance.expect import Failure, NotApplicable, expect, expect_equal
+from devrt.testing.conformance.subject import Subject
+
+Array = np.ndarray[Any, Any]
+
+SEED = 17
+REQUIRED_DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
+"""What any device holds; other dtypes may be refused by `InvalidTypeError`."""
+
+
+def values(name: str, shape: tuple[int, ...]) -> Array:
+    """Return every kind of bit pattern that a dtype has, the same ones each time."""
+    element = dtypes.by_name(name)
+    count = int(np.prod(shape, dtype=np.int64))
+    if name == "bool":
+        truths: Array = (np.arange(count) % 2 == 0).reshape(shape)
+        return truths
+    raw = np.random.default_rng(SEED).integers(0, 256, count * element.itemsize, dtype=np.uint8)
+    if element.bits < 8:  # small values, which have one form only
+        raw &= (1 << (element.bits - (1 if name.startswith("int") else 0))) - 1
+    made: Array = raw.view(dtypes.to_numpy(element.code)).reshape(shape)
+    return made
+
+
+def aligned(size: int, dtype: Any = np.float32, offset: int = 0) -> Array:
+    """Return 0, 1, 2 ... at a multiple of 64 plus ``offset`` bytes: memory that may be lent."""
+    count = size * np.dtype(dtype).itemsize
+    raw = np.zeros(count + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + offset
+    array: Array = raw[start : start + count].view(dtype)
+    array[:] = np.arange(size) % 251
+    return array
+
+
+def expect_close(came: Any, expected: Array, what: str, tolerance: float = 1e-4) -> None:
+    """Fail unless two arrays have one shape and dtype, and nearly the same values."""
+    found = np.asarray(came)
+    spec = f"{found.dtype}{list(found.shape)}"
+    wanted = f"{expected.dtype}{list(expected.shape)}"
+    expect(spec == wanted, expected=f"{what}: {wanted}", came=spec)
+    if dtypes.kind_of(expected.dtype) in "biu":
+        expect_equal(found, expected, what)
+        return
+    wide: Any = np.complex128 if expected.dtype.kind == "c" else np.float64
+    left, right = found.astype(wide), expected.astype(wide)
+    is_close = np.allclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True)
+    expect(is_close, expected=f"{what}: {right.ravel()[:8]}", came=f"{left.ravel()[:8]}")
+
+
+def put(subject: Subject, value: Any, target: Device | Memory | None = None) -> Buffer:
+    """Put a value on a target of the subject's client."""
+    return subject.client.buffer_from_pyval(value, target)
+
+
+def is_held(subject: Subject, name: str) -> bool:
+    """Return whether devices hold a dtype; those that all hold are not asked for."""
+    if name in REQUIRED_DTYPES:
+        return True
+    try:
+        subject.client.buffer_from_pyval(values(name, (2,)))
+    except InvalidTypeError:
+        return False
+    return True
+
+
+def memories(subject: Subject) -> list[Memory]:
+    """Return every memory of every device of this process, each once."""
+    found: dict[int, Memory] = {}
+    for device in subject.devices:
+        for memory in device.addressable_memories():
+            found.setdefault(id(memory), memory)
+    return list(found.values())
+
+
+def bytes_in_use(device: Device) -> int:
+    """Return what the statistics call bytes in use; without any the case is not applicable."""
+    stats = device.memory_stats()
+    if stats is None or "bytes_in_use" not in stats:
+        raise NotApplicable("the device has no statistics of its memory")
+    return int(stats["bytes_in_use"])
+
+
+@contextlib.contextmanager
+def other_client(subject: Subject) -> Iterator[Client]:
+    """Make a second client, which is closed at the end of the block."""
+    client = subject.make_client()
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def together(work: Callable[[int], None], count: int, timeout: float = 25.0) -> None:
+    """Call a function with 0 to ``count`` - 1, each in a thread; raise what one raised."""
+    failures: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:  # noqa: BLE001  raised by the case's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(n,), daemon=True) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout)
+    if failures:
+        raise failures[0]
+    is_done = not any(thread.is_alive() for thread in threads)
+    expect(is_done, expected=f"{count} threads that end", came=f"one that hangs for {timeout:g} s")
+
+
+_CHILD = """
+import gc, json, os, sys, threading, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from devrt.plugins.discovery.refs import PluginRef
+from devrt.testing.conformance.subject import Subject
+subject = Subject(PluginRef(**json.loads(sys.argv[1])))
+client, device = subject.client, subject.device
+"""
+
+
+def in_process(subject: Subject, program: str, timeout: float = 25.0) -> str:
+    """Run a program that has ``subject``, ``client`` and ``device``; return what it printed.
+
+    It must end with status 0, before the timeout, and without a traceback.
+    """
+    reference = json.dumps(dataclasses.asdict(subject.reference))
+    command = [sys.executable, "-c", _CHILD + textwrap.dedent(program), reference]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=hasattr(os, "setsid"),  # so that its own children end with it
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _kill(child)
+            raise Failure("a process that ends", f"one that hangs for {timeout:g} s") from None
+    expect(child.returncode == 0, expected="exit status 0", came=_end(child.returncode, err))
+    for word in ("Traceback", "nanobind: leaked", "Fatal Python error"):
+        expect(word not in err, expected="an end without a complaint", came=err[-600:])
+    return out
+
+
+def _kill(child: subprocess.Popen[str]) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, 9)
+    child.kill()
+    child.communicate()
+
+
+def _end(status: int, err: str) -> str:
+    how = f"signal {-status}" if status < 0 else f"exit status {status}"
+    return f"{how}; its last words: {err.strip()[-600:]}"
+
+
+def offered(call: Callable[[], Any], what: str) -> Any:
+    """Return what a call does; not applicable where it is not implemented."""
+    try:
+        return call()
+    except UnimplementedError as error:
+        raise NotApplicable(f"{what} is not offered: {error}") from error
