@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.contract import Buffer, Client, Memory
@@ -36,6 +37,19 @@ _release = lib.devrt_release
 _NEW_RESULT = ffi.typeof("devrt_result *")
 
 
+class _Dying:
+    """Tells how many references an object has in its `__del__` when nobody else has one."""
+
+    references = 0
+
+    def __del__(self) -> None:
+        _Dying.references = getrefcount(self)
+
+
+_Dying()
+_ALONE = _Dying.references
+
+
 class PjrtBuffer(Handle, Buffer):
     """One allocation on one memory of a PJRT client, made by the client's methods."""
 
@@ -59,10 +73,13 @@ class PjrtBuffer(Handle, Buffer):
         connection.live[handle] = note_site() if spec.nbytes >= NOTED_BYTES else None
 
     def __del__(self) -> None:
-        connection = self._connection
+        connection, handle = self._connection, self._handle
+        if connection.is_searched and getrefcount(self) > _ALONE:
+            return  # a search of another thread has just found it; released with the client
+        self._handle = 0  # the next buffer may have its number, and a search must not mix them up
         # The handle is released where the entry is taken out: here, or when the client is closed.
-        if connection.live.pop(self._handle, 0) != 0:
-            _release(self._handle)
+        if connection.live.pop(handle, 0) != 0:
+            _release(handle)
             if connection.kept:
                 connection.drain()
 

@@ -22,8 +22,11 @@ _UNITS = {"space": "bytes", "objects": "count"}
 def live_buffers(connection: Connection) -> list[PjrtBuffer]:
     """Return the buffers that are neither deleted nor collected, oldest first."""
     connection.drain()
-    # Weak references would cost every buffer more than a search costs who asks for this.
-    found = {b.handle: b for b in gc.get_objects() if isinstance(b, PjrtBuffer)}
+    connection.is_searched = True
+    # Weak references would cost every buffer more than a search costs who asks for this. Other
+    # threads may be making and ending the objects that it finds: those have no handle.
+    there = [b for b in gc.get_objects() if isinstance(b, PjrtBuffer)]
+    found = {getattr(b, "_handle", 0): b for b in there}
     ordered = (found.get(handle) for handle in list(connection.live))
     return [
         b for b in ordered if b is not None and b.connection is connection and not b.is_deleted()

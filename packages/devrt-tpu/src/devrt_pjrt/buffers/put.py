@@ -8,12 +8,14 @@ import numpy as np
 
 from devrt import dtypes
 from devrt.contract import HostBufferSemantics, refuse_nulls
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, OutOfMemoryError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.buffers.buffer import PjrtBuffer
 from devrt_pjrt.buffers.spec import spec_of, type_code
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.connection.target import Target
 
@@ -47,7 +49,8 @@ class Putter:
         if code is None:
             array, code = self._native(array)
         if array.nbytes >= _LARGE and self._is_copied(array, target, semantics):
-            return self._put_kept(_aligned_copy(array), code, target, _MUTABLE_ZERO_COPY)
+            copied = _copied(_aligned_copy, array, target)
+            return self._put_kept(copied, code, target, _MUTABLE_ZERO_COPY)
         if semantics:
             return self._put_kept(array, code, target, semantics)
         if not array.flags.c_contiguous:
@@ -123,7 +126,8 @@ class Putter:
     def _put_strided(self, array: np.ndarray[Any, Any], code: int, target: Target) -> PjrtBuffer:
         """Put an array of any strides; the plugin reads them where all are positive."""
         if any(step <= 0 for step in array.strides) or array.size == 0:
-            return self.put(np.ascontiguousarray(array).reshape(array.shape), target, 0)
+            dense = _copied(np.ascontiguousarray, array, target)
+            return self.put(dense.reshape(array.shape), target, 0)
         connection = self.connection
         dims = ffi.new("int64_t[]", array.shape)
         strides = ffi.new("int64_t[]", array.strides)
@@ -143,7 +147,7 @@ class Putter:
         if status == lib.DEVRT_FAILED:
             # Some plugins take no strides; if it was something else, it fails again.
             connection.api.take(result.error, "buffer_from_pyval")
-            return self.put(np.ascontiguousarray(array), target, 0)
+            return self.put(_copied(np.ascontiguousarray, array, target), target, 0)
         if status:
             raise connection.error(status, "buffer_from_pyval", result, device=str(target.device))
         spec = spec_of(code, array.shape)
@@ -154,7 +158,8 @@ class Putter:
             return value.__array__()
         refuse_nulls(value, "buffer_from_pyval")
         try:
-            return np.asarray(value)
+            # NumPy reads bytes as a string unless they are marked as a buffer.
+            return np.asarray(memoryview(value) if isinstance(value, bytes) else value)
         except (TypeError, ValueError, BufferError) as error:
             msg = f"a value of type {type(value).__name__} is no array: {error}."
             raise InvalidTypeError(msg, operation="buffer_from_pyval") from error
@@ -175,6 +180,24 @@ def check_semantics(semantics: Any) -> int:
         return int(semantics)
     msg = f"host_buffer_semantics must be 0, 1, 2 or 3, and is {semantics!r:.60}."
     raise InvalidArgumentError(msg, operation="buffer_from_pyval")
+
+
+def _copied(
+    copy: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    array: np.ndarray[Any, Any],
+    target: Target,
+) -> np.ndarray[Any, Any]:
+    """Return a copy of an array in host memory, or raise devrt's error for too little of it."""
+    try:
+        return copy(array)
+    except MemoryError as error:
+        msg = (
+            f"out of memory: cannot allocate {array.nbytes} bytes of host memory for a dense copy "
+            f"of an array of shape {array.shape} and dtype {array.dtype}. Put it in parts."
+        )
+        raise OutOfMemoryError(
+            msg, operation="buffer_from_pyval", device=str(target.device), requested=array.nbytes
+        ) from error
 
 
 def _aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -91,6 +91,7 @@ class Connection:
         self.pid = os.getpid()
         self.is_closed = False
         self.live: dict[int, Any] = {}
+        self.is_searched = False  # for the objects of live buffers, at least once
         self.kept: dict[int, Any] = {}
         self.results: list[Any] = []
         self.staging: list[tuple[Any, Any]] = []

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import Buffer, Client, Device, Memory, memory_kind_named
-from devrt.errors import InternalError, InvalidArgumentError, UnimplementedError
+from devrt.errors import DeletedError, InternalError, InvalidArgumentError, UnimplementedError
 from devrt_pjrt._native import ffi, lib
 from devrt_pjrt.library.api import Api, text_of
 from devrt_pjrt.library.handle import Handle
@@ -241,9 +241,20 @@ class PjrtDevice(Handle, Device):
 
 
 def _count(buffers: Iterable[Buffer]) -> dict[str, int]:
-    sizes = [buffer.nbytes for buffer in buffers]
+    """Return what buffers take together; those on one allocation, as clones are, take it once."""
+    found = dict(_allocation(buffer) for buffer in buffers)
+    sizes = [size for at, size in found.items() if at]
     return {
         "bytes_in_use": sum(sizes),
         "num_allocs": len(sizes),
         "largest_alloc_size": max(sizes, default=0),
     }
+
+
+def _allocation(buffer: Any) -> tuple[int, int]:
+    """Return the plugin's buffer as a number, 0 for one that is deleted by now, and its size."""
+    try:
+        with buffer.pinned("memory_stats") as pointer:
+            return int(ffi.cast("uintptr_t", pointer)), buffer.nbytes
+    except DeletedError:
+        return 0, 0
