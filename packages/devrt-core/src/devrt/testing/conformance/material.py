@@ -73,7 +73,7 @@ def put(subject: Subject, value: Any, target: Device | Memory | None = None) -> 
 
 
 def is_held(subject: Subject, name: str) -> bool:
-    """Return whether devices hold a dtype; those that all hold are not asked for."""
+    """Return whether devices hold a dtype; not tried for those that all hold."""
     if name in REQUIRED_DTYPES:
         return True
     try:

@@ -43,7 +43,7 @@ def _read_by_numpy(subject: Subject) -> None:
     "a backend without DLPack says so with a typed error",
     contract="Buffer.__dlpack__: raises UnimplementedError if the backend exports none.",
 )
-def no_dlpack_is_said(subject: Subject) -> None:
+def absence_of_dlpack_is_reported(subject: Subject) -> None:
     require(not subject.client.capabilities.dlpack, "it exports through DLPack")
     buffer = put(subject, X)
     for call in (buffer.__dlpack__, buffer.__dlpack_device__):
@@ -69,7 +69,7 @@ def dlpack_device_is_two_integers(subject: Subject) -> None:
 
 @case(
     "transfer",
-    "a capsule has the form that its consumer asked for",
+    "a capsule has the form that its consumer requested",
     contract=EXPORT,
 )
 def dlpack_capsules_have_their_form(subject: Subject) -> None:

@@ -1,4 +1,4 @@
-"""How long buffers, clones, views and clients live, and what is said once they do not."""
+"""How long buffers, clones, views and clients live, and what is reported once they do not."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ def source_may_be_dropped(subject: Subject) -> None:
         buffer = subject.client.buffer_from_pyval(source, None, False, semantics)
         del source
         gc.collect()
-        scratch = [aligned(size) + 1 for _ in range(3)]  # what takes memory that was freed
+        others = [aligned(size) + 1 for _ in range(3)]  # what takes memory that was freed
         expect_equal(np.asarray(buffer), wanted, f"{size} elements, {semantics.name}")
-        del scratch
+        del others
 
 
 @case(
@@ -136,7 +136,7 @@ def array_is_read_only(subject: Subject) -> None:
 
 @case(
     "transfer",
-    "a copy that is asked for is the caller's own",
+    "a copy on request is the caller's own",
     contract="Buffer.__array__: with copy=True it is the caller's own, and writable.",
 )
 def array_copy_is_the_callers(subject: Subject) -> None:

@@ -139,7 +139,7 @@ def big_endian_is_converted(subject: Subject) -> None:
 
 @case(
     "transfer",
-    "sources at odd addresses come back",
+    "sources at unaligned addresses come back",
     contract=ANY_STRIDES,
 )
 def unaligned_sources_come_back(subject: Subject) -> None:
