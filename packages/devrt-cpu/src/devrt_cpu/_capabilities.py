@@ -1,15 +1,15 @@
-"""What a CPU client can do, which depends on how it was made and on the compiler's being here."""
+"""What a CPU client can do, which depends on how it was made and on the compiler's being here.
+
+What it needs is imported when a caller asks: a client's start has no use for it.
+"""
 
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING
 
-import devrt.contract
-from devrt.errors import DevrtError
-from devrt_cpu import _library
-
 if TYPE_CHECKING:
+    import devrt.contract
     from devrt_cpu._ext import CpuClient
 
 __all__ = ["capabilities", "remember_as_synchronous"]
@@ -24,8 +24,10 @@ def remember_as_synchronous(client: CpuClient) -> None:
 
 def capabilities(self: CpuClient) -> devrt.contract.Capabilities:
     """Return what can be counted on; see `devrt.contract.Capabilities`."""
+    from devrt.contract import Capabilities
+
     compiles = _compiles(self)
-    return devrt.contract.Capabilities(
+    return Capabilities(
         dlpack=True,
         asynchronous=compiles or self not in _synchronous,
         donation=compiles,
@@ -38,6 +40,9 @@ def capabilities(self: CpuClient) -> devrt.contract.Capabilities:
 
 
 def _compiles(client: CpuClient) -> bool:
+    from devrt.errors import DevrtError
+    from devrt_cpu import _library
+
     try:
         _library.of(client)
     except DevrtError:  # none is installed, or the one that the environment names is not
