@@ -25,7 +25,7 @@ def plugin_of(name):
 def test_one_platform_is_registered_as_jax_registers_it(name, remedy):
     plugin = plugin_of(name)
     (record,) = plugin.devrt_client_factories()
-    assert record == ClientFactory(platform=name, factory=plugin.make_client, probe=plugin.probe)
+    assert record == ClientFactory(factory=plugin.make_client, probe=plugin.probe)
     row = tomllib.loads(files(f"devrt_{name}").joinpath("devrt.toml").read_text())["backend"][0]
     assert (row["aliases"], row["priority"], row["fail_quietly"]) == (["gpu"], 200, True)
 

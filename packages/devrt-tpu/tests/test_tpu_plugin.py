@@ -33,7 +33,6 @@ def probe(root, environ=None, search_path=()):
 def test_one_platform_is_registered_as_jax_registers_it():
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
-        platform="tpu",
         factory=plugin.make_tpu_client,
         probe=plugin.probe,
         options=CACHE_OPTIONS,

@@ -29,7 +29,6 @@ def devrt_client_factories() -> list[ClientFactory]:
     """Say which platform this plugin serves, and how."""
     return [
         ClientFactory(
-            platform="acme",
             factory=make_client,
             probe=probe,
             options=(

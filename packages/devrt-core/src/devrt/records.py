@@ -150,7 +150,7 @@ class MemoryKind:
     Attributes
     ----------
     platform : str
-        The platform whose devices get the memory.
+        The platform whose devices get the memory; left out, the one that the entry point names.
     kind : str
         The name that users write (``"pinned_host"``).
     description : str
@@ -162,7 +162,7 @@ class MemoryKind:
         native SDK) that the platform's client allocates from. None: the client has its own.
     """
 
-    platform: str
+    platform: str = ""
     kind: str
     description: str = ""
     host_visible: bool = True
@@ -200,7 +200,7 @@ class ClientFactory:
     Attributes
     ----------
     platform : str
-        The platform served; equal to the entry point's name.
+        The platform served: the entry point's name, which is it where this is left out.
     factory : callable
         Takes a `ClientContext` and returns a `devrt.contract.Client` with at least one device.
     probe : callable
@@ -224,7 +224,7 @@ class ClientFactory:
         None: what its manifest says, and without one ``"1.0"``.
     """
 
-    platform: str
+    platform: str = ""
     factory: Callable[[ClientContext], Client]
     probe: Callable[[], ProbeResult] = _always
     aliases: tuple[str, ...] = ()
@@ -243,7 +243,7 @@ class TopologyFactory:
     Attributes
     ----------
     platform : str
-        The platform described.
+        The platform described; left out, the one that the entry point names.
     factory : callable
         Called as ``factory(topology_name, **options)``; returns a `devrt.contract.Topology`.
     api_version : str, optional
@@ -251,7 +251,7 @@ class TopologyFactory:
         None: what its manifest says, and without one ``"1.0"``.
     """
 
-    platform: str
+    platform: str = ""
     factory: Callable[..., Topology]
     api_version: str | int | None = None
 

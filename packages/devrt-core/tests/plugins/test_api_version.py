@@ -1,8 +1,11 @@
 """Which plugin contract a wheel was built against, whichever devrt it is installed beside."""
 
+from importlib import metadata
+
 import pytest
 
 from devrt import records
+from devrt.contract import CONTRACT_VERSION, OLDEST_CONTRACT_VERSION
 from devrt.doctor import diagnose
 from devrt.errors import ConfigError, PluginContractError, PluginLoadError
 from devrt.plugins import PluginRegistry
@@ -16,6 +19,7 @@ def make(context): ...
 def devrt_client_factories():
     return [ClientFactory(platform="acme2", factory=make, {fields})]
 """
+INSTALLED = f"devrt-core {metadata.version('devrt-core')}"
 COMMAND = "pip install --upgrade ./packages/devrt-core"
 CORE = f"Upgrade devrt-core with: {COMMAND} (in devrt's checkout)"
 MANIFEST = 'schema = 1\n[[backend]]\nplatform = "acme2"\n'
@@ -59,9 +63,8 @@ def test_a_plugin_of_an_older_contract_is_the_one_to_upgrade(add, monkeypatch, m
     registry, ref = add(message.replace(" = ", "="), message and message + "\n")
     later(monkeypatch, (2, 3), (2, 0))
     state = refused(registry, ref)
-    assert "built against plugin contract 1.0, and this devrt-core supports 2.0 to 2.x" in (
-        state.reason
-    )
+    words = f"built against plugin contract 1.0, and the installed {INSTALLED} supports 2.0 to 2.x"
+    assert words in state.reason
     assert state.remedy == "Upgrade acme2-dist with: pip install --upgrade acme2-dist"
 
 
@@ -78,9 +81,8 @@ def test_a_plugin_of_a_later_contract_says_that_devrt_is_to_be_upgraded(add, whe
     requires = "devrt_core<0.4,>=0.3; python_version > '3'"
     registry, ref = add("" if manifest else "api_version='2.1'", manifest, requires=requires)
     state = refused(registry, ref)
-    assert "built against plugin contract 2.1, and this devrt-core supports 1.0 to 1.x" in (
-        state.reason
-    )
+    words = f"built against plugin contract 2.1, and the installed {INSTALLED} supports 1.0 to 1.x"
+    assert words in state.reason
     assert state.remedy == CORE.replace(
         "devrt-core with", "devrt-core (acme2-dist requires devrt_core<0.4,>=0.3) with"
     )
@@ -91,7 +93,8 @@ def test_an_unknown_field_of_a_newer_minor(add, where):
     manifest = 'api_version = "1.1"\n' if where == "manifest" else ""
     fields = "colour=1" + ("" if manifest else ", api_version='1.1'")
     state = refused(*add(fields, manifest))
-    words = "built against plugin contract 1.1, and ClientFactory has no field 'colour' in 1.0"
+    words = "built against plugin contract 1.1, and ClientFactory has no field 'colour' in 1.0, "
+    words += f"which {INSTALLED} has"
     assert words in state.reason
     assert state.remedy == CORE
 
@@ -135,11 +138,18 @@ def test_what_is_no_version_in_a_manifest(add, value):
         registry.manifest(ref)
 
 
-@pytest.mark.parametrize("record", ["1.1", "2.0"])
-def test_the_version_in_a_manifest_counts_and_not_that_in_a_record(add, record):
-    registry, ref = add(f"api_version={record!r}", "api_version = '1.0'\n")
+@pytest.mark.parametrize("record", ["'1.0'", "1"])
+def test_a_record_may_repeat_the_version_of_the_manifest(add, record):
+    registry, ref = add(f"api_version={record}", "api_version = '1.0'\n")
     registry.load(ref)
     assert registry.resolve(ref).manifest.api_version == "1.0"
+
+
+def test_the_contracts_version_is_public():
+    assert tuple(map(api_version.as_text, (api_version.CURRENT, api_version.OLDEST))) == (
+        CONTRACT_VERSION,
+        OLDEST_CONTRACT_VERSION,
+    )
 
 
 @pytest.mark.parametrize("manifest", ["", 'api_version = "2.1"\n'])

@@ -75,7 +75,6 @@ INVALID = {
     "a later schema": ("schema = 2", "schema must be 1, not 2"),
     "a key at the top": ("schema = 1\nbackends = []", "no key 'backends'; did you mean 'backend'?"),
     "a table": ("schema = 1\n[backend]\nplatform = 'a'", "must be an array of tables"),
-    "no platform": ("schema = 1\n[[backend]]\n", "backend[0] lacks platform"),
     "an empty platform": ("schema = 1\n[[backend]]\nplatform = ''", "must be in lower case"),
     "capitals": ("schema = 1\n[[backend]]\nplatform = 'A'", "the name 'A' must be in lower case"),
     "two of a platform": (backend("[[backend]]\nplatform = 'acme2'"), "two backends of platform"),
@@ -183,27 +182,24 @@ def test_a_manifest_that_agrees_changes_nothing(plugins):
 
 
 COUNTS = {
-    "priority": ("priority = 3", {"priority": 7}, 3),
-    "aliases": ("", {"aliases": ("a",)}, ()),
+    "priority": ("priority = 3", {}, 3),
+    "aliases": ("aliases = ['a']", {"aliases": ["a"]}, ("a",)),
     "experimental": ("experimental = true", {}, True),
     "fail_quietly": ("fail_quietly = true", {}, True),
 }
 
 
 @pytest.mark.parametrize("field", COUNTS)
-def test_what_a_manifest_says_counts_and_the_record_need_not_repeat_it(plugins, field, caplog):
+def test_what_a_manifest_says_counts_and_the_record_need_not_repeat_it(plugins, field):
     text, options, value = COUNTS[field]
     plugins.package("acme2", backend(text), **options)
     registry = PluginRegistry(plugins.refs)
-    with caplog.at_level("INFO", "devrt"):
-        (candidate,) = registry.candidates()
+    (candidate,) = registry.candidates()
     assert isinstance(candidate.state, Available)
     backend_ = registry.resolve(plugins.ref("acme2"))
     assert getattr(backend_.factory, field) == getattr(backend_.manifest, field) == value
     if field != "fail_quietly":
         assert getattr(candidate, field) == value
-    overrules = f"the manifest of fake-acme2 1.0 overrules its record in ['{field}']"
-    assert (overrules in caplog.text) is bool(options)
 
 
 def test_a_plugin_without_a_manifest_is_what_its_record_says(plugins):
@@ -229,7 +225,8 @@ def test_a_manifest_for_another_contract_is_refused_without_an_import(plugins):
     plugins.package("acme2", backend("api_version = 2"), "raise AssertionError")
     (candidate,) = PluginRegistry(plugins.refs).candidates()
     assert candidate.state.phase == "contract"
-    assert "was built against plugin contract 2.0, and this devrt-core" in candidate.state.reason
+    words = "was built against plugin contract 2.0, and the installed devrt-core"
+    assert words in candidate.state.reason
     assert candidate.state.remedy.startswith("Upgrade devrt-core with: pip install --upgrade ")
 
 

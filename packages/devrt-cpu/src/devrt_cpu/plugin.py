@@ -129,7 +129,6 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
     """Return the factory of the platform ``cpu``, which is always the last choice."""
     return [
         ClientFactory(
-            platform="cpu",
             factory=_make_client,
             probe=_probe,
             options=(
@@ -174,15 +173,13 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
 def devrt_memory_kinds() -> Iterable[MemoryKind]:
     """Return the kinds for which the client itself has allocators, so that none is requested."""
     return [
-        MemoryKind(platform="cpu", kind="device", description="The heap, in 64-byte lines."),
+        MemoryKind(kind="device", description="The heap, in 64-byte lines."),
         MemoryKind(
-            platform="cpu",
             kind="pinned_host",
             description="Pages locked into RAM, as far as RLIMIT_MEMLOCK allows.",
         ),
-        MemoryKind(platform="cpu", kind="unpinned_host", description="The heap, pageable."),
+        MemoryKind(kind="unpinned_host", description="The heap, pageable."),
         MemoryKind(
-            platform="cpu",
             kind="huge_pages",
             description="Pages of 2 MiB, as far as the kernel grants them.",
         ),

@@ -30,7 +30,7 @@ def test_hooks_fit_their_specifications():
     manager.check_pending()
     ((factory,),) = manager.hook.devrt_client_factories()
     (kinds,) = manager.hook.devrt_memory_kinds()
-    assert (factory.platform, factory.priority) == ("cpu", 0)
+    assert (factory.platform, factory.priority) == ("", 0)  # the entry point has the name
     names = ["num_cpu_devices", "cpu_memory_limit", "cpu_execution_timeout"]
     names += ["cpu_engine", "traceback_in_buffers"]
     names += [option.name for option in CACHE_OPTIONS]

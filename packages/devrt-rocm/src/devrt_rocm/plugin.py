@@ -19,7 +19,6 @@ def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
     return [
         ClientFactory(
-            platform="rocm",
             factory=make_client,
             probe=probe,
         )

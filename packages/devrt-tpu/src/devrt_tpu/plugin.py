@@ -42,7 +42,6 @@ def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
     return [
         ClientFactory(
-            platform=_TPU,
             factory=make_tpu_client,
             probe=probe,
             options=CACHE_OPTIONS,
@@ -53,7 +52,7 @@ def devrt_client_factories() -> list[ClientFactory]:
 @hookimpl
 def devrt_topology_factories() -> list[TopologyFactory]:
     """Return the platform whose devices can be described without them."""
-    return [TopologyFactory(platform=_TPU, factory=make_tpu_topology)]
+    return [TopologyFactory(factory=make_tpu_topology)]
 
 
 @hookimpl

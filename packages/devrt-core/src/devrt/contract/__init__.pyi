@@ -30,3 +30,5 @@ from devrt.contract.topology import Topology as Topology
 from devrt.contract.traceback import Frame as Frame
 from devrt.contract.traceback import Traceback as Traceback
 from devrt.contract.transfers import BatchedTransfers as BatchedTransfers
+from devrt.contract.version import CONTRACT_VERSION as CONTRACT_VERSION
+from devrt.contract.version import OLDEST_CONTRACT_VERSION as OLDEST_CONTRACT_VERSION

@@ -1,20 +1,17 @@
-"""Which versions of the plugin contract this devrt has, and the errors for a plugin of another.
-
-A version is ``"major.minor"``. A minor one adds fields and members with defaults; a major one
-changes what is there. A plugin says which one it was *built* against, as a literal in its manifest
-or its records: what is installed beside it is another question, and the answer of no use.
-"""
+"""The errors for a plugin that was built against another version of the plugin contract."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from devrt._support.record import UnknownFieldError
+from devrt.contract.version import CONTRACT_VERSION, OLDEST_CONTRACT_VERSION
 from devrt.errors import PluginContractError
 from devrt.plugins.discovery.refs import PluginRef, normalized
 
 __all__ = [
     "FIRST",
+    "agree",
     "as_text",
     "check",
     "is_newer",
@@ -24,8 +21,6 @@ __all__ = [
     "unknown_field",
 ]
 
-CURRENT = (1, 0)
-OLDEST = (1, 0)
 FIRST = "1.0"
 """What a plugin that says nothing was built against."""
 
@@ -41,6 +36,14 @@ def is_version(value: object) -> bool:
     return all(p.isascii() and p.isdigit() and len(p) <= _DIGITS for p in parts)
 
 
+def _parsed(value: str | int) -> tuple[int, int]:
+    major, _, minor = str(value).partition(".")
+    return int(major), int(minor or 0)
+
+
+CURRENT, OLDEST = _parsed(CONTRACT_VERSION), _parsed(OLDEST_CONTRACT_VERSION)
+
+
 def is_newer(value: str | int | None) -> bool:
     """Return whether a version is one that this devrt does not know all of."""
     return value is not None and is_version(value) and _parsed(value) > CURRENT
@@ -52,10 +55,9 @@ def check(ref: PluginRef, value: str | int) -> None:
     The `PluginContractError` has ``upgrade``: the distribution that is too old.
     """
     built = _parsed(value)
-    if built[0] > CURRENT[0]:
-        raise _mismatch(ref, value, f"this {_CORE} supports {_supported()}", _CORE)
-    if built < OLDEST:
-        raise _mismatch(ref, value, f"this {_CORE} supports {_supported()}", ref.distribution)
+    if built[0] > CURRENT[0] or built < OLDEST:
+        why = f"the installed {_installed()} supports {_supported()}"
+        raise _mismatch(ref, value, why, ref.distribution if built < OLDEST else _CORE)
 
 
 def unknown_field(
@@ -66,7 +68,7 @@ def unknown_field(
     built = own if is_version(own) else declared or FIRST
     if is_newer(built):
         return _mismatch(
-            ref, built, f"{error} in {as_text(CURRENT)}, which this {_CORE} has", _CORE
+            ref, built, f"{error} in {as_text(CURRENT)}, which {_installed()} has", _CORE
         )
     msg = (
         f"plugin {ref} breaks the plugin contract: {error} in {as_text(built)}, which it was built "
@@ -89,15 +91,24 @@ def remedy(ref: PluginRef, upgrade: str) -> str:
     return f"Upgrade {upgrade}{why} with: {how_to_install(upgrade, options='--upgrade')}"
 
 
+def agree(left: str | int, right: str | int) -> bool:
+    """Return whether two versions are the same, however they are written."""
+    return _parsed(left) == _parsed(right)
+
+
 def as_text(value: Any) -> str:
     """Return a version as it is written."""
     major, minor = value if isinstance(value, tuple) else _parsed(value)
     return f"{major}.{minor}"
 
 
-def _parsed(value: str | int) -> tuple[int, int]:
-    major, _, minor = str(value).partition(".")
-    return int(major), int(minor or 0)
+def _installed() -> str:
+    from importlib import metadata  # only where something is wrong
+
+    try:
+        return f"{_CORE} {metadata.version(_CORE)}"
+    except metadata.PackageNotFoundError:  # from a folder that is no installation
+        return _CORE
 
 
 def _supported() -> str:

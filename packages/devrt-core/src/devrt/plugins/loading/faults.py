@@ -7,13 +7,21 @@ from typing import Any
 from devrt.errors import PluginContractError
 from devrt.plugins.discovery.refs import PluginRef
 
-__all__ = ["contract_error", "missing_module", "usual_remedy"]
+__all__ = ["contract_error", "disagreement", "missing_module", "usual_remedy"]
 
 
 def contract_error(ref: PluginRef, what: str, **data: Any) -> PluginContractError:
     """Return the error for a plugin that does what the contract does not allow."""
     msg = f"plugin {ref} breaks the plugin contract: {what}."
     return PluginContractError(msg, phase="contract", **ref.facts(), **data)
+
+
+def disagreement(field: str, manifest: object, record: object) -> str:
+    """Return what is wrong where a manifest and a record say different things."""
+    return (
+        f"its manifest says {field} = {manifest!r} and its record {record!r}; say it in the "
+        "manifest, and leave it out of the record"
+    )
 
 
 def usual_remedy(ref: PluginRef) -> str:

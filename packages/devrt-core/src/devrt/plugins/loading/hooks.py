@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import pluggy
 
+from devrt._support.record import replaced
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
-from devrt.plugins.loading.faults import contract_error
+from devrt.plugins.loading.faults import contract_error, disagreement
 from devrt.plugins.loading.guarded_traits import guarded
 from devrt.plugins.loading.plugin import Plugin
 from devrt.records import (
@@ -161,11 +162,23 @@ def _typed(
         if not isinstance(item, kind):
             msg = f"{hook} must return {kind.__name__} records, not {type(item).__name__}"
             raise contract_error(ref, msg)
-        check_fields(ref, item)
-        if built is None:  # else the manifest's was checked
-            version = getattr(item, "api_version", None)
-            api_version.check(ref, api_version.FIRST if version is None else version)
-        yield item
+        named = _named(ref, item)
+        check_fields(ref, named)
+        _check_version(ref, getattr(named, "api_version", None), built)
+        yield named
+
+
+def _named(ref: PluginRef, record: _Record) -> _Record:
+    """Return a record with its platform, which the entry point names where it does not."""
+    is_open = getattr(record, "platform", None) == ""
+    return replaced(record, platform=ref.platform) if is_open else record
+
+
+def _check_version(ref: PluginRef, given: str | int | None, built: str | int | None) -> None:
+    if built is None:  # else the manifest's was checked
+        api_version.check(ref, api_version.FIRST if given is None else given)
+    elif given is not None and not api_version.agree(given, built):
+        raise contract_error(ref, disagreement("api_version", built, given))
 
 
 def check_fields(ref: PluginRef, record: Any) -> None:

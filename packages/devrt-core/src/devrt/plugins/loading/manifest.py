@@ -8,7 +8,7 @@ or for a module in a namespace package, the folder of the first regular package.
     schema = 1
 
     [[backend]]
-    platform = "acme"            # the entry point's name; the only key that must be there
+    platform = "acme"            # the entry point's name; one backend alone may leave it out
     aliases = ["accelerator"]
     priority = 100
     experimental = false
@@ -90,7 +90,7 @@ class BackendManifest:
         """Return a record of the plugin in which what this says of the backend counts."""
         return replaced(made, **{name: getattr(self, name) for name in _shared(made)})
 
-    def overruled(self, made: T) -> list[str]:
+    def disagrees_in(self, made: T) -> list[str]:
         """Return the fields in which a record says something else, not counting defaults."""
         defaults: Any = getattr(type(made), "__record_defaults__")  # noqa: B009  not of its type
         own = {name: getattr(made, name) for name in _shared(made)}

@@ -88,9 +88,11 @@ def parse_manifest(
     reader.check_keys(document, ("schema", "backend"), "the manifest")
     if schema != SCHEMA_VERSION:
         raise reader.invalid(f"schema must be {SCHEMA_VERSION}, not {_shown(schema)}")
+    tables = reader.tables(document, "backend", "the manifest")
+    if len(tables) == 1:
+        tables[0].setdefault("platform", ref.platform)
     backends = tuple(
-        reader.backend(table, f"backend[{index}]")
-        for index, table in enumerate(reader.tables(document, "backend", "the manifest"))
+        reader.backend(table, f"backend[{index}]") for index, table in enumerate(tables)
     )
     platforms = [backend.platform for backend in backends]
     for platform in platforms:

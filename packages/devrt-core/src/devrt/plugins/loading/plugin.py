@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from devrt._support import log
 from devrt._support.record import record, replaced
 from devrt.plugins.discovery.refs import PluginRef
+from devrt.plugins.loading.faults import contract_error, disagreement
 from devrt.plugins.loading.libraries import LibraryBackend
 from devrt.records import (
     ClientFactory,
@@ -58,15 +58,16 @@ class Plugin:
     ) -> Plugin:
         """Return it with records for its libraries, through the loader that ``find`` returns.
 
-        What a manifest says of the platform stands in its records from then on.
+        What a manifest says of the platform stands in its records from then on. A record that says
+        something else of it is a `PluginContractError`.
         """
 
         def counting(made: Any) -> Any:
             if manifest is None or made.platform != self.ref.platform:
                 return made
-            overruled = manifest.overruled(made) if self.ref.module else ()
-            if overruled:
-                log.info("the manifest of %s overrules its record in %s", self.ref, overruled)
+            for field in manifest.disagrees_in(made) if self.ref.module else ():
+                values = getattr(manifest, field), getattr(made, field)
+                raise contract_error(self.ref, disagreement(field, *values))
             return manifest.over(made)
 
         libraries = tuple(map(counting, self.libraries))

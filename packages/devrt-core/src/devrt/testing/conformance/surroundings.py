@@ -7,8 +7,8 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from devrt.contract import CONTRACT_VERSION
 from devrt.plugins.discovery.refs import PluginRef
-from devrt.plugins.loading.api_version import CURRENT
 
 __all__ = ["environment_facts", "subject_facts"]
 
@@ -28,7 +28,7 @@ def environment_facts() -> dict[str, Any]:
     """Return the versions of the core and of the contract, and the machine."""
     return {
         "core": metadata.version("devrt-core"),
-        "contract": ".".join(map(str, CURRENT)),
+        "contract": CONTRACT_VERSION,
         "python": platform.python_version(),
         "system": platform.platform(),
         "machine": platform.machine(),
