@@ -7,15 +7,24 @@ module: in Python for `importlib`, in C and C++ for the interpreter.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import devrt
 from devrt.contract import PUBLIC_MODULES
+from devrt.plugins.discovery.sources import find_module
 
-__all__ = ["file_findings", "import_findings", "modules_of", "used_modules"]
+__all__ = [
+    "file_findings",
+    "import_findings",
+    "installed_findings",
+    "modules_of",
+    "used_modules",
+]
 
 _NATIVE = (".c", ".h", ".cpp", ".hpp", ".in")
 _MODULE = re.compile(r"devrt(?:\.\w+)+")
@@ -46,12 +55,61 @@ def import_findings(project: str | os.PathLike[str]) -> list[str]:
     if not any(root.glob("src/**/*.py")):
         msg = f"{root}/src has no Python code: pass the folder of its pyproject.toml"
         raise FileNotFoundError(msg)
-    own = frozenset(path.name for path in root.glob("src/*"))
+    return _findings(_files(root), {path.name for path in root.glob("src/*")})
+
+
+def installed_findings(module: str, distribution: str) -> list[str]:
+    """Return what an installed backend imports of devrt and should not, without importing it.
+
+    Parameters
+    ----------
+    module
+        The module that its entry point names; the whole package that it is in is read.
+    distribution
+        The name of the distribution that brings it, whose other packages it may import.
+
+    Returns
+    -------
+    list of str
+        As of `import_findings`.
+    """
+    package = _package_of(module)
+    files = sorted(package.rglob("*.py")) if package.is_dir() else [package]
+    texts = ((path.as_posix(), path.read_text(encoding="utf-8")) for path in files)
+    return _findings(texts, {package.stem, *_packages_beside(package, distribution)})
+
+
+def _package_of(module: str) -> Path:
+    """Return the folder of a module's top package, below namespace packages, or its file."""
+    top, *rest = module.split(".")
+    if (spec := find_module(top)) is None:
+        msg = f"there is no module {top!r}: is its distribution installed?"
+        raise FileNotFoundError(msg)
+    if spec.origin is None:  # a namespace package, whose parts bring modules of several backends
+        folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
+        found = [
+            path for name in rest[:1] for f in folders for path in (f / name, f / f"{name}.py")
+        ]
+        return next(path for path in found if path.exists())
+    file = Path(spec.origin)
+    return file.parent if file.name == "__init__.py" else file
+
+
+def _packages_beside(package: Path, distribution: str) -> set[str]:
+    """Return the packages that came with one: of its distribution, or of its source tree."""
+    if package.parent.name == "src":  # installed in editable form
+        return {path.name for path in package.parent.iterdir() if path.is_dir()}
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return {file.parts[0] for file in metadata.files(distribution) or ()}
+    return set()
+
+
+def _findings(files: Iterable[tuple[str, str]], own: Collection[str]) -> list[str]:
     modules = modules_of(Path(devrt.__path__[0]))
     return [
         finding
-        for path, text in _files(root)
-        for finding in file_findings(path, text, PUBLIC_MODULES, modules, own)
+        for path, text in files
+        for finding in file_findings(path, text, PUBLIC_MODULES, modules, frozenset(own))
     ]
 
 

@@ -15,7 +15,7 @@ from devrt.plugins.discovery.sources import find_module
 from devrt.plugins.loading import api_version as _api_version
 from devrt.plugins.loading.manifest import BackendManifest, Conflict, Requirement
 
-__all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "parse_manifest", "read_manifest"]
+__all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "manifest_path", "parse_manifest", "read_manifest"]
 
 MANIFEST_NAME = "devrt.toml"
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendMani
     if ref.library:
         row = adopted_table().backend(ref.distribution)
         return None if row is None else _Reader(ref, "adopted.toml").backend(row, "a table")
-    path = _manifest_path(ref)
+    path = manifest_path(ref)
     if path is None:
         return None
     try:
@@ -58,7 +58,7 @@ def _check_served(
     names = {backend.platform for backend in backends} - {ref.platform}
     if not names or not (refs := tuple(refs)):
         return
-    served = sorted({r.platform for r in (ref, *refs) if r.module and _manifest_path(r) == path})
+    served = sorted({r.platform for r in (ref, *refs) if r.module and manifest_path(r) == path})
     for index, backend in enumerate(backends):
         if backend.platform not in served:
             what = (
@@ -101,7 +101,8 @@ def parse_manifest(
     return backends
 
 
-def _manifest_path(ref: PluginRef) -> str | None:
+def manifest_path(ref: PluginRef) -> str | None:
+    """Return where a plugin's manifest is, found without an import; None if it has none."""
     top, *rest = ref.module.split(".")
     if not top:
         return None

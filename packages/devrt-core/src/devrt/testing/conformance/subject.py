@@ -8,10 +8,10 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import UnknownPlatformError
+from devrt.errors import BackendUnavailableError, UnknownPlatformError
 from devrt.plugins.discovery.installed import discover_plugins
 from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
-from devrt.testing.conformance.expect import Failure, require
+from devrt.testing.conformance.expect import Failure, NotApplicable, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,10 @@ class Subject:
 
     @functools.cached_property
     def client(self) -> Client:
-        """Its client, which ``devrt.devices(subject.platform)`` has too."""
+        """Its client, which ``devrt.devices(subject.platform)`` has too.
+
+        Not applicable where the plugin says that its platform cannot be used on this machine.
+        """
         from devrt.runtime import default_runtime
 
         if self.no_client:
@@ -111,7 +114,10 @@ class Subject:
         self._at_client()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is experimental
-            return default_runtime().get_backend(self.reference.name)
+            try:
+                return default_runtime().get_backend(self.reference.name)
+            except BackendUnavailableError as error:
+                raise NotApplicable(" ".join(error.message.split())) from error
 
     def make_client(self, **options: Any) -> Client:
         """Make another client, which the case closes; not applicable where one is all there is."""

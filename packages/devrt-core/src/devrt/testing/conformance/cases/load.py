@@ -1,57 +1,67 @@
-"""Loading: what the plugin says of itself before anybody uses it, and its client's first facts."""
+"""The client's first facts: its devices, their memories, its topology, and its end."""
 
 from __future__ import annotations
 
-import time
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
 
-from devrt.contract import Client, Device, Memory
-from devrt.records import Available, Unavailable
+import numpy as np
+
+from devrt.contract import Buffer, Capabilities, Client, Device, Memory, Topology
+from devrt.errors import ClosedError, InvalidArgumentError, UnimplementedError
 from devrt.testing.conformance.case import case
-from devrt.testing.conformance.expect import expect, expect_equal
+from devrt.testing.conformance.expect import expect, expect_equal, expect_error
 from devrt.testing.conformance.subject import Subject
 
-_PROBE_SECONDS = 0.5
+CLOSE = "Client.close: wait for the work in flight and give all memory back. Idempotent."
 
 
-@case("load", "its probe answers in time, with a record", contract="ClientFactory.probe")
-def probe_answers(subject: Subject) -> None:
-    """Call the probe, which the first call of may read files that are not cached."""
-    factory = subject.backend.factory
-    seconds, answer = [], None
-    for _ in range(3):
-        started = time.perf_counter()
-        answer = factory.probe()
-        seconds.append(time.perf_counter() - started)
-    expect(
-        isinstance(answer, Available | Unavailable),
-        expected="Available or Unavailable",
-        came=type(answer).__name__,
-    )
-    if isinstance(answer, Unavailable):
-        words = answer.reason and answer.remedy
-        expect(words, expected="a reason and a remedy", came=answer)
-    expect(
-        min(seconds) < _PROBE_SECONDS,
-        expected=f"an answer within {_PROBE_SECONDS} s",
-        came=f"{min(seconds):.3f} s, the best of {len(seconds)}",
-    )
+def _lists(subject: Subject) -> dict[str, list[Device]]:
+    client = subject.client
+    return {"devices()": client.devices(), "local_devices()": client.local_devices()}
+
+
+def _expect_type(value: object, kind: type | tuple[type, ...], what: str) -> None:
+    expect(isinstance(value, kind), expected=f"{what}: {kind}", came=f"{type(value)}: {value!r}")
 
 
 @case("load", "its client is the contract's, of its platform", contract="ClientFactory.factory")
 def client_is_of_its_platform(subject: Subject) -> None:
-    """Make the client."""
     client = subject.client
-    expect(isinstance(client, Client), expected="a devrt.contract.Client", came=type(client))
+    _expect_type(client, Client, "what the factory returns")
     expect_equal(client.platform, subject.platform, "Client.platform")
     for device in client.devices():
-        expect(isinstance(device, Device), expected="a devrt.contract.Device", came=type(device))
+        _expect_type(device, Device, "a device")
         expect_equal(device.platform, subject.platform, f"platform of device {device.id}")
-        expect(device.client is client, expected="the device's client", came=device.client)
+        expect(device.client is client, expected="Device.client: the client", came=device.client)
+
+
+@case("load", "what describes client and devices is of the contract's types", contract="Client")
+def descriptions_have_their_types(subject: Subject) -> None:
+    client = subject.client
+    for name in ("platform_version", "runtime_type"):
+        _expect_type(getattr(client, name), str, f"Client.{name}")
+    _expect_type(client.program_formats, tuple, "Client.program_formats")
+    _expect_type(client.capabilities, Capabilities, "Client.capabilities")
+    _expect_type(client.is_closed, bool, "Client.is_closed")
+    for name in ("process_index", "host_id", "task_id"):
+        _expect_type(getattr(client, name)(), int, f"Client.{name}()")
+    for device in client.devices():
+        _expect_type(device.device_kind, str, "Device.device_kind")
+        _expect_type(device.process_index, int, "Device.process_index")
+        _expect_type(device.local_hardware_id, (int, type(None)), "Device.local_hardware_id")
+        expect_equal(device.host_id, device.process_index, "Device.host_id")
+        expect(str(device) and repr(device), expected="a device that can be shown", came="nothing")
+        _expect_type(dict(device.attributes), dict, "Device.attributes")
 
 
 @case("load", "ids are unique and in order", contract="Device.id")
 def ids_are_unique_and_ordered(subject: Subject) -> None:
-    """Compare the ids with themselves, sorted."""
     for name, devices in _lists(subject).items():
         ids = [device.id for device in devices]
         expect(all(type(i) is int for i in ids), expected=f"integers as ids in {name}", came=ids)
@@ -60,45 +70,198 @@ def ids_are_unique_and_ordered(subject: Subject) -> None:
 
 @case("load", "a device is one object for as long as its client lives", contract="Device")
 def devices_are_the_same_objects(subject: Subject) -> None:
-    """Ask twice."""
     for name, devices in _lists(subject).items():
         again = _lists(subject)[name]
         same = len(again) == len(devices) and all(map(lambda a, b: a is b, devices, again))
         expect(same, expected=f"the same objects from {name}", came="others at the second call")
         expect(all(d() is d for d in devices), expected="a device called is itself", came="another")
+        numbers = {device: number for number, device in enumerate(devices)}
+        expect_equal(len(numbers), len(devices), "devices as keys of a dictionary")
+
+
+@case("load", "lists of devices are the caller's to change", contract="Client.devices")
+def lists_are_copies(subject: Subject) -> None:
+    before = {name: list(devices) for name, devices in _lists(subject).items()}
+    for devices in _lists(subject).values():
+        devices.clear()
+    expect_equal(_lists(subject), before, "devices after a list of them was cleared")
 
 
 @case("load", "local devices are among the devices, and counts agree", contract="Client.devices")
 def local_devices_are_among_them(subject: Subject) -> None:
-    """Compare both lists, and their lengths with the counts."""
     client = subject.client
     devices, local = client.devices(), client.local_devices()
     expect(local, expected="a device of this process", came="none")
-    strange = [device.id for device in local if not any(device is other for other in devices)]
-    expect_equal(strange, [], "local devices that devices() has not")
+    unknown = [device.id for device in local if not any(device is other for other in devices)]
+    expect_equal(unknown, [], "local devices that devices() has not")
     expect_equal(client.device_count(), len(devices), "device_count()")
     expect_equal(client.local_device_count(), len(local), "local_device_count()")
     here = [device for device in devices if device.process_index == client.process_index()]
     expect_equal([d.id for d in local], [d.id for d in here], "ids of the devices of this process")
 
 
+@case("load", "a device is found by the driver's number",
+      contract="Client.device_from_local_hardware_id")  # fmt: skip
+def devices_are_found_by_hardware_id(subject: Subject) -> None:
+    known = [device.local_hardware_id for device in subject.devices]
+    for device in subject.devices:
+        number = device.local_hardware_id
+        if number is not None and known.count(number) == 1:
+            found = subject.client.device_from_local_hardware_id(number)
+            expect(found is device, expected=f"{device} for number {number}", came=found)
+    with expect_error(InvalidArgumentError):
+        subject.client.device_from_local_hardware_id(1 << 20)
+
+
+@case("load", "devices are assigned by replica, then by partition",
+      contract="Client.get_default_device_assignment")  # fmt: skip
+def devices_are_assigned(subject: Subject) -> None:
+    client, count = subject.client, len(subject.devices)
+    assigned = client.get_default_device_assignment(1, count)
+    expect_equal([len(row) for row in assigned], [count], "devices of one replica")
+    expect_equal(len(set(assigned[0])), count, "different devices")
+    expect_equal(
+        [len(row) for row in client.get_default_device_assignment(count)], [1] * count, "replicas"
+    )
+    for wrong in ((count + 1, 1), (0, 1)):
+        with expect_error(InvalidArgumentError):
+            client.get_default_device_assignment(*wrong)
+
+
 @case("load", "each memory is found by its kind, the default one first", contract="Device.memory")
 def memories_are_found(subject: Subject) -> None:
-    """Look each memory up by its kind."""
     for device in subject.devices:
         memories = device.addressable_memories()
         for memory in memories:
-            expect(isinstance(memory, Memory), expected="a devrt.contract.Memory", came=memory)
+            _expect_type(memory, Memory, "a memory")
             found = device.memory(memory.kind)
             expect(found is memory, expected=f"memory({memory.kind!r}) is that memory", came=found)
             here = any(device is other for other in memory.addressable_by_devices())
             expect(here, expected=f"{device} among the devices of its memory", came="it is not")
+            expect_equal(memory.platform, subject.platform, "Memory.platform")
         default = device.default_memory()
         expect(memories[:1] == [default], expected="the default memory first", came=memories)
         kinds = [memory.kind for memory in memories]
         expect_equal(kinds, list(dict.fromkeys(kinds)), f"memory kinds of {device}, each once")
 
 
-def _lists(subject: Subject) -> dict[str, list[Device]]:
+@case("load", "the default memory has the name 'default' too", contract="Device.memory")
+def default_memory_is_named(subject: Subject) -> None:
+    for device in subject.devices:
+        found = device.memory("default")
+        default = device.default_memory()
+        expect(found is default, expected=f"memory('default') is {default}", came=found)
+
+
+@case("load", "a kind that is not there is refused, and those that are there are named",
+      contract="Device.memory")  # fmt: skip
+def absent_memory_is_refused(subject: Subject) -> None:
+    for device in subject.devices:
+        kinds = [memory.kind for memory in device.addressable_memories()]
+        with expect_error(InvalidArgumentError, "no_such_kind", *kinds):
+            device.memory("no_such_kind")
+
+
+@case("load", "its topology says what the client says, and goes through bytes",
+      contract="Client.topology, Topology.serialize")  # fmt: skip
+def topology_round_trips(subject: Subject) -> None:
     client = subject.client
-    return {"devices()": client.devices(), "local_devices()": client.local_devices()}
+    topology = client.topology()
+    _expect_type(topology, Topology, "Client.topology()")
+    expect_equal(topology.platform, subject.platform, "Topology.platform")
+    data = topology.serialize()
+    _expect_type(data, bytes, "Topology.serialize()")
+    expect(data, expected="bytes that describe the devices", came=data)
+    expect_equal(client.topology().serialize(), data, "the same bytes at the second call")
+    with contextlib.suppress(UnimplementedError):  # an older PJRT library has none
+        expect_equal(client.topology().fingerprint(), topology.fingerprint(), "its fingerprint")
+    _expect_type(dict(topology.get_attributes()), dict, "Topology.get_attributes()")
+    described = topology._make_compile_only_devices()
+    for name in ("id", "process_index", "device_kind"):
+        found = sorted(getattr(device, name) for device in described)
+        expect_equal(found, sorted(getattr(device, name) for device in client.devices()), name)
+    if (again := _rebuilt(topology, data)) is not None:
+        expect_equal(again.serialize(), data, "bytes of the topology that was read from bytes")
+
+
+def _rebuilt(topology: Topology, data: bytes) -> Topology | None:
+    read: Callable[[bytes], Topology] | None = getattr(type(topology), "deserialize", None)
+    return None if read is None else read(data)
+
+
+@case("load", "a closed client says so, and closing it again does nothing", contract=CLOSE,
+      alone=True)  # fmt: skip
+def closed_client_refuses(subject: Subject) -> None:
+    client = subject.client
+    buffer = client.buffer_from_pyval(np.arange(8, dtype=np.float32))
+    client.close()
+    client.close()
+    expect_equal(client.is_closed, True, "is_closed")
+    expect_equal(client.live_buffers(), [], "live_buffers() of a closed client")
+    for what, use in _uses(client, buffer).items():
+        with expect_error(ClosedError):
+            came = use()
+            expect(False, expected=f"ClosedError from {what}", came=came)
+
+
+def _uses(client: Client, buffer: Buffer) -> dict[str, Callable[[], Any]]:
+    return {
+        "buffer_from_pyval": lambda: client.buffer_from_pyval(np.zeros(2, np.float32)),
+        "block_until_ready": buffer.block_until_ready,
+        "clone": buffer.clone,
+        "__array__": lambda: np.asarray(buffer),
+    }
+
+
+@case("load", "a platform whose client was closed has a new one, time and again", contract=CLOSE,
+      alone=True)  # fmt: skip
+def client_is_made_again(subject: Subject) -> None:
+    from devrt.runtime import default_runtime
+
+    value = np.arange(5, dtype=np.float32)
+    seen = [subject.client]
+    for _ in range(3):
+        default_runtime().clear_backends()
+        expect_equal(seen[-1].is_closed, True, "is_closed of the former client")
+        seen.append(default_runtime().get_backend(subject.reference.name))
+        buffer = seen[-1].buffer_from_pyval(value)
+        expect_equal(np.asarray(buffer), value, "what a new client gives back")
+    expect_equal(len(set(map(id, seen))), len(seen), "clients")
+
+
+@case("load", "making a client leaves the process as it was",
+      contract="ClientFactory.factory: the process is the user's", alone=True)  # fmt: skip
+def process_is_left_alone(subject: Subject) -> None:
+    _ = subject.backend
+    before = _process()
+    _ = subject.client
+    after = _process()
+    for name, value in before.items():
+        expect_equal(after[name], value, name)
+
+
+def _process() -> dict[str, Any]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGCHLD)
+    mask = os.umask(0)
+    os.umask(mask)
+    return {
+        "working directory": os.getcwd(),
+        "umask": mask,
+        "signal handlers": [repr(signal.getsignal(number)) for number in numbers],
+        "sys.excepthook": repr(sys.excepthook),
+        "sys.path": list(sys.path),
+        "standard streams": [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        "recursion limit": sys.getrecursionlimit(),
+        "main thread": threading.main_thread().name,
+    }
+
+
+@case("load", "the doctor can examine it in a child process", contract="devrt doctor",
+      deadline=90.0)  # fmt: skip
+def doctor_examines_it(subject: Subject) -> None:
+    from devrt.probing.isolated import Level, probe_isolated
+
+    _ = subject.client
+    level = Level.LOAD if subject.backend.manifest.exclusive else Level.CLIENT
+    report = probe_isolated(subject.reference, level, timeout=80.0)
+    expect(report.is_ok, expected="a plugin that works", came=f"it {report.sentence()}")

@@ -1,0 +1,56 @@
+"""Programs that a case runs in an interpreter of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+from devrt.testing.conformance.expect import Failure, expect
+
+__all__ = ["Ended", "answer_of", "run_program"]
+
+
+class Ended(NamedTuple):
+    """How a program ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
+    """Run a program to its end, which is a failure of the case if it does not come in time.
+
+    The child leads a session, so that what it starts ends with it.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", code, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as child:
+        try:
+            out, err = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise Failure("a process that ends", f"one that runs after {timeout:g} s") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return Ended(child.returncode, out, err)
+
+
+def answer_of(code: str, *arguments: str, timeout: float = 25.0) -> Any:
+    """Run a program that must end well; return the JSON of the last line that it prints."""
+    ended = run_program(code, *arguments, timeout=timeout)
+    how = f"killed by signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"
+    came = f"{how}: {ended.err.strip()[-600:]}"
+    expect(ended.status == 0, expected="a process that ends with status 0", came=came)
+    return json.loads(ended.out.strip().splitlines()[-1])
