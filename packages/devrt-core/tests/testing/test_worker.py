@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from devrt.testing.conformance import Status, Worker, all_cases
+from devrt.testing.conformance import Status, Worker, all_cases, conform
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
 
 BEFORE = "load.ids_are_unique_and_ordered"
 SPOILED = "load.local_devices_are_among_them"
 """The only case that calls ``local_device_count``, in which the plugins of these tests do wrong."""
-AFTER = "load.memories_are_found"
+AFTER = "load.devices_are_the_same_objects"
 
 WRONG = """
 import os, signal, subprocess, sys, time
@@ -128,6 +128,14 @@ def test_a_child_that_ends_after_its_case_is_a_new_result_of_that_case(plugins):
         (late,) = worker.late
     assert (late.id, late.status) == (SPOILED, Status.CRASHED)
     assert late.came == "the process ended with exit code 7 when the case was over"
+
+
+def test_a_platform_that_is_not_here_is_not_applicable(plugins):
+    plugins.add("one", probe="return Unavailable('no card', 'Buy one.')")
+    report = conform("one", cases=["load.probe_answers", BEFORE])
+    assert [result.status for result in report.results] == [Status.PASSED, Status.NOT_APPLICABLE]
+    assert "no card. Buy one." in report.results[1].reason
+    assert report.verdict().endswith("1 are not applicable; its client cannot be made here")
 
 
 @pytest.mark.parametrize(

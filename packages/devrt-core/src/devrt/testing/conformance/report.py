@@ -112,7 +112,8 @@ class Report:
             return f"no case passed, of {number}"
         passed = sum(result.status is Status.PASSED for result in self.results)
         rest = f", {number - passed} are not applicable" if passed < number else ""
-        return f"{passed} cases passed{rest}"
+        absent = "; its client cannot be made here" if self.subject.get("problem") else ""
+        return f"{passed} cases passed{rest}{absent}"
 
     def summary(self) -> dict[str, dict[str, int]]:
         """Return how many cases of each level ended how; of none where that is so."""

@@ -33,6 +33,7 @@ DESCRIBE = "describe"
 def main(request: dict[str, Any]) -> NoReturn:
     """Run the cases that are requested, until there are no more requests."""
     stay_harmless(int(request["parent"]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for the processes that cases start
     pipe = Pipe(int(request["descriptor"]), request["token"])
     subject = _subject(request["ref"], lambda: pipe.say(phase="client"))
     known = {case.id: case for case in all_cases()}

@@ -13,6 +13,7 @@ from devrt._support.record import replaced
 from devrt.errors import PluginContractError
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading.load import load_plugin
+from devrt.plugins.loading.manifest import BackendManifest
 from devrt.plugins.loading.plugin import Plugin
 from devrt.plugins.registry import PluginRegistry
 from devrt.records import Available, ClientFactory, DoctorFinding, Unavailable
@@ -71,7 +72,8 @@ def _module(subject: Subject) -> str:
 def import_is_quick(subject: Subject) -> None:
     module = _module(subject)
     core = answer_of(_TIMED, module)[2]  # what it uses of devrt is not its own time
-    used, lasted = [], []
+    used: list[float] = []
+    lasted: list[float] = []
     while len(used) < _TRIES and (not used or min(used) > _IMPORT or min(lasted) > _WAITING):
         processor, clock, _ = answer_of(_TIMED, module, *core)
         used.append(processor)
@@ -122,10 +124,17 @@ def probe_answers(subject: Subject) -> None:
     expect(is_quick, expected=f"an answer within {_PROBE_SECONDS} s", came=came)
 
 
+def _manifest(subject: Subject) -> BackendManifest | None:
+    """Return what its distribution says of it without an import."""
+    from devrt.runtime import default_runtime
+
+    return default_runtime().plugins.manifest(subject.reference)
+
+
 def _plugin(subject: Subject) -> Plugin:
-    """Return the plugin as its hooks have it, without what its manifest overrules."""
+    """Return the plugin as its hooks have it, with nothing of its manifest in it."""
     _module(subject)
-    return load_plugin(subject.reference, subject.backend.manifest)
+    return load_plugin(subject.reference, _manifest(subject))
 
 
 def _record(subject: Subject) -> ClientFactory:
@@ -137,14 +146,12 @@ def _record(subject: Subject) -> ClientFactory:
 
 @case("load", "its manifest and its record say the same", contract="devrt.toml, [[backend]]")
 def manifest_and_record_agree(subject: Subject) -> None:
-    from devrt.runtime import default_runtime
-
-    manifest = default_runtime().plugins.manifest(subject.reference)
+    manifest = _manifest(subject)
     require(manifest is not None, "it has no manifest")
     assert manifest is not None
     record = _record(subject)
     expect_equal(record.platform, manifest.platform, "platform in the record")
-    for name in manifest.overruled(record):
+    for name in manifest.disagrees_in(record):
         expect_equal(getattr(record, name), getattr(manifest, name), f"{name} in the record")
 
 
