@@ -177,9 +177,9 @@ def describes_itself(subject: Subject) -> None:
 def says_its_contract(subject: Subject) -> None:
     _module(subject)
     text = _manifest_text(subject.reference)
-    said = "api_version" in text or _record(subject).api_version is not None
+    is_there = "api_version" in text or _record(subject).api_version is not None
     came = "nothing, in its manifest nor in its record: it counts as built against 1.0"
-    expect(said, expected="a version of the contract", came=came)
+    expect(is_there, expected="a version of the contract", came=came)
 
 
 def _manifest_text(reference: PluginRef) -> str:
