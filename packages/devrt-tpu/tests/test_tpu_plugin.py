@@ -8,7 +8,8 @@ import pytest
 
 from devrt.contract import PjrtLoader
 from devrt.errors import BackendUnavailableError
-from devrt.records import CACHE_OPTIONS, Available, ClientContext, ClientFactory, Unavailable
+from devrt.plugins import PluginRegistry
+from devrt.records import Available, ClientContext, ClientFactory, Unavailable
 from devrt_tpu import _machine, plugin
 from devrt_tpu.traits import TPU
 from support import python, write
@@ -33,9 +34,8 @@ def probe(root, environ=None, search_path=()):
 def test_one_platform_is_registered_as_jax_registers_it():
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
-        factory=plugin.make_tpu_client,
+        library=plugin.library,
         probe=plugin.probe,
-        options=CACHE_OPTIONS,
     )
     row = tomllib.loads(files("devrt_tpu").joinpath("devrt.toml").read_text())["backend"][0]
     assert (row["priority"], row["fail_quietly"], row["pjrt_loader"]) == (
@@ -118,14 +118,18 @@ def test_a_package_without_its_library_does_not_count(tmp_path):
     assert isinstance(_machine.find_library(tmp_path, {}, [folder]), Unavailable)
 
 
-@pytest.mark.parametrize("make", [plugin.make_tpu_client, plugin.make_tpu_topology])
-def test_without_a_library_there_is_neither_client_nor_topology(monkeypatch, make):
+def test_without_a_library_there_is_neither_client_nor_topology(monkeypatch):
     missing = Unavailable("package libtpu is not installed", "Run pip install libtpu.")
     monkeypatch.setattr(_machine, "find_library", lambda: missing)
-    with pytest.raises(BackendUnavailableError, match="package libtpu is not installed") as caught:
-        make(ClientContext()) if make is plugin.make_tpu_client else make("v5e:2x2")
-    assert caught.value.platform == "tpu"
-    assert caught.value.plugin == "devrt-tpu"
+    registry = PluginRegistry()
+    (ref,) = (ref for ref in registry.refs() if ref.name == "tpu@devrt-tpu")
+    loaded = registry.load(ref)
+    ((topology,), factory) = loaded.topologies, loaded.client_factory()
+    for make in (lambda: factory.factory(ClientContext()), lambda: topology.factory("v5e:2x2")):
+        with pytest.raises(BackendUnavailableError, match="libtpu is not installed") as caught:
+            make()
+        assert caught.value.platform == "tpu"
+        assert caught.value.remedy == "Run pip install libtpu."
 
 
 def test_the_loader_takes_any_library():

@@ -9,6 +9,7 @@ from devrt._support.record import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from typing import Any
 
     from devrt.contract import Client, Topology
@@ -193,6 +194,10 @@ def _nothing(_: Mapping[str, Any]) -> str:
     return ""
 
 
+def _set_ones(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 @record(frozen=True, slots=True, kw_only=True)
 class ClientFactory:
     """How a plugin says that it can make a client for a platform.
@@ -201,8 +206,16 @@ class ClientFactory:
     ----------
     platform : str
         The platform served: the entry point's name, which is it where this is left out.
-    factory : callable
+    factory : callable, optional
         Takes a `ClientContext` and returns a `devrt.contract.Client` with at least one device.
+        Left out where there is a ``library``.
+    library : str, os.PathLike or callable, optional
+        In place of a factory: the full path of a library with the PJRT C API, which the installed
+        PJRT loader makes clients of, and topologies. Or what returns the path, or `Unavailable`.
+    create_options : callable
+        Takes the values of ``options`` and returns what the library's client is created with:
+        strings, integers, lists of integers, numbers and booleans. By default those that are set,
+        by their own names.
     probe : callable
         Returns `Available` or `Unavailable` within milliseconds, opens no device and no context.
     aliases : tuple of str
@@ -225,7 +238,11 @@ class ClientFactory:
     """
 
     platform: str = ""
-    factory: Callable[[ClientContext], Client]
+    factory: Callable[[ClientContext], Client] | None = None
+    library: str | os.PathLike[str] | Callable[[], str | os.PathLike[str] | Unavailable] | None = (
+        None
+    )
+    create_options: Callable[[Mapping[str, Any]], Mapping[str, Any]] = _set_ones
     probe: Callable[[], ProbeResult] = _always
     aliases: tuple[str, ...] = ()
     priority: int = 0

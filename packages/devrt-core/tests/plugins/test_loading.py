@@ -91,7 +91,8 @@ CONTRACT_BREACHES = {
     "a priority in words": (returning("[record(priority='top')]"), "priority cannot be 'top'"),
     "aliases as a string": (returning("[record(aliases='gpu')]"), "aliases cannot be 'gpu'"),
     "an alias that is no name": (returning("[record(aliases=(5,))]"), "aliases cannot be"),
-    "no factory": (returning("[record(factory=None)]"), "factory cannot be None"),
+    "no factory": (returning("[record(factory=None)]"), "a factory or a library, and has neither"),
+    "a number as factory": (returning("[record(factory=5)]"), "factory cannot be 5"),
     "a probe that is an answer": (returning("[record(probe=Available())]"), "probe cannot be"),
     "options as names": (returning("[record(options=('a',))]"), "options cannot be"),
     "a memory kind without a name": (

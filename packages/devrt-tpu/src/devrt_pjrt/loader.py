@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import PjrtLoader
-from devrt.errors import PluginLoadError
+from devrt.errors import DevrtWarning, PluginLoadError
 from devrt.records import CACHE_OPTIONS, Available, ClientContext, ProbeResult, Unavailable
 
 if TYPE_CHECKING:
     from devrt.contract import Client, Topology
-    from devrt.records import PluginTraits
+    from devrt.records import MemoryKind, PluginTraits
+    from devrt_pjrt.client.client import PjrtClient
     from devrt_pjrt.library.library import Library
 
 __all__ = ["Loader"]
@@ -42,10 +44,11 @@ class Loader(PjrtLoader):
         cache = {name: context.options[name] for name in names if name in context.options}
         source = cache_source(cache) if cache else None
         with _package() as pjrt:
-            made: Client = pjrt.make_client(
+            made: PjrtClient = pjrt.make_client(
                 self._open(platform, library), platform, options, source
             )
-            return made
+        _describe_memories(made, context.memory_kinds)
+        return made
 
     def check(self, library: Any) -> ProbeResult:
         """Say whether a library can be one of this machine, from its first bytes."""
@@ -89,6 +92,24 @@ class Loader(PjrtLoader):
 
     def open_global(self, platform: str, library: Any) -> None:
         self._open(platform, library, global_symbols=True)
+
+
+def _describe_memories(client: PjrtClient, kinds: Iterable[MemoryKind]) -> None:
+    """Take what plugins say of the library's memories, which the C API does not say."""
+    memories = client.memories()
+    for kind in kinds:
+        named = [memory for memory in memories if memory.kind == kind.kind]
+        for memory in named:
+            memory.is_declared_visible = kind.host_visible
+        if not named:
+            there = ", ".join(repr(name) for name in sorted({m.kind for m in memories}))
+            warnings.warn(
+                f"the memory kind {kind.kind!r} that an installed plugin adds to platform "
+                f"{client.platform!r} is left out: the platform's PJRT library has the memories, "
+                f"and they are of the kinds {there}. Name one of these, or none.",
+                DevrtWarning,
+                stacklevel=2,
+            )
 
 
 @contextlib.contextmanager

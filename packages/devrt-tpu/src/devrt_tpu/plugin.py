@@ -5,54 +5,28 @@ Importing it loads no native library: that happens when a client or a topology i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
-from devrt.records import (
-    CACHE_OPTIONS,
-    ClientContext,
-    ClientFactory,
-    DoctorFinding,
-    PluginTraits,
-    ProbeResult,
-    TopologyFactory,
-    Unavailable,
-)
+from devrt.records import ClientFactory, DoctorFinding, PluginTraits, ProbeResult, Unavailable
 
 if TYPE_CHECKING:
-    from devrt.contract import Client, PjrtLoader, Topology
+    from devrt.contract import PjrtLoader
 
 __all__ = [
     "devrt_client_factories",
     "devrt_doctor_findings",
     "devrt_pjrt_loader",
     "devrt_plugin_traits",
-    "devrt_topology_factories",
-    "make_tpu_client",
-    "make_tpu_topology",
+    "library",
     "probe",
 ]
-
-_TPU = "tpu"
-_CACHE_NAMES = tuple(spec.name for spec in CACHE_OPTIONS)
 
 
 @hookimpl
 def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
-    return [
-        ClientFactory(
-            factory=make_tpu_client,
-            probe=probe,
-            options=CACHE_OPTIONS,
-        )
-    ]
-
-
-@hookimpl
-def devrt_topology_factories() -> list[TopologyFactory]:
-    """Return the platform whose devices can be described without them."""
-    return [TopologyFactory(factory=make_tpu_topology)]
+    return [ClientFactory(library=library, probe=probe)]
 
 
 @hookimpl
@@ -76,7 +50,7 @@ def devrt_doctor_findings() -> list[DoctorFinding]:
     """Return what the library for TPUs changes in a process, where it is installed."""
     from devrt_tpu import _machine
 
-    found = _machine.find_library()
+    found = library()
     if isinstance(found, Unavailable):
         return []
     handlers = ", ".join(_machine.LIBRARY_HANDLERS)
@@ -103,29 +77,8 @@ def probe() -> ProbeResult:
     return _machine.probe()
 
 
-def make_tpu_client(context: ClientContext) -> Client:
-    """Make a client for this machine's TPUs."""
-    own = {name: v for name, v in context.options.items() if name not in _CACHE_NAMES}
-    return _loader().make_client(_tpu_library(), _TPU, own, context)
-
-
-def make_tpu_topology(topology_name: str = "", **options: Any) -> Topology:
-    """Describe TPUs that need not be there, by a name such as ``v5e:4x4``."""
-    return _loader().make_topology(_tpu_library(), _TPU, topology_name, options)
-
-
-def _loader() -> PjrtLoader:
-    loader = devrt_pjrt_loader()
-    loader.use_traits(devrt_plugin_traits)
-    return loader
-
-
-def _tpu_library() -> str:
-    from devrt.errors import BackendUnavailableError
+def library() -> str | Unavailable:
+    """Return the path of the library for TPUs, or why there is none."""
     from devrt_tpu import _machine
 
-    found = _machine.find_library()
-    if isinstance(found, Unavailable):
-        msg = f"no TPU can be used or described: {found.reason}. {found.remedy}"
-        raise BackendUnavailableError(msg, platform=_TPU, plugin="devrt-tpu")
-    return found
+    return _machine.find_library()

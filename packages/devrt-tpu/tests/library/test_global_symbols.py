@@ -146,7 +146,7 @@ def initialize():
         ("global_symbols = true", True, "True True"),
         ("", False, "False False"),
         ("global_symbols = true", False, "True True"),
-        ("", True, "False False"),
+        ("", True, "its manifest says global_symbols = False and its record True"),
     ],
 )
 def test_a_manifest_counts_beside_the_call_that_registers(run, tmp_path, manifest, call, message):

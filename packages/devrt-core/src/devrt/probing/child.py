@@ -212,6 +212,7 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
 def _client_facts(
     plugin: Plugin, factory: ClientFactory, options: Mapping[str, Any]
 ) -> dict[str, Any]:
+    from devrt.plugins.loading.plugin import made_by
     from devrt.probing.client_checks import problem_of
     from devrt.records import ClientContext
 
@@ -219,7 +220,7 @@ def _client_facts(
     context = ClientContext(options=options, memory_kinds=own)
     client: Any
     try:
-        client = factory.factory(context)
+        client = made_by(factory, context)
     except TypeError as error:
         from devrt.contract.incomplete import incomplete_classes
 

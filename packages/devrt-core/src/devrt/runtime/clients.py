@@ -180,7 +180,7 @@ class ClientStore:
         timeout = self._timeout(backend)  # a malformed one is the configuration's error
         token = _under_way.set(_under_way.get() | {ref})
         try:
-            client = self._call(backend, lambda: backend.factory.factory(context), timeout)
+            client = self._call(backend, lambda: backend.make(context), timeout)
             problem = problem_of(ref, client)
             count = 0 if problem else client.device_count()  # plugin code, like the rest
         except ForkedError:

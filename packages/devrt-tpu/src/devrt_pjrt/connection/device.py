@@ -62,6 +62,8 @@ class PjrtMemory(Handle, Memory):
         Whether the host can read it through a pointer; None until that is known.
     transposes : bool or None
         Whether the plugin puts elements here where a layout says; None until that is known.
+    is_declared_visible : bool
+        Whether the platform's own plugin says that the host reads it in place.
     """
 
     def __init__(self, connection: Connection, row: Any) -> None:
@@ -71,6 +73,7 @@ class PjrtMemory(Handle, Memory):
         # Found out with the first buffers.
         self.host_visible: bool | None = None
         self.transposes: bool | None = None
+        self.is_declared_visible = False
 
     @functools.cached_property
     def id(self) -> int:
@@ -81,6 +84,10 @@ class PjrtMemory(Handle, Memory):
     def kind(self) -> str:
         about = self._row.about
         return text_of(about.kind, about.kind_size)
+
+    @property
+    def is_host_visible(self) -> bool:
+        return self.is_declared_visible
 
     @functools.cached_property
     def devices(self) -> list[PjrtDevice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -66,7 +67,7 @@ def _are_types(values: Any) -> bool:
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNSET = object()
 _CALLED = (
-    "factory probe describe environment adapt_options adapt_topology compiler_flags explain"
+    "create_options probe describe environment adapt_options adapt_topology compiler_flags explain"
 ).split()
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,
@@ -78,6 +79,10 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "message": lambda value: isinstance(value, str) and bool(value.strip()),
     "extensions": lambda value: _are(int, value),
     "severity": lambda value: value in ("error", "warning", "info"),
+    "factory": lambda value: value is None or callable(value),
+    "library": lambda value: (
+        value is None or isinstance(value, str | os.PathLike) or callable(value)
+    ),
     "api_version": lambda value: value is None or api_version.is_version(value),
     **dict.fromkeys(_CALLED, callable),
     **dict.fromkeys(("client_options", "topology_options"), _are_types),
@@ -164,6 +169,7 @@ def _typed(
             raise contract_error(ref, msg)
         named = _named(ref, item)
         check_fields(ref, named)
+        _check_makes(ref, named)
         _check_version(ref, getattr(named, "api_version", None), built)
         yield named
 
@@ -172,6 +178,15 @@ def _named(ref: PluginRef, record: _Record) -> _Record:
     """Return a record with its platform, which the entry point names where it does not."""
     is_open = getattr(record, "platform", None) == ""
     return replaced(record, platform=ref.platform) if is_open else record
+
+
+def _check_makes(ref: PluginRef, record: object) -> None:
+    if not isinstance(record, ClientFactory):
+        return
+    if (record.factory is None) == (record.library is None):
+        which = "neither" if record.factory is None else "both"
+        what = f"ClientFactory needs a factory or a library, and has {which}"
+        raise contract_error(ref, what)
 
 
 def _check_version(ref: PluginRef, given: str | int | None, built: str | int | None) -> None:

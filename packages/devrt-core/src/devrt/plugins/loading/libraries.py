@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from devrt._support.record import record, replaced
-from devrt.errors import ConfigError, PluginLoadError, UnimplementedError
+from devrt.errors import BackendUnavailableError, ConfigError, PluginLoadError, UnimplementedError
 from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
 from devrt.plugins.discovery.registered import Registered, registered, set_environment
 from devrt.records import (
     CACHE_OPTIONS,
+    Available,
     ClientContext,
     ClientFactory,
     ProbeResult,
@@ -40,6 +41,8 @@ ADOPTED_PRIORITY = 100
 _SHARED_OPTIONS = frozenset(spec.name for spec in CACHE_OPTIONS)
 """The client's own, not the library's: the loader finds them in the context."""
 
+_OF_RECORD = ("platform", "library", "priority", "aliases", "fail_quietly", "experimental")
+
 OptionsSource = Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None
 
 _GIVE_PATH = "Give the full path of the library, or install what brings it again."
@@ -48,7 +51,7 @@ _RELATIVE = "A relative path is looked for in the current folder only: it must b
 
 @record(frozen=True, slots=True, kw_only=True)
 class LibraryBackend:
-    """A backend that is a PJRT library: the path of its file, or a capsule named ``pjrt_c_api``.
+    """A backend that is a PJRT library: its path, what returns that, or a ``pjrt_c_api`` capsule.
 
     Options may be a callable, which is called when a client is made. With ``global_symbols`` it is
     opened so that every other library sees its symbols. ``registered`` is what the module that
@@ -65,22 +68,38 @@ class LibraryBackend:
     experimental: bool = False
     global_symbols: bool = False
     registered: Registered | None = None
+    record: ClientFactory | None = None
+
+    @classmethod
+    def of(cls, record: ClientFactory, is_global: bool) -> LibraryBackend:
+        """Return the backend of a record that names a library in place of a factory."""
+        shared = {name: getattr(record, name) for name in _OF_RECORD}
+        return cls(global_symbols=is_global, record=record, **shared)
 
     def client_factory(self, find: Callable[[], PjrtLoader | Unavailable]) -> ClientFactory:
         """Return the record that serves the platform through the loader that ``find`` returns."""
 
         def probe() -> ProbeResult:
-            missing = self._missing()
-            if missing is not None:
-                return missing
-            loader = find()
-            return loader if isinstance(loader, Unavailable) else loader.check(self.library)
+            own = Available() if self.record is None else self.record.probe()
+            if not isinstance(own, Available):
+                return own
+            library = self._located()
+            loader = library if isinstance(library, Unavailable) else find()
+            answer = loader if isinstance(loader, Unavailable) else loader.check(library)
+            return own if own.detail and isinstance(answer, Available) else answer
 
         def make(context: ClientContext) -> Any:
+            library, loader = self._opened(find)
             own = {name: v for name, v in context.options.items() if name not in _SHARED_OPTIONS}
-            options = {**self.all_options(), **own}
-            return self._loader(find).make_client(self.library, self.platform, options, context)
+            options = self._create_options(own)
+            return loader.make_client(library, self.platform, options, context)
 
+        record = self.record
+        if record is not None:
+            listed = {spec.name for spec in record.options}
+            cache = (spec for spec in CACHE_OPTIONS if spec.name not in listed)
+            options = (*record.options, *cache)
+            return replaced(record, library=None, factory=make, probe=probe, options=options)
         return ClientFactory(
             platform=self.platform,
             factory=make,
@@ -96,48 +115,70 @@ class LibraryBackend:
         """Return the record that describes the platform through the same loader."""
 
         def make(topology_name: str = "", **options: Any) -> Any:
-            loader = self._loader(find)
-            return loader.make_topology(self.library, self.platform, topology_name, options)
+            library, loader = self._opened(find)
+            return loader.make_topology(library, self.platform, topology_name, options)
 
         return TopologyFactory(platform=self.platform, factory=make)
 
-    def _missing(self) -> Unavailable | None:
-        if isinstance(self.library, str) and not os.path.isfile(self.library):
-            what = "is no file" if os.path.exists(self.library) else "is not there"
-            what = "is a directory" if os.path.isdir(self.library) else what
+    def _located(self) -> Any:
+        """Return the library, or why it cannot be used."""
+        library = self.library() if callable(self.library) else self.library
+        if callable(self.library) and not isinstance(library, str | os.PathLike | Unavailable):
+            kind = type(library).__name__
+            raise TypeError(f"its library returned {kind}, not a path or Unavailable")
+        if isinstance(library, os.PathLike):
+            library = os.fspath(library)
+        if isinstance(library, str) and not os.path.isfile(library):
+            what = "is no file" if os.path.exists(library) else "is not there"
+            what = "is a directory" if os.path.isdir(library) else what
             return Unavailable(
-                f"its PJRT library {self.library!r} {what}",
-                _GIVE_PATH if os.path.isabs(self.library) else _RELATIVE + _GIVE_PATH,
+                f"its PJRT library {library!r} {what}",
+                _GIVE_PATH if os.path.isabs(library) else _RELATIVE + _GIVE_PATH,
             )
-        return None
+        return library
 
-    def _loader(self, find: Callable[[], PjrtLoader | Unavailable]) -> PjrtLoader:
-        loader = self._missing() or find()
+    def _opened(self, find: Callable[[], PjrtLoader | Unavailable]) -> tuple[Any, PjrtLoader]:
+        """Return the library and the loader, once what both need is done."""
+        library = self._located()
+        loader = library if isinstance(library, Unavailable) else find()
         if isinstance(loader, Unavailable):
             msg = (
                 f"the PJRT library of platform {self.platform!r} cannot be used: "
                 f"{loader.reason}. {loader.remedy}"
             )
-            raise UnimplementedError(
-                msg, operation="load", platform=self.platform, remedy=loader.remedy
-            )
+            is_own = self.record is not None and loader is library
+            kind = BackendUnavailableError if is_own else UnimplementedError
+            raise kind(msg, operation="load", platform=self.platform, remedy=loader.remedy)
         set_environment(self.registered)
         if self.global_symbols:
-            loader.open_global(self.platform, self.library)
-        return loader
+            loader.open_global(self.platform, library)
+        return library, loader
+
+    def _create_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the library's client is created with."""
+        if self.record is None:
+            return {**self.all_options(), **given}
+        declared = {spec.name for spec in self.record.options}
+        made = self.record.create_options({n: v for n, v in given.items() if n in declared})
+        # What a caller gives beside them is the library's, or the loader's, by its own name.
+        return {
+            **_checked(self.platform, made),
+            **{n: given[n] for n in given if n not in declared},
+        }
 
     def all_options(self) -> dict[str, Any]:
         """Return the client's options, checked; calls what gives them."""
-        from devrt.plugins.discovery.pjrt_env import (
-            check_options,  # only where such a client is made
-        )
+        return _checked(self.platform, self.options() if callable(self.options) else self.options)
 
-        options = self.options() if callable(self.options) else self.options
-        try:
-            return check_options({} if options is None else options)
-        except ConfigError as error:
-            msg = f"the options of platform {self.platform!r}: {error.message}"
-            raise ConfigError(msg, platform=self.platform, **error.data) from error
+
+def _checked(platform: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    from devrt.plugins.discovery.pjrt_env import check_options  # only where a client is made
+
+    try:
+        return check_options({} if options is None else options)
+    except ConfigError as error:
+        msg = f"the options of platform {platform!r}: {error.message}"
+        raise ConfigError(msg, platform=platform, **error.data) from error
 
 
 def library_backend(ref: PluginRef) -> LibraryBackend:

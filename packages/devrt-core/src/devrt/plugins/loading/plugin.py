@@ -10,6 +10,7 @@ from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading.faults import contract_error, disagreement
 from devrt.plugins.loading.libraries import LibraryBackend
 from devrt.records import (
+    ClientContext,
     ClientFactory,
     DoctorFinding,
     MemoryKind,
@@ -21,10 +22,10 @@ from devrt.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from devrt.contract import PjrtLoader
+    from devrt.contract import Client, PjrtLoader
     from devrt.plugins.loading.manifest import BackendManifest
 
-__all__ = ["Backend", "Plugin"]
+__all__ = ["Backend", "Plugin", "made_by"]
 
 
 @record(frozen=True, slots=True)
@@ -70,12 +71,18 @@ class Plugin:
                 raise contract_error(self.ref, disagreement(field, *values))
             return manifest.over(made)
 
-        libraries = tuple(map(counting, self.libraries))
-        clients = [library.client_factory(find) for library in libraries]
-        described = [library.topology_factory(find) for library in libraries]
+        records = tuple(map(counting, self.clients))
+        is_global = manifest is not None and manifest.global_symbols
+        hybrids = [LibraryBackend.of(r, is_global) for r in records if r.library is not None]
+        libraries = (*map(counting, self.libraries), *hybrids)
+        own = {topology.platform for topology in self.topologies}
+        described = [lib.topology_factory(find) for lib in libraries if lib.platform not in own]
         return replaced(
             self,
-            clients=(*map(counting, self.clients), *clients),
+            clients=(
+                *(r for r in records if r.library is None),
+                *(library.client_factory(find) for library in libraries),
+            ),
             topologies=(*self.topologies, *described),
             libraries=libraries,
             manifest=manifest,
@@ -85,6 +92,12 @@ class Plugin:
         """Return whether its library is opened with global symbols; None where it has none."""
         own = [lib for lib in self.libraries if lib.platform == self.ref.platform]
         return any(library.global_symbols for library in own) if own else None
+
+
+def made_by(factory: ClientFactory, context: ClientContext) -> Client:
+    """Return what a loaded plugin's factory makes; one with a library got a factory for it."""
+    assert factory.factory is not None, "it was checked when its plugin was loaded"
+    return factory.factory(context)
 
 
 @record(frozen=True, slots=True)
@@ -100,6 +113,10 @@ class Backend:
     manifest: BackendManifest
     memory_kinds: tuple[MemoryKind, ...] = ()
     added: Plugin | None = None
+
+    def make(self, context: ClientContext) -> Client:
+        """Call the plugin's factory."""
+        return made_by(self.factory, context)
 
     @property
     def options(self) -> tuple[OptionSpec, ...]:
