@@ -150,7 +150,8 @@ def test_memory_is_counted_where_the_plugin_does_not_count(child):
         """
     assert child(code).stdout == "{'bytes_in_use': 42, 'bytes_limit': 100}\n"
     done = child(code, FAKE_FAIL="Device_MemoryStats", FAKE_CODE=12)
-    assert "'bytes_in_use': 200, 'num_allocs': 2" in done.stdout, done.stderr
+    words = "'bytes_in_use': 100, 'num_allocs': 1"  # the clone has no allocation of its own
+    assert words in done.stdout, done.stderr
 
 
 def test_memory_that_the_host_does_not_see_is_transferred(child):
