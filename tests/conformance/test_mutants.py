@@ -1,0 +1,82 @@
+"""Faults planted into the example backends: each is caught by the case that is named for it.
+
+The examples are copied and changed, and the copy comes before the installed one on the path of the
+kit's child processes, as two installations of one distribution do.
+"""
+
+import dataclasses
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from devrt.testing.conformance import Status, Worker, all_cases, conform
+from devrt.testing.conformance.subject import find_subject
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["mutant"]
+KEYS = {"example", "file", "old", "new", "case", "deadline"}
+CASES = {case.id: case for case in all_cases()}
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """Copy an example's package, and install the copy before the others; return its folder."""
+    pytest.importorskip("devrt_acme", reason="needs the example backend")
+
+    def copy(example="devrt-acme"):
+        project = tomllib.loads((ROOT / "examples" / example / "pyproject.toml").read_text())
+        name, package = project["project"]["name"], example.replace("-", "_")
+        source = ROOT / "examples" / example / "src" / package
+        shutil.copytree(source, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+        info = tmp_path / f"{package}-0.0.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.0.0\n")
+        points = project["project"]["entry-points"]["devrt_plugins"]
+        lines = "".join(f"{platform} = {module}\n" for platform, module in points.items())
+        (info / "entry_points.txt").write_text(f"[devrt_plugins]\n{lines}")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        (reference,) = [r for platform in points if (r := find_subject(f"{platform}@{name}"))]
+        assert reference.version == "0.0.0", "the installed example comes before the copy"
+        return tmp_path / package, reference
+
+    return copy
+
+
+def name_of(row):
+    return f"{row['case']}-{ROWS.index(row)}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_a_planted_fault_is_found_by_the_case_named_for_it(copied, row):
+    folder, reference = copied(row.get("example", "devrt-acme"))
+    file = folder / row["file"]
+    text = file.read_text(encoding="utf-8")
+    assert text.count(row["old"]) == 1, f"{file.name} has no such text, or has it twice"
+    text = text.replace(row["old"], row["new"])
+    file.write_text(text, encoding="utf-8")
+    case = CASES[row["case"]]
+    case = dataclasses.replace(case, deadline=row.get("deadline", case.deadline))
+    with Worker(reference) as worker:
+        result = worker.run(case)
+    assert result.status.is_failure, f"{case.id} {result.status.words} {result.reason}"
+    for mistake in ("SyntaxError", "NameError", "ImportError"):
+        assert mistake not in result.came, "the row is wrong, not the backend"
+
+
+def test_the_copy_without_a_fault_passes_every_case(copied):
+    _, reference = copied()
+    report = conform(reference.name)
+    assert report.subject["version"] == "0.0.0"
+    assert [(found.id, found.came) for found in report.failures] == []
+    named = {row["case"] for row in ROWS}
+    passed = {found.id for found in report.results if found.status is Status.PASSED}
+    assert named <= passed, "a case that does not apply finds nothing"
+
+
+def test_every_row_is_whole():
+    for row in ROWS:
+        assert {"file", "old", "new", "case"} <= set(row) <= KEYS, row
+        assert row["case"] in CASES
+        assert row["old"] != row["new"]
