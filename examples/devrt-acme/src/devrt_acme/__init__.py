@@ -1,1 +1,1 @@
-"""A backend to copy: a simulated accelerator for devrt."""
+"""A backend to begin with: a simulated accelerator for devrt."""
