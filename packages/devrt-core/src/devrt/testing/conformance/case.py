@@ -14,7 +14,7 @@ __all__ = ["LEVELS", "Case", "case"]
 LEVELS = ("load", "memory", "transfer", "execute", "shard", "distributed", "c_api")
 """The levels, in the order in which they run; the last one is of PJRT libraries alone."""
 
-Check = Callable[["Subject"], None]
+Check = Callable[["Subject"], str | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class Case:
     contract : str
         Where the contract asks for it: a name of `devrt.contract` or of its pages.
     check : callable
-        Takes a `devrt.testing.conformance.Subject`. Returns if the backend is right, and else
-        raises as `devrt.testing.conformance.expect` does.
+        Takes a `devrt.testing.conformance.Subject`. Returns if the backend is right, with figures
+        for the report where it has measured any, and else raises as
+        `devrt.testing.conformance.expect` does.
     deadline : float
         Seconds after which the case has failed.
     alone : bool

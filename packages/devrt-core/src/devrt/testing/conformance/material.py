@@ -133,22 +133,28 @@ def together(work: Callable[[int], None], count: int, timeout: float = 25.0) -> 
 
 _CHILD = """
 import gc, json, os, sys, threading, warnings
+sys.path[:] = json.loads(sys.argv[2])  # where this process finds the plugin
 warnings.simplefilter("ignore")
 import numpy as np
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.testing.conformance.subject import Subject
 subject = Subject(PluginRef(**json.loads(sys.argv[1])))
-client, device = subject.client, subject.device
 """
+_CLIENT = "client, device = subject.client, subject.device\n"
 
 
-def in_process(subject: Subject, program: str, timeout: float = 25.0) -> str:
+def in_process(
+    subject: Subject, program: str, timeout: float = 25.0, *, has_client: bool = True
+) -> str:
     """Run a program that has ``subject``, ``client`` and ``device``; return what it printed.
+
+    Without ``has_client`` it makes its client itself.
 
     It must end with status 0, before the timeout, and without a traceback.
     """
     reference = json.dumps(dataclasses.asdict(subject.reference))
-    command = [sys.executable, "-c", _CHILD + textwrap.dedent(program), reference]
+    code = _CHILD + (_CLIENT if has_client else "") + textwrap.dedent(program)
+    command = [sys.executable, "-c", code, reference, json.dumps(sys.path)]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -169,6 +169,8 @@ def _about(result: CaseResult) -> str:
         lines.append(f"<p><b>expected</b> {_text(result.expected)}</p>")
         lines.append(f"<p><b>came</b> {_text(result.came)}</p>")
         lines.append(f"<p class=soft>contract: {_text(result.contract)}</p>")
+    elif result.came:  # what it measured
+        lines.append(f"<p>{_text(result.came)}</p>")
     if result.reason:
         lines.append(f"<p>{_text(result.reason)}</p>")
     if result.output:

@@ -45,9 +45,9 @@ class Status(enum.StrEnum):
 class CaseResult:
     """How one case ended.
 
-    ``expected`` and ``came`` say what is wrong, ``reason`` why it does not apply, ``contract``
-    where the contract asks for it; ``output`` is the end of what was printed meanwhile, where it
-    failed.
+    ``expected`` and ``came`` say what is wrong; of a case that passed ``came`` are the figures
+    that it measured. ``reason`` says why it does not apply, ``contract`` where the contract asks
+    for it; ``output`` is the end of what was printed meanwhile, where it failed.
     """
 
     id: str

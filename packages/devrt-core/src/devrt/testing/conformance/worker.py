@@ -82,8 +82,7 @@ def _result(case: Case, subject: Subject) -> dict[str, Any]:
     started = time.perf_counter()
     fields: dict[str, Any]
     try:
-        case.check(subject)
-        fields = {"status": "passed"}
+        fields = {"status": "passed", "came": case.check(subject) or ""}
     except NotApplicable as reason:
         fields = {"status": "not_applicable", "reason": words(reason)}
     except Failure as failure:

@@ -182,9 +182,9 @@ def choices(subject: Subject) -> None:
         subject, "clamp", "%r = stablehlo.clamp %a, %b, %c : ($a, $b, $c) -> $r", [low, F, high],
         np.clip(F, low, high),
     )  # fmt: skip
-    odd = np.array([1, np.inf, -np.inf, np.nan, 0, 1e38], np.float32)
+    unusual = np.array([1, np.inf, -np.inf, np.nan, 0, 1e38], np.float32)
     body = "%r = stablehlo.is_finite %a : ($a) -> $r"
-    compute(subject, "is_finite", body, [odd], np.isfinite(odd))
+    compute(subject, "is_finite", body, [unusual], np.isfinite(unusual))
 
 
 @case("execute", "conversions between dtypes agree with NumPy", contract=RUNS, deadline=90)
