@@ -156,7 +156,7 @@ def _failed(subject: Subject) -> Buffer:
         raise ValueError("the case's own failure")
 
     client.register_custom_call(name, fails)
-    late, matrix = slow(subject, 64, 300)  # its argument, so that it does not run in the call
+    late, matrix = slow(subject, 256, 40)  # its argument, so that it does not run in the call
     body = f"%r = stablehlo.custom_call @{name}(%a) {{api_version = 4 : i32}} : ($a) -> $a"
     executable = compiled(subject, program(body, [matrix], [matrix]))
     (argument,) = late.execute([put(subject, matrix, subject.device)])
@@ -181,14 +181,14 @@ def failure_is_raised_by_readers(subject: Subject) -> None:
             with expect_error(DevrtError, "the case's own failure"):
                 reader()
     expect_equal(made.is_ready(), True, "is_ready() of a buffer whose work failed")
-    expect_equal((made.shape, made.dtype), ((64, 64), X.dtype), "its shape and dtype")
+    expect_equal((made.shape, made.dtype), ((256, 256), X.dtype), "its shape and dtype")
     made.delete()
 
 
 @case("execute", "a failure goes on to what was made of it", contract=FAILED)
 def failure_goes_on(subject: Subject) -> None:
     made = _failed(subject)
-    ones = np.ones((64, 64), np.float32)
+    ones = np.ones((256, 256), np.float32)
     double = compiled(subject, program("%r = stablehlo.add %a, %a : $a", [ones], [ones]))
 
     def computed() -> Any:
