@@ -58,7 +58,7 @@ def test_a_planted_fault_is_found_by_the_case_named_for_it(copied, row):
     file.write_text(text, encoding="utf-8")
     case = CASES[row["case"]]
     case = dataclasses.replace(case, deadline=row.get("deadline", case.deadline))
-    with Worker(reference) as worker:
+    with Worker(reference, client_deadline=row.get("deadline")) as worker:
         result = worker.run(case)
     assert result.status.is_failure, f"{case.id} {result.status.words} {result.reason}"
     for mistake in ("SyntaxError", "NameError", "ImportError"):

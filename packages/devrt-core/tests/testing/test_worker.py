@@ -156,14 +156,36 @@ def test_a_client_that_cannot_be_made(plugins, make, came):
 
 def test_a_client_that_is_never_made_is_waited_for_once(plugins):
     plugins.add("one", make="import time; time.sleep(600)")
-    with Worker(plugins.ref("one")) as worker:
-        first, second = run(worker, BEFORE, deadline=1.0), run(worker, AFTER)
+    with Worker(plugins.ref("one"), client_deadline=1.0) as worker:
+        first, second = run(worker, BEFORE), run(worker, AFTER)
         assert run(worker, "load.probe_answers").status is Status.PASSED
         described = worker.describe()
     assert (first.status, second.status) == (Status.TIMED_OUT, Status.FAILED)
     assert second.expected == "a client"
     assert second.came == f"none: in {BEFORE} {first.came}"
     assert "did not finish" in described["problem"]
+
+
+def test_making_the_client_does_not_take_of_the_time_of_a_case(plugins):
+    plugins.add("one", make="import time; time.sleep(1.5); return AcmeClient(2)")
+    with Worker(plugins.ref("one")) as worker:
+        assert run(worker, BEFORE, deadline=1.0).status is Status.PASSED
+
+
+def test_the_manifest_says_how_long_the_client_may_take(plugins):
+    text = 'schema = 1\n[[backend]]\nplatform = "one"\ninit_timeout = 1.5\n'
+    plugins.package("one", text, make="import time; time.sleep(600)")
+    with Worker(plugins.ref("one")) as worker:
+        result = run(worker, BEFORE)
+    assert (result.status, result.seconds) == (Status.TIMED_OUT, 1.5)
+    assert result.came == "it did not finish within 1.5 s, while its client was made"
+
+
+def test_without_child_processes_each_case_says_so(plugins, monkeypatch):
+    plugins.add("one")
+    monkeypatch.setattr(sys, "executable", "")
+    report = conform("one", cases=[BEFORE])
+    assert report.results[0].came.startswith("no child process could be started: the path of")
 
 
 def test_a_plugin_whose_import_ends_the_process(plugins):

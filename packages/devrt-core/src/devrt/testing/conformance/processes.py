@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -26,7 +23,7 @@ class Ended(NamedTuple):
 def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
     """Run a program to its end, which is a failure of the case if it does not come in time.
 
-    The child leads a session, so that what it starts ends with it.
+    It stays in the group of the case's process, with which it is ended at the case's deadline.
     """
     with subprocess.Popen(
         [sys.executable, "-P", "-c", code, *arguments],
@@ -35,15 +32,13 @@ def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,
     ) as child:
         try:
             out, err = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             raise Failure("a process that ends", f"one that runs after {timeout:g} s") from None
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
+            child.kill()
     return Ended(child.returncode, out, err)
 
 

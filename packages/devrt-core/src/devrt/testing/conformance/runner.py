@@ -23,12 +23,13 @@ from devrt.testing.conformance.case import LEVELS, Case
 from devrt.testing.conformance.cases import all_cases
 from devrt.testing.conformance.report import CaseResult, Report, Status
 from devrt.testing.conformance.subject import find_subject
-from devrt.testing.conformance.surroundings import environment_facts, subject_facts
+from devrt.testing.conformance.surroundings import environment_facts, init_timeout, subject_facts
 from devrt.testing.conformance.worker import DESCRIBE
 
 __all__ = ["Worker", "chosen_cases", "conform"]
 
 _START = 60.0  # seconds in which a child begins, on a machine that is busy
+_CLIENT = 120.0
 _DESCRIBE = 60.0
 
 
@@ -53,7 +54,8 @@ class _Replies(Lines):
 class _Child:
     """One child process, which runs a case at a time."""
 
-    def __init__(self, reference: PluginRef) -> None:
+    def __init__(self, reference: PluginRef, client_deadline: float) -> None:
+        self._client_deadline = client_deadline
         self.replies = _Replies(secrets.token_hex(8))
         self._resources = contextlib.ExitStack()
         with contextlib.ExitStack() as childs:
@@ -80,10 +82,23 @@ class _Child:
         self.replies.phase, self.replies.result = "", None
         with contextlib.suppress(BrokenPipeError):  # it ended, as will be seen
             os.write(self._requests, json.dumps([what, no_client]).encode() + b"\n")
-        began = self._listener.listen(_START, lambda: bool(self.replies.phase))
-        in_time = began and self._listener.listen(deadline, lambda: self.replies.result is not None)
+        in_time = True
+        while in_time and self.replies.result is None and not self._listener.has_ended():
+            in_time = self._phase_ends(self.limit(deadline))
         self._listener.drain()
         return self.replies.result, in_time
+
+    def limit(self, deadline: float) -> float:
+        """Return the seconds for the phase that the child is in; ``deadline`` is the case's."""
+        limits = {"": _START, "client": self._client_deadline}
+        return limits.get(self.replies.phase, deadline)
+
+    def _phase_ends(self, seconds: float) -> bool:
+        """Listen until the phase that the child is in ends; return False if it is late."""
+        replies, phase = self.replies, self.replies.phase
+        return self._listener.listen(
+            seconds, lambda: replies.result is not None or replies.phase != phase
+        )
 
     def end(self) -> str:
         """Kill the child with its group; return the end of what it printed."""
@@ -110,6 +125,9 @@ class Worker:
     ----------
     reference
         The plugin, as `devrt.testing.conformance.subject.find_subject` returns it.
+    client_deadline
+        Seconds in which its client is made, which no case's own time has to do with; what its
+        manifest says as ``init_timeout`` when omitted, or two minutes.
 
     Attributes
     ----------
@@ -117,8 +135,9 @@ class Worker:
         New results of cases that had returned one when their child ended after all.
     """
 
-    def __init__(self, reference: PluginRef) -> None:
+    def __init__(self, reference: PluginRef, client_deadline: float | None = None) -> None:
         self.reference = reference
+        self._client_deadline = client_deadline or init_timeout(reference) or _CLIENT
         self.late: list[CaseResult] = []
         self._child: _Child | None = None
         self._no_client = ""
@@ -148,7 +167,10 @@ class Worker:
 
     def describe(self) -> dict[str, Any]:
         """Return what a report says of the subject beyond its name; nothing if it ends in that."""
-        child = self._living()
+        try:
+            child = self._living()
+        except OSError as error:
+            return {"problem": str(error)}
         facts, in_time = child.ask(DESCRIBE, _DESCRIBE, self._no_client)
         if facts is None or not in_time:
             self.close()
@@ -156,11 +178,16 @@ class Worker:
 
     def _living(self) -> _Child:
         if self._child is None:
-            self._child = _Child(self.reference)
+            self._child = _Child(self.reference, self._client_deadline)
         return self._child
 
     def _run(self, case: Case) -> CaseResult:
-        child = self._living()
+        try:
+            child = self._living()
+        except OSError as error:
+            came = f"no child process could be started: {error}"
+            result = CaseResult(case.id, case.title, case.contract, Status.FAILED)
+            return dataclasses.replace(result, expected="a child process", came=came)
         fields, in_time = child.ask(case.id, case.deadline, self._no_client)
         if fields is None and self._last is not None and not child.replies.phase:
             self._end_late(child, self._last)
@@ -191,8 +218,9 @@ def _ended(child: _Child, deadline: float, in_time: bool) -> dict[str, Any]:
     where = {"": "when the case was over", "client": "while its client was made"}
     when = where.get(child.replies.phase, "in the case")
     if not in_time:
-        came = f"it did not finish within {deadline:g} s, {when}"
-        return {"status": Status.TIMED_OUT, "came": came, "seconds": deadline}
+        seconds = child.limit(deadline)
+        came = f"it did not finish within {seconds:g} s, {when}"
+        return {"status": Status.TIMED_OUT, "came": came, "seconds": seconds}
     code = child.process.returncode
     if code < 0:
         came = f"the process was killed by {signal_name(-code)} {when}"

@@ -66,7 +66,7 @@ class Subject:
     reference
         The plugin, as it is installed.
     at_client
-        Called before the client is made.
+        Called before the client is made with True, and with False when it is there.
 
     Attributes
     ----------
@@ -78,7 +78,9 @@ class Subject:
         What came of making the client in another child, where that ended it: it is not tried again.
     """
 
-    def __init__(self, reference: PluginRef, at_client: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, reference: PluginRef, at_client: Callable[[bool], None] = lambda _: None
+    ) -> None:
         self.reference = reference
         self.platform = reference.platform
         self.no_client = ""
@@ -111,13 +113,15 @@ class Subject:
 
         if self.no_client:
             raise Failure("a client", self.no_client)
-        self._at_client()
+        self._at_client(True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is experimental
             try:
                 return default_runtime().get_backend(self.reference.name)
             except BackendUnavailableError as error:
                 raise NotApplicable(" ".join(error.message.split())) from error
+            finally:
+                self._at_client(False)
 
     def make_client(self, **options: Any) -> Client:
         """Make another client, which the case closes; not applicable where one is all there is."""

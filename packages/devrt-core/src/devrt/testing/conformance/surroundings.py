@@ -8,9 +8,11 @@ from importlib import metadata
 from typing import Any
 
 from devrt.contract import CONTRACT_VERSION
+from devrt.errors import PluginError
 from devrt.plugins.discovery.refs import PluginRef
+from devrt.plugins.registry import PluginRegistry
 
-__all__ = ["environment_facts", "subject_facts"]
+__all__ = ["environment_facts", "init_timeout", "subject_facts"]
 
 
 def subject_facts(reference: PluginRef) -> dict[str, Any]:
@@ -34,3 +36,12 @@ def environment_facts() -> dict[str, Any]:
         "machine": platform.machine(),
         "processors": os.cpu_count(),
     }
+
+
+def init_timeout(reference: PluginRef) -> float | None:
+    """Return the seconds that a plugin's manifest gives its client; None if it says nothing."""
+    try:
+        manifest = PluginRegistry(lambda: [reference]).manifest(reference)
+    except PluginError:  # which cases are about
+        return None
+    return None if manifest is None else manifest.init_timeout

@@ -35,7 +35,9 @@ def main(request: dict[str, Any]) -> NoReturn:
     stay_harmless(int(request["parent"]))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for the processes that cases start
     pipe = Pipe(int(request["descriptor"]), request["token"])
-    subject = _subject(request["ref"], lambda: pipe.say(phase="client"))
+    subject = _subject(
+        request["ref"], lambda begins: pipe.say(phase="client" if begins else "case")
+    )
     known = {case.id: case for case in all_cases()}
     for wanted, subject.no_client in _requests(int(request["requests"])):
         pipe.say(phase="case")
