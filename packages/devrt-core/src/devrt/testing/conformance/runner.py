@@ -58,7 +58,8 @@ class _Child:
         self._client_deadline = client_deadline
         self.replies = _Replies(secrets.token_hex(8))
         self._resources = contextlib.ExitStack()
-        with contextlib.ExitStack() as childs:
+        with contextlib.ExitStack() as at_failure, contextlib.ExitStack() as childs:
+            at_failure.push(self._resources)
             replies, write_end = _pipe(self._resources, childs)
             requests, self._requests = _pipe(childs, self._resources)
             request = {
@@ -69,6 +70,7 @@ class _Child:
             }
             worker = "devrt.testing.conformance.worker"
             self.process = start(worker, request, (write_end, requests))
+            at_failure.pop_all()
         self._resources.enter_context(self.process)
         listener = Listener(self.process, replies, self.replies)
         self._listener = self._resources.enter_context(listener)
