@@ -1,6 +1,7 @@
 #include <chrono>
 
 #include "devrt/async/ready_event.hpp"
+#include "fake_device.hpp"
 #include "fixtures.hpp"
 
 using namespace devrt;
@@ -65,6 +66,59 @@ TEST_CASE(event_wakes_every_waiter) {
           }
         },
         [&] { promise.set(); });
+    CHECK(woken == 4);
+  }
+}
+
+TEST_CASE(event_of_a_source_asks_it) {
+  const auto source = std::make_shared<FakeEvent>();
+  const ReadyEvent event = ReadyEvent::of(source);
+  CHECK(event.source() == source.get() && ReadyEvent().source() == nullptr);
+  CHECK(!event.is_ready() && event.error().ok() && !event.wait_for(1ms));
+  source->end(Status(StatusCode::kAborted, "stopped"));
+  CHECK(event.is_ready() && event.error().message() == "stopped");
+  CHECK(event.wait().code() == StatusCode::kAborted);
+  CHECK(event.wait_for(0ms)->code() == StatusCode::kAborted);
+  CHECK(source->notified == 0);  // nobody left a callback
+}
+
+TEST_CASE(event_of_a_source_leaves_callbacks_to_it) {
+  struct Source final : EventSource {
+    std::optional<Status> query() noexcept override { return ended; }
+    std::optional<Status> wait_for(std::chrono::nanoseconds) noexcept override { return ended; }
+    void notify(UniqueFunction<void(const Status&)> callback) override {
+      kept = std::move(callback);
+    }
+    std::optional<Status> ended;
+    UniqueFunction<void(const Status&)> kept;
+  };
+  const auto source = std::make_shared<Source>();
+  const ReadyEvent event = ReadyEvent::of(source);
+  int calls = 0;
+  for (int i = 0; i < 2; ++i) event.on_ready([&](const Status& status) { calls += status.ok(); });
+  source->ended = Status();
+  CHECK(event.is_ready() && calls == 0);  // who asks may hold locks that they take
+  event.on_ready([&](const Status&) { ++calls; });
+  CHECK(calls == 1);
+  std::exchange(source->kept, {})(Status());
+  CHECK(calls == 3);
+}
+
+TEST_CASE(event_of_a_source_wakes_every_waiter) {
+  for (int round = 0; round < 200; ++round) {
+    const auto source = std::make_shared<FakeEvent>();
+    const ReadyEvent event = ReadyEvent::of(source);
+    std::atomic<int> woken{0};
+    in_threads(
+        4,
+        [&](std::size_t i) {
+          if (i % 2) {
+            event.on_ready([&](const Status&) { ++woken; });
+          } else if (event.wait().ok()) {
+            ++woken;
+          }
+        },
+        [&] { source->end(); });
     CHECK(woken == 4);
   }
 }

@@ -173,11 +173,11 @@ void fake_potrf(const char* uplo, const int* n, float* a, const int* lda, int* i
   *info = *uplo == 'L' && *lda >= *n ? *n : -1;
 }
 
-using native::lapack::Routine;
+using cpu::lapack::Routine;
 
 XLA_FFI_Handler potrf() {
-  native::lapack::address_of<float>(Routine::kPotrf).store(reinterpret_cast<void*>(&fake_potrf));
-  return &pjrt::ffi::handle<native::lapack::potrf<float>>;
+  cpu::lapack::address_of<float>(Routine::kPotrf).store(reinterpret_cast<void*>(&fake_potrf));
+  return &pjrt::ffi::handle<cpu::lapack::potrf<float>>;
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ TEST_CASE(lapack_refuses_what_would_be_read_or_written_beyond_its_end) {
 }
 
 TEST_CASE(lapack_names_routines_as_fortran_does) {
-  using namespace native::lapack;
+  using namespace cpu::lapack;
   CHECK(name_of<float>(Routine::kOrgqr) == "sorgqr");
   CHECK(name_of<std::complex<float>>(Routine::kOrgqr) == "cungqr");
   CHECK(name_of<std::complex<double>>(Routine::kSyevd) == "zheevd");

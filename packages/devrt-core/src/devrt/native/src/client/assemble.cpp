@@ -6,6 +6,7 @@
 
 #include "client/assembly.hpp"
 #include "client/client.hpp"
+#include "client/device_copy.hpp"
 #include "client/region_copy.hpp"
 
 namespace devrt::native {
@@ -114,6 +115,7 @@ void check_apart(const std::vector<Piece>& all, std::size_t ndim) {
 
 /// What a job needs of one source, kept alive until it is done.
 struct Source {
+  const Memory* memory;
   Ref<Storage> storage;
   ReadyEvent ready;
 };
@@ -125,6 +127,15 @@ struct Filling {
   std::vector<std::size_t> needs;  // sources, by number
   ReadyPromise promise;
 };
+
+/// Returns a memory that a block's bytes come from: one that the host cannot reach, if there is
+/// any.
+const Memory& origin_of(const Filling& filling, const std::vector<Source>& sources) {
+  for (const std::size_t number : filling.needs) {
+    if (!sources[number].memory->is_host_visible()) return *sources[number].memory;
+  }
+  return *sources[filling.needs.front()].memory;
+}
 
 /// Everything that fills the blocks of one call. Movable into a queue.
 struct FillJob {
@@ -169,7 +180,7 @@ struct FillJob {
 
 void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
                 std::span<const Buffer* const> buffers, const Assembly& assembly,
-                const FillJob& job) {
+                const FillJob& job, const Memory& target) {
   const std::size_t size = itemsize(buffers[0]->type());
   std::int64_t covered = 0;
   for (const Piece& piece : pieces) {
@@ -177,10 +188,12 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
     check_within(piece.source_start, piece.extent, source_shape);
     check_within(piece.block_start, piece.extent, assembly.shape);
     covered += volume(piece.extent);
-    add_region_copy({job.sources[piece.source].storage->data(), source_shape, piece.source_start,
-                     buffers[piece.source]->order()},
-                    {filling.storage->data(), assembly.shape, piece.block_start}, piece.extent,
-                    size, filling.copies);
+    const Source& source = job.sources[piece.source];
+    add_region_copy(
+        {source.storage->data(), source_shape, piece.source_start, buffers[piece.source]->order(),
+         source.memory->space()},
+        {filling.storage->data(), assembly.shape, piece.block_start, {}, target.space()},
+        piece.extent, size, filling.copies);
     filling.needs.push_back(piece.source);
   }
   if (covered != volume(assembly.shape)) {
@@ -189,6 +202,25 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
                   kAssemble);
   }
   check_apart(pieces, assembly.shape.size());
+}
+
+/// Returns whether the host cannot fill a block.
+bool is_for_device(const Filling& filling, const FillJob& job, const Memory& target) {
+  if (filling.copies.empty()) return false;
+  return !target.is_host_visible() || !origin_of(filling, job.sources).is_host_visible();
+}
+
+/// Returns the work of a device that fills a block.
+DeviceCopies to_device_copies(Filling& filling, const FillJob& job, const Memory& target,
+                              std::int64_t stream) {
+  DeviceCopies work{queue_between(origin_of(filling, job.sources), target, stream)};
+  for (const std::size_t number : filling.needs) {
+    work.storages.push_back(job.sources[number].storage.share());
+    work.after.push_back(job.sources[number].ready);
+  }
+  work.storages.push_back(filling.storage.share());
+  work.copies = std::move(filling.copies);
+  return work;
 }
 
 /// Returns where a piece begins in its source if it is one run of bytes there; else -1.
@@ -219,7 +251,7 @@ Ref<Storage> share_part(const std::vector<Piece>& pieces, std::span<const Buffer
   const Buffer& source = *buffers[piece.source];
   const bool is_block = std::ranges::equal(piece.extent, assembly.shape);
   if (!is_block || !source.order().empty()) return {};
-  if (source.memory()->kind_index() != target.kind_index()) return {};
+  if (source.memory()->space() != target.space()) return {};
   check_within(piece.source_start, piece.extent, source.shape().span());
   check_within(piece.block_start, piece.extent, assembly.shape);
   const std::size_t size = itemsize(source.type());
@@ -228,7 +260,7 @@ Ref<Storage> share_part(const std::vector<Piece>& pieces, std::span<const Buffer
   const Ref<Storage>& whole = job.sources[piece.source].storage;
   if (bytes == 0 || start < 0) return {};
   const std::byte* data = whole->data() + start;
-  if (reinterpret_cast<std::uintptr_t>(data) % kAlignment != 0) return {};
+  if (reinterpret_cast<std::uintptr_t>(data) % target.alignment() != 0) return {};
   return Storage::lend(data, bytes, keep(whole));
 }
 
@@ -291,14 +323,15 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
     if (buffer->type() != type) {
       raise_invalid("The sources must be of one element type.", kAssemble);
     }
-    job.sources.push_back({storage_of(*buffer, kAssemble), buffer->ready()});
+    job.sources.push_back(
+        {buffer->memory().get(), storage_of(*buffer, kAssemble), buffer->ready()});
   }
   const std::size_t bytes = checked_bytes(assembly.shape, itemsize(type));
-  std::map<std::pair<std::int64_t, std::size_t>, Made> made;  // by block and kind of memory
+  std::map<std::pair<std::int64_t, int>, Made> made;  // by block and address space
   std::vector<Ref<Buffer>> results;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const std::int64_t number = assembly.block_of[i];
-    const auto [at, is_new] = made.try_emplace({number, targets[i]->kind_index()});
+    const auto [at, is_new] = made.try_emplace({number, targets[i]->space()});
     Made& block = at->second;
     if (is_new) {
       const std::vector<Piece>& pieces = assembly.blocks[static_cast<std::size_t>(number)];
@@ -308,8 +341,12 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
       } else {
         Filling& filling = job.fillings.emplace_back();
         filling.storage = targets[i]->allocate(bytes);
-        add_pieces(filling, pieces, buffers, assembly, job);
+        add_pieces(filling, pieces, buffers, assembly, job, *targets[i]);
         block = {filling.storage.share(), filling.promise.event()};
+        if (is_for_device(filling, job, *targets[i])) [[unlikely]] {
+          block.ready = copy_by_device(to_device_copies(filling, job, *targets[i], stream));
+          job.fillings.pop_back();
+        }
       }
     }
     results.push_back(Buffer::make(targets[i]->shared(), type, Dims(assembly.shape),

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -14,9 +15,6 @@ namespace devrt::native {
 
 namespace {
 
-constexpr const char* kDevice = "device";
-constexpr const char* kPinnedHost = "pinned_host";
-constexpr const char* kUnpinnedHost = "unpinned_host";
 constexpr std::size_t kQueueDepth = 64;
 constexpr int kMaxDevices = 4096;
 constexpr int kMaxDevicesOfAllNodes = 65536;
@@ -24,10 +22,9 @@ constexpr unsigned kMaxCopyThreads = 4;                         // a few saturat
 constexpr std::int64_t kNotedBytes = std::int64_t{256} << 10;   // made between two noted buffers
 constexpr std::int64_t kNotedOverhead = std::int64_t{8} << 10;  // that a buffer counts for beside
 
+/// Staging buffers from here on are kept for reuse; malloc does well with smaller ones.
+constexpr std::size_t kSmallestStaging = std::size_t{64} << 10;
 constexpr std::size_t kKeptHugePages = std::size_t{64} << 20;  // bytes, of those that are free
-
-/// Heap blocks from here on are kept for reuse; malloc does well with smaller ones.
-constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
 
 std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
                                        const std::shared_ptr<ByteBudget>& budget) {
@@ -35,7 +32,49 @@ std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
   return std::make_shared<LimitAllocator>(std::move(source), budget);
 }
 
+std::string make_operation() { return "make_" + platform().name + "_client"; }
+
+/// Blocks of devices whose memories have one allocator, made once.
+class Sources {
+ public:
+  explicit Sources(std::shared_ptr<BlockCache> cache) : cache_(std::move(cache)) {}
+
+  /// Returns what is held for a device and those that it shares the default memory with.
+  std::shared_ptr<ReservedBytes> total_of(const DeviceFacts& device) {
+    auto& total = totals_[device.memories.front().allocator.get()];
+    if (!total) total = std::make_shared<ReservedBytes>();
+    return total;
+  }
+  const MemorySource& of(const MemoryKind& kind, const DeviceFacts& device) {
+    MemorySource& source = sources_[kind.allocator.get()];
+    if (source.allocator) return source;
+    auto held = std::make_shared<ReservedBytes>(total_of(device));
+    const std::size_t smallest =
+        kind.is_host_visible ? kind.smallest_recycled : RecyclingAllocator::kNever;
+    source = {std::make_shared<RecyclingAllocator>(kind.allocator, cache_, held, smallest), held};
+    return source;
+  }
+
+ private:
+  const std::shared_ptr<BlockCache> cache_;
+  std::map<const HostAllocator*, std::shared_ptr<ReservedBytes>> totals_;
+  std::map<const HostAllocator*, MemorySource> sources_;
+};
+
+std::function<std::int64_t()> available_of(const Client& client, int space) {
+  if (space == kHostSpace) return &available_memory_bytes;
+  return [backend = client.shared_backend(), space] { return backend->capacity(space).available; };
+}
+
 }  // namespace
+
+ReadyEvent DeviceBackend::copy(const Queue&, std::span<const RegionCopy>) {
+  throw StatusError(Status(StatusCode::kUnimplemented,
+                           "The " + platform().name +
+                               " backend has memory that the host cannot reach and copies none. "
+                               "Override DeviceBackend::copy.")
+                        .during("copy"));
+}
 
 std::int64_t default_recycled_bytes() noexcept {
   return std::min(std::int64_t{1} << 30, physical_memory_bytes() / 16);
@@ -48,14 +87,18 @@ std::shared_ptr<HostAllocator> huge_page_arena() {
       ArenaOptions{.granule = kHugePage, .keep_bytes = kKeptHugePages});
 }
 
-Memory::Memory(Device& device, std::size_t kind_index, const KindSource& source)
+Memory::Memory(Device& device, const MemoryKind& kind, const MemorySource& source)
     : device_(device),
-      kind_index_(kind_index),
-      kind_(source.kind),
+      kind_(kind.kind),
+      space_(kind.space),
+      is_host_visible_(kind.is_host_visible),
+      alignment_(device.client().backend().alignment()),
+      dlpack_(kind.dlpack),
       source_(source.allocator),
       page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
-      stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(), device.stats(),
-                                           source.reserved, device.client().budget())),
+      stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(kind.space), device.stats(),
+                                           source.reserved, device.client().budget(),
+                                           available_of(device.client(), kind.space))),
       allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
                                                        stats_)) {}
 
@@ -65,18 +108,24 @@ bool Memory::is_forked() const noexcept { return client().is_forked(); }
 
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
 
-Device::Device(Client& client, int id, int local_id, int process_index,
-               std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved)
+Device::Device(Client& client, int id, int local_id, int process_index, const DeviceFacts* facts,
+               std::span<const MemorySource> sources, std::shared_ptr<const ReservedBytes> reserved)
     : client_(client),
       id_(id),
       local_id_(local_id),
       process_index_(process_index),
-      stats_(std::make_shared<MemoryStats>(client.bytes_limit(), nullptr, std::move(reserved),
-                                           client.budget())),
-      queue_("devrt-cpu:" + std::to_string(id), kQueueDepth) {
-  for (const KindSource& source : sources) {
-    memories_.push_back(std::make_unique<Memory>(*this, memories_.size(), source));
+      facts_(facts ? *facts : DeviceFacts{local_id, {}, {}, {}}),
+      stats_(std::make_shared<MemoryStats>(client.bytes_limit(default_space()), nullptr,
+                                           std::move(reserved), client.budget(),
+                                           available_of(client, default_space()))),
+      queue_("devrt-" + name(), kQueueDepth) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    memories_.push_back(std::make_unique<Memory>(*this, facts_.memories[i], sources[i]));
   }
+}
+
+int Device::default_space() const noexcept {
+  return facts_.memories.empty() ? kHostSpace : facts_.memories.front().space;
 }
 
 std::shared_ptr<Device> Device::shared() { return {client_.shared(), this}; }
@@ -119,12 +168,13 @@ Status Client::wait(const ReadyEvent& event) const {
 }
 
 void Client::check(const ClientOptions& options) {
-  const auto in_range = [](const char* name, int value, int least, int limit) {
+  const std::string operation = make_operation();
+  const auto in_range = [&operation](const char* name, int value, int least, int limit) {
     if (value < least || value >= limit) {
       raise_invalid(std::string(name) + " must be at least " + std::to_string(least) +
                         " and below " + std::to_string(limit) + ", not " + std::to_string(value) +
                         ".",
-                    "make_cpu_client");
+                    operation);
     }
   };
   in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
@@ -136,7 +186,7 @@ void Client::check(const ClientOptions& options) {
     if (counts.size() != static_cast<std::size_t>(options.num_nodes) ||
         counts[static_cast<std::size_t>(options.node_id)] != options.num_devices) {
       raise_invalid("devices_of_nodes must give num_devices for this node and one for each other.",
-                    "make_cpu_client");
+                    operation);
     }
     for (const int count : counts) in_range("num_devices", count, 1, kMaxDevices + 1);
     total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
@@ -146,20 +196,20 @@ void Client::check(const ClientOptions& options) {
         "The devices of all nodes (num_devices * num_nodes, if each has as many) must be "
         "at most " +
             std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
-        "make_cpu_client");
+        operation);
   }
   if (options.execution_timeout <= std::chrono::milliseconds(0)) {
-    raise_invalid("execution_timeout must be a number of seconds above 0.", "make_cpu_client");
+    raise_invalid("execution_timeout must be a number of seconds above 0.", operation);
   }
   if (options.recycled_bytes < 0) {
     raise_invalid("recycled_bytes must not be negative, and is " +
                       std::to_string(options.recycled_bytes) + ". Pass 0 to keep nothing.",
-                  "make_cpu_client");
+                  operation);
   }
   if (options.memory_limit && *options.memory_limit < 1) {
     raise_invalid("memory_limit_bytes must be at least 1, and is " +
                       std::to_string(*options.memory_limit) + ". Leave it out for no limit.",
-                  "make_cpu_client");
+                  operation);
   }
 }
 
@@ -172,61 +222,70 @@ std::shared_ptr<Client> Client::make(ClientOptions options) {
 
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
+      backend_(options_.backend ? options_.backend : make_backend(options_)),
       budget_(options_.memory_limit
                   ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
                   : nullptr),
       temporaries_(std::make_shared<ClientTemporaries>()),
       cache_(std::make_shared<BlockCache>(static_cast<std::size_t>(options_.recycled_bytes))),
-      pool_("devrt-cpu:copy", std::min(usable_processors(), kMaxCopyThreads)) {
-  const auto reserved = std::make_shared<ReservedBytes>();
-  const std::vector<KindSource> sources = make_sources(reserved);
-  for (int node = 0; node < options_.num_nodes; ++node) {
-    if (node == options_.node_id) first_local_ = devices_.size();
-    add_devices(node, reserved, sources);
+      staging_(std::make_shared<StatisticsAllocator>(
+          std::make_shared<RecyclingAllocator>(backend_->staging(), cache_,
+                                               std::make_shared<ReservedBytes>(), kSmallestStaging),
+          std::make_shared<MemoryStats>(physical_memory_bytes()))),
+      pool_("devrt-" + platform().name + ":copy", std::min(usable_processors(), kMaxCopyThreads)) {
+  make_devices();
+}
+
+std::vector<DeviceFacts> Client::ask_for_devices() const {
+  std::vector<DeviceFacts> found = backend_->devices();
+  int next_space = 0;
+  for (const DeviceFacts& device : found) {
+    for (const MemoryKind& kind : device.memories)
+      next_space = std::max(next_space, kind.space + 1);
   }
+  // Memory of the host, which the devices share. Whether it is worth keeping, only the plugin
+  // knows.
+  for (const AddedKind& added : options_.added_kinds) {
+    for (DeviceFacts& device : found) {
+      device.memories.push_back({added.kind, next_space, added.allocator});
+    }
+    ++next_space;
+  }
+  return found;
 }
 
-int Client::devices_of(int node) const noexcept {
+void Client::make_devices() {
+  const std::vector<DeviceFacts> local = ask_for_devices();
   const auto& counts = options_.devices_of_nodes;
-  return counts.empty() ? options_.num_devices : counts[static_cast<std::size_t>(node)];
-}
-
-void Client::add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
-                         std::span<const KindSource> sources) {
-  if (node != options_.node_id) sources = {};
-  for (int local = 0; local < devices_of(node); ++local) {
-    const int id = static_cast<int>(devices_.size());
-    devices_.push_back(std::make_unique<Device>(*this, id, local, node, sources, reserved));
+  num_local_ = local.size();
+  Sources sources(cache_);
+  for (int node = 0; node < options_.num_nodes; ++node) {
+    const bool is_here = node == options_.node_id;
+    if (is_here) first_local_ = devices_.size();
+    const auto given = counts.empty()
+                           ? num_local_
+                           : static_cast<std::size_t>(counts[static_cast<std::size_t>(node)]);
+    for (std::size_t i = 0; i < (is_here ? num_local_ : given); ++i) {
+      std::vector<MemorySource> own;
+      if (is_here) {
+        for (const MemoryKind& kind : local[i].memories) own.push_back(sources.of(kind, local[i]));
+      }
+      devices_.push_back(std::make_unique<Device>(
+          *this, static_cast<int>(devices_.size()), static_cast<int>(i), node,
+          is_here ? &local[i] : nullptr, own, is_here ? sources.total_of(local[i]) : nullptr));
+    }
   }
 }
 
 Client::~Client() { cache_->close(); }  // a view that is still out must not bring its block here
 
-std::vector<KindSource> Client::make_sources(const std::shared_ptr<ReservedBytes>& reserved) const {
-  std::vector<KindSource> sources;
-  const auto add = [&](std::string kind, std::shared_ptr<HostAllocator> from,
-                       std::size_t smallest) {
-    auto held = std::make_shared<ReservedBytes>(reserved);
-    auto allocator = std::make_shared<RecyclingAllocator>(std::move(from), cache_, held, smallest);
-    sources.push_back({std::move(kind), std::move(allocator), std::move(held)});
-  };
-  add(kDevice, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
-  // Every one: locking even a single page takes calls into the system.
-  add(kPinnedHost, std::make_shared<PageLockedAllocator>(), 1);
-  add(kUnpinnedHost, std::make_shared<AlignedAllocator>(), kSmallestRecycled);
-  // Whether a plugin's memory is worth keeping, only the plugin knows.
-  for (const AddedKind& added : options_.added_kinds) {
-    add(added.kind, added.allocator, RecyclingAllocator::kNever);
-  }
-  return sources;
-}
-
 std::span<const std::unique_ptr<Device>> Client::local_devices() const noexcept {
-  return devices().subspan(first_local_, static_cast<std::size_t>(options_.num_devices));
+  return devices().subspan(first_local_, num_local_);
 }
 
-std::int64_t Client::bytes_limit() const noexcept {
-  return budget_ ? static_cast<std::int64_t>(budget_->limit()) : physical_memory_bytes();
+std::int64_t Client::bytes_limit(int space) const noexcept {
+  if (budget_) return static_cast<std::int64_t>(budget_->limit());
+  return space == kHostSpace ? physical_memory_bytes() : backend_->capacity(space).total;
 }
 
 bool Client::notes_calls(std::size_t bytes) noexcept {
@@ -243,11 +302,11 @@ void Client::trim_to_limit() noexcept {
 
 void Client::check_open(const char* operation) const {
   if (is_closed()) [[unlikely]] {
-    throw StatusError(
-        Status(StatusCode::kFailedPrecondition,
-               std::string(operation) + " failed: the cpu client is closed. Make a new client.")
-            .because(Reason::kClosed)
-            .during(operation));
+    throw StatusError(Status(StatusCode::kFailedPrecondition,
+                             std::string(operation) + " failed: the " + platform().name +
+                                 " client is closed. Make a new client.")
+                          .because(Reason::kClosed)
+                          .during(operation));
   }
   fork_.check(operation);
 }
@@ -260,6 +319,7 @@ void Client::close(WorkQueue::OnClose pending) {
     for (const auto& device : devices_) device->queue().cancel();
   }
   for (const auto& device : devices_) device->queue().close(pending);
+  backend_->drain();
   std::shared_ptr<Engine> engine;  // unloaded without the lock
   {
     std::lock_guard lock(engine_mutex_);
@@ -274,7 +334,7 @@ void Client::close(WorkQueue::OnClose pending) {
 std::shared_ptr<Engine> Client::engine(const std::string& library) {
   check_open("compile_and_load");
   std::lock_guard lock(engine_mutex_);
-  if (!engine_) engine_ = std::make_shared<Engine>(library, local_devices().size());
+  if (!engine_) engine_ = std::make_shared<Engine>(library, *this);
   return engine_;
 }
 
@@ -285,8 +345,9 @@ std::shared_ptr<Engine> Client::engine() const {
 
 void Client::defragment() {
   check_open("defragment");
-  // The devices share the allocators.
-  for (const auto& memory : local_devices().front()->memories()) memory->trim();
+  for (const auto& device : local_devices()) {
+    for (const auto& memory : device->memories()) memory->trim();
+  }
   malloc_trim(0);  // the C library's heap keeps what is freed as well
 }
 

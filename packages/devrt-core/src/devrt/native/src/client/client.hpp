@@ -1,4 +1,4 @@
-// The CPU client: devices, their memories and the transfers between host values and buffers.
+// The native client: devices, their memories and the transfers between host values and buffers.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/device_backend.hpp"
 #include "devrt/async/stream_queues.hpp"
 #include "devrt/async/thread_pool.hpp"
 #include "devrt/base/external_owner.hpp"
@@ -33,6 +34,7 @@ namespace devrt::native {
 
 class Client;
 class Device;
+struct DeviceCopies;
 class Engine;
 class Memory;
 using Buffer = devrt::Buffer<Memory>;
@@ -98,6 +100,7 @@ std::shared_ptr<HostAllocator> huge_page_arena();
 /// What a client is made with.
 struct ClientOptions {
   bool asynchronous = true;
+  /// How many devices of this process are requested.
   int num_devices = 1;
   int node_id = 0;
   int num_nodes = 1;
@@ -115,22 +118,40 @@ struct ClientOptions {
   void (*check_signals)() = nullptr;
   /// For how long a call waits for a device on which no execution ends.
   std::chrono::milliseconds execution_timeout = std::chrono::minutes(10);
+  /// What the caller gave for the backend alone.
+  std::vector<pjrt::Option> backend_options;
+  /// The devices; null for those that `make_backend` makes.
+  std::shared_ptr<DeviceBackend> backend;
+
+  /// Returns one of the backend's options, if it was given as a `Value`.
+  template <class Value>
+  std::optional<Value> backend_option(std::string_view name) const {
+    for (const pjrt::Option& option : backend_options) {
+      const Value* value = option.name == name ? std::get_if<Value>(&option.value) : nullptr;
+      if (value) return *value;
+    }
+    return std::nullopt;
+  }
 };
 
-/// Where one kind of memory comes from; the devices of a client share it.
-struct KindSource {
-  std::string kind;
+/// Where the memories that have one allocator get their blocks.
+struct MemorySource {
   std::shared_ptr<RecyclingAllocator> allocator;
   std::shared_ptr<const ReservedBytes> reserved;
 };
 
-/// One address space of one device.
+/// One memory of one device.
 class Memory {
  public:
-  Memory(Device& device, std::size_t kind_index, const KindSource& source);
+  Memory(Device& device, const MemoryKind& kind, const MemorySource& source);
 
   const std::string& kind() const noexcept { return kind_; }
-  std::size_t kind_index() const noexcept { return kind_index_; }
+  /// Returns the address space: memories of one space may share storage.
+  int space() const noexcept { return space_; }
+  /// Returns whether the host reads and writes at the addresses of the storages.
+  bool is_host_visible() const noexcept { return is_host_visible_; }
+  std::size_t alignment() const noexcept { return alignment_; }
+  dlpack::Device dlpack_device() const noexcept { return dlpack_; }
   Device& device() const noexcept { return device_; }
   Client& client() const noexcept;
   const MemoryStats& stats() const noexcept { return *stats_; }
@@ -159,30 +180,36 @@ class Memory {
   Ref<Storage> allocate(std::size_t bytes, bool waits_for_programs) const;
 
   Device& device_;
-  const std::size_t kind_index_;
   const std::string kind_;
+  const int space_;
+  const bool is_host_visible_;
+  const std::size_t alignment_;
+  const dlpack::Device dlpack_;
   const std::shared_ptr<RecyclingAllocator> source_;
   const PageLockedAllocator* const page_locked_;
   const std::shared_ptr<MemoryStats> stats_;
   const std::shared_ptr<HostAllocator> allocator_;
 };
 
-/// One virtual device; all of them share the memory of the host.
+/// One device.
 class Device {
  public:
-  /// A device of another process has no sources, and so no memories.
-  Device(Client& client, int id, int local_id, int process_index,
-         std::span<const KindSource> sources, std::shared_ptr<const ReservedBytes> reserved);
+  /// A device of another process has no facts, and so no memories.
+  Device(Client& client, int id, int local_id, int process_index, const DeviceFacts* facts,
+         std::span<const MemorySource> sources, std::shared_ptr<const ReservedBytes> reserved);
 
   int id() const noexcept { return id_; }
+  /// Returns its number among the devices of its process.
   int local_id() const noexcept { return local_id_; }
+  /// Returns what the device says of itself; of another process's, nothing is known.
+  const DeviceFacts& facts() const noexcept { return facts_; }
   int process_index() const noexcept { return process_index_; }
   bool is_addressable() const noexcept { return !memories_.empty(); }
   Client& client() const noexcept { return client_; }
   const std::shared_ptr<MemoryStats>& stats() const noexcept { return stats_; }
   std::span<const std::unique_ptr<Memory>> memories() const noexcept { return memories_; }
   StreamQueues& queue() noexcept { return queue_; }
-  std::string name() const { return "cpu:" + std::to_string(id_); }
+  std::string name() const { return platform().name + ":" + std::to_string(id_); }
 
   /// Returns the memory of a kind; throws INVALID_ARGUMENT, naming those that exist.
   Memory& memory(std::string_view kind) const;
@@ -192,11 +219,13 @@ class Device {
 
  private:
   void check_addressable(const char* operation) const;
+  int default_space() const noexcept;
 
   Client& client_;
   const int id_;
   const int local_id_;
   const int process_index_;
+  const DeviceFacts facts_;
   const std::shared_ptr<MemoryStats> stats_;
   std::vector<std::unique_ptr<Memory>> memories_;
   StreamQueues queue_;
@@ -232,13 +261,15 @@ class Client {
   bool notes_calls(std::size_t bytes) noexcept;
   /// Returns what the buffers of all memories may take together; null if there is no limit.
   const std::shared_ptr<ByteBudget>& budget() const noexcept { return budget_; }
-  /// Returns that limit, or else the bytes of the machine's memory.
-  std::int64_t bytes_limit() const noexcept;
+  DeviceBackend& backend() const noexcept { return *backend_; }
+  const std::shared_ptr<DeviceBackend>& shared_backend() const noexcept { return backend_; }
+  /// Returns that limit, or else the bytes that a memory of an address space has.
+  std::int64_t bytes_limit(int space) const noexcept;
   /// Returns true the first time: the caller is the one to warn of memory that is not locked.
   bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
   /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
-  /// may be `bytes` free now that were not.
-  bool wait_for_memory(std::size_t bytes) const;
+  /// may be `bytes` free of a memory's `limit` now that were not.
+  bool wait_for_memory(std::size_t bytes, std::int64_t limit) const;
   /// Waits for programs that hold temporary memory, until `bytes` are free. Returns
   /// whether they are free now and were not before.
   bool wait_for_programs(std::size_t bytes) const;
@@ -300,6 +331,14 @@ class Client {
   void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,
               std::size_t itemsize);
 
+  /// A storage that the host can read once it is ready.
+  struct Fetched {
+    Ref<Storage> storage;
+    ReadyEvent ready;
+  };
+  /// Starts a copy of a buffer's storage to the host; shares it where the host can read it.
+  Fetched fetch(const Memory& memory, Ref<Storage> storage, const ReadyEvent& ready);
+
   /// Returns another buffer on the same storage.
   Ref<Buffer> clone(const Buffer& source);
 
@@ -312,13 +351,21 @@ class Client {
   Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
                           ExternalOwner hold, ReadyEvent& ready, std::int64_t stream);
 
-  std::vector<KindSource> make_sources(const std::shared_ptr<ReservedBytes>& reserved) const;
+  // Of memory that the host cannot reach. The events fail where those that come before do; a client
+  // that is not asynchronous waits for the end.
+  ReadyEvent copy_by_device(DeviceCopies work);
+  /// Copies from the source itself if `hold` keeps it and it is dense, else from a copy of it.
+  ReadyEvent put_by_device(const Memory& memory, const StridedView& view, ExternalOwner hold,
+                           const Ref<Storage>& storage, const PutOptions& options);
+  ReadyEvent move_by_device(const Memory& from, const Ref<Storage>& source, ReadyEvent ready,
+                            const Memory& to, const Ref<Storage>& target, std::int64_t stream);
+  Ref<Storage> allocate_staging(std::size_t bytes) const;
 
-  void add_devices(int node, const std::shared_ptr<ReservedBytes>& reserved,
-                   std::span<const KindSource> sources);
-  int devices_of(int node) const noexcept;
+  std::vector<DeviceFacts> ask_for_devices() const;
+  void make_devices();
 
   const ClientOptions options_;
+  const std::shared_ptr<DeviceBackend> backend_;
   void* attached_ = nullptr;
   ExternalOwner attached_owner_;
   std::weak_ptr<Client> self_;
@@ -326,6 +373,7 @@ class Client {
   const std::shared_ptr<ByteBudget> budget_;
   const std::shared_ptr<ClientTemporaries> temporaries_;
   const std::shared_ptr<BlockCache> cache_;
+  const std::shared_ptr<HostAllocator> staging_;
   ThreadPool pool_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> unlocked_warned_{false};
@@ -333,6 +381,7 @@ class Client {
   LiveRegistry<Buffer> registry_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::size_t first_local_ = 0;
+  std::size_t num_local_ = 0;
   mutable std::mutex engine_mutex_;
   std::shared_ptr<Engine> engine_;
 };

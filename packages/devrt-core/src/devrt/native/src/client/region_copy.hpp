@@ -17,6 +17,9 @@ namespace devrt::native {
 /// Loops that one copy has at most; a box that needs more is several copies.
 inline constexpr std::size_t kMaxLoops = 4;
 
+/// The address space of host memory that belongs to no memory kind.
+inline constexpr int kHostSpace = -1;
+
 /// One box to copy: first elements, and loops over runs of bytes, the outermost first.
 struct RegionCopy {
   const std::byte* from = nullptr;
@@ -26,6 +29,8 @@ struct RegionCopy {
   std::int64_t extent[kMaxLoops];
   std::int64_t from_step[kMaxLoops];
   std::int64_t to_step[kMaxLoops];
+  int from_space = kHostSpace;
+  int to_space = kHostSpace;
 
   std::size_t bytes() const noexcept {
     std::size_t total = run;
@@ -42,6 +47,7 @@ struct Corner {
   std::span<const std::int64_t> shape;
   std::span<const std::int64_t> start;
   std::span<const std::int64_t> order = {};
+  int space = kHostSpace;
 };
 
 namespace detail {
@@ -55,6 +61,8 @@ struct DeepCopy {
   std::int64_t extent[kMaxDims];
   std::int64_t from_step[kMaxDims];
   std::int64_t to_step[kMaxDims];
+  int from_space = kHostSpace;
+  int to_space = kHostSpace;
 };
 
 inline void emit(const DeepCopy& deep, std::size_t depth, const std::byte* from, std::byte* to,
@@ -74,6 +82,8 @@ inline void emit(const DeepCopy& deep, std::size_t depth, const std::byte* from,
   std::reverse_copy(deep.extent, deep.extent + depth, copy.extent);
   std::reverse_copy(deep.from_step, deep.from_step + depth, copy.from_step);
   std::reverse_copy(deep.to_step, deep.to_step + depth, copy.to_step);
+  copy.from_space = deep.from_space;
+  copy.to_space = deep.to_space;
   copies.push_back(copy);
 }
 
@@ -83,7 +93,7 @@ inline void emit(const DeepCopy& deep, std::size_t depth, const std::byte* from,
 inline void add_region_copy(Corner<const std::byte> from, Corner<std::byte> to,
                             std::span<const std::int64_t> extent, std::size_t itemsize,
                             std::vector<RegionCopy>& copies) {
-  detail::DeepCopy deep{from.data, to.data, itemsize, 0, {}, {}, {}};
+  detail::DeepCopy deep{from.data, to.data, itemsize, 0, {}, {}, {}, from.space, to.space};
   const Dims from_steps = ordered_strides(from.shape, itemsize, from.order);
   const Dims to_steps = ordered_strides(to.shape, itemsize, to.order);
   for (std::size_t i = extent.size(); i-- > 0;) {

@@ -10,20 +10,9 @@ namespace devrt::native {
 
 namespace {
 
-bool is_dense(const StridedView& view) noexcept {
-  auto step = static_cast<std::int64_t>(view.itemsize);
-  for (std::size_t i = view.shape.size(); i-- > 0;) {
-    if (view.shape[i] == 0) return true;
-    if (view.shape[i] == 1) continue;
-    if (view.strides[i] != step) return false;
-    step *= view.shape[i];
-  }
-  return true;
-}
-
-bool can_alias(const StridedView& view, std::size_t bytes) noexcept {
-  return bytes > 0 && view.swap <= 1 && is_dense(view) &&
-         reinterpret_cast<std::uintptr_t>(view.data) % kAlignment == 0;
+bool can_alias(const StridedView& view, std::size_t bytes, const Memory& memory) noexcept {
+  return memory.is_host_visible() && bytes > 0 && view.swap <= 1 && is_dense(view) &&
+         reinterpret_cast<std::uintptr_t>(view.data) % memory.alignment() == 0;
 }
 
 /// An owner that several storages share; the source goes when the last of them does.
@@ -90,8 +79,8 @@ const std::byte* block_start(const StridedView& view, const Block& block,
 std::vector<std::size_t> find_equal_blocks(std::span<const Block> blocks,
                                            std::span<const std::byte* const> starts) {
   const auto before = [&](std::size_t a, std::size_t b) {
-    return std::tuple(starts[a], blocks[a].memory->kind_index(), a) <
-           std::tuple(starts[b], blocks[b].memory->kind_index(), b);
+    return std::tuple(starts[a], blocks[a].memory->space(), a) <
+           std::tuple(starts[b], blocks[b].memory->space(), b);
   };
   std::vector<std::size_t> order(blocks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -101,7 +90,7 @@ std::vector<std::size_t> find_equal_blocks(std::span<const Block> blocks,
     const std::size_t here = order[i];
     const std::size_t previous = i > 0 ? order[i - 1] : here;
     const bool equal = starts[here] == starts[previous] &&
-                       blocks[here].memory->kind_index() == blocks[previous].memory->kind_index();
+                       blocks[here].memory->space() == blocks[previous].memory->space();
     first[here] = i > 0 && equal ? first[previous] : here;
   }
   return first;
@@ -153,8 +142,13 @@ Ref<Buffer> Client::put(Memory& memory, const HostArray& source, ExternalOwner& 
   const bool zero_copy = options.semantics >= Semantics::kZeroCopy && !options.force_copy;
   ReadyEvent ready;
   Ref<Storage> storage;
-  if (zero_copy && hold && can_alias(view, bytes)) {
+  if (zero_copy && hold && can_alias(view, bytes, memory)) {
     storage = Storage::lend(view.data, bytes, std::move(hold));
+  } else if (!memory.is_host_visible()) [[unlikely]] {
+    storage = memory.allocate(bytes);
+    const bool is_kept = options.semantics != Semantics::kOnlyDuringCall;
+    ready =
+        put_by_device(memory, view, is_kept ? std::move(hold) : ExternalOwner(), storage, options);
   } else {
     storage = memory.allocate(bytes);
     const bool later = options_.asynchronous && hold && bytes > kInlineCopyBytes &&
@@ -194,13 +188,16 @@ std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<c
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (first[i] != i) continue;  // sort order guarantees first[i] <= i
     view.data = starts[i];
-    if (zero_copy && can_alias(view, bytes)) {
+    if (zero_copy && can_alias(view, bytes, *blocks[i].memory)) {
       storages[i] = Storage::lend(view.data, bytes, owner->share());
       continue;
     }
     Memory& memory = *blocks[i].memory;
     storages[i] = memory.allocate(bytes);
-    if (later) {
+    if (!memory.is_host_visible()) {
+      events[i] = put_by_device(memory, view, owner ? owner->share() : ExternalOwner(), storages[i],
+                                options);
+    } else if (later) {
       storages[i] = fill_later(memory.device(), std::move(storages[i]), view, owner->share(),
                                events[i], options.stream);
     } else if (bytes > 0) {
@@ -222,15 +219,18 @@ Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias,
                          std::int64_t stream) {
   Ref<Storage> storage = storage_of(source, "copy_to_memory");
   ReadyEvent ready = source.ready();
-  if (!may_alias || target.kind_index() != source.memory()->kind_index()) {
+  if (!may_alias || target.space() != source.memory()->space()) {
     Ref<Storage> copied = target.allocate(source.bytes());
+    const bool is_by_host = target.is_host_visible() && source.memory()->is_host_visible();
     const bool at_once = ready.is_ready() && source.bytes() <= kInlineCopyBytes;
     const auto fill = [](const Storage& from, const Storage& to, ThreadPool* pool) {
       const auto bytes = static_cast<std::int64_t>(from.bytes());
       const std::int64_t stride = 1;
       copy_to_dense({from.data(), {&bytes, 1}, {&stride, 1}, 1, 1}, to.data(), pool);
     };
-    if (at_once || !options_.asynchronous) {
+    if (!is_by_host) [[unlikely]] {
+      ready = move_by_device(*source.memory(), storage, std::move(ready), target, copied, stream);
+    } else if (at_once || !options_.asynchronous) {
       if (ready.wait().ok()) fill(*storage, *copied, &pool_);
     } else {
       ReadyPromise promise;

@@ -81,7 +81,7 @@ std::size_t add(const std::string& library, const std::string& name, const Fill&
                           .during("register_custom_call"));
   }
   fill(slots[used]);
-  pjrt::ffi::register_handler(*api, "Host", name, kCalls[used]);
+  pjrt::ffi::register_handler(*api, platform().engine.ffi_platform, name, kCalls[used]);
   return used++;
 }
 

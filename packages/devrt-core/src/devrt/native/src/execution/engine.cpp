@@ -11,12 +11,9 @@ namespace {
 
 constexpr int kOldestMinor = 54;  // of the C API; the loader needs no older one either
 
-/// The extensions that only plugins for other devices than the CPU have, by their numbers.
-constexpr int kOfOtherDevices[] = {0, 7, 16, 17, 18};
-
 [[noreturn]] void refuse(const std::string& library, const std::string& why) {
-  raise_invalid(library + " is no engine for the cpu platform: " + why +
-                    " Name one of XLA's compilers for the CPU, or leave cpu_engine out.",
+  raise_invalid(library + " is no engine for the " + platform().name + " platform: " + why + " " +
+                    std::string(platform().engine.remedy),
                 "compile_and_load");
 }
 
@@ -27,25 +24,42 @@ void check_engine(const pjrt::Api& api) {
                            " of the PJRT C API, and devrt needs 0." + std::to_string(kOldestMinor) +
                            " or later.");
   }
-  for (const int type : kOfOtherDevices) {
+  const EnginePolicy& policy = platform().engine;
+  for (const int type : policy.other_extensions) {
     if (!api.extension(static_cast<PJRT_Extension_Type>(type))) continue;
-    refuse(api.path(), "it is a plugin for GPUs or TPUs.");
+    refuse(api.path(), "it is a plugin for " + std::string(policy.others) + ".");
   }
 }
 
-Ref<pjrt::Client> make_client(const std::string& library, std::size_t num_devices) {
-  const pjrt::Option count{"cpu_device_count", static_cast<std::int64_t>(num_devices)};
+std::vector<DeviceFacts> facts_of(const Client& client) {
+  std::vector<DeviceFacts> facts;
+  for (const auto& device : client.local_devices()) facts.push_back(device->facts());
+  return facts;
+}
+
+Ref<pjrt::Client> make_client(const std::string& library, const Client& owner) {
+  const EnginePolicy& policy = platform().engine;
+  const std::size_t num_devices = owner.local_devices().size();
+  std::vector<pjrt::Option> options;
+  if (policy.options) options = policy.options(facts_of(owner));
   const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
-  Ref<pjrt::Client> client = pjrt::Client::make(api, {&count, 1});
-  const std::string platform = client->platform_name();
-  if (platform != "cpu") refuse(library, "its platform is '" + platform + "'.");
+  Ref<pjrt::Client> client = pjrt::Client::make(api, options);
+  const std::string found = client->platform_name();
+  if (found != policy.platform) refuse(library, "its platform is '" + found + "'.");
   if (client->devices().size() == num_devices) return client;
   throw StatusError(Status(StatusCode::kInternal, "The plugin " + library + " made " +
                                                       std::to_string(client->devices().size()) +
                                                       " devices instead of " +
                                                       std::to_string(num_devices) + ".")
                         .during("compile_and_load"));
+}
+
+std::vector<std::size_t> find_order(const pjrt::Client& engine, const Client& client) {
+  if (platform().engine.order) return platform().engine.order(engine, facts_of(client));
+  std::vector<std::size_t> same(client.local_devices().size());
+  for (std::size_t i = 0; i < same.size(); ++i) same[i] = i;
+  return same;
 }
 
 /// Lets the engine hold a share of a storage.
@@ -58,11 +72,16 @@ ExternalOwner share_for_engine(Ref<Storage> storage) {
 }  // namespace
 
 std::shared_ptr<const pjrt::Api> load_engine(const std::string& library) {
+  if (platform().engine.fill) pjrt::ffi::set_fill(platform().engine.fill);
   return pjrt::Api::load(library, &check_engine);
 }
 
-Engine::Engine(const std::string& library, std::size_t num_devices)
-    : client_(make_client(library, num_devices)) {}
+Engine::Engine(const std::string& library, const Client& client)
+    : client_(make_client(library, client)),
+      engine_of_(find_order(*client_, client)),
+      local_of_(engine_of_.size()) {
+  for (std::size_t i = 0; i < engine_of_.size(); ++i) local_of_[engine_of_[i]] = i;
+}
 
 void Engine::close() {
   executables_.close();
@@ -77,19 +96,32 @@ Ref<pjrt::Buffer> Engine::view(Buffer& buffer) {
     return Ref<pjrt::Buffer>::adopt(known);
   }
   Ref<Storage> storage = buffer.memory()->client().storage_of(buffer, "execute");
-  raise_if_error(buffer.memory()->client().wait(buffer.ready()));
-  Ref<pjrt::Buffer> made = make_view(buffer, std::move(storage));
+  const std::intptr_t stream = await(buffer);
+  Ref<pjrt::Buffer> made = make_view(buffer, std::move(storage), stream);
   buffer.attach(Ref<Attachment>::share_of(made.get()));
   return made;
 }
 
+std::intptr_t Engine::await(const Buffer& buffer) const {
+  Client& client = buffer.memory()->client();
+  const ReadyEvent& ready = buffer.ready();
+  if (!ready.is_ready()) {
+    const auto device = static_cast<std::size_t>(buffer.memory()->device().local_id());
+    if (const auto stream = client.backend().order_engine(*client_, device, ready)) return *stream;
+  }
+  raise_if_error(client.wait(ready));
+  return 0;
+}
+
 PJRT_Device* Engine::device_of(const Buffer& buffer) const {
-  return client_->devices()[static_cast<std::size_t>(buffer.memory()->device().local_id())];
+  return client_
+      ->devices()[engine_of_[static_cast<std::size_t>(buffer.memory()->device().local_id())]];
 }
 
 /// Returns whether the engine takes the memory of a buffer as it lies there.
 static bool is_usable(const Buffer& buffer, const Storage& storage) noexcept {
-  return reinterpret_cast<std::uintptr_t>(storage.data()) % kAlignment == 0 &&
+  const std::size_t alignment = buffer.memory()->alignment();
+  return reinterpret_cast<std::uintptr_t>(storage.data()) % alignment == 0 &&
          !pjrt::detail::is_packed(buffer.type());
 }
 
@@ -98,23 +130,29 @@ Ref<pjrt::Buffer> Engine::give(const Buffer& buffer, const Ref<Storage>& storage
       !is_usable(buffer, *storage)) {
     return {};
   }
-  return pjrt::Buffer::give(*client_, device_of(buffer), storage->data(), buffer.type(),
-                            buffer.shape().span(), share_for_engine(storage.share()));
+  const auto give =
+      platform().engine.donates_views ? &pjrt::Buffer::give_view : &pjrt::Buffer::give;
+  return give(*client_, device_of(buffer), storage->data(), buffer.type(), buffer.shape().span(),
+              share_for_engine(storage.share()));
 }
 
-Ref<pjrt::Buffer> Engine::make_view(const Buffer& buffer, Ref<Storage> storage) {
+Ref<pjrt::Buffer> Engine::make_view(const Buffer& buffer, Ref<Storage> storage,
+                                    std::intptr_t stream) {
   PJRT_Device* device = device_of(buffer);
   const std::span<const std::int64_t> dims = buffer.shape().span();
   if (is_usable(buffer, *storage)) {
     counters_.views.fetch_add(1, std::memory_order_relaxed);
     std::byte* data = storage->data();
     return pjrt::Buffer::view(*client_, device, data, buffer.type(), dims,
-                              share_for_engine(std::move(storage)));
+                              share_for_engine(std::move(storage)), stream);
   }
   counters_.copies.fetch_add(1, std::memory_order_relaxed);
   counters_.bytes_copied.fetch_add(static_cast<std::int64_t>(storage->bytes()),
                                    std::memory_order_relaxed);
-  return pjrt::Buffer::copy(*client_, device, storage->data(), buffer.type(), dims);
+  Client::Fetched fetched =
+      buffer.memory()->client().fetch(*buffer.memory(), std::move(storage), buffer.ready());
+  raise_if_error(buffer.memory()->client().wait(fetched.ready));
+  return pjrt::Buffer::copy(*client_, device, fetched.storage->data(), buffer.type(), dims);
 }
 
 }  // namespace devrt::native

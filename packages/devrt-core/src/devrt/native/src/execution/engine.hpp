@@ -25,14 +25,14 @@ struct EngineCounters {
 };
 
 /// Opens and initialises the library of an engine, once. Throws what `pjrt::Api::load` throws, and
-/// INVALID_ARGUMENT for a plugin that is too old, or for other devices than the CPU.
+/// INVALID_ARGUMENT for a plugin that is too old, or for devices of another platform.
 std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
 
 /// A client's engine, made at its first compilation.
 class Engine {
  public:
   /// Loads the plugin. Throws what `load_engine` and the plugin throw.
-  Engine(const std::string& library, std::size_t num_devices);
+  Engine(const std::string& library, const Client& client);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -40,8 +40,12 @@ class Engine {
   LiveRegistry<Executable>& executables() noexcept { return executables_; }
   EngineCounters& counters() noexcept { return counters_; }
   /// Returns whether shards that do not talk to each other may be called one after the other, which
-  /// takes a fifth of the time: later engines begin a program once all its shards are there.
-  bool takes_shards_apart() const noexcept { return client_->api().minor_version() <= 106; }
+  /// takes a fifth of the time: other engines begin a program once all its shards are there.
+  bool takes_shards_apart() const noexcept {
+    return client_->api().minor_version() <= platform().engine.last_minor_apart;
+  }
+  /// Returns which device of the client one of the engine's is.
+  std::size_t local_of(std::size_t device) const noexcept { return local_of_[device]; }
   StreamOrder& streams() noexcept { return streams_; }
 
   /// Waits for what is in flight and unloads every executable; takes no more from then on.
@@ -49,19 +53,25 @@ class Engine {
 
   /// Returns the engine's handle on a buffer: the one that it keeps, or a new one.
   ///
-  /// Waits for a buffer that a transfer still fills. Throws deleted, or the error of its work.
+  /// Waits for a buffer that a transfer still fills, unless the engine does. Throws deleted, or the
+  /// error of its work.
   Ref<pjrt::Buffer> view(Buffer& buffer);
 
   /// Gives the memory of a deleted buffer to the engine, for an output to take. Returns null unless
-  /// it is devrt's own, `storage` is its only share, and the engine can use it as it is.
+  /// it is devrt's own or the engine takes over views, `storage` is its only share, and the engine
+  /// can use it as it is.
   Ref<pjrt::Buffer> give(const Buffer& buffer, const Ref<Storage>& storage);
   /// Shows the memory of a deleted buffer to the engine.
-  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
+  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage, std::intptr_t stream = 0);
 
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;
+  /// Waits for a buffer's data, or has the engine do it; then returns the stream that will.
+  std::intptr_t await(const Buffer& buffer) const;
 
   const Ref<pjrt::Client> client_;
+  std::vector<std::size_t> engine_of_;  // by device of the client
+  std::vector<std::size_t> local_of_;   // by device of the engine
   LiveRegistry<Executable> executables_;
   EngineCounters counters_;
   StreamOrder streams_;

@@ -35,6 +35,19 @@ Ref<pjrt::Executable> make_checked(const char* operation, const Make& make) {
   }
 }
 
+/// Throws where the host would have to lay out anew what it cannot reach.
+void check_unpacked(const pjrt::Tensor& output, const Memory& memory) {
+  if (output.is_plain || memory.is_host_visible()) return;
+  throw StatusError(Status(StatusCode::kUnimplemented,
+                           "compile_and_load failed: the program has an output of a type below a "
+                           "byte, or of a layout of its own, on memory of kind '" +
+                               memory.kind() +
+                               "', where buffers are row-major with a byte or more for each "
+                               "element. Convert it within the program, as to int8.")
+                        .during("compile_and_load")
+                        .on(memory.device().name()));
+}
+
 std::string describe(ElementType type, std::span<const std::int64_t> dims) {
   std::string text(info(type).name);
   text += "[";
@@ -81,12 +94,13 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
       loaded_(std::move(loaded)) {
   const auto local = client.local_devices();
   for (const std::size_t index : loaded_->devices()) {
-    devices_.push_back(local[index].get());
+    devices_.push_back(local[engine_->local_of(index)].get());
     device_numbers_.push_back(static_cast<int>(index));
   }
   for (Device* device : devices_) {
     for (const pjrt::Tensor& output : signature_->outputs) {
       output_memories_.push_back(&output_memory(*device, output.memory_kind));
+      check_unpacked(output, *output_memories_.back());
     }
     if (signature_->temp_bytes) count_temporaries(device->default_memory());
   }

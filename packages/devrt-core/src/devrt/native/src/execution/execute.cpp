@@ -155,11 +155,11 @@ StatusError describe_failure(const Status& reported, const std::string& program)
   const Status status = pjrt::with_known_code(reported);
   if (!status.operation().empty()) return StatusError(status);  // devrt's own message
   if (reported.reason() == Reason::kClosed) {
-    return StatusError(
-        Status(status.code(), "execute failed: the cpu client was closed as program '" + program +
-                                  "' began. Make a new client.")
-            .because(Reason::kClosed)
-            .during("execute"));
+    return StatusError(Status(status.code(), "execute failed: the " + platform().name +
+                                                 " client was closed as program '" + program +
+                                                 "' began. Make a new client.")
+                           .because(Reason::kClosed)
+                           .during("execute"));
   }
   return StatusError(
       Status(status.code(), "execute failed: program '" + program + "': " + status.message())
@@ -232,14 +232,15 @@ void Executable::take_slots(std::span<const std::size_t> devices,
     client_->check_signals();
     if (wait.stalled < client_->execution_timeout()) return;
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait.stalled).count();
-    const std::string device = client_->local_devices()[wait.device]->name();
+    const std::string device = client_->local_devices()[engine_->local_of(wait.device)]->name();
     throw StatusError(
         Status(StatusCode::kDeadlineExceeded,
                "execute failed: program '" + signature_->name + "' waited for a slot on " + device +
                    ", where " + std::to_string(wait.in_flight) +
                    " executions are in flight, and none has ended for " + std::to_string(seconds) +
                    " seconds. Find the one that does not end; where programs take "
-                   "longer, raise execution_timeout (option cpu_execution_timeout).")
+                   "longer, raise execution_timeout (option " +
+                   platform().name + "_execution_timeout).")
             .during("execute")
             .on(device));
   });

@@ -24,7 +24,7 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
   const std::vector<Ref<Buffer>> live = client.registry().snapshot();
   auto report = std::make_shared<MemoryReport>();
   report->requested = static_cast<std::int64_t>(bytes);
-  report->limit = client.bytes_limit();
+  report->limit = memory.stats().bytes_limit();
   report->device = memory.device().name();
   report->kind = memory.kind();
   if (needs) report->program = *needs;
@@ -40,7 +40,8 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
   if (client.budget()) {
     message += " The client's buffers and programs use " + std::to_string(client.budget()->used()) +
                " of the " + std::to_string(client.budget()->limit()) +
-               " bytes that memory_limit_bytes (option cpu_memory_limit) allows.";
+               " bytes that memory_limit_bytes (option " + platform().name +
+               "_memory_limit) allows.";
   }
   return Status(cause.code(), std::move(message))
       .during(cause.operation())
@@ -67,13 +68,13 @@ Ref<Storage> Memory::allocate_at_once(std::size_t bytes) const { return allocate
 Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const {
   for (bool is_last = false;;) {
     try {
-      Ref<Storage> storage = Storage::allocate(allocator_, bytes);
+      Ref<Storage> storage = Storage::allocate(allocator_, bytes, alignment_);
       client().trim_to_limit();
       return storage;
     } catch (const StatusError& error) {
       if (error.status().code() != StatusCode::kResourceExhausted) throw;
       if (waits_for_programs && client().wait_for_programs(bytes)) continue;
-      if (is_last || !client().wait_for_memory(bytes)) {
+      if (is_last || !client().wait_for_memory(bytes, stats_->bytes_limit())) {
         throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
       }
       is_last = true;
@@ -91,7 +92,7 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
                        : budget->take(bytes);
   };
   for (bool is_last = false; !take(); is_last = true) {
-    if (!is_last && client().wait_for_memory(bytes)) continue;
+    if (!is_last && client().wait_for_memory(bytes, stats_->bytes_limit())) continue;
     throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
   }
   BudgetShare taken(budget, bytes);
@@ -99,14 +100,15 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
   return taken;
 }
 
-bool Client::wait_for_memory(std::size_t bytes) const {
-  if (bytes > static_cast<std::size_t>(bytes_limit())) return false;
+bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
+  if (bytes > static_cast<std::size_t>(limit)) return false;
   const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
-  if (std::ranges::all_of(local_devices(), is_idle)) {
+  if (std::ranges::all_of(local_devices(), is_idle) && backend_->is_idle()) {
     return budget_ && budget_->left() >= bytes;  // what was in flight has just freed them
   }
   const auto wait = [this] {
     for (const auto& device : local_devices()) device->queue().drain();
+    backend_->drain();
   };
   wait_unlocked(wait);
   return true;

@@ -1,4 +1,5 @@
-// Ready events: a promise that one side keeps and views that any number of sides wait on.
+// Ready events: a promise that one side keeps, or a device's own event, and views that any number
+// of sides wait on.
 #pragma once
 
 #include <atomic>
@@ -15,56 +16,106 @@
 
 namespace devrt {
 
+/// What a device knows of the end of its work: where an event comes from that no promise sets.
+/// Thread-safe; lives until the work has ended, or until nobody asks any more.
+class EventSource {
+ public:
+  EventSource() = default;
+  EventSource(const EventSource&) = delete;
+  EventSource& operator=(const EventSource&) = delete;
+  virtual ~EventSource() = default;
+
+  /// Returns how the work ended, or nothing while it goes on.
+  virtual std::optional<Status> query() noexcept = 0;
+  /// Waits for at most `timeout`; empty if it passed first.
+  virtual std::optional<Status> wait_for(std::chrono::nanoseconds timeout) noexcept = 0;
+  /// Has `ended` called once, in this thread or another, when the work has ended. `ended` may call
+  /// the device: a thread that must not, as a driver's, hands it on. Called at most once.
+  virtual void notify(UniqueFunction<void(const Status&)> ended) = 0;
+};
+
 namespace detail {
 
-/// What a promise and its views share; set exactly once.
+/// What a promise, or a source, and the views of it share; set exactly once.
 class EventState {
  public:
   using Callback = UniqueFunction<void(const Status&)>;
 
-  bool is_done() const noexcept { return done_.load(std::memory_order_acquire); }
+  EventState() = default;
+  explicit EventState(std::shared_ptr<EventSource> source) noexcept : source_(std::move(source)) {}
+
+  bool is_done() noexcept { return is_set() || (source_ && learn(source_->query())); }
   const Status& status() const noexcept { return status_; }
+  EventSource* source() const noexcept { return source_.get(); }
 
   void set(Status status) {
     std::vector<Callback> callbacks;
     {
       std::lock_guard lock(mutex_);
-      if (is_done()) return;
-      status_ = std::move(status);
+      settle(std::move(status));
       callbacks.swap(callbacks_);
-      done_.store(true, std::memory_order_release);
-      changed_.notify_all();
     }
     for (Callback& callback : callbacks) callback(status_);
   }
 
   void wait() {
-    if (is_done()) return;
+    if (is_set()) return;
+    if (source_) {
+      while (!wait_for(std::chrono::hours(1))) {
+      }
+      return;
+    }
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return is_done(); });
+    changed_.wait(lock, [this] { return is_set(); });
   }
 
   bool wait_for(std::chrono::nanoseconds timeout) {
-    if (is_done()) return true;
+    if (is_set()) return true;
+    if (source_) {
+      return learn(source_->wait_for(timeout));
+    }
     std::unique_lock lock(mutex_);
     // A system-clock wait: the steady one is pthread_cond_clockwait, which gcc 12's TSan misses.
     const auto until = std::chrono::system_clock::now() + timeout;
-    return changed_.wait_until(lock, until, [this] { return is_done(); });
+    return changed_.wait_until(lock, until, [this] { return is_set(); });
   }
 
-  void on_ready(Callback callback) {
+  /// `self` is the share of the caller: a source keeps one until the work has ended.
+  void on_ready(const std::shared_ptr<EventState>& self, Callback callback) {
+    bool is_first = false;
     {
       std::lock_guard lock(mutex_);
-      if (!is_done()) {
-        callbacks_.push_back(std::move(callback));
-        return;
+      if (!is_set()) {
+        callbacks_.push_back(std::move(callback));  // which leaves it empty
+        is_first = !std::exchange(has_callbacks_, true);
       }
     }
-    callback(status_);
+    if (callback) return callback(status_);
+    if (is_first && source_) {
+      source_->notify([self](const Status& status) { self->set(status); });
+    }
   }
 
  private:
+  bool is_set() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Under the lock.
+  void settle(Status status) {
+    if (is_set()) return;
+    status_ = std::move(status);
+    done_.store(true, std::memory_order_release);
+    changed_.notify_all();
+  }
+  /// Takes what the source told. Callbacks are left to its `notify`: who asks may hold locks.
+  bool learn(std::optional<Status> ended) {
+    if (!ended) return is_set();
+    std::lock_guard lock(mutex_);
+    settle(*std::move(ended));
+    return true;
+  }
+
+  const std::shared_ptr<EventSource> source_;
   std::atomic<bool> done_{false};
+  bool has_callbacks_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   Status status_;
@@ -85,6 +136,13 @@ class ReadyEvent {
     state->set(std::move(status));
     return ReadyEvent(std::move(state));
   }
+
+  /// Returns the event of work that a device tells the end of.
+  static ReadyEvent of(std::shared_ptr<EventSource> source) {
+    return ReadyEvent(std::make_shared<detail::EventState>(std::move(source)));
+  }
+  /// Returns where the event comes from; null if a promise sets it, or nothing has to.
+  EventSource* source() const noexcept { return state_ ? state_->source() : nullptr; }
 
   /// Returns whether it was set, with a value or an error; does not wait.
   bool is_ready() const noexcept { return !state_ || state_->is_done(); }
@@ -111,7 +169,7 @@ class ReadyEvent {
     if (!state_) {
       callback(Status());
     } else {
-      state_->on_ready(std::move(callback));
+      state_->on_ready(state_, std::move(callback));
     }
   }
 

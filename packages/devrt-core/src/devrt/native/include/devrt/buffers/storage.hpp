@@ -9,6 +9,7 @@
 
 #include "devrt/base/external_owner.hpp"
 #include "devrt/base/ref.hpp"
+#include "devrt/buffers/storage_uses.hpp"
 #include "devrt/memory/allocator.hpp"
 
 namespace devrt {
@@ -17,9 +18,10 @@ namespace devrt {
 class Storage final : public RefCounted<Storage> {
  public:
   /// Allocates `bytes`, which the storage gives back; zero bytes take no allocation.
-  static Ref<Storage> allocate(const std::shared_ptr<HostAllocator>& allocator, std::size_t bytes) {
+  static Ref<Storage> allocate(const std::shared_ptr<HostAllocator>& allocator, std::size_t bytes,
+                               std::size_t alignment = kAlignment) {
     if (bytes == 0) return Ref<Storage>::adopt(new Storage(empty_block(), 0, nullptr, {}));
-    auto* data = static_cast<std::byte*>(allocator->allocate(bytes, kAlignment));
+    auto* data = static_cast<std::byte*>(allocator->allocate(bytes, alignment));
     try {
       return Ref<Storage>::adopt(new Storage(data, bytes, allocator, {}));
     } catch (...) {
@@ -54,11 +56,14 @@ class Storage final : public RefCounted<Storage> {
   }
   void settle() noexcept { is_pending_.store(false, std::memory_order_release); }
 
-  /// Returns whether the caller's share is the only one, but for that of the work which fills it.
+  /// Returns whether the caller's share is the only one, but for that of the work which fills it,
+  /// and no device still reads.
   bool is_sole_share() const noexcept {
     // In this order: a thread settles before it gives its share up.
     const std::uint32_t shares = use_count();
-    return shares == (is_pending_.load(std::memory_order_acquire) ? 2 : 1);
+    if (shares != (is_pending_.load(std::memory_order_acquire) ? 2 : 1)) return false;
+    StorageUses* uses = uses_.load(std::memory_order_acquire);
+    return !uses || !uses->is_any_left();
   }
 
   std::byte* data() const noexcept {
@@ -66,6 +71,19 @@ class Storage final : public RefCounted<Storage> {
     return known || !find_ ? known : find();
   }
   std::size_t bytes() const noexcept { return bytes_; }
+  /// Has the bytes outlive work of a device that reads or writes them, whoever gives up the storage
+  /// before. Thread-safe.
+  void used_until(ReadyEvent event) {
+    if (event.is_ready()) return;
+    StorageUses* uses = uses_.load(std::memory_order_acquire);
+    if (!uses) {
+      auto made = std::make_unique<StorageUses>();
+      if (uses_.compare_exchange_strong(uses, made.get(), std::memory_order_acq_rel)) {
+        uses = made.release();
+      }
+    }
+    uses->add(std::move(event));
+  }
   /// Returns whether the bytes are somebody else's.
   bool is_external() const noexcept { return static_cast<bool>(owner_); }
 
@@ -76,7 +94,12 @@ class Storage final : public RefCounted<Storage> {
           ExternalOwner owner) noexcept
       : data_(data), bytes_(bytes), allocator_(std::move(allocator)), owner_(std::move(owner)) {}
   ~Storage() {
-    if (allocator_) allocator_->deallocate(data_, bytes_);
+    if (StorageUses* uses = uses_.load(std::memory_order_acquire)) [[unlikely]] {
+      const std::unique_ptr<StorageUses> owned(uses);
+      retire(std::move(allocator_), data_, bytes_, std::move(owner_), owned->take());
+    } else if (allocator_) {
+      allocator_->deallocate(data_, bytes_);
+    }
   }
 
   std::byte* find() const noexcept {
@@ -96,6 +119,7 @@ class Storage final : public RefCounted<Storage> {
   std::atomic<bool> is_pending_{false};
   std::shared_ptr<HostAllocator> allocator_;  // outlives the client while a view is out
   ExternalOwner owner_;
+  std::atomic<StorageUses*> uses_{nullptr};  // owned; null unless a device used the bytes
 };
 
 }  // namespace devrt

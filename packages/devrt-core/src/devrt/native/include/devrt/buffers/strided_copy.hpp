@@ -21,6 +21,18 @@ struct StridedView {
   std::size_t swap = 1;  ///< bytes that reverse together; 1 leaves the byte order alone
 };
 
+/// Returns whether the elements lie without gaps in row-major order.
+inline bool is_dense(const StridedView& view) noexcept {
+  auto step = static_cast<std::int64_t>(view.itemsize);
+  for (std::size_t i = view.shape.size(); i-- > 0;) {
+    if (view.shape[i] == 0) return true;
+    if (view.shape[i] == 1) continue;
+    if (view.strides[i] != step) return false;
+    step *= view.shape[i];
+  }
+  return true;
+}
+
 /// Copies at least this large are shared among threads.
 inline constexpr std::size_t kParallelCopyBytes = std::size_t{1} << 20;
 

@@ -12,11 +12,13 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "devrt/async/ready_event.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "devrt/base/status.hpp"
 #include "devrt/memory/host_allocator.h"
@@ -42,6 +44,11 @@ class HostAllocator {
   virtual void* allocate(std::size_t bytes, std::size_t alignment) = 0;
   /// Takes back what `allocate` returned for the same `bytes`.
   virtual void deallocate(void* data, std::size_t bytes) noexcept = 0;
+  /// Does the same while work that uses the memory is still under way, where the allocator orders
+  /// by itself what comes after it; else returns false, and gets the memory when that has ended.
+  virtual bool deallocate_after(void*, std::size_t, std::span<const ReadyEvent>) noexcept {
+    return false;
+  }
   /// Returns about how many bytes more can be had that are all this allocator promises.
   virtual std::size_t free_bytes() const noexcept {
     return std::numeric_limits<std::size_t>::max();
@@ -179,6 +186,12 @@ class StatisticsAllocator final : public HostAllocator {
   void deallocate(void* data, std::size_t bytes) noexcept override {
     upstream_->deallocate(data, bytes);
     stats_->record_deallocate(static_cast<std::int64_t>(bytes));
+  }
+  bool deallocate_after(void* data, std::size_t bytes,
+                        std::span<const ReadyEvent> uses) noexcept override {
+    if (!upstream_->deallocate_after(data, bytes, uses)) return false;
+    stats_->record_deallocate(static_cast<std::int64_t>(bytes));
+    return true;
   }
 
   std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }

@@ -37,6 +37,12 @@ class LimitAllocator final : public HostAllocator {
     upstream_->deallocate(data, bytes);
     budget_->give(bytes);
   }
+  bool deallocate_after(void* data, std::size_t bytes,
+                        std::span<const ReadyEvent> uses) noexcept override {
+    if (!upstream_->deallocate_after(data, bytes, uses)) return false;
+    budget_->give(bytes);
+    return true;
+  }
 
   std::size_t free_bytes() const noexcept override {
     return std::min(budget_->left(), upstream_->free_bytes());

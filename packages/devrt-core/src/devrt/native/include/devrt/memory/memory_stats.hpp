@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -153,14 +154,17 @@ class ReservedBytes {
 class MemoryStats {
  public:
   /// `reserved` is what is held for this memory and those that it shares its blocks with; without
-  /// one, nothing is held but what is in use. `budget` is what they may use together.
+  /// one, nothing is held but what is in use. `budget` is what they may use together. `available`
+  /// returns how many bytes nothing uses now; without it, those of the host.
   explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr,
                        std::shared_ptr<const ReservedBytes> reserved = nullptr,
-                       std::shared_ptr<const ByteBudget> budget = nullptr)
+                       std::shared_ptr<const ByteBudget> budget = nullptr,
+                       std::function<std::int64_t()> available = &available_memory_bytes)
       : bytes_limit_(bytes_limit),
         parent_(std::move(parent)),
         reserved_(std::move(reserved)),
-        budget_(std::move(budget)) {}
+        budget_(std::move(budget)),
+        available_(std::move(available)) {}
   MemoryStats(const MemoryStats&) = delete;
   MemoryStats& operator=(const MemoryStats&) = delete;
 
@@ -207,7 +211,7 @@ class MemoryStats {
 
  private:
   std::int64_t largest_free_block() const noexcept {
-    const std::int64_t available = available_memory_bytes();
+    const std::int64_t available = available_();
     return budget_ ? std::min(available, static_cast<std::int64_t>(budget_->left())) : available;
   }
 
@@ -220,6 +224,7 @@ class MemoryStats {
   const std::shared_ptr<MemoryStats> parent_;
   const std::shared_ptr<const ReservedBytes> reserved_;
   const std::shared_ptr<const ByteBudget> budget_;
+  const std::function<std::int64_t()> available_;
 };
 
 }  // namespace devrt

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "devrt/base/fork_guard.hpp"
@@ -69,6 +70,11 @@ class Shelf {
   void deallocate(void* data, std::size_t bytes) noexcept {
     upstream->deallocate(data, bytes);
     reserved_->remove(static_cast<std::int64_t>(bytes));
+  }
+  bool deallocate_after(void* data, std::size_t bytes, std::span<const ReadyEvent> uses) noexcept {
+    if (!upstream->deallocate_after(data, bytes, uses)) return false;
+    reserved_->remove(static_cast<std::int64_t>(bytes));
+    return true;
   }
 
   const std::shared_ptr<HostAllocator> upstream;
@@ -242,7 +248,8 @@ class RecyclingAllocator final : public HostAllocator {
   /// `smallest` for an allocator that only counts.
   static constexpr std::size_t kNever = SizeClass::kLimit + 1;
 
-  /// Blocks below `smallest` bytes go through: neither rounded up nor kept.
+  /// Blocks below `smallest` bytes go through: neither rounded up nor kept. Kept blocks hold the
+  /// list of them, so only memory that the host may write to can be kept.
   RecyclingAllocator(std::shared_ptr<HostAllocator> upstream, std::shared_ptr<BlockCache> cache,
                      std::shared_ptr<ReservedBytes> reserved, std::size_t smallest)
       : shelf_(std::make_shared<detail::Shelf>(std::move(upstream), std::move(reserved))),
@@ -268,6 +275,11 @@ class RecyclingAllocator final : public HostAllocator {
     if (cache_->is_child() || !cache_->keep(shelf_, size, data)) {
       shelf_->deallocate(data, size.bytes);
     }
+  }
+
+  bool deallocate_after(void* data, std::size_t bytes,
+                        std::span<const ReadyEvent> uses) noexcept override {
+    return !is_rounded(bytes) && shelf_->deallocate_after(data, bytes, uses);
   }
 
   std::size_t free_bytes() const noexcept override { return shelf_->upstream->free_bytes(); }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "devrt/base/dims.hpp"
@@ -25,10 +26,38 @@ namespace devrt::pjrt {
 
 class Client;
 
-/// An integer option of a client.
+/// An option of a client.
 struct Option {
-  std::string_view name;
-  std::int64_t value = 0;
+  std::string name;
+  std::variant<std::int64_t, bool, float, std::string, std::vector<std::int64_t>> value;
+
+  /// Returns the option as a plugin reads it, valid while this one stays as it is.
+  PJRT_NamedValue to_named_value() const {
+    auto named = make_args<PJRT_NamedValue>();
+    named.name = name.data();
+    named.name_size = name.size();
+    named.value_size = 1;
+    if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      named.type = PJRT_NamedValue_kInt64;
+      named.int64_value = *number;
+    } else if (const auto* flag = std::get_if<bool>(&value)) {
+      named.type = PJRT_NamedValue_kBool;
+      named.bool_value = *flag;
+    } else if (const auto* real = std::get_if<float>(&value)) {
+      named.type = PJRT_NamedValue_kFloat;
+      named.float_value = *real;
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      named.type = PJRT_NamedValue_kString;
+      named.string_value = text->data();
+      named.value_size = text->size();
+    } else {
+      const auto& list = std::get<std::vector<std::int64_t>>(value);
+      named.type = PJRT_NamedValue_kInt64List;
+      named.int64_array_value = list.data();
+      named.value_size = list.size();
+    }
+    return named;
+  }
 };
 
 /// A plugin's client. Destroyed with the last buffer and executable that hold a share of it.
@@ -36,15 +65,7 @@ class Client final : public RefCounted<Client> {
  public:
   static Ref<Client> make(std::shared_ptr<const Api> api, std::span<const Option> options) {
     std::vector<PJRT_NamedValue> values;
-    for (const Option& option : options) {
-      auto value = make_args<PJRT_NamedValue>();
-      value.name = option.name.data();
-      value.name_size = option.name.size();
-      value.type = PJRT_NamedValue_kInt64;
-      value.int64_value = option.value;
-      value.value_size = 1;
-      values.push_back(value);
-    }
+    for (const Option& option : options) values.push_back(option.to_named_value());
     auto args = make_args<PJRT_Client_Create_Args>();
     args.create_options = values.data();
     args.num_options = values.size();
@@ -205,10 +226,12 @@ class Buffer final : public Attachment {
     return {client_->api(), args.event};
   }
 
-  /// Shows row-major memory to the engine. `owner` is released when the last work that uses it
-  /// ends, in a thread of the plugin or of the caller; at once if this throws.
+  /// Shows row-major memory to the engine, whose work on `stream` may use it from now on. `owner`
+  /// is released when the last work that uses it ends, in a thread of the plugin or of the caller;
+  /// at once if this throws.
   static Ref<Buffer> view(Client& client, PJRT_Device* device, void* data, ElementType type,
-                          std::span<const std::int64_t> dims, ExternalOwner owner) {
+                          std::span<const std::int64_t> dims, ExternalOwner owner,
+                          std::intptr_t stream = 0, Memory memory = Memory::kView) {
     auto held = std::make_unique<ExternalOwner>(std::move(owner));
     auto args = make_args<PJRT_Client_CreateViewOfDeviceBuffer_Args>();
     args.client = client.get();
@@ -217,6 +240,7 @@ class Buffer final : public Attachment {
     args.num_dims = dims.size();
     args.element_type = static_cast<PJRT_Buffer_Type>(type);
     args.device = device;
+    args.stream = stream;
     args.on_delete_callback = [](void*, void* context) {
       const CallbackScope scope;
       delete static_cast<ExternalOwner*>(context);
@@ -224,7 +248,7 @@ class Buffer final : public Attachment {
     args.on_delete_callback_arg = held.get();
     client.api().check<&PJRT_Api::PJRT_Client_CreateViewOfDeviceBuffer>(args);
     (void)held.release();
-    return own(client, args.buffer, Memory::kView);
+    return own(client, args.buffer, memory);
   }
 
   /// Gives row-major memory, aligned to 64 bytes, to the engine: it may write there, and pass it on
@@ -239,6 +263,12 @@ class Buffer final : public Attachment {
     when_ready(Event(client.api(), args.done_with_host_buffer),
                [kept = std::move(owner)](const Status&) mutable { kept.reset(); });
     return made;
+  }
+
+  /// The same for an engine that takes over views of what a program donates.
+  static Ref<Buffer> give_view(Client& client, PJRT_Device* device, void* data, ElementType type,
+                               std::span<const std::int64_t> dims, ExternalOwner owner) {
+    return view(client, device, data, type, dims, std::move(owner), 0, Memory::kGiven);
   }
 
   /// Copies row-major memory, one element a byte at least, into memory of the engine's own.

@@ -207,6 +207,26 @@ inline bool answer_metadata(const XLA_FFI_CallFrame& frame) noexcept {
   return false;
 }
 
+}  // namespace detail
+
+/// Fills memory that a handler was given, in the order of the program's work.
+using Fill = void (*)(const XLA_FFI_CallFrame& frame, void* data, int value,
+                      std::size_t bytes) noexcept;
+
+namespace detail {
+
+inline void fill_host(const XLA_FFI_CallFrame&, void* data, int value, std::size_t bytes) noexcept {
+  std::memset(data, value, bytes);
+}
+inline std::atomic<Fill> fill{&fill_host};
+
+}  // namespace detail
+
+/// Has results filled by `fill`, where they are no memory of the host's.
+inline void set_fill(Fill fill) noexcept { detail::fill.store(fill, std::memory_order_release); }
+
+namespace detail {
+
 /// Fills the results of a call that failed: numbers that compare with nothing, and zeros.
 inline void fill_results(const XLA_FFI_CallFrame& frame) noexcept {
   for (std::int64_t i = 0; i < frame.rets.size; ++i) {
@@ -216,7 +236,8 @@ inline void fill_results(const XLA_FFI_CallFrame& frame) noexcept {
     if (type == ElementType::kInvalid) continue;
     std::size_t bits = static_cast<std::size_t>(info(type).bits);
     for (std::int64_t d = 0; d < buffer.rank; ++d) bits *= static_cast<std::size_t>(buffer.dims[d]);
-    std::memset(buffer.data, is_whole(type) ? 0 : 0xff, (bits + 7) / 8);
+    fill.load(std::memory_order_acquire)(frame, buffer.data, is_whole(type) ? 0 : 0xff,
+                                         (bits + 7) / 8);
   }
 }
 

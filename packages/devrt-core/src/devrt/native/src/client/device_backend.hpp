@@ -1,0 +1,151 @@
+// What the native client asks of the devices that it serves: one class, and two functions, for each
+// backend. A backend whose memory the host reads and writes overrides `devices` only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "client/region_copy.hpp"
+#include "devrt/async/ready_event.hpp"
+#include "devrt/base/status.hpp"
+#include "devrt/buffers/dlpack.hpp"
+#include "devrt/memory/allocator.hpp"
+#include "devrt/memory/memory_stats.hpp"
+#include "devrt/memory/recycling_allocator.hpp"
+#include "devrt/pjrt/engine/client.hpp"
+#include "devrt/pjrt/engine/ffi.hpp"
+
+namespace devrt::native {
+
+struct ClientOptions;
+
+/// One kind of memory of a device.
+struct MemoryKind {
+  std::string kind;
+  /// The address space, from 0 on: buffers on memories of one space may share storage.
+  int space = 0;
+  /// Where its addresses come from. Devices whose memories have one allocator share what it holds.
+  std::shared_ptr<HostAllocator> allocator;
+  /// Whether the host reads and writes at the addresses. Copies between such memories are the
+  /// client's own; all others, and no others, are made by `DeviceBackend::copy`.
+  bool is_host_visible = true;
+  /// Freed blocks from this size on are kept for reuse, if they are visible to the host.
+  std::size_t smallest_recycled = RecyclingAllocator::kNever;
+  /// How others see its buffers by DLPack.
+  dlpack::Device dlpack{dlpack::kCpu, 0};
+};
+
+/// What a device says of itself.
+struct DeviceFacts {
+  using Attribute = std::variant<std::int64_t, bool, float, std::string, std::vector<std::int64_t>>;
+
+  int local_hardware_id = 0;
+  std::string kind;
+  std::vector<MemoryKind> memories;  ///< the default one first
+  std::vector<std::pair<std::string, Attribute>> attributes;
+};
+
+/// How many bytes a memory has in all, and about how many nothing uses now.
+struct MemoryCapacity {
+  std::int64_t total = 0;
+  std::int64_t available = 0;
+};
+
+/// Which way the copies of a queue go: most devices copy both ways at once.
+enum class Lane { kToDevice, kFromDevice, kWithin };
+
+/// An order of work: what is given to one queue is done in that order.
+struct Queue {
+  std::size_t device = 0;  ///< of this process, by number
+  Lane lane = Lane::kWithin;
+  std::int64_t stream = 0;
+};
+
+/// The devices of this process. Made for each client, which shares it with what it allocates from
+/// it: every allocator of a backend must stay usable as long as somebody has a share of it.
+/// Thread-safe. Destroyed with work in flight, it waits for it.
+class DeviceBackend {
+ public:
+  DeviceBackend() = default;
+  DeviceBackend(const DeviceBackend&) = delete;
+  DeviceBackend& operator=(const DeviceBackend&) = delete;
+  virtual ~DeviceBackend() = default;
+
+  /// Returns the devices, at least one, in the order of their ids. Called once.
+  virtual std::vector<DeviceFacts> devices() = 0;
+
+  /// Returns the alignment of every allocation, a power of two.
+  virtual std::size_t alignment() const noexcept { return kAlignment; }
+  /// Returns where the client gets host memory from that goes to a device, or comes from it.
+  virtual std::shared_ptr<HostAllocator> staging() { return std::make_shared<AlignedAllocator>(); }
+
+  /// Starts copies and returns the event of their end, until when the client keeps the memory. The
+  /// host cannot reach one side or both, of the most of them. Throws if none was started.
+  virtual ReadyEvent copy(const Queue& queue, std::span<const RegionCopy> copies);
+  /// Has what is given to a queue from now on begin after an event. Returns false where the device
+  /// cannot, or would go on after a failure: then the client waits, in a thread of its own.
+  virtual bool wait(const Queue&, const ReadyEvent&) { return false; }
+  /// Returns whether nothing that was given to any queue is under way.
+  virtual bool is_idle() const noexcept { return true; }
+  /// Waits for all that was given to any queue, and for the callbacks of its events.
+  virtual void drain() noexcept {}
+
+  /// Returns what a memory has, for its limit, its statistics and errors.
+  virtual MemoryCapacity capacity(int /*space*/) const noexcept {
+    return {physical_memory_bytes(), available_memory_bytes()};
+  }
+  /// Returns why a device takes no more work; OK while it does.
+  virtual Status health(std::size_t /*device*/) const noexcept { return {}; }
+
+  /// Has the work of an engine on a device begin after an event, and returns the engine's stream
+  /// for a view of what the event fills; nothing where the client must wait.
+  virtual std::optional<std::intptr_t> order_engine(const pjrt::Client&, std::size_t /*device*/,
+                                                    const ReadyEvent&) {
+    return std::nullopt;
+  }
+};
+
+/// How a backend uses the PJRT plugin that compiles for it.
+struct EnginePolicy {
+  /// What the plugin says that it is for.
+  std::string_view platform;
+  /// Extensions that only plugins for other devices have, by number, and what those are.
+  std::span<const int> other_extensions = {};
+  std::string_view others = {};
+  /// What a user is to do about a plugin that cannot be the engine.
+  std::string_view remedy = {};
+  /// The platform that custom calls are registered for.
+  const char* ffi_platform = "Host";
+  /// The options to make the plugin's client with.
+  std::vector<pjrt::Option> (*options)(std::span<const DeviceFacts> devices) = nullptr;
+  /// Returns for each device which of the plugin's it is; null where the orders are the same.
+  std::vector<std::size_t> (*order)(const pjrt::Client&, std::span<const DeviceFacts>) = nullptr;
+  /// The last minor version of the C API whose plugins run shards that do not talk to each other
+  /// one after the other, which takes a fifth of the time; -1 for none.
+  int last_minor_apart = -1;
+  /// Fills memory that a custom call was given, in the order of the program's work; null for the
+  /// host's memset.
+  pjrt::ffi::Fill fill = nullptr;
+  /// Whether the plugin takes over views of what a program donates. Else it is given the memory.
+  bool donates_views = false;
+};
+
+/// What is the same for all clients of a backend. Defined by the backend.
+struct Platform {
+  std::string name;  ///< begins the names of its options, devices and threads
+  EnginePolicy engine;
+};
+const Platform& platform();
+
+/// Makes the devices of a client. Defined by the backend. Throws what is wrong with the options.
+std::shared_ptr<DeviceBackend> make_backend(const ClientOptions& options);
+
+}  // namespace devrt::native

@@ -1,0 +1,135 @@
+// Copies that the client has a device make: one side is memory that the host cannot reach.
+#include "client/device_copy.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace devrt::native {
+
+namespace {
+
+/// Returns the copy of a whole dense storage.
+RegionCopy whole(const Storage& from, int from_space, const Storage& to, int to_space) {
+  RegionCopy copy;
+  copy.from = from.data();
+  copy.to = to.data();
+  copy.run = to.bytes();
+  copy.from_space = from_space;
+  copy.to_space = to_space;
+  return copy;
+}
+
+std::size_t number_of(const Memory& memory) {
+  return static_cast<std::size_t>(memory.device().local_id());
+}
+
+/// Returns the first event that has failed already, or one that is ready.
+ReadyEvent first_failed(std::span<const ReadyEvent> events) {
+  for (const ReadyEvent& event : events) {
+    if (event.is_ready() && !event.error().ok()) return event;
+  }
+  return {};
+}
+
+ReadyEvent start(DeviceBackend& backend, const DeviceCopies& work) {
+  ReadyEvent ended = backend.copy(work.queue, work.copies);
+  try {
+    for (const Ref<Storage>& storage : work.storages) storage->used_until(ended);
+  } catch (...) {
+    (void)ended.wait();  // no memory to keep them longer than this call
+    throw;
+  }
+  return ended;
+}
+
+/// Does the same once all events have come, which the device cannot wait for by itself.
+void start_after_waiting(DeviceBackend& backend, const DeviceCopies& work, ReadyPromise promise) {
+  try {
+    for (const ReadyEvent& event : work.after) raise_if_error(event.wait());
+    start(backend, work).on_ready([promise = std::move(promise)](const Status& status) mutable {
+      promise.set(status);
+    });
+  } catch (const StatusError& error) {
+    promise.set(error.status());
+  }
+}
+
+}  // namespace
+
+Queue queue_between(const Memory& from, const Memory& to, std::int64_t stream) {
+  if (from.is_host_visible()) return {number_of(to), Lane::kToDevice, stream};
+  return {number_of(from), to.is_host_visible() ? Lane::kFromDevice : Lane::kWithin, stream};
+}
+
+ReadyEvent Client::copy_by_device(DeviceCopies work) {
+  raise_if_error(backend_->health(work.queue.device));
+  ReadyEvent ready = first_failed(work.after);
+  if (!ready.error().ok()) return ready;
+  StreamQueues& waiting = local_devices()[work.queue.device]->queue();
+  const auto begins_after = [&](const ReadyEvent& event) {
+    return event.is_ready() || backend_->wait(work.queue, event);
+  };
+  // What waits in a thread was there before.
+  if (waiting.is_idle() && std::ranges::all_of(work.after, begins_after)) {
+    ready = start(*backend_, work);
+  } else {
+    ReadyPromise promise;
+    ready = promise.event();
+    const std::int64_t stream = work.queue.stream;
+    waiting.enqueue(stream, [backend = backend_, work = std::move(work),
+                             promise = std::move(promise)]() mutable {
+      start_after_waiting(*backend, work, std::move(promise));
+    });
+  }
+  if (!options_.asynchronous) (void)ready.wait();
+  return ready;
+}
+
+Ref<Storage> Client::allocate_staging(std::size_t bytes) const {
+  return Storage::allocate(staging_, bytes, backend_->alignment());
+}
+
+ReadyEvent Client::put_by_device(const Memory& memory, const StridedView& view, ExternalOwner hold,
+                                 const Ref<Storage>& storage, const PutOptions& options) {
+  const std::size_t bytes = storage->bytes();
+  if (bytes == 0) return {};
+  Ref<Storage> source;
+  if (hold && view.swap <= 1 && is_dense(view)) {
+    source = Storage::lend(view.data, bytes, std::move(hold));
+  } else {
+    source = allocate_staging(bytes);
+    copy_to_dense(view, source->data(), &pool_);
+  }
+  DeviceCopies work{{number_of(memory), Lane::kToDevice, options.stream}};
+  work.copies.push_back(whole(*source, kHostSpace, *storage, memory.space()));
+  work.storages.push_back(std::move(source));
+  work.storages.push_back(storage.share());
+  return copy_by_device(std::move(work));
+}
+
+ReadyEvent Client::move_by_device(const Memory& from, const Ref<Storage>& source, ReadyEvent ready,
+                                  const Memory& to, const Ref<Storage>& target,
+                                  std::int64_t stream) {
+  if (source->bytes() == 0) return ready;
+  DeviceCopies work{queue_between(from, to, stream)};
+  work.copies.push_back(whole(*source, from.space(), *target, to.space()));
+  work.storages.push_back(source.share());
+  work.storages.push_back(target.share());
+  work.after.push_back(std::move(ready));
+  return copy_by_device(std::move(work));
+}
+
+Client::Fetched Client::fetch(const Memory& memory, Ref<Storage> storage,
+                              const ReadyEvent& filled) {
+  if (memory.is_host_visible() || storage->bytes() == 0) return {std::move(storage), filled};
+  Ref<Storage> copied = allocate_staging(storage->bytes());
+  DeviceCopies work{{number_of(memory), Lane::kFromDevice, 0}};
+  work.copies.push_back(whole(*storage, memory.space(), *copied, kHostSpace));
+  work.storages.push_back(std::move(storage));
+  work.storages.push_back(copied.share());
+  work.after.push_back(filled);
+  ReadyEvent ready = copy_by_device(std::move(work));
+  return {std::move(copied), std::move(ready)};
+}
+
+}  // namespace devrt::native
