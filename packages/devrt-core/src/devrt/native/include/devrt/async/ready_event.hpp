@@ -105,7 +105,7 @@ class EventState {
     done_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
-  /// Takes what the source told. Callbacks are left to its `notify`: who asks may hold locks.
+  /// Takes what the source knows. Callbacks are left to its `notify`: who asks may hold locks.
   bool learn(std::optional<Status> ended) {
     if (!ended) return is_set();
     std::lock_guard lock(mutex_);

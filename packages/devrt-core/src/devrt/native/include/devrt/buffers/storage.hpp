@@ -71,7 +71,7 @@ class Storage final : public RefCounted<Storage> {
     return known || !find_ ? known : find();
   }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Has the bytes outlive work of a device that reads or writes them, whoever gives up the storage
+  /// Has the bytes outlive work of a device that reads or writes them, also where the storage goes
   /// before. Thread-safe.
   void used_until(ReadyEvent event) {
     if (event.is_ready()) return;
