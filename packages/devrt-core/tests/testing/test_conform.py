@@ -1,5 +1,7 @@
 """The kit on the example backend: what it reports, and on what command."""
 
+import importlib
+import inspect
 import json
 
 import pytest
@@ -7,7 +9,9 @@ from click.testing import CliRunner
 
 from devrt.cli import main
 from devrt.errors import InvalidArgumentError, UnknownPlatformError
-from devrt.testing.conformance import LEVELS, Report, Status, all_cases, conform
+from devrt.testing.conformance import LEVELS, Report, Status, Subject, all_cases, conform
+from devrt.testing.conformance.runner import chosen_cases
+from devrt.testing.conformance.subject import find_subject
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
 
@@ -60,3 +64,44 @@ def test_levels_and_cases_that_are_not_there():
         conform("acme", "lod")
     with pytest.raises(InvalidArgumentError, match=r"no case 'load.nothing'"):
         conform("acme", cases=["load.nothing"])
+
+
+def test_a_configuration_file_is_a_subject(tmp_path):
+    library = tmp_path / "libacme.so"
+    library.write_bytes(b"")
+    config = tmp_path / "acme_options.json"
+    config.write_text(json.dumps({"library_path": str(library), "create_options": {"cores": 2}}))
+    subject = Subject(find_subject(str(config)))
+    assert (subject.platform, subject.library) == ("acme_options", str(library))
+    assert subject.is_library
+    assert subject.client_options == {"cores": 2}
+    assert Subject(find_subject(str(library))).client_options == {}
+    config.write_text("{}")
+    with pytest.raises(UnknownPlatformError, match="library_path must be"):
+        find_subject(str(config))
+
+
+@pytest.mark.parametrize("module", ["case", "expect", "page"])
+def test_an_import_of_a_module_leaves_the_function_of_its_name(module):
+    from devrt.testing import conformance
+
+    importlib.import_module(f"devrt.testing.conformance.{module}")
+    assert inspect.isfunction(getattr(conformance, module))
+
+
+def test_cases_of_libraries_are_for_libraries(tmp_path):
+    pytest.importorskip("devrt_pjrt", reason="needs the loader of PJRT libraries")
+    (tmp_path / "libacme.so").write_bytes(b"")
+    of_library = chosen_cases(find_subject(str(tmp_path / "libacme.so")))
+    assert {case.level for case in of_library} >= {"memory", "c_api"}
+    assert not [case for case in chosen_cases(find_subject("acme")) if case.level == "c_api"]
+    ids = [case.id for case in of_library]
+    assert len(ids) == len(set(ids))
+
+
+def test_what_is_no_pjrt_library_fails_the_cases_of_its_table(tmp_path):
+    pytest.importorskip("devrt_pjrt", reason="needs the loader of PJRT libraries")
+    (tmp_path / "libacme.so").write_bytes(b"no library")
+    (result,) = conform(str(tmp_path / "libacme.so"), cases=["c_api.table_is_exported"]).results
+    assert result.status is Status.FAILED
+    assert "cannot be opened" in result.came

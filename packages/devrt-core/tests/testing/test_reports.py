@@ -151,3 +151,32 @@ def test_the_command_writes_report_and_page(tmp_path, plugins):
     assert done.exit_code == 0
     assert Report.load(files[0]).results[0].id == "load.probe_answers"
     assert "Conformance of fake-one 1.0" in (tmp_path / "r.html").read_text()
+
+
+def test_what_of_the_c_api_was_exercised():
+    assert report(GOOD).coverage() == {}
+    assert "c_api" not in report(GOOD).to_dict()
+    first = {
+        "there": ("A", "B", "C", "E"),
+        "absent": ("D",),
+        "called": ("A",),
+        "extension": ("FFI",),
+    }
+    second = {"called": ("A", "B", "D"), "unimplemented": ("B",), "probed": ("A", "E")}
+    made = report(result("c_api.a", notes=first), result("c_api.b", notes=second))
+    assert made.coverage() == {
+        "called": ["A", "D"],
+        "unimplemented": ["B"],
+        "only_probed": ["E"],
+        "never_called": ["C"],
+        "absent": [],
+        "extensions": ["FFI"],
+    }
+    assert made.to_dict()["c_api"] == made.coverage()
+    assert "1 there, and never called" in Parsed(page(made)).words
+
+
+def test_notes_are_written_and_read(tmp_path):
+    made = report(result("c_api.a", notes={"called": ("A", "B")}))
+    made.save(tmp_path / "r.json")
+    assert Report.load(tmp_path / "r.json").results == made.results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.contract import PjrtLoader
@@ -89,6 +89,12 @@ class Loader(PjrtLoader):
         import devrt_pjrt
 
         return devrt_pjrt.pjrt_plugin_initialized(name)
+
+    def conformance_cases(self) -> Sequence[Any]:
+        """Return what the C API asks of a library, each a call that nothing stands before."""
+        from devrt_pjrt.conformance.cases import bound_cases
+
+        return bound_cases(self._open)
 
     def open_global(self, platform: str, library: Any) -> None:
         self._open(platform, library, global_symbols=True)

@@ -33,6 +33,9 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
         setattr(sys.modules[package], name, value)
         return value
 
+    for name, module in modules.items():
+        if module == f"{package}.{name}":  # importing it later would put the module in its place
+            get(name)
     names = sorted(modules)
     return get, lambda: [*names], names
 

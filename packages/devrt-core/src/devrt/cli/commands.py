@@ -350,8 +350,9 @@ def inspect(program: str, devices: int | None, platform: str | None, as_json: bo
 def conform(subject: str | None, as_json: bool, **options: Any) -> None:
     """Hold a backend to the contract: run each case of the kit in a child process.
 
-    SUBJECT is a platform, platform@distribution, or the path of a PJRT library. The exit status is
-    0 if something passed and nothing failed, else 1; of --diff, 0 if nothing fails that did not.
+    SUBJECT is a platform, platform@distribution, or the path of a PJRT library or of its
+    configuration file. The exit status is 0 if something passed and nothing failed, else 1; of
+    --diff, 0 if nothing fails that did not.
     """
     from devrt.cli import conform as _conform
 

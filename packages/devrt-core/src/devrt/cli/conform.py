@@ -20,6 +20,7 @@ from devrt.testing.conformance import (
     conform,
     save_page,
 )
+from devrt.testing.conformance.coverage import TITLES
 
 __all__ = ["Shown", "run"]
 
@@ -77,6 +78,7 @@ def _show(report: Report) -> None:
     for reason, cases in report.not_applicable().items():
         out.line(f"not applicable: {reason}")
         out.sentences(", ".join(cases), "dim")
+    _show_coverage(out, report)
     summary = report.summary()
     levels = [level for level in LEVELS if level in summary]
     rows: list[list[str | Text]] = [
@@ -87,6 +89,19 @@ def _show(report: Report) -> None:
     out.table(("level", *(status.words for status in Status)), rows)
     style = "bold green" if report.ok else "bold red"
     out.line(Text(plain(f"{report.name}: {report.verdict()}"), style))
+
+
+def _show_coverage(out: Output, report: Report) -> None:
+    """Print what of the C API was exercised; the names of what was called are in the report."""
+    for part, names in report.coverage().items():
+        if names:
+            out.line(
+                f"functions of the C API {TITLES[part]}: {len(names)}"
+                if part != "extensions"
+                else f"extensions of the C API: {len(names)}"
+            )
+            if part != "called":
+                out.sentences(", ".join(names), "dim")
 
 
 _CHANGES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt.contract.members import Contract
@@ -99,6 +99,14 @@ class PjrtLoader(metaclass=Contract):
     def is_initialized(self, name: str) -> bool:
         """Return whether a library is open under a name and initialised."""
         return False
+
+    def conformance_cases(self) -> Sequence[Any]:
+        """Return what `devrt conform` asks of a PJRT library itself: cases of level ``c_api``.
+
+        Each is a `devrt.testing.conformance.Case`; what it checks takes the library's path from its
+        subject. By default there are none.
+        """
+        return ()
 
     def open_global(self, platform: str, library: Any) -> None:
         """Open a library with its symbols visible to every other one, before any other use of it.

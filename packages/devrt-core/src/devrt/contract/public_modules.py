@@ -35,6 +35,8 @@ PUBLIC_MODULES = (
     "devrt.layout",
     "devrt.native",
     "devrt.records",
+    "devrt.testing.conformance.case",
+    "devrt.testing.conformance.expect",
     "devrt.topology",
     "devrt.wire.pprof",
 )

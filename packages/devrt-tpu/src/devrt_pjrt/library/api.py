@@ -13,6 +13,7 @@ from devrt_pjrt.library.since import since
 __all__ = ["Api", "structure_type", "text_of"]
 
 _POINTER_BYTES = 8
+_MOST_EXTENSIONS = 1000
 _CHARACTERS, _DESCRIPTION = ffi.typeof("char *"), ffi.typeof("devrt_description *")
 _SNAPSHOT = ffi.typeof("devrt_snapshot *")
 _cast, _unpack, _getpid = ffi.cast, ffi.unpack, os.getpid
@@ -204,7 +205,9 @@ class Api:
         """Return the plugin's extensions by their number; the first of a number counts."""
         found: dict[int, Any] = {}
         at = self.table.extension_start
-        while at != ffi.NULL and len(found) < 1000:  # a chain that bites its tail must end
+        for _ in range(_MOST_EXTENSIONS):  # a chain that leads back to itself must end
+            if at == ffi.NULL:
+                break
             found.setdefault(int(at.type), at)
             at = at.next
         return found

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from devrt.testing.conformance.coverage import TITLES
 from devrt.testing.conformance.report import CaseResult, Report, Status
 
 __all__ = ["page", "save_page"]
@@ -83,7 +84,7 @@ def page(report: Report) -> str:
         f"<style>{_STYLE}</style></head><body>\n"
         f"<h1>Conformance of {name}</h1>\n"
         f'<p class="verdict {"good" if report.ok else "bad"}">{_text(report.verdict())}</p>\n'
-        f"{_facts(report)}{_levels(report)}{_reasons(report)}{_cases(report)}"
+        f"{_facts(report)}{_levels(report)}{_coverage(report)}{_reasons(report)}{_cases(report)}"
         f"<script>{_SCRIPT}</script></body></html>\n"
     )
 
@@ -120,6 +121,15 @@ def _levels(report: Report) -> str:
         f'<div class="scroll"><table><thead><tr><th>level</th>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>\n"
     )
+
+
+def _coverage(report: Report) -> str:
+    rows = "".join(
+        f"<dt>{len(names)} {TITLES[part]}</dt><dd>{_text(', '.join(names))}</dd>"
+        for part, names in report.coverage().items()
+        if names
+    )
+    return f"<h2>The C API</h2><dl>{rows}</dl>\n" if rows else ""
 
 
 def _reasons(report: Report) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError
+from devrt.testing.conformance.coverage import coverage
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +48,8 @@ class CaseResult:
 
     ``expected`` and ``came`` say what is wrong; of a case that passed ``came`` are the figures
     that it measured. ``reason`` says why it does not apply, ``contract`` where the contract asks
-    for it; ``output`` is the end of what was printed meanwhile, where it failed.
+    for it; ``output`` is the end of what was printed meanwhile, where it failed. ``notes`` is what
+    the case noted, by kind: of a PJRT library, the functions of the C API that it ``called``.
     """
 
     id: str
@@ -59,6 +61,7 @@ class CaseResult:
     came: str = ""
     reason: str = ""
     output: str = ""
+    notes: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def level(self) -> str:
@@ -133,8 +136,13 @@ class Report:
                 found.setdefault(result.reason, []).append(result.id)
         return found
 
+    def coverage(self) -> dict[str, list[str]]:
+        """Return what of the C API was exercised; see `devrt.testing.conformance.coverage`."""
+        return coverage(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
+        covered = self.coverage()
         return {
             "schema": SCHEMA,
             "ok": self.ok,
@@ -142,6 +150,7 @@ class Report:
             "environment": dict(self.environment),
             "summary": self.summary(),
             "not_applicable": self.not_applicable(),
+            **({"c_api": covered} if covered else {}),
             "cases": [_to_dict(result) for result in self.results],
         }
 
@@ -178,4 +187,5 @@ def _to_dict(result: CaseResult) -> dict[str, Any]:
 
 def _from_dict(fields: Mapping[str, Any]) -> CaseResult:
     known = {field.name: fields[field.name] for field in dataclasses.fields(CaseResult)}
-    return CaseResult(**{**known, "status": Status(known["status"])})
+    notes = {kind: tuple(names) for kind, names in known["notes"].items()}
+    return CaseResult(**{**known, "status": Status(known["status"]), "notes": notes})

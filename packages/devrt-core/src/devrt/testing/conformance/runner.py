@@ -20,7 +20,7 @@ from devrt.probing.listening import Lines, Listener, last_lines, signal_name
 from devrt.probing.replying import LOST_PIPE
 from devrt.probing.starting import start
 from devrt.testing.conformance.case import LEVELS, Case
-from devrt.testing.conformance.cases import all_cases
+from devrt.testing.conformance.cases import all_cases, library_cases
 from devrt.testing.conformance.report import CaseResult, Report, Status
 from devrt.testing.conformance.subject import find_subject
 from devrt.testing.conformance.surroundings import environment_facts, init_timeout, subject_facts
@@ -34,18 +34,28 @@ _DESCRIBE = 60.0
 
 
 class _Replies(Lines):
-    """What a child says: that it began, that it makes its client, what came."""
+    """What a child says: that it began, that it makes its client, what it notes, what came."""
 
     def __init__(self, token: str) -> None:
         super().__init__(token)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the case before."""
         self.phase = ""
         self.result: dict[str, Any] | None = None
+        self.notes: dict[str, dict[str, None]] = {}  # by kind, in order, each once
+        self.last_call = ""
 
     def take(self, message: dict[str, Any]) -> bool:
         if isinstance(message.get("phase"), str):
             self.phase = message["phase"]
         elif isinstance(message.get("result"), dict):
             self.result = message["result"]
+        elif isinstance(message.get("note"), list):
+            kind, what = message["note"]
+            self.notes.setdefault(kind, {})[what] = None
+            self.last_call = what if kind in ("called", "probed") else self.last_call
         else:
             return False
         return True
@@ -81,7 +91,7 @@ class _Child:
         """Return what came of a case, None where the child ended; and whether it was in time."""
         self._listener.drain()
         self._listener.output.clear()
-        self.replies.phase, self.replies.result = "", None
+        self.replies.begin()
         with contextlib.suppress(BrokenPipeError):  # it ended, as will be seen
             os.write(self._requests, json.dumps([what, no_client]).encode() + b"\n")
         in_time = True
@@ -194,7 +204,8 @@ class Worker:
         if fields is None and self._last is not None and not child.replies.phase:
             self._end_late(child, self._last)
             return self._run(case)
-        result = CaseResult(case.id, case.title, case.contract, Status.PASSED)
+        notes = {kind: tuple(found) for kind, found in child.replies.notes.items()}
+        result = CaseResult(case.id, case.title, case.contract, Status.PASSED, notes=notes)
         if fields is None:
             self._child = self._last = None
             output = child.end()
@@ -219,6 +230,8 @@ def _ended(child: _Child, deadline: float, in_time: bool) -> dict[str, Any]:
     """Return the fields of the result of a case in which the child ended, or had to be."""
     where = {"": "when the case was over", "client": "while its client was made"}
     when = where.get(child.replies.phase, "in the case")
+    if child.replies.phase == "case" and child.replies.last_call:
+        when = f"in {child.replies.last_call}"
     if not in_time:
         seconds = child.limit(deadline)
         came = f"it did not finish within {seconds:g} s, {when}"
@@ -243,8 +256,9 @@ def chosen_cases(
     InvalidArgumentError
         If there is no such level or case.
     """
-    known = {case.id: case for case in all_cases()}
     wanted = list(names)
+    of_libraries = library_cases() if reference.library else ()
+    known = {case.id: case for case in (*all_cases(), *of_libraries)}
     if level is not None and level not in LEVELS:
         msg = f"there is no level {level!r}; levels: {', '.join(LEVELS)}."
         raise InvalidArgumentError(msg, level=level)
@@ -255,9 +269,7 @@ def chosen_cases(
     return tuple(
         case
         for case in known.values()
-        if level in (None, case.level)
-        and (not wanted or case.id in wanted)
-        and (case.level != "c_api" or reference.library or wanted)
+        if level in (None, case.level) and (not wanted or case.id in wanted)
     )
 
 
@@ -273,7 +285,8 @@ def conform(
     Parameters
     ----------
     subject
-        A platform (``"acme"``), ``"platform@distribution"``, or the path of a PJRT library.
+        A platform (``"acme"``), ``"platform@distribution"``, or the path of a PJRT library or of
+        its configuration file.
     level
         One of `devrt.testing.conformance.LEVELS`; all of them when omitted.
     cases

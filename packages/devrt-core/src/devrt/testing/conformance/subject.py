@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.errors import BackendUnavailableError, UnknownPlatformError
 from devrt.plugins.discovery.installed import discover_plugins
+from devrt.plugins.discovery.pjrt_env import plugins_in, read_config
 from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
 from devrt.testing.conformance.expect import Failure, NotApplicable, require
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Subject", "find_subject"]
 
 _LIBRARY = re.compile(r".*\.(so|dylib|dll)(\.\d+)*")
+_CONFIG = ".json"
 
 
 def find_subject(name: str) -> PluginRef:
@@ -32,7 +34,7 @@ def find_subject(name: str) -> PluginRef:
     UnknownPlatformError
         If there is none.
     """
-    if os.sep in name or _LIBRARY.fullmatch(name):
+    if os.sep in name or _LIBRARY.fullmatch(name) or name.endswith(_CONFIG):
         return _library(os.path.abspath(name))
     found = discover_plugins()
     matching = [ref for ref in found if ref.is_called(name)]
@@ -52,7 +54,12 @@ def _library(path: str) -> PluginRef:
         raise UnknownPlatformError(msg, platform=path)
     stem = os.path.basename(path).partition(".")[0].removeprefix("lib")
     platform = re.sub(r"[^a-z0-9_]+", "_", stem.lower()) or "library"
-    return PluginRef(platform, "(environment)", library=path, source=FROM_ENVIRONMENT)
+    if not path.endswith(_CONFIG):
+        return PluginRef(platform, "(environment)", library=path, source=FROM_ENVIRONMENT)
+    (found,) = plugins_in('{}:"{}"'.format(platform, path.replace('"', '""')))
+    if found.problem:
+        raise UnknownPlatformError(f"{found.problem}.", platform=path)
+    return found
 
 
 class Subject:
@@ -67,6 +74,8 @@ class Subject:
         The plugin, as it is installed.
     at_client
         Called before the client is made with True, and with False when it is there.
+    note
+        Called with a kind of note and what is noted, for the result of the case that runs.
 
     Attributes
     ----------
@@ -79,9 +88,13 @@ class Subject:
     """
 
     def __init__(
-        self, reference: PluginRef, at_client: Callable[[bool], None] = lambda _: None
+        self,
+        reference: PluginRef,
+        at_client: Callable[[bool], None] = lambda _: None,
+        note: Callable[[str, str], None] = lambda kind, what: None,
     ) -> None:
         self.reference = reference
+        self.note = note
         self.platform = reference.platform
         self.no_client = ""
         self._at_client = at_client
@@ -95,6 +108,11 @@ class Subject:
     def library(self) -> str:
         """The path of its PJRT library; empty if it is none."""
         return self.reference.library
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """What its configuration file creates the client of its PJRT library with."""
+        return dict(read_config(self.reference.config).options) if self.reference.config else {}
 
     @functools.cached_property
     def backend(self) -> Backend:

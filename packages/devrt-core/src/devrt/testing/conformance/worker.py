@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt._support.words import words
 from devrt.probing.replying import LOST_PIPE, Pipe, stay_harmless
-from devrt.testing.conformance.cases import all_cases
+from devrt.testing.conformance.cases import all_cases, library_cases
 from devrt.testing.conformance.expect import Failure, NotApplicable
 from devrt.testing.conformance.subject import Subject
 
@@ -36,30 +36,37 @@ def main(request: dict[str, Any]) -> NoReturn:
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for the processes that cases start
     pipe = Pipe(int(request["descriptor"]), request["token"])
     subject = _subject(
-        request["ref"], lambda begins: pipe.say(phase="client" if begins else "case")
+        request["ref"],
+        lambda begins: pipe.say(phase="client" if begins else "case"),
+        lambda kind, what: pipe.say(note=[kind, what]),
     )
-    known = {case.id: case for case in all_cases()}
     for wanted, subject.no_client in _requests(int(request["requests"])):
         pipe.say(phase="case")
-        result = _described(subject) if wanted == DESCRIBE else _result(known[wanted], subject)
+        result = _described(subject) if wanted == DESCRIBE else _result(_case(wanted), subject)
         _flush()
         pipe.say(result=result)
     os._exit(0)  # exit handlers and destructors are the subject of cases of their own
 
 
-def _subject(fields: Mapping[str, Any], at_client: Any) -> Subject:
+def _case(name: str) -> Case:
+    """Return a case by its id; the loader of PJRT libraries is imported for its own cases only."""
+    known = library_cases() if name.startswith("c_api.") else all_cases()
+    return next(case for case in known if case.id == name)
+
+
+def _subject(fields: Mapping[str, Any], at_client: Any, note: Any) -> Subject:
     from devrt.plugins.discovery.installed import installed_plugins
     from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
 
     reference = PluginRef(**fields)
     if reference.source == FROM_ENVIRONMENT:
-        path = reference.library.replace('"', '""')
+        path = (reference.config or reference.library).replace('"', '""')
         os.environ["PJRT_NAMES_AND_LIBRARY_PATHS"] = f'{reference.platform}:"{path}"'
     names = [reference.name if reference.has_distribution else reference.platform]
     # Copies between platforms are among what is seen to.
     names += ["cpu"] if any(ref.platform == "cpu" for ref in installed_plugins()) else []
     os.environ["DEVRT_PLATFORMS"] = ",".join(dict.fromkeys(names))
-    return Subject(reference, at_client)
+    return Subject(reference, at_client, note)
 
 
 def _requests(descriptor: int) -> Iterator[tuple[str, str]]:

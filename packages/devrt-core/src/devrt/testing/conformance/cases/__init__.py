@@ -9,7 +9,7 @@ from typing import Any
 
 from devrt.testing.conformance.case import LEVELS, Case
 
-__all__ = ["CaseList", "all_cases"]
+__all__ = ["CaseList", "all_cases", "library_cases"]
 
 
 @functools.cache
@@ -27,13 +27,24 @@ def all_cases() -> tuple[Case, ...]:
     return tuple(sorted(found, key=lambda case: LEVELS.index(case.level)))
 
 
+@functools.cache
+def library_cases() -> tuple[Case, ...]:
+    """Return the cases of PJRT libraries alone, which the installed loader of them brings."""
+    from devrt.records import Unavailable
+    from devrt.runtime import default_runtime
+
+    loader = default_runtime().plugins.pjrt_loader()
+    return () if isinstance(loader, Unavailable) else tuple(loader.conformance_cases())
+
+
 class CaseList:
     """The cases of one level, or of all, as a list to print."""
 
     ok = True
 
     def __init__(self, level: str | None = None) -> None:
-        self.cases = [case for case in all_cases() if level in (None, case.level)]
+        known = (*all_cases(), *library_cases())
+        self.cases = [case for case in known if level in (None, case.level)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the list as JSON has it."""
