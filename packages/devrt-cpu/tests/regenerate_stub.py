@@ -12,13 +12,8 @@ STUB = Path(__file__).parents[1] / "src" / "devrt_cpu" / "_ext.pyi"
 def main(target):
     """Run nanobind's generator, private names and the methods in Python included."""
     run = (
-        "import runpy; from devrt_cpu import _capabilities, _client_methods, _contract\n"
-        "from devrt_cpu import _executable_methods\n"
+        "import runpy; from devrt_cpu import _contract\n"
         "_contract.register()\n"
-        "_capabilities.capabilities.__module__ = 'devrt_cpu._ext'\n"
-        "for methods in _client_methods, _executable_methods:\n"
-        "    for name in methods.__all__:\n"  # the generator shows what is of the module itself
-        "        getattr(methods, name).__module__ = 'devrt_cpu._ext'\n"
         "runpy.run_module('nanobind.stubgen', run_name='__main__')"
     )
     arguments = ["-q", "-P", "-m", "devrt_cpu._ext", "-o", os.fspath(target)]

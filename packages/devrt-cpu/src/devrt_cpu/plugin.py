@@ -57,7 +57,8 @@ def _probe() -> ProbeResult:
 
 
 def _make_client(context: ClientContext) -> Client:
-    from devrt_cpu import _disk_cache, make_cpu_client
+    from devrt.native.engines import remember_cache
+    from devrt_cpu import make_cpu_client
 
     given = {name: context.options[name] for name in _PASSED_ON if name in context.options}
     client = make_cpu_client(
@@ -71,7 +72,7 @@ def _make_client(context: ClientContext) -> Client:
     )
     # Without what joins it to others, which may refer to the client.
     kept = {spec.name: context.options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
-    _disk_cache.remember(client, kept)
+    remember_cache(client, kept)
     return cast("Client", client)  # registered as one when it was made
 
 

@@ -195,11 +195,11 @@ nb::object topology_of(nb::handle_t<Client> client) {
   return call_python(describe, to_list(nb::inst_ptr<Client>(client)->devices()));
 }
 
-PyObject* library_module = nullptr;
+PyObject* version_function = nullptr;
 
 nb::object full_version(nb::handle_t<Client> client) {
   const nb::handle of =
-      module_attribute(library_module, DEVRT_PACKAGE "._library", "platform_version");
+      module_attribute(version_function, "devrt.native.engines", "platform_version");
   return call_python(of, client, nb::str(platform_version()));
 }
 

@@ -127,10 +127,10 @@ nb::dict to_attributes(const XLA_FFI_Attrs& attributes) {
 }
 
 Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame) {
-  const nb::object outcome =
-      call_python(module_attribute(answer_function, DEVRT_PACKAGE "._custom_calls", "answer"),
-                  nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
-                  to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
+  const nb::object outcome = call_python(
+      module_attribute(answer_function, "devrt.native.custom_calls", "answer"),
+      nb::str(DEVRT_PACKAGE), nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
+      to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
   if (outcome.is_none()) return {};
   return {static_cast<StatusCode>(nb::cast<int>(outcome[0])), nb::cast<std::string>(outcome[1])};
 }
@@ -181,7 +181,8 @@ bool finish_custom_calls() {
     return false;
   }
   static PyObject* function = nullptr;
-  (void)call_python(module_attribute(function, DEVRT_PACKAGE "._custom_calls", "forget_all"));
+  (void)call_python(module_attribute(function, "devrt.native.custom_calls", "forget_all"),
+                    nb::str(DEVRT_PACKAGE));
   return true;
 }
 

@@ -105,10 +105,9 @@ void bind_analyses(nb::class_<ExecutableHandle>& cls) {
          [](const ExecutableHandle& e) {
            static PyObject* function = nullptr;
            const pjrt::Serialized found = e.state->loaded("serialize")->serialize();
-           return call_python(
-               module_attribute(function, DEVRT_PACKAGE "._serialized", "with_checksum"),
-               to_bytes(found.code), to_bytes(found.options),
-               nb::str(e.state->engine().client().api().path().c_str()));
+           return call_python(module_attribute(function, "devrt.native.engines", "serialized"),
+                              to_bytes(found.code), to_bytes(found.options),
+                              nb::str(e.state->engine().client().api().path().c_str()));
          },
          nb::sig("def serialize(self) -> bytes"),
          "Return the compiled program, for `deserialize_executable` on a machine of this kind.")
