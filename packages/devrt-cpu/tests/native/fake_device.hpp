@@ -104,8 +104,9 @@ class FakeEvent final : public devrt::EventSource {
 /// thread for each device and direction, while the gate is open.
 class FakeBackend final : public devrt::native::DeviceBackend {
  public:
-  explicit FakeBackend(int devices, std::size_t bytes = std::size_t{64} << 20)
-      : bytes_(static_cast<std::int64_t>(bytes)) {
+  explicit FakeBackend(int devices, std::size_t bytes = std::size_t{64} << 20,
+                       std::size_t small = 0)
+      : at_once(small), bytes_(static_cast<std::int64_t>(bytes)) {
     for (int i = 0; i < devices; ++i) devices_.push_back(std::make_unique<OneDevice>(bytes));
   }
   ~FakeBackend() override { open(); }
@@ -134,7 +135,12 @@ class FakeBackend final : public devrt::native::DeviceBackend {
       if (is_own(copy.to_space)) copy.to = memory(copy.to_space).reachable(copy.to);
       reachable.push_back(copy);
     }
-    lane(queue).enqueue([this, ended, reachable = std::move(reachable)] {
+    std::vector<std::byte> taken;  // of the first source, where the caller may change it
+    if (!is_own(copies.front().from_space) && copies.front().bytes() <= at_once) {
+      taken.assign(copies.front().from, copies.front().from + copies.front().run);
+      reachable.front().from = taken.data();
+    }
+    lane(queue).enqueue([this, ended, reachable = std::move(reachable), taken = std::move(taken)] {
       wait_for_gate();
       const devrt::Status failure =
           failing.load() ? devrt::Status(devrt::StatusCode::kInternal, "bus") : devrt::Status();
@@ -145,6 +151,9 @@ class FakeBackend final : public devrt::native::DeviceBackend {
     });
     return devrt::ReadyEvent::of(ended);
   }
+
+  std::size_t read_at_once() const noexcept override { return at_once; }
+  std::shared_ptr<devrt::HostAllocator> staging() override { return staged; }
 
   bool wait(const devrt::native::Queue& queue, const devrt::ReadyEvent& event) override {
     if (!dynamic_cast<FakeEvent*>(event.source())) return false;
@@ -189,6 +198,8 @@ class FakeBackend final : public devrt::native::DeviceBackend {
     return *devices_[static_cast<std::size_t>(space)]->arena;
   }
 
+  const std::size_t at_once;
+  const std::shared_ptr<CountingAllocator> staged = std::make_shared<CountingAllocator>();
   std::atomic<int> num_copies{0};
   std::atomic<int> num_waits{0};
   std::atomic<bool> failing{false};

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "client/assembly.hpp"
+#include "devrt/memory/limit_allocator.hpp"
 #include "fake_device.hpp"
 
 namespace devrt::native {
@@ -14,8 +15,8 @@ namespace {
 
 struct Fixture {
   explicit Fixture(int devices = 1, bool asynchronous = true,
-                   std::size_t bytes = std::size_t{64} << 20)
-      : backend(std::make_shared<FakeBackend>(devices, bytes)) {
+                   std::size_t bytes = std::size_t{64} << 20, std::size_t at_once = 0)
+      : backend(std::make_shared<FakeBackend>(devices, bytes, at_once)) {
     ClientOptions options;
     options.backend = backend;
     options.asynchronous = asynchronous;
@@ -105,6 +106,22 @@ TEST_CASE(device_put_does_not_read_a_source_after_the_call_that_it_was_lent_for)
   CHECK(f.fetch(*buffer) == before);
 }
 
+TEST_CASE(device_takes_few_bytes_from_the_source_at_once) {
+  const Fixture f(1, true, std::size_t{1} << 20, 64);
+  f.backend->shut();
+  Floats few = counting(16);
+  Floats more = counting(17);
+  const Ref<Buffer> first = put(f.memory(0), few);
+  CHECK(f.backend->staged->calls == 0);
+  const Ref<Buffer> second = put(f.memory(0), more);
+  CHECK(f.backend->staged->calls == 1);
+  few.values.assign(16, 0.0f);
+  more.values.assign(17, 0.0f);
+  CHECK(!first->ready().is_ready());
+  f.backend->open();
+  CHECK(f.fetch(*first) == counting(16).values && f.fetch(*second) == counting(17).values);
+}
+
 TEST_CASE(device_batches_make_equal_blocks_once_for_each_space) {
   const Fixture f(2);
   const Floats source = counting(8);
@@ -190,6 +207,44 @@ TEST_CASE(device_memory_is_given_back_after_the_work_that_uses_it) {
   CHECK(released == 1);
   CHECK(f.memory(0).stats().bytes_in_use() == 0);
   CHECK(f.backend->arena(0).usage().in_use_bytes == 0);
+}
+
+TEST_CASE(device_allocator_that_orders_by_itself_gets_memory_at_once) {
+  struct Ordering final : HostAllocator {
+    void* allocate(std::size_t bytes, std::size_t alignment) override {
+      return heap.allocate(bytes, alignment);
+    }
+    void deallocate(void* data, std::size_t bytes) noexcept override {
+      heap.deallocate(data, bytes);
+    }
+    bool deallocate_after(void* data, std::size_t bytes,
+                          std::span<const ReadyEvent> uses) noexcept override {
+      ordered += uses.size();
+      heap.deallocate(data, bytes);
+      return true;
+    }
+    AlignedAllocator heap;
+    std::size_t ordered = 0;
+  };
+  const auto ordering = std::make_shared<Ordering>();
+  const auto stats = std::make_shared<MemoryStats>(1 << 20);
+  const auto budget = std::make_shared<ByteBudget>(1 << 20);
+  const auto reserved = std::make_shared<ReservedBytes>();
+  const auto cache = std::make_shared<BlockCache>(1 << 20);
+  const std::shared_ptr<HostAllocator> whole = std::make_shared<StatisticsAllocator>(
+      std::make_shared<LimitAllocator>(std::make_shared<RecyclingAllocator>(
+                                           ordering, cache, reserved, RecyclingAllocator::kNever),
+                                       budget),
+      stats);
+  ReadyPromise ended;
+  ReadyPromise pending;
+  Ref<Storage> storage = Storage::allocate(whole, 4096);
+  storage->used_until(ended.event());
+  storage->used_until(pending.event());
+  ended.set();
+  storage.reset();
+  CHECK(ordering->ordered == 1);  // what has ended is no use any more
+  CHECK(stats->bytes_in_use() == 0 && budget->used() == 0 && reserved->bytes() == 0);
 }
 
 TEST_CASE(device_memory_in_use_is_nobodys_sole_share) {

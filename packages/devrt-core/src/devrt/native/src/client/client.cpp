@@ -223,6 +223,7 @@ std::shared_ptr<Client> Client::make(ClientOptions options) {
 Client::Client(ClientOptions options)
     : options_(std::move(options)),
       backend_(options_.backend ? options_.backend : make_backend(options_)),
+      read_at_once_(backend_->read_at_once()),
       budget_(options_.memory_limit
                   ? std::make_shared<ByteBudget>(static_cast<std::size_t>(*options_.memory_limit))
                   : nullptr),

@@ -366,6 +366,7 @@ class Client {
 
   const ClientOptions options_;
   const std::shared_ptr<DeviceBackend> backend_;
+  const std::size_t read_at_once_;
   void* attached_ = nullptr;
   ExternalOwner attached_owner_;
   std::weak_ptr<Client> self_;

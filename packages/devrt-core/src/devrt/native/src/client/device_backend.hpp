@@ -90,6 +90,9 @@ class DeviceBackend {
   /// Starts copies and returns the event of their end, until when the client keeps the memory. The
   /// host cannot reach one side or both, of the most of them. Throws if none was started.
   virtual ReadyEvent copy(const Queue& queue, std::span<const RegionCopy> copies);
+  /// Returns up to how many bytes `copy` has read from a host address when it returns: for so few
+  /// the client makes no copy of what its caller may change.
+  virtual std::size_t read_at_once() const noexcept { return 0; }
   /// Has what is given to a queue from now on begin after an event. Returns false where the device
   /// cannot, or would go on after a failure: then the client waits, in a thread of its own.
   virtual bool wait(const Queue&, const ReadyEvent&) { return false; }

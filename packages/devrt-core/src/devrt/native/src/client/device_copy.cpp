@@ -8,10 +8,10 @@ namespace devrt::native {
 
 namespace {
 
-/// Returns the copy of a whole dense storage.
-RegionCopy whole(const Storage& from, int from_space, const Storage& to, int to_space) {
+/// Returns the copy of what fills a whole storage.
+RegionCopy whole(const std::byte* from, int from_space, const Storage& to, int to_space) {
   RegionCopy copy;
-  copy.from = from.data();
+  copy.from = from;
   copy.to = to.data();
   copy.run = to.bytes();
   copy.from_space = from_space;
@@ -31,10 +31,11 @@ ReadyEvent first_failed(std::span<const ReadyEvent> events) {
   return {};
 }
 
-ReadyEvent start(DeviceBackend& backend, const DeviceCopies& work) {
-  ReadyEvent ended = backend.copy(work.queue, work.copies);
+ReadyEvent start(DeviceBackend& backend, const Queue& queue, std::span<const RegionCopy> copies,
+                 std::span<const Ref<Storage>> storages) {
+  ReadyEvent ended = backend.copy(queue, copies);
   try {
-    for (const Ref<Storage>& storage : work.storages) storage->used_until(ended);
+    for (const Ref<Storage>& storage : storages) storage->used_until(ended);
   } catch (...) {
     (void)ended.wait();  // no memory to keep them longer than this call
     throw;
@@ -46,9 +47,9 @@ ReadyEvent start(DeviceBackend& backend, const DeviceCopies& work) {
 void start_after_waiting(DeviceBackend& backend, const DeviceCopies& work, ReadyPromise promise) {
   try {
     for (const ReadyEvent& event : work.after) raise_if_error(event.wait());
-    start(backend, work).on_ready([promise = std::move(promise)](const Status& status) mutable {
-      promise.set(status);
-    });
+    start(backend, work.queue, work.copies, work.storages)
+        .on_ready(
+            [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
   } catch (const StatusError& error) {
     promise.set(error.status());
   }
@@ -71,7 +72,7 @@ ReadyEvent Client::copy_by_device(DeviceCopies work) {
   };
   // What waits in a thread was there before.
   if (waiting.is_idle() && std::ranges::all_of(work.after, begins_after)) {
-    ready = start(*backend_, work);
+    ready = start(*backend_, work.queue, work.copies, work.storages);
   } else {
     ReadyPromise promise;
     ready = promise.event();
@@ -93,15 +94,24 @@ ReadyEvent Client::put_by_device(const Memory& memory, const StridedView& view, 
                                  const Ref<Storage>& storage, const PutOptions& options) {
   const std::size_t bytes = storage->bytes();
   if (bytes == 0) return {};
+  const Queue queue{number_of(memory), Lane::kToDevice, options.stream};
+  const bool is_plain = view.swap <= 1 && is_dense(view);
+  if (is_plain && bytes <= read_at_once_) {
+    raise_if_error(backend_->health(queue.device));
+    const RegionCopy copy = whole(view.data, kHostSpace, *storage, memory.space());
+    ReadyEvent ready = start(*backend_, queue, {&copy, 1}, {&storage, 1});
+    if (!options_.asynchronous) (void)ready.wait();
+    return ready;
+  }
   Ref<Storage> source;
-  if (hold && view.swap <= 1 && is_dense(view)) {
+  if (hold && is_plain) {
     source = Storage::lend(view.data, bytes, std::move(hold));
   } else {
     source = allocate_staging(bytes);
     copy_to_dense(view, source->data(), &pool_);
   }
-  DeviceCopies work{{number_of(memory), Lane::kToDevice, options.stream}};
-  work.copies.push_back(whole(*source, kHostSpace, *storage, memory.space()));
+  DeviceCopies work{queue};
+  work.copies.push_back(whole(source->data(), kHostSpace, *storage, memory.space()));
   work.storages.push_back(std::move(source));
   work.storages.push_back(storage.share());
   return copy_by_device(std::move(work));
@@ -112,7 +122,7 @@ ReadyEvent Client::move_by_device(const Memory& from, const Ref<Storage>& source
                                   std::int64_t stream) {
   if (source->bytes() == 0) return ready;
   DeviceCopies work{queue_between(from, to, stream)};
-  work.copies.push_back(whole(*source, from.space(), *target, to.space()));
+  work.copies.push_back(whole(source->data(), from.space(), *target, to.space()));
   work.storages.push_back(source.share());
   work.storages.push_back(target.share());
   work.after.push_back(std::move(ready));
@@ -124,7 +134,7 @@ Client::Fetched Client::fetch(const Memory& memory, Ref<Storage> storage,
   if (memory.is_host_visible() || storage->bytes() == 0) return {std::move(storage), filled};
   Ref<Storage> copied = allocate_staging(storage->bytes());
   DeviceCopies work{{number_of(memory), Lane::kFromDevice, 0}};
-  work.copies.push_back(whole(*storage, memory.space(), *copied, kHostSpace));
+  work.copies.push_back(whole(storage->data(), memory.space(), *copied, kHostSpace));
   work.storages.push_back(std::move(storage));
   work.storages.push_back(copied.share());
   work.after.push_back(filled);
