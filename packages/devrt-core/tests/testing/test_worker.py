@@ -233,3 +233,22 @@ def until(true, seconds=60):
     while not true():
         assert time.monotonic() < end, f"not so after {seconds} s"
         time.sleep(0.02)
+
+
+STARTS = """
+import os, pathlib
+from devrt.testing.conformance.processes import run_program
+program = "import os, pathlib, sys, time; "
+program += "pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(600)"
+run_program(program, os.environ["PID_FILE"], timeout=600)
+"""
+
+
+def test_what_a_case_starts_ends_with_it_at_its_deadline(plugins, tmp_path, monkeypatch):
+    monkeypatch.setenv("PID_FILE", str(tmp_path / "pid"))
+    with Worker(spoil(plugins, STARTS)) as worker:
+        for deadline in (2.0, 8.0, 32.0):  # until it has been started, on a busy machine too
+            assert run(worker, SPOILED, deadline=deadline).status is Status.TIMED_OUT
+            if (tmp_path / "pid").exists():
+                break
+    until(lambda: not is_alive((tmp_path / "pid").read_text()))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -18,7 +16,8 @@ import numpy as np
 from devrt import dtypes
 from devrt.contract import Buffer, Client, Device, Memory
 from devrt.errors import InvalidTypeError, UnimplementedError
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect, expect_equal
+from devrt.testing.conformance.expect import NotApplicable, expect, expect_equal
+from devrt.testing.conformance.processes import run_program
 from devrt.testing.conformance.subject import Subject
 
 Array = np.ndarray[Any, Any]
@@ -154,37 +153,12 @@ def in_process(
     """
     reference = json.dumps(dataclasses.asdict(subject.reference))
     code = _CHILD + (_CLIENT if has_client else "") + textwrap.dedent(program)
-    command = [sys.executable, "-c", code, reference, json.dumps(sys.path)]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=hasattr(os, "setsid"),  # so that its own children end with it
-    ) as child:
-        try:
-            out, err = child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            _kill(child)
-            raise Failure("a process that ends", f"one that hangs for {timeout:g} s") from None
-    expect(child.returncode == 0, expected="exit status 0", came=_end(child.returncode, err))
+    ended = run_program(code, reference, json.dumps(sys.path), timeout=timeout)
+    expect(ended.status == 0, expected="exit status 0", came=ended.how())
     for word in ("Traceback", "nanobind: leaked", "Fatal Python error"):
-        expect(word not in err, expected="an end without a complaint", came=err[-600:])
-    return out
-
-
-def _kill(child: subprocess.Popen[str]) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, 9)
-    child.kill()
-    child.communicate()
-
-
-def _end(status: int, err: str) -> str:
-    how = f"signal {-status}" if status < 0 else f"exit status {status}"
-    return f"{how}; its last words: {err.strip()[-600:]}"
+        came = ended.err[-600:]
+        expect(word not in ended.err, expected="an end without a complaint", came=came)
+    return ended.out
 
 
 def offered(call: Callable[[], Any], what: str) -> Any:

@@ -19,6 +19,11 @@ class Ended(NamedTuple):
     out: str
     err: str
 
+    def how(self) -> str:
+        """Return how it ended, and the last that it printed to standard error."""
+        how = f"signal {-self.status}" if self.status < 0 else f"exit status {self.status}"
+        return f"{how}; its last words: {self.err.strip()[-600:]}"
+
 
 def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
     """Run a program to its end, which is a failure of the case if it does not come in time.
@@ -45,7 +50,5 @@ def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
 def answer_of(code: str, *arguments: str, timeout: float = 25.0) -> Any:
     """Run a program that must end well; return the JSON of the last line that it prints."""
     ended = run_program(code, *arguments, timeout=timeout)
-    how = f"killed by signal {-ended.status}" if ended.status < 0 else f"status {ended.status}"
-    came = f"{how}: {ended.err.strip()[-600:]}"
-    expect(ended.status == 0, expected="a process that ends with status 0", came=came)
+    expect(ended.status == 0, expected="exit status 0", came=ended.how())
     return json.loads(ended.out.strip().splitlines()[-1])
