@@ -15,7 +15,7 @@ from devrt.cli import main
 from devrt.testing import import_findings
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-TEMPLATES = {"devrt-acme": ()}
+TEMPLATES = {"devrt-acme": (), "devrt-acme-pjrt": ("--pjrt",)}
 
 
 def write(*arguments, fails=False):

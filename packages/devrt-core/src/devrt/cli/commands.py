@@ -370,13 +370,14 @@ def conform(subject: str | None, as_json: bool, **options: Any) -> None:
 
 @main.command(name="new-backend", short_help="Write the project of a new backend, to begin with.")
 @click.argument("name")
+@click.option("--pjrt", "template", flag_value="pjrt", help="Around a PJRT library.")
 @click.option("--output", type=click.Path(), help="The folder to write; else devrt-NAME.")
-def new_backend(name: str, output: str | None) -> None:
+def new_backend(name: str, template: str | None, output: str | None) -> None:
     """Write a project that builds, serves the platform NAME and passes `devrt conform NAME`.
 
-    It is a simulated device, in Python; replace it part by part.
+    It is a simulated device, in Python unless an option says otherwise; replace it part by part.
     """
     from devrt.cli import new_backend as _new_backend
 
-    for path in _new_backend.write_project(name, "python", output):
+    for path in _new_backend.write_project(name, template or "python", output):
         click.echo(path)
