@@ -39,6 +39,13 @@ INTEROP = (
     "packages/devrt-cpu/tests/programs/test_jax_objects.py",
     "packages/devrt-cpu/tests/programs/test_torch_objects.py",
 )
+OF_WHEELS = (
+    *(
+        f"tests/integration/test_{name}.py"
+        for name in "wheels matrix new_backend real_plugins".split()
+    ),
+    "--confcutdir=tests/integration",  # what all tests share needs devrt beside them
+)
 ASAN = (
     *(
         f"packages/devrt-cpu/tests/buffers/test_{name}.py"
@@ -51,7 +58,7 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "venv"
 nox.options.error_on_missing_interpreters = True  # else nox skips, and reports success
-nox.options.sessions = ["tests", "stubs", "wheels", "native"]
+nox.options.sessions = ["tests", "stubs", "integration", "native"]
 
 
 def _works(command: str) -> bool:
@@ -237,10 +244,17 @@ def notebook(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
-def wheels(session: nox.Session) -> None:
-    """Build every wheel, install them outside the checkout and use them there."""
+def integration(session: nox.Session) -> None:
+    """Build every wheel once, install them as tests/integration/matrix.toml says, use them there.
+
+    ``nox -s integration -- -k skew`` runs a part. ``TEST_WHEELHOUSE`` names a folder of wheels that
+    are built already; those that are not there are built into it.
+    """
+    lacking = [python for python in PYTHONS if not _works(f"python{python}")]
+    if lacking:
+        session.error(f"these Pythons of the matrix are not installed: {', '.join(lacking)}")
     session.install("build>=1.2", "packaging>=24", "pytest>=8.3")
-    session.run("python", "-m", "pytest", "-m", "wheels", "tests/integration", *session.posargs)
+    session.run(*"python -m pytest -m wheels".split(), *OF_WHEELS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

@@ -6,40 +6,27 @@ client of theirs: a machine without their hardware could only show that they ref
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
-from support import run_python
+from wheelhouse import MATRIX
 
 pytestmark = pytest.mark.wheels
 
-WHEELS = ("jax-cuda13-pjrt==0.12.0.1", "libtpu==0.0.51", "xla-cpu-pjrt==0.0.1")
-"""Distribution and version."""
+(ROW,) = (row for row in MATRIX["environment"] if row["name"] == "adopted")
+WHEELS = ROW["no_deps"]
 RUNS_HERE = "xla-cpu-pjrt"
 """The one whose devices every machine has, once devrt-tpu is there to load it."""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Install the wheels, without what they need to run, into a folder of their own."""
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder]
-    done = subprocess.run([*command, *WHEELS], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"the index cannot be reached, or lacks {', '.join(WHEELS)}: {done.stderr}")
-    return folder
+@pytest.fixture
+def environment(environments):
+    """The wheels beside ours."""
+    return environments(ROW)
 
 
-def run(site, *arguments, **environ):
-    done = run_python(*arguments, status=None, PYTHONPATH=site, **environ)
-    assert done.returncode in (0, 1), done.stderr
-    return done.stdout
-
-
-def test_they_are_found_and_described(site, tmp_path):
-    report = json.loads(run(site, "-m", "devrt", "doctor", "--json", DEVRT_CACHE_DIR=str(tmp_path)))
+def test_they_are_found_and_described(environment):
+    report = json.loads(environment.run(["devrt", "doctor", "--json"], status=1))
     assert report["default"] == "cpu@devrt-cpu"
     rows = {row["distribution"].replace("_", "-"): row for row in report["plugins"]}
     for requirement in WHEELS:
@@ -58,7 +45,7 @@ def test_they_are_found_and_described(site, tmp_path):
         assert row["remedy"]
 
 
-def test_they_do_not_touch_the_cpu(site):
+def test_they_do_not_touch_the_cpu(environment):
     program = """
 import json, sys
 opened = []
@@ -73,4 +60,5 @@ with open("/proc/self/maps") as maps:
 modules = [name for name in sys.modules if name.startswith(("jax", "libtpu", "xla"))]
 print(json.dumps([platforms[:1], devrt.default_backend(), opened, mapped, modules]))
 """
-    assert json.loads(run(site, "-c", program)) == [["cpu"], "cpu", [], [], []]
+    printed = environment.run(["python", "-c", program])
+    assert json.loads(printed) == [["cpu"], "cpu", [], [], []]
