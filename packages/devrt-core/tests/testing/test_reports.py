@@ -56,6 +56,42 @@ def test_cases_that_do_not_apply_are_counted_with_their_reasons():
     assert made.not_applicable() == {"it compiles nothing": ["execute.b", "execute.c"]}
 
 
+LEVELS = ("load", "memory", "transfer", "execute", "shard", "distributed")
+WHOLE = [result(f"{level}.a") for level in LEVELS]
+
+
+@pytest.mark.parametrize(
+    ("results", "reasons"),
+    [
+        (WHOLE, []),
+        ([BAD, *WHOLE[1:]], ["load.a failed", "no case of level load passed"]),
+        (WHOLE[:-1], ["no case of level distributed passed"]),
+        (
+            [*WHOLE[:-1], dataclasses.replace(NONE, id="distributed.a")],
+            ["no case of level distributed passed"],
+        ),
+    ],
+)
+def test_what_speaks_for_calling_a_backend_experimental(results, reasons):
+    made = report(*results)
+    assert made.experimental_because() == reasons
+    assert made.to_dict()["experimental_because"] == reasons
+    absent = Report({**SUBJECT, "problem": "no card"}, {}, tuple(WHOLE))
+    assert absent.experimental_because() == ["its client cannot be made here: no card"]
+
+
+@pytest.mark.parametrize(
+    ("experimental", "words"),
+    [(False, "It does not say that it is experimental. This report does"), (True, "")],
+)
+def test_the_command_says_where_manifest_and_report_differ(plugins, experimental, words):
+    plugins.add("one", experimental=experimental)
+    done = CliRunner().invoke(main, ["conform", "one", "--case", "load.ids_are_unique_and_ordered"])
+    assert done.exit_code == 0
+    assert ("This report does" in done.stdout) is bool(words)
+    assert words in done.stdout
+
+
 def ids(changes):
     return [change.id for change in changes]
 

@@ -196,7 +196,8 @@ def test_a_plugin_whose_import_ends_the_process(plugins):
     assert "exit code 6" in result.came
 
 
-def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path, number):
     code = (
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"child = subprocess.Popen(['sleep', '600'])\n"
@@ -210,7 +211,7 @@ def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path):
     parent = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
     try:
         until(lambda: (tmp_path / "pids").exists())
-        parent.send_signal(signal.SIGINT)
+        parent.send_signal(number)
         parent.communicate(timeout=60)
     finally:
         parent.kill()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from rich.text import Text
@@ -61,13 +65,26 @@ def run(
     if diff:
         found = compare(*map(Report.load, diff))
         return found, functools.partial(_show_diff, found)
-    with waiting(f"holding {subject} to the contract"):
+    with _ended_by_sigterm(), waiting(f"holding {subject} to the contract"):
         made = conform(subject, level, cases=cases)
     if report is not None:
         made.save(report)
     if page is not None:
         save_page(made, page)
     return made, functools.partial(_show, made)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """End as an interrupt does where the command is terminated: with its child processes."""
+    if threading.current_thread() is not threading.main_thread():  # it alone may set a handler
+        yield
+        return
+    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, former)
 
 
 def _show(report: Report) -> None:
@@ -89,6 +106,17 @@ def _show(report: Report) -> None:
     out.table(("level", *(status.words for status in Status)), rows)
     style = "bold green" if report.ok else "bold red"
     out.line(Text(plain(f"{report.name}: {report.verdict()}"), style))
+    _show_judgement(out, report)
+
+
+def _show_judgement(out: Output, report: Report) -> None:
+    """Print whether the cases bear out what the plugin says of itself."""
+    reasons, says = report.experimental_because(), report.subject.get("experimental")
+    if says and not reasons:
+        out.line("It says that it is experimental, and nothing in this report does.", "dim")
+    elif says is False and reasons:
+        out.line("It does not say that it is experimental. This report does:", "yellow")
+        out.sentences("; ".join(reasons), "yellow")
 
 
 def _show_coverage(out: Output, report: Report) -> None:

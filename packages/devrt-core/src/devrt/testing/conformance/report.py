@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError
+from devrt.testing.conformance.case import LEVELS
 from devrt.testing.conformance.coverage import coverage
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ class Report:
         absent = "; its client cannot be made here" if self.subject.get("problem") else ""
         return f"{passed} cases passed{rest}{absent}"
 
+    def experimental_because(self) -> list[str]:
+        """Return what speaks for calling the backend experimental; nothing if all is shown."""
+        found = [f"{result.id} {result.status.words}" for result in self.failures]
+        if problem := self.subject.get("problem"):
+            found.append(f"its client cannot be made here: {problem}")
+        ran = {result.level for result in self.results if result.status is Status.PASSED}
+        absent = [level for level in LEVELS if level not in ("c_api", *ran)]
+        return found + [f"no case of level {level} passed" for level in absent]
+
     def summary(self) -> dict[str, dict[str, int]]:
         """Return how many cases of each level ended how; of none where that is so."""
         counts: dict[str, Counter[str]] = {}
@@ -148,6 +158,7 @@ class Report:
             "ok": self.ok,
             "subject": dict(self.subject),
             "environment": dict(self.environment),
+            "experimental_because": self.experimental_because(),
             "summary": self.summary(),
             "not_applicable": self.not_applicable(),
             **({"c_api": covered} if covered else {}),
