@@ -15,7 +15,11 @@ from devrt.testing.conformance import Status, Worker, all_cases, conform
 from devrt.testing.conformance.subject import find_subject
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["mutant"]
+ROWS = [
+    row
+    for file in sorted(Path(__file__).parent.glob("mutants*.toml"))
+    for row in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]
+]
 KEYS = {"example", "file", "old", "new", "case", "deadline"}
 CASES = {case.id: case for case in all_cases()}
 

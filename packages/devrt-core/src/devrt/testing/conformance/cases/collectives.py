@@ -96,26 +96,6 @@ def copies_of_a_program(subject: Subject) -> None:
         expect_equal(np.asarray(came), 2 * argument, f"the result on {device}")
 
 
-@case(
-    "shard",
-    "the default assignment of devices is by replica, then by partition",
-    contract="Client.get_default_device_assignment: the devices that a program gets when none are "
-    "named: by replica, by partition",
-)
-def default_assignment(subject: Subject) -> None:
-    client, count = subject.client, len(subject.devices)
-    for replicas, partitions in ((1, 1), (count, 1), (1, count)):
-        rows = client.get_default_device_assignment(replicas, partitions)
-        expect_equal([len(row) for row in rows], [partitions] * replicas, "rows and columns")
-        ids = [device.id for row in rows for device in row]
-        expect_equal(len(set(ids)), replicas * partitions, "devices, each once")
-        known = all(any(d is own for own in subject.devices) for row in rows for d in row)
-        expect(known, expected="the client's own objects", came=rows)
-    for numbers in ((0, 1), (1, 0), (count + 1, 1), (-1, -1)):
-        with expect_error(InvalidArgumentError):
-            client.get_default_device_assignment(*numbers)
-
-
 @case("shard", "an argument on the wrong device is refused, and the next call runs",
       contract=SHARDED)  # fmt: skip
 def misplaced_parts_are_refused(subject: Subject) -> None:

@@ -43,36 +43,6 @@ def memories_say_whose_they_are(subject: Subject) -> None:
 
 @case(
     "memory",
-    "a device knows its default memory by the name default",
-    contract='Device.memory: "default" and "pinned" are names too, as '
-    "devrt.contract.memory_kind_named reads them.",
-)
-def memory_named_default(subject: Subject) -> None:
-    for device in subject.devices:
-        found = device.memory("default")
-        default = device.default_memory()
-        expect(found is default, expected=repr(default), came=repr(found))
-        kinds = [memory.kind for memory in device.addressable_memories()]
-        if "pinned_host" in kinds:
-            found = device.memory("pinned")
-            expect_equal(found.kind, "pinned_host", 'the kind of memory("pinned")')
-
-
-@case(
-    "memory",
-    "a memory kind that is not there is refused, and those that are there are named",
-    contract="Device.memory: raises InvalidArgumentError if the device addresses no such memory; "
-    "the message lists those it does.",
-)
-def unknown_memory_kind_refused(subject: Subject) -> None:
-    kinds = [memory.kind for memory in subject.device.addressable_memories()]
-    for wrong in ("hbm of nobody", "", "device\0x"):
-        with expect_error(InvalidArgumentError, *kinds):
-            subject.device.memory(wrong)
-
-
-@case(
-    "memory",
     "a buffer lies on the memory that it was put on",
     contract="Client.buffer_from_pyval: device is a device (its default memory is taken), "
     "a memory, or None for the first local device.",
