@@ -16,6 +16,7 @@ __all__ = [
     "ClosedError",
     "ConcretizationTypeError",
     "ConfigError",
+    "ContractDeprecationWarning",
     "DeadlineExceededError",
     "DeletedError",
     "DeviceLostError",
@@ -283,6 +284,10 @@ class DevrtWarning(UserWarning):
 
 class DiscoveryWarning(DevrtWarning):
     """Something that was installed, set or plugged in is left aside, and the user may not know."""
+
+
+class ContractDeprecationWarning(DevrtWarning, DeprecationWarning):
+    """A plugin uses a deprecated name of the plugin contract; Python shows it to its authors."""
 
 
 class UnraisableErrorWarning(DevrtWarning):

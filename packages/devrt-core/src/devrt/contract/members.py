@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import abc
 
+from devrt.contract.deprecation import warn_of_use
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     T = TypeVar("T")
 
 __all__ = ["Contract", "lacking", "members"]
 
 
+_CONTRACT = "devrt.contract."
 _DUNDERS = ("__array__", "__call__", "__dlpack__", "__dlpack_device__")
 
 
 class Contract(abc.ABCMeta):
     """The metaclass of the contract's classes: refuses to register what is no such class."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any]) -> None:
+        super().__init__(name, bases, space)
+        is_own = cls.__module__.startswith(_CONTRACT)
+        for kind in () if is_own else cls.__mro__[1:]:
+            if kind.__module__.startswith(_CONTRACT):
+                _warn_of_members(cls, kind, space)
 
     def register(cls, subclass: type[T]) -> type[T]:
         """Let a class count as one of these; a native one, which cannot derive from them.
@@ -29,6 +39,7 @@ class Contract(abc.ABCMeta):
         PluginContractError
             If it lacks members without a default; the message names all of them.
         """
+        own = dict(vars(subclass))
         missing = lacking(subclass, cls)
         missing = tuple(name for name in missing if not _give(subclass, cls, name))
         if missing:
@@ -40,7 +51,13 @@ class Contract(abc.ABCMeta):
                 "members; docs/backend-authors/contract.md says what each does."
             )
             raise PluginContractError(msg, phase="contract", missing=missing)
+        _warn_of_members(subclass, cls, own)
         return super().register(subclass)
+
+
+def _warn_of_members(cls: type, kind: type, space: dict[str, Any]) -> None:
+    names = (f"{kind.__name__}.{name}" for name in space)
+    warn_of_use(names, f"class {cls.__module__}.{cls.__qualname__}")
 
 
 def _give(subclass: type, kind: type, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from devrt._support.record import replaced
+from devrt.contract.deprecation import warn_of_use
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
 from devrt.plugins.loading.faults import contract_error, disagreement
@@ -154,7 +155,9 @@ def _check_hooks(manager: pluggy.PluginManager, ref: PluginRef, module: ModuleTy
     if not callers:
         msg = f"its module {ref.module!r} implements no hook of {known}, and has no initialize()"
         raise contract_error(ref, msg)
-    return {caller.name for caller in callers}
+    implemented = {caller.name for caller in callers}
+    warn_of_use(sorted(implemented), f"plugin {ref}")
+    return implemented
 
 
 def _typed(
@@ -198,6 +201,9 @@ def _check_version(ref: PluginRef, given: str | int | None, built: str | int | N
 
 def check_fields(ref: PluginRef, record: Any) -> None:
     """Check what later steps rely on outside the guarded places, sorting for one."""
+    kind: Any = type(record)
+    given = (name for name, v in kind.__record_defaults__.items() if getattr(record, name) != v)
+    warn_of_use([f"{kind.__name__}.{name}" for name in given], f"plugin {ref}")
     for name, is_valid in _FIELDS.items():
         value = getattr(record, name, _UNSET)
         if value is not _UNSET and not is_valid(value):
