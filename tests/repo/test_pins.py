@@ -19,8 +19,12 @@ def requirements(project):
 def pin_findings(project, versions):
     """Return the requirements on devrt's distributions that are no pins as the policy has them."""
     found = []
+    # What the dependencies pin an extra may name again, for an extra of that one.
+    pinned = {m.group(1) for r in project.get("dependencies", ()) if (m := PIN.fullmatch(r))}
     for requirement in requirements(project):
-        if not OURS.match(requirement) or requirement.startswith(f"{project['name']}["):
+        name, bracket, _ = requirement.partition("[")
+        is_pinned = requirement.endswith("]") and bracket and name in pinned | {project["name"]}
+        if not OURS.match(requirement) or is_pinned:
             continue
         pin = PIN.fullmatch(requirement)
         if pin is None:
@@ -53,6 +57,7 @@ def test_pins_are_those_of_the_policy(checkout):
     [
         ("devrt-core", "is not like"),
         ("devrt-core==0.1.0", "is not like"),
+        ("devrt-core[testing]", "is not like"),
         ("devrt-core>=0.1,<0.2", "is not like"),
         ("devrt-core[pjrt]>=0.1,<2", "is to end below 1"),
         ("devrt-core>=0.7,<1", "begins after the version here"),
@@ -66,5 +71,5 @@ def test_the_rule_would_notice(requirement, words):
 
 def test_the_rule_leaves_others_alone():
     project = {"name": "devrt-x", "dependencies": ["numpy>=2.0", "devrt-core>=0.1,<1"]}
-    project["optional-dependencies"] = {"all": ["devrt-x[one]"]}
+    project["optional-dependencies"] = {"all": ["devrt-x[one]", "devrt-core[testing]"]}
     assert pin_findings(project, {"devrt-core": (0, 1)}) == []
