@@ -99,7 +99,8 @@ def _show_surroundings(out: Output, report: Report) -> None:
     for variable in report.environment:
         use = f" (option {variable.option})" if variable.option else ""
         unused = "" if variable.in_force else ", not in force: another source is stronger"
-        out.line(_text(f"{variable.name}={variable.value}{use}{unused}"))
+        about = f" ({'; '.join(variable.about)})" if variable.about else ""
+        out.line(_text(f"{variable.name}={variable.value}{use}{unused}{about}"))
     for setting in report.settings:
         if setting["origin"] != "environment":
             out.line(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))

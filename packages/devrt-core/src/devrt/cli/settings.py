@@ -18,8 +18,9 @@ def settings() -> dict[str, Any]:
     Keys: ``options`` (list of name, value, origin, detail, help, unit; of one
     whose value is refused the origin is ``refused``), ``files`` (paths, the strongest
     first), ``unread`` (``DEVRT_`` variables that are no option's), ``meant`` (for each of those
-    that no plugin explains, the variables that it may stand for), ``problems`` (what is wrong with
-    the values that are refused).
+    that no plugin explains, the variables that it may stand for), ``variables`` (what manifests
+    say that plugins read beside them: name, value, about), ``problems`` (what is wrong with the
+    values that are refused).
     """
     runtime = default_runtime()
     problems = []
@@ -28,6 +29,7 @@ def settings() -> dict[str, Any]:
     except ConfigError as error:  # what says which plugins may be used is wrong itself
         problems.append(error.message)
     config = runtime.config
+    declared = runtime.plugins.variables()
     report = config.report()
     rows = [
         _row(config.spec(setting.name), setting.value, setting.origin, setting.detail)
@@ -44,8 +46,12 @@ def settings() -> dict[str, Any]:
     return {
         "options": rows,
         "files": report.files,
-        "unread": list(config.unread()),
-        "meant": dict(config.unread_with_hints()),
+        "unread": [name for name in config.unread() if name not in declared],
+        "meant": {n: meant for n, meant in config.unread_with_hints() if n not in declared},
+        "variables": [
+            {"name": name, "value": config.environ.get(name), "about": list(about)}
+            for name, about in declared.items()
+        ],
         "problems": list(dict.fromkeys(problems)),
     }
 
@@ -80,6 +86,18 @@ def show(report: dict[str, Any]) -> None:
     ]
     out = Output()
     out.table(("option", "value", "origin", "help"), rows)
+    if report["variables"]:
+        out.table(
+            ("variable", "value", "read by"),
+            [
+                [
+                    row["name"],
+                    "-" if row["value"] is None else row["value"],
+                    "; ".join(row["about"]),
+                ]
+                for row in report["variables"]
+            ],
+        )
     for path in report["files"]:
         out.line(f"file: {path}")
     for variable in report["unread"]:

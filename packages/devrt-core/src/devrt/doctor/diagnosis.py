@@ -88,7 +88,8 @@ def diagnose(
     rows = entries(found)
     hardware = seen_hardware(root)
     options = sorted({name for row in rows for name in row.facts.get("options", ())})
-    variables = environment.variables_in_force(runtime.config, options)
+    declared = runtime.plugins.variables()
+    variables = environment.variables_in_force(runtime.config, options, declared=declared)
     findings = [
         *_trouble(found),
         *(finding for row in rows for finding in _of_plugin(row, found)),

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import platform
 import sys
+import types
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
@@ -47,20 +48,25 @@ _DISTRIBUTIONS = ("devrt-core", "numpy", "ml_dtypes", "pluggy")
 
 
 def variables_in_force(
-    config: Config, options: Collection[str] = (), environ: Mapping[str, str] | None = None
+    config: Config,
+    options: Collection[str] = (),
+    environ: Mapping[str, str] | None = None,
+    declared: Mapping[str, tuple[str, ...]] = types.MappingProxyType({}),
 ) -> tuple[Variable, ...]:
     """Return the variables that are set and known to matter, by name.
 
-    ``options`` are those of plugins that were loaded elsewhere, beside the configuration's own.
+    ``options`` are those of plugins that were loaded elsewhere, beside the configuration's own;
+    ``declared`` has what manifests say that variables are read for.
     """
     variables = config.environ if environ is None else environ
     known = {*config.names(), *options}
     found = []
     for name in sorted(variables):
-        if name in _SHOWN_NAMES or name.startswith(_SHOWN_PREFIXES):
+        if name in _SHOWN_NAMES or name in declared or name.startswith(_SHOWN_PREFIXES):
             option = _option(name, known)
             is_read = not option or option not in config.names() or _is_in_force(config, name)
-            found.append(Variable(name, variables[name][:_SHOWN], option, is_read))
+            about = declared.get(name, ())
+            found.append(Variable(name, variables[name][:_SHOWN], option, is_read, about))
     return tuple(found)
 
 
@@ -107,6 +113,8 @@ def environment_findings(
     for variable in variables:
         option = variable.name.removeprefix(_PREFIX)
         if variable.option or option == variable.name or variable.name in NOT_OPTIONS:
+            continue
+        if variable.about:
             continue
         if carries(unasked)(option):
             continue

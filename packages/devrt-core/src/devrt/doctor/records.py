@@ -89,12 +89,16 @@ class PluginEntry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable that is set: its name, its value, the option that it sets."""
+    """An environment variable that is set: its name, its value, the option that it sets.
+
+    ``about`` is what plugins' manifests say that it is read for.
+    """
 
     name: str
     value: str
     option: str = ""
     in_force: bool = True
+    about: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

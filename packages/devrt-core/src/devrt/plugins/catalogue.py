@@ -131,6 +131,18 @@ class Catalogue:
         except PluginError as error:
             return error
 
+    def variables(self) -> dict[str, tuple[str, ...]]:
+        """Return the environment variables that manifests name, each with what it is read for."""
+        found: dict[str, list[str]] = {}
+        for ref in self.refs():
+            try:
+                manifest = self.manifest(ref)
+            except PluginError:
+                continue
+            for variable in () if manifest is None else manifest.environment:
+                found.setdefault(variable.name, []).append(f"{ref.platform}: {variable.about}")
+        return {name: tuple(dict.fromkeys(about)) for name, about in sorted(found.items())}
+
     def missing(self, ref: PluginRef) -> Unavailable | None:
         """Return what the machine lacks by a plugin's manifest, which then is not imported."""
         if (manifest := self.manifest(ref)) is None:

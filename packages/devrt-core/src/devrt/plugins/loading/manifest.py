@@ -33,6 +33,18 @@ or for a module in a namespace package, the folder of the first regular package.
     versions = "<2.1"
     reason = "acme-runtime before 2.1 returns wrong sums"
     remedy = "pip install 'acme-runtime>=2.1'"
+
+    [[backend.drivers]]          # here, and of a version that does not do: unavailable
+    name = "the Acme driver"
+    path = "/sys/module/acme/version"
+    after = "release"            # the version is the first number with dots behind this text
+    minimum = "2.10"
+    maximum = "3"                # 3.9 does, 4.0 does not
+    remedy = "Install driver 3 of https://acme.example."
+
+    [[backend.environment]]      # shown by `devrt config` and `devrt doctor`
+    name = "ACME_VISIBLE_CARDS"
+    about = "the cards to use, by number"
 """
 
 from __future__ import annotations
@@ -42,6 +54,7 @@ from typing import Any, TypeVar
 
 from devrt._support.record import record, replaced
 from devrt.plugins.loading.api_version import FIRST
+from devrt.plugins.loading.drivers import Driver, EnvironmentVariable
 from devrt.plugins.loading.requirements import Conflict, Requirement
 from devrt.records import ClientFactory, Unavailable
 
@@ -49,7 +62,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from devrt.plugins.loading.libraries import LibraryBackend
 
-__all__ = ["BackendManifest", "Conflict", "Requirement"]
+__all__ = ["BackendManifest", "Conflict", "Driver", "EnvironmentVariable", "Requirement"]
 
 _IN_RECORDS = ("aliases", "priority", "experimental", "fail_quietly", "global_symbols")
 
@@ -74,6 +87,8 @@ class BackendManifest:
     global_symbols: bool = False
     requires: tuple[Requirement, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    drivers: tuple[Driver, ...] = ()
+    environment: tuple[EnvironmentVariable, ...] = ()
 
     @classmethod
     def of(cls, factory: ClientFactory) -> BackendManifest:
@@ -105,7 +120,8 @@ class BackendManifest:
         for conflict in self.conflicts:
             if conflict.is_installed():
                 return Unavailable(conflict.reason, conflict.remedy)
-        return None
+        found = (driver.problem(root) for driver in self.drivers)
+        return next(filter(None, found), None)
 
 
 def _shared(made: Any) -> list[str]:

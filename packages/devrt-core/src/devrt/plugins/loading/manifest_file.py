@@ -13,7 +13,13 @@ from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.discovery.sources import find_module
 from devrt.plugins.loading import api_version as _api_version
-from devrt.plugins.loading.manifest import BackendManifest, Conflict, Requirement
+from devrt.plugins.loading.manifest import (
+    BackendManifest,
+    Conflict,
+    Driver,
+    EnvironmentVariable,
+    Requirement,
+)
 
 __all__ = ["MANIFEST_NAME", "SCHEMA_VERSION", "manifest_path", "parse_manifest", "read_manifest"]
 
@@ -219,38 +225,57 @@ class _Reader:
         raise self.invalid(f"{where} must be {_KINDS[kind]}, not {_shown(value)}")
 
     def backend(self, table: dict[str, Any], where: str) -> BackendManifest:
-        requires = tuple(
-            self.requirement(item, f"{where}.requires[{index}]")
-            for index, item in enumerate(self.tables(table, "requires", where))
-        )
-        conflicts = tuple(
-            self.conflict(item, f"{where}.conflicts[{index}]")
-            for index, item in enumerate(self.tables(table, "conflicts", where))
-        )
-        made: BackendManifest = self.record(
-            BackendManifest, table, where, requires=requires, conflicts=conflicts
-        )
+        readers = {
+            "requires": self.requirement,
+            "conflicts": self.conflict,
+            "drivers": self.driver,
+            "environment": self.variable,
+        }
+        nested = {
+            key: tuple(
+                read(item, f"{where}.{key}[{index}]")
+                for index, item in enumerate(self.tables(table, key, where))
+            )
+            for key, read in readers.items()
+        }
+        made: BackendManifest = self.record(BackendManifest, table, where, **nested)
         for name in (made.platform, *made.aliases):
             if name != name.lower() or not name:
                 raise self.invalid(f"{where}: the name {name!r} must be in lower case")
         return made
 
+    def driver(self, table: dict[str, Any], where: str) -> Driver:
+        made: Driver = self.record(Driver, _listed(table), where)
+        if not made.path or not (made.minimum or made.maximum):
+            raise self.invalid(f"{where} needs a path, and a minimum or a maximum")
+        for key in ("minimum", "maximum"):
+            if (text := getattr(made, key)) and not _is_driver_version(text):
+                what = f"numbers with dots, such as '525.60', not {_shown(text)}"
+                raise self.invalid(f"{where}.{key} must be {what}")
+        self.check_texts(where, path=made.path, after=(made.after,))
+        return made
+
+    def variable(self, table: dict[str, Any], where: str) -> EnvironmentVariable:
+        made: EnvironmentVariable = self.record(EnvironmentVariable, table, where)
+        if not made.name.isidentifier() or not made.about.strip():
+            what = "needs the name of a variable, and about: what it is read for"
+            raise self.invalid(f"{where} {what}")
+        return made
+
     def requirement(self, table: dict[str, Any], where: str) -> Requirement:
         if not any(table.get(key) not in (None, "", []) for key in _REQUIREMENTS):
             raise self.invalid(f"{where} needs one of {', '.join(_REQUIREMENTS)}")
-        listed = {
-            key: [value] if key in ("path", "library") and isinstance(value, str) else value
-            for key, value in table.items()
-        }
-        made: Requirement = self.record(Requirement, listed, where)
-        what = f"printable text of at most {_MAX_TEXT} characters"
-        named = [("path", p) for p in made.path] + [("library", n) for n in made.library]
-        for key, text in named:
-            if len(text) > _MAX_TEXT or not text.isprintable():
-                raise self.invalid(f"{where}.{key} must be {what}, not {_shown(text)}")
+        made: Requirement = self.record(Requirement, _listed(table), where)
+        self.check_texts(where, path=made.path, library=made.library)
         if "pci_vendor" in table and not 0 <= made.pci_vendor <= 0xFFFF:
             raise self.invalid(f"{where}.pci_vendor must be a number of 16 bits")
         return made
+
+    def check_texts(self, where: str, **texts: Sequence[str]) -> None:
+        what = f"printable text of at most {_MAX_TEXT} characters"
+        for key, text in ((key, text) for key, values in texts.items() for text in values):
+            if len(text) > _MAX_TEXT or not text.isprintable():
+                raise self.invalid(f"{where}.{key} must be {what}, not {_shown(text)}")
 
     def conflict(self, table: dict[str, Any], where: str) -> Conflict:
         from devrt.plugins.loading.versions import is_specifier
@@ -260,6 +285,19 @@ class _Reader:
             what = f"a version specifier of at most {_MAX_TEXT} characters, such as '>=1,<2'"
             raise self.invalid(f"{where}.versions must be {what}, not {_shown(made.versions)}")
         return made
+
+
+def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table in which one text stands for a list of one where there may be several."""
+    return {
+        key: [value] if key in ("path", "library") and isinstance(value, str) else value
+        for key, value in table.items()
+    }
+
+
+def _is_driver_version(text: str) -> bool:
+    parts = text.split(".")
+    return len(text) <= _MAX_TEXT and all(p.isascii() and p.isdigit() for p in parts)
 
 
 _KINDS = {
