@@ -164,7 +164,7 @@ def _of_the_metadata(wheel: _Wheel) -> Iterator[Fault]:
     elif not (">" in core and "<" in core):
         yield _warning(
             f"it requires {core!r}, which has no lower or no upper bound",
-            "Give the range that you test, such as devrt-core>=0.1,<0.2.",
+            "Give the range that you test, such as devrt-core>=0.1,<1.",
         )
     is_split = any(_SPLIT in data for data in wheel.modules.values())
     if is_split and "nanobind-backend" not in needs:
