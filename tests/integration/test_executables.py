@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from devrt.compiling.options import CompileOptions
-from devrt.contract import ExecutionToken
 from devrt.errors import DeletedError, InvalidArgumentError
 from devrt.layout import Layout
 
@@ -19,7 +18,6 @@ module @turned {
   }
 }
 """
-NOTHING = "func.func @main(%a: tensor<8xf32>) { return }"
 DOUBLE = """func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {
   %0 = stablehlo.add %a, %a : tensor<8xf32>
   return %0 : tensor<8xf32> }"""
@@ -117,15 +115,6 @@ def test_live_executables_are_those_that_were_made(client):
     made.delete()
     assert made not in client.live_executables()
     assert other in client.live_executables()
-
-
-def test_a_token_says_when_a_program_without_results_has_ended(client):
-    made = client.compile_and_load(NOTHING)
-    results, token = made.execute_with_token([client.buffer_from_pyval(X)])
-    assert results == []
-    assert isinstance(token, ExecutionToken)
-    token.block_until_ready()
-    assert token.is_ready()
 
 
 @pytest.mark.parametrize("program", [DOUBLE, EXCHANGE])

@@ -185,15 +185,9 @@ EXITS = {
     "work in flight": """
         buffers = [client.buffer_from_pyval(np.ones(1 << 20), None, False, 1) for _ in range(8)]
     """,
-    "work in flight, handles gone": """
-        for _ in range(8): client.buffer_from_pyval(np.ones(1 << 20), None, False, 1)
-    """,
     "work cancelled": """
         for _ in range(8): client.buffer_from_pyval(np.ones(1 << 20), None, False, 1)
         client.close(cancel=True)
-    """,
-    "closed": """
-        buffer = client.buffer_from_pyval(np.arange(8.0)); client.close()
     """,
     "an arena of huge pages, and sites": """
         from devrt_cpu import allocators

@@ -85,30 +85,6 @@ for _ in range(6):
     assert done.stderr == ""
 
 
-def test_daemon_threads_inside_the_client_do_not_abort_the_exit():
-    done = run(
-        """
-import threading
-import numpy as np
-from devrt_cpu import make_cpu_client
-client = make_cpu_client()
-client.buffer_from_pyval(np.zeros(3, np.uint8))  # what is imported at the first use is there now
-inside = threading.Barrier(5)
-
-def work():
-    source = np.zeros(1 << 24, np.uint8)
-    inside.wait()
-    while True:
-        client.buffer_from_pyval(source).block_until_ready()
-
-for _ in range(4):
-    threading.Thread(target=work, daemon=True).start()
-inside.wait()
-"""
-    )
-    assert "terminate" not in done.stderr
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is not on this system")
 def test_a_forked_child_deletes_and_is_refused_without_hanging():
     done = run(

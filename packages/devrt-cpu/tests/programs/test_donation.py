@@ -98,14 +98,13 @@ def test_programs_that_still_read_are_not_written_under(client):
         assert np.asarray(result)[0] == 2
 
 
-@pytest.mark.parametrize("share", [np.asarray, lambda b: b.clone(), memoryview, np.from_dlpack])
 @pytest.mark.parametrize("steps", [0, 1], ids=["a put buffer", "a result"])
-def test_what_somebody_else_sees_is_not_written_to(client, share, steps):
+def test_what_a_memoryview_shows_is_not_written_to(client, steps):
     add = client.compile_and_load(ADD)
     x = ones(client)
     for _ in range(steps):
         (x,) = add.execute([x, ones(client)])
-    shared = share(x.block_until_ready())
+    shared = memoryview(x.block_until_ready())
     (result,) = add.execute([x, ones(client)])
     assert x.is_deleted()
     assert np.asarray(result)[7] == 2 + steps

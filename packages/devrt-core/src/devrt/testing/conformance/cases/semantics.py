@@ -14,7 +14,7 @@ from devrt.testing.conformance.expect import expect, expect_equal, expect_error
 from devrt.testing.conformance.material import aligned, put
 from devrt.testing.conformance.subject import Subject
 
-SIZES = (8, 1 << 12, 1 << 18)
+SIZES = (8, 1 << 16, 1 << 20)
 STEPS = (1, 2, -1)
 OFFSETS = (0, 4)
 DURING_CALL = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL

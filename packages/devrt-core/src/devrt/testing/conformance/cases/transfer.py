@@ -77,7 +77,7 @@ def strided_sources_come_back(subject: Subject) -> None:
         np.s_[3:3],
         np.s_[::-1, ::-1, ::-1],
     )
-    for name in ("uint8", "bfloat16", "float32", "int64", "complex128", "int4"):
+    for name in ("uint8", "int8", "bfloat16", "float32", "int64", "complex128", "int4"):
         if is_held(subject, name):
             whole = values(name, (6, 7, 4))
             for part in parts:
@@ -91,7 +91,7 @@ def strided_sources_come_back(subject: Subject) -> None:
     contract=ANY_STRIDES,
 )
 def transposed_sources_come_back(subject: Subject) -> None:
-    for rows in (5, 130, 5000):
+    for rows in (5, 130, 15_000):
         base = np.arange(rows * 70 * 3, dtype=np.int32).reshape(rows, 70, 3)
         for what, host in (
             ("transposed", base.T),
@@ -131,7 +131,7 @@ def big_endian_is_converted(subject: Subject) -> None:
     for name in MULTIBYTE:
         if not is_held(subject, name):
             continue
-        for rows in (1, 4, 1 << 12):
+        for rows in (1, 4, 1 << 15):
             native = values(name, (rows, 6))[::2]
             swapped = native.astype(native.dtype.newbyteorder(">"))
             _goes_and_comes(subject, swapped, native, f"big-endian {name}, {rows} rows")
