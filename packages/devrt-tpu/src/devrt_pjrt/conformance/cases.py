@@ -15,7 +15,7 @@ from devrt_pjrt.conformance.raw import Raw
 if TYPE_CHECKING:
     from devrt_pjrt.library.library import Library
 
-__all__ = ["ApiCase", "api_case", "bound_cases"]
+__all__ = ["TOPOLOGY", "ApiCase", "api_case", "bound_cases"]
 
 _SUBJECTS = (
     "table",

@@ -6,7 +6,7 @@ from typing import Any
 
 from devrt.testing.conformance.expect import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
-from devrt_pjrt.conformance.cases import api_case
+from devrt_pjrt.conformance.cases import TOPOLOGY, api_case
 from devrt_pjrt.conformance.devices import check_descriptions
 from devrt_pjrt.conformance.made import ONE_DEVICE, program_of, text
 from devrt_pjrt.conformance.raw import Answer, Raw
@@ -38,6 +38,8 @@ def _of_client(raw: Raw) -> Any:
 
 def _named(raw: Raw) -> Any:
     found, answer = created(raw, *(raw.named_topology or ("", {})))
+    if answer is not None and raw.named_topology is None:
+        raise NotApplicable(f"none without a name (set {TOPOLOGY}): {answer}")
     raw.succeeded(_NAME + "Create", answer)
     return found
 
