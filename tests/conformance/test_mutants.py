@@ -69,12 +69,12 @@ def test_a_planted_fault_is_found_by_the_case_named_for_it(copied, row):
         assert mistake not in result.came, "the row is wrong, not the backend"
 
 
-def test_the_copy_without_a_fault_passes_every_case(copied):
+def test_the_copy_without_a_fault_passes_the_cases_of_all_faults(copied):
     _, reference = copied()
-    report = conform(reference.name)
+    named = {row["case"] for row in ROWS if "example" not in row}
+    report = conform(reference.name, cases=sorted(named))
     assert report.subject["version"] == "0.0.0"
     assert [(found.id, found.came) for found in report.failures] == []
-    named = {row["case"] for row in ROWS}
     passed = {found.id for found in report.results if found.status is Status.PASSED}
     assert named <= passed, "a case that does not apply finds nothing"
 

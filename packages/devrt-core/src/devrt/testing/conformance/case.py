@@ -64,6 +64,7 @@ def case(
         raise ValueError(msg)
 
     def made(check: Check) -> Case:
-        return Case(check.__name__, level, title, contract, check, deadline, alone)
+        # Without the full stop of a sentence: reports go on after it.
+        return Case(check.__name__, level, title, contract.rstrip("."), check, deadline, alone)
 
     return made
