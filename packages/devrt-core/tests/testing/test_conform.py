@@ -55,7 +55,7 @@ def test_the_command_prints_the_report():
 
 @pytest.mark.parametrize("name", ["nobody", "./nothing.so"])
 def test_a_subject_that_is_not_there(name):
-    with pytest.raises(UnknownPlatformError, match=r"no (installed plugin|PJRT library)"):
+    with pytest.raises(UnknownPlatformError, match=r"no installed plugin|is not there"):
         conform(name)
 
 
@@ -64,6 +64,21 @@ def test_levels_and_cases_that_are_not_there():
         conform("acme", "lod")
     with pytest.raises(InvalidArgumentError, match=r"no case 'load.nothing'"):
         conform("acme", cases=["load.nothing"])
+    with pytest.raises(InvalidArgumentError, match="is of level 'load', not of 'memory'"):
+        conform("acme", "memory", cases=["load.probe_answers"])
+
+
+def test_a_folder_is_no_library(tmp_path):
+    with pytest.raises(UnknownPlatformError, match="is a folder, no PJRT library"):
+        conform(str(tmp_path))
+
+
+@pytest.mark.parametrize("option", ["--report", "--page"])
+def test_what_cannot_be_written_is_refused_before_a_case_runs(tmp_path, option, monkeypatch):
+    monkeypatch.setattr("devrt.cli.conform.conform", lambda *args, **kwargs: pytest.fail("it ran"))
+    done = CliRunner().invoke(main, ["conform", "acme", option, str(tmp_path / "none" / "r.json")])
+    assert done.exit_code == 1
+    assert "cannot be written" in done.stderr
 
 
 def test_a_configuration_file_is_a_subject(tmp_path):

@@ -133,6 +133,12 @@ def test_the_command_compares(tmp_path):
     assert re.search(r"fails now +load\.a +passed, 0\.010 s +failed, 0\.010 s: 3 <b>", done.stdout)
     done = CliRunner().invoke(main, ["conform", "--diff", *files[::-1], "--json"])
     assert (done.exit_code, json.loads(done.stdout)["fixed"][0]["id"]) == (0, "load.a")
+    document = json.loads((tmp_path / "a.json").read_text())
+    for case in ({"notes": []}, {"seconds": "long"}):
+        spoilt = {**document, "cases": [document["cases"][0] | case]}
+        (tmp_path / "b.json").write_text(json.dumps(spoilt))
+        done = CliRunner().invoke(main, ["conform", "--diff", *files])
+        assert (done.exit_code, "is no report of devrt conform" in done.stderr) == (1, True)
     (tmp_path / "b.json").write_text("[]")
     done = CliRunner().invoke(main, ["conform", "--diff", *files])
     assert done.exit_code == 1

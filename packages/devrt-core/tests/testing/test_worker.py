@@ -54,6 +54,8 @@ OTHER_PIPE = "for d in range(3, 40):\n    try: os.fstat(d); os.dup2(1, d)\n    e
         ("sys.exit(2)", Status.FAILED, "SystemExit: 2"),
         ("raise KeyboardInterrupt", Status.FAILED, "KeyboardInterrupt"),
         ("def again(): again()\nagain()", Status.FAILED, "RecursionError"),
+        ("raise ValueError('v' * 500_000)", Status.FAILED, "(500012 characters)"),
+        (r"raise ValueError('\udcff')", Status.FAILED, r"ValueError: \udcff"),
         ("raise ValueError('no such thing')", Status.FAILED, "ValueError: no such thing"),
         (CLOSE_ALL, Status.CRASHED, "descriptor of the results was closed or replaced"),
         (OTHER_PIPE, Status.CRASHED, "descriptor of the results was closed or replaced"),

@@ -11,7 +11,7 @@ def words(error: BaseException) -> str:
     """Return an exception's message, whatever its class makes of that."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  plugin code: an exception of its own may not even print
+    except BaseException:  # noqa: BLE001  plugin code: an exception of its own may not even print
         return "(its message cannot be shown)"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from rich.text import Text
 
 from devrt.cli.tables import Output, plain, waiting
+from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import (
     LEVELS,
     CaseList,
@@ -65,6 +67,7 @@ def run(
     if diff:
         found = compare(*map(Report.load, diff))
         return found, functools.partial(_show_diff, found)
+    _check_folders(report, page)
     with _ended_by_sigterm(), waiting(f"holding {subject} to the contract"):
         made = conform(subject, level, cases=cases)
     if report is not None:
@@ -72,6 +75,15 @@ def run(
     if page is not None:
         save_page(made, page)
     return made, functools.partial(_show, made)
+
+
+def _check_folders(*paths: str | None) -> None:
+    """Refuse what could not be written, before minutes are spent on it."""
+    for path in filter(None, paths):
+        folder = os.path.dirname(os.path.abspath(path))
+        if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            msg = f"{path} cannot be written. Name a file in a folder that is there and writable."
+            raise InvalidArgumentError(msg, path=path)
 
 
 @contextlib.contextmanager

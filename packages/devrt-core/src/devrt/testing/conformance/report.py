@@ -182,6 +182,7 @@ class Report:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
             schema = document["schema"]
             if schema == SCHEMA:
+                _check_is_dict(document["subject"], document["environment"])
                 results = tuple(map(_from_dict, document["cases"]))
                 return cls(document["subject"], document["environment"], results)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -196,7 +197,14 @@ def _to_dict(result: CaseResult) -> dict[str, Any]:
     return {"level": result.level, **fields, "seconds": round(result.seconds, 4)}
 
 
+def _check_is_dict(*values: object) -> None:
+    if not all(isinstance(value, dict) for value in values):
+        raise TypeError("a part of it is of another type")
+
+
 def _from_dict(fields: Mapping[str, Any]) -> CaseResult:
     known = {field.name: fields[field.name] for field in dataclasses.fields(CaseResult)}
+    _check_is_dict(known["notes"])
     notes = {kind: tuple(names) for kind, names in known["notes"].items()}
+    known["seconds"] = float(known["seconds"])
     return CaseResult(**{**known, "status": Status(known["status"]), "notes": notes})

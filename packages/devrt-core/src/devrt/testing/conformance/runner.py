@@ -266,6 +266,9 @@ def chosen_cases(
         if name not in known:
             msg = f"there is no case {name!r}; devrt conform --list shows them."
             raise InvalidArgumentError(msg, case=name)
+        if level not in (None, known[name].level):
+            msg = f"the case {name!r} is of level {known[name].level!r}, not of {level!r}."
+            raise InvalidArgumentError(msg, case=name, level=level)
     return tuple(
         case
         for case in known.values()

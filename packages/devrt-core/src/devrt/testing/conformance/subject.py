@@ -50,7 +50,8 @@ def find_subject(name: str) -> PluginRef:
 
 def _library(path: str) -> PluginRef:
     if not os.path.isfile(path):
-        msg = f"there is no PJRT library {path}. Give a path, or the name of an installed plugin."
+        what = "is a folder, no PJRT library" if os.path.isdir(path) else "is not there"
+        msg = f"{path} {what}. Give a PJRT library's path, or the name of an installed plugin."
         raise UnknownPlatformError(msg, platform=path)
     stem = os.path.basename(path).partition(".")[0].removeprefix("lib")
     platform = re.sub(r"[^a-z0-9_]+", "_", stem.lower()) or "library"

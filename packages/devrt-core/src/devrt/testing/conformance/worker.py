@@ -29,6 +29,8 @@ __all__ = ["main"]
 DESCRIBE = "describe"
 """The request for what a report says of the subject, in place of a case."""
 
+_MAX_TEXT = 4000  # characters of a text of a plugin
+
 
 def main(request: dict[str, Any]) -> NoReturn:
     """Run the cases that are requested, until there are no more requests."""
@@ -99,9 +101,16 @@ def _result(case: Case, subject: Subject) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001  plugin code: whatever it raises
         with contextlib.suppress(Exception):  # an exception of its own may not even print
             traceback.print_exception(error)
-        came = f"{type(error).__name__}: {words(error)}"[:4000]
+        came = f"{type(error).__name__}: {words(error)}"
         fields = {"status": "failed", "expected": case.title, "came": came}
+    fields = {key: _fitting(value) for key, value in fields.items()}
     return {"seconds": time.perf_counter() - started, **fields}
+
+
+def _fitting(text: object) -> str:
+    """Return text of a plugin as reports can have it: of bounded length, and in UTF-8."""
+    shown = str(text).encode("utf-8", "backslashreplace").decode()
+    return shown if len(shown) <= _MAX_TEXT else f"{shown[:_MAX_TEXT]}... ({len(shown)} characters)"
 
 
 def _described(subject: Subject) -> dict[str, Any]:
@@ -110,13 +119,13 @@ def _described(subject: Subject) -> dict[str, Any]:
         client = subject.client
         devices = client.devices()
         return {
-            "platform_version": str(client.platform_version),
+            "platform_version": _fitting(client.platform_version),
             "device_count": len(devices),
-            "device_kinds": sorted({str(device.device_kind) for device in devices})[:16],
+            "device_kinds": sorted({_fitting(device.device_kind) for device in devices})[:16],
             "experimental": bool(subject.backend.factory.experimental),
         }
     except BaseException as error:  # noqa: BLE001  plugin code; a case says what is wrong
-        return {"problem": f"{type(error).__name__}: {words(error)}"[:1000]}
+        return {"problem": _fitting(f"{type(error).__name__}: {words(error)}")}
 
 
 def _flush() -> None:
