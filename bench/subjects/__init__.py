@@ -27,6 +27,7 @@ SUBJECTS = {
     "trace": "bench.subjects.trace",
     "run": "bench.subjects.run",
     "pjrt": "bench.subjects.pjrt",
+    "native": "bench.subjects.native",
 }
 ALIASES = {"import": "start"}
 

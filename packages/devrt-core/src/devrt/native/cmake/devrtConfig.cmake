@@ -1,7 +1,10 @@
 # devrt's native SDK for backends.
 #
-#   find_package(devrt 1 CONFIG REQUIRED)      # devrt_DIR from: python -m devrt.native --cmake-dir
-#   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme SOURCES ext.cpp LIBRARIES acme_rt)
+#   find_package(devrt 1 CONFIG REQUIRED)
+#   devrt_add_backend_module(_ext NB_DOMAIN devrt_acme CLASS_PREFIX Acme DRIVER driver.hpp)
+#
+# scikit-build-core finds this file by devrt-core's entry point of group cmake.prefix; elsewhere devrt_DIR
+# is what python -m devrt.native --cmake-dir prints.
 #
 # The version is that of the native ABI (devrt/base/abi.h); another one than requested is refused here,
 # and a module refuses to be imported where devrt-core has another one than it was built with.
@@ -45,13 +48,16 @@ endfunction()
 #   NB_DOMAIN   nanobind domain, one per distribution: two that share one lose each other's classes
 #   CLASS_PREFIX  with the front of the native client, whose classes are named so (AcmeClient, ...);
 #               NB_DOMAIN is then the package that the module is in
-#   SOURCES     the module's files
+#   DRIVER      with CLASS_PREFIX: a header that defines devrt::native::platform() and make_backend()
+#               (client/device_backend.hpp); the rest of the module is the SDK's
+#   SOURCES     the module's files, beside the driver or without one
 #   LIBRARIES   what it links to; shared libraries among them are found beside it at run time
 #   STUB        a .pyi file that the target <name>_stub writes from the built module
 function(devrt_add_backend_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN;CLASS_PREFIX;STUB" "SOURCES;LIBRARIES")
-  if(NOT ARG_NB_DOMAIN OR NOT ARG_SOURCES)
-    message(FATAL_ERROR "devrt_add_backend_module(${name}): NB_DOMAIN and SOURCES are needed")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "NB_DOMAIN;CLASS_PREFIX;DRIVER;STUB" "SOURCES;LIBRARIES")
+  if(NOT ARG_NB_DOMAIN OR NOT (ARG_SOURCES OR (ARG_DRIVER AND ARG_CLASS_PREFIX)))
+    message(FATAL_ERROR "devrt_add_backend_module(${name}): NB_DOMAIN is needed, and SOURCES or "
+                        "CLASS_PREFIX with DRIVER")
   endif()
   if(NOT COMMAND nanobind_add_module)
     find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
@@ -69,9 +75,18 @@ function(devrt_add_backend_module name)
   set(module ${name})
   set(domain ${ARG_NB_DOMAIN})
   configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/abi_check.cpp.in" "${abi_check}" @ONLY)
+  string(REPLACE "_" "-" distribution "${ARG_NB_DOMAIN}")
   set(front "")
   if(ARG_CLASS_PREFIX)
     file(GLOB front CONFIGURE_DEPENDS "${devrt_sources}/binding/*.cpp")
+  endif()
+  if(ARG_DRIVER)
+    cmake_path(ABSOLUTE_PATH ARG_DRIVER NORMALIZE OUTPUT_VARIABLE driver)
+    set(driver_module "${CMAKE_CURRENT_BINARY_DIR}/${name}_driver.cpp")
+    configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/driver_module.cpp.in" "${driver_module}" @ONLY)
+    list(APPEND ARG_SOURCES "${driver_module}")
+    devrt_add_native_client(${name}_client)
+    list(APPEND ARG_LIBRARIES ${name}_client)
   endif()
   nanobind_add_module(${name} ${mode} NB_DOMAIN ${ARG_NB_DOMAIN} NOMINSIZE NB_SUPPRESS_WARNINGS
                       ${front} ${ARG_SOURCES} "${abi_check}")
@@ -82,7 +97,8 @@ function(devrt_add_backend_module name)
   endif()
   # The generated file has the real entry point, which checks and then calls this one.
   target_compile_definitions(${name} PRIVATE PyInit_${name}=devrt_init_${name}
-    DEVRT_PACKAGE="${ARG_NB_DOMAIN}" DEVRT_CLASS_PREFIX="${ARG_CLASS_PREFIX}")
+    DEVRT_PACKAGE="${ARG_NB_DOMAIN}" DEVRT_DISTRIBUTION="${distribution}"
+    DEVRT_CLASS_PREFIX="${ARG_CLASS_PREFIX}")
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} devrt::headers devrt::warnings)
   set_target_properties(${name} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF

@@ -63,7 +63,7 @@ std::shared_ptr<HostAllocator> foreign_allocator(nb::object capsule, const std::
                       " must return a capsule named '" DEVRT_HOST_ALLOCATOR_CAPSULE
                       "', and returned a value of type " +
                       type.c_str() + ". The plugin that adds the kind must be fixed.",
-                  "make_cpu_client");
+                  make_operation());
   }
   auto* table = static_cast<const devrt_host_allocator*>(
       PyCapsule_GetPointer(capsule.ptr(), DEVRT_HOST_ALLOCATOR_CAPSULE));

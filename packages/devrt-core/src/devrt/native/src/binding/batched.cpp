@@ -192,7 +192,7 @@ void batched_copy_to_host(Client& self, nb::handle buffers, nb::handle offsets, 
     if (sources[i]->type() != dtype.type || dtype.swapped) {
       raise_invalid("The buffers and the array must be of one element type.", kOperation);
     }
-    parts.push_back({read(*sources[i], kOperation), sources[i]->shape().copy(),
+    parts.push_back({read_on_host(*sources[i], kOperation), sources[i]->shape().copy(),
                      to_dims(starts[i], "An offset", kOperation), sources[i]->order()});
     check_gathered(parts.back(), shape, kOperation);
   }
@@ -244,10 +244,11 @@ void bind_batched() {
       .def_prop_ro(
           "address_space",
           [](const Memory& m) {
-            return nb::make_tuple(reinterpret_cast<std::uintptr_t>(&m.client()), m.kind().c_str());
+            return nb::make_tuple(reinterpret_cast<std::uintptr_t>(&m.client()),
+                                  std::to_string(m.space()).c_str());
           },
           nb::sig("def address_space(self) -> tuple[int, str]"))
-      .def_prop_ro("is_host_visible", [](const Memory&) { return true; })
+      .def_prop_ro("is_host_visible", &Memory::is_host_visible)
       .def_prop_ro("shares_parts", [](const Memory&) { return true; });
   auto device = nb::borrow<nb::class_<Device>>(types.device);
   device.def(

@@ -17,9 +17,8 @@ BufferHandle::~BufferHandle() {
 }
 
 PyObject* refuse_new(PyTypeObject*, PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_TypeError,
-                  "this class is made by a cpu client, not by calling it: see " DEVRT_PACKAGE
-                  ".make_cpu_client.");
+  PyErr_SetString(PyExc_TypeError, "this class is made by a client of " DEVRT_PACKAGE
+                                   ", not by calling it: see devrt.devices.");
   return nullptr;
 }
 
@@ -55,6 +54,16 @@ Ref<Storage> read(const Buffer& buffer, const char* operation) {
   Ref<Storage> storage = buffer.memory()->client().storage_of(buffer, operation);
   await(buffer);
   return storage;
+}
+
+Ref<Storage> read_on_host(const Buffer& buffer, const char* operation) {
+  const Memory& memory = *buffer.memory();
+  Ref<Storage> storage = read(buffer, operation);
+  if (memory.is_host_visible()) [[likely]]
+    return storage;
+  Client::Fetched fetched = memory.client().fetch(memory, std::move(storage), ReadyEvent());
+  await(fetched.ready);
+  return std::move(fetched.storage);
 }
 
 namespace {
@@ -260,7 +269,7 @@ void bind_buffer(nb::module_& module) {
   bind_host_view(module);
   nb::class_<BufferHandle> buffer(module, DEVRT_CLASS_PREFIX "Buffer", nb::is_final(),
                                   nb::pooled(1024), nb::type_slots(buffer_slots),
-                                  "One immutable allocation on one memory of a CPU device.");
+                                  "One immutable allocation on one memory of a device.");
   types.buffer = buffer;
   bind_shape(buffer);
   bind_state(buffer);

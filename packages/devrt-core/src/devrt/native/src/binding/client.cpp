@@ -130,7 +130,7 @@ nb::list to_list(std::span<const std::unique_ptr<Device>> devices) {
 std::shared_ptr<Device> device_from_local_hardware_id(const Client& client, nb::handle number) {
   const int id = to_int(number, "local_hardware_id", "device_from_local_hardware_id");
   for (const auto& device : client.local_devices()) {
-    if (device->local_id() == id) return device->shared();
+    if (device->facts().local_hardware_id == id) return device->shared();
   }
   raise_invalid("There is no local device with hardware id " + std::to_string(id) +
                     ". Use an id below " + std::to_string(client.local_devices().size()) + ".",
@@ -204,12 +204,17 @@ nb::object full_version(nb::handle_t<Client> client) {
 }
 
 void bind_client_facts(nb::class_<Client>& cls) {
-  cls.def_prop_ro("platform", [](const Client&) { return nb::str("cpu"); })
+  cls.def_prop_ro("platform", [](const Client&) { return nb::str(platform().name.c_str()); })
       .def_prop_ro("platform_version", &full_version, nb::sig("def platform_version(self) -> str"),
-                   "The versions of devrt-cpu and of the compiler, which is not opened for it.")
+                   "The versions of " DEVRT_DISTRIBUTION
+                   " and of the compiler, which is not opened for it.")
       .def_prop_ro("runtime_type", [](const Client&) { return nb::str("native"); })
       .def_prop_ro(
-          "program_formats", [](const Client&) { return nb::make_tuple("stablehlo"); },
+          "program_formats",
+          [](const Client&) -> nb::object {
+            return platform().engine.platform.empty() ? nb::make_tuple()
+                                                      : nb::make_tuple("stablehlo");
+          },
           nb::sig("def program_formats(self) -> tuple[str, ...]"))
       .def("process_index", &Client::process_index)
       .def("host_id", &Client::process_index)
@@ -291,7 +296,7 @@ void bind_client_life(nb::class_<Client>& cls) {
 void bind_client_class(nb::module_& module) {
   nb::class_<Client> cls(module, DEVRT_CLASS_PREFIX "Client", nb::is_final(),
                          nb::is_weak_referenceable(), nb::type_slots(client_slots),
-                         "A live connection to the host's processors and memory.");
+                         "A live connection to a platform's devices.");
   types.client = cls;
   cls.def(
          "buffer_from_pyval", &buffer_from_pyval, "argument"_a.none(), "device"_a = nb::none(),

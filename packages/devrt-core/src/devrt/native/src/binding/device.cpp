@@ -23,10 +23,10 @@ namespace {
 void bind_memory(nb::module_& module) {
   nb::class_<Memory> cls(module, DEVRT_CLASS_PREFIX "Memory", nb::is_final(),
                          nb::is_weak_referenceable(), nb::type_slots(no_new_slots),
-                         "One address space of one CPU device.");
+                         "One memory of one device.");
   types.memory = cls;
   cls.def_prop_ro("kind", [](const Memory& m) { return nb::str(m.kind().c_str()); })
-      .def_prop_ro("platform", [](const Memory&) { return nb::str("cpu"); })
+      .def_prop_ro("platform", [](const Memory&) { return nb::str(platform().name.c_str()); })
       .def_prop_ro("process_index", [](const Memory& m) { return m.device().process_index(); })
       .def(
           "addressable_by_devices",
@@ -51,19 +51,41 @@ void bind_memory(nb::module_& module) {
            [](const Memory& m) { return nb::str((m.device().name() + ":" + m.kind()).c_str()); });
 }
 
+nb::object to_python(const DeviceFacts::Attribute& value) {
+  const auto convert = [](const auto& given) -> nb::object {
+    if constexpr (requires {
+                    given.begin();
+                    given.c_str();
+                  }) {
+      return nb::str(given.c_str());
+    } else if constexpr (requires { given.begin(); }) {
+      return to_tuple(given);
+    } else {
+      return nb::cast(given);
+    }
+  };
+  return std::visit(convert, value);
+}
+
+nb::dict attributes_of(const Device& device) {
+  nb::dict found;
+  for (const auto& [name, value] : device.facts().attributes)
+    found[name.c_str()] = to_python(value);
+  return found;
+}
+
 void bind_device_facts(nb::class_<Device>& cls) {
   cls.def_prop_ro("id", &Device::id)
       .def_prop_ro("process_index", &Device::process_index)
       .def_prop_ro("host_id", &Device::process_index)
       .def_prop_ro("task_id", &Device::process_index)
-      .def_prop_ro("local_hardware_id", &Device::local_id)
-      .def_prop_ro("platform", [](const Device&) { return nb::str("cpu"); })
-      .def_prop_ro("device_kind", [](const Device&) { return nb::str("cpu"); })
+      .def_prop_ro("local_hardware_id", [](const Device& d) { return d.facts().local_hardware_id; })
+      .def_prop_ro("platform", [](const Device&) { return nb::str(platform().name.c_str()); })
+      .def_prop_ro("device_kind", [](const Device& d) { return nb::str(d.facts().kind.c_str()); })
       .def_prop_ro("client", [](const Device& d) { return d.client().shared(); })
-      .def_prop_ro(
-          "attributes", [](const Device&) { return nb::dict(); },
-          nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
-          "Nothing: a virtual device has no more to say of itself.")
+      .def_prop_ro("attributes", &attributes_of,
+                   nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
+                   "What the platform says of the device beyond the rest.")
       .def(
           "__call__", [](nb::handle_t<Device> self) { return nb::borrow(self); },
           nb::sig("def __call__(self) -> " DEVRT_CLASS_PREFIX "Device"),
@@ -86,15 +108,14 @@ std::shared_ptr<Memory> memory_of_kind(const Device& device, nb::handle kind) {
                           .because(Reason::kType)
                           .during("memory"));
   }
-  // The names that devrt.contract.memory_kind_named reads: every device here has pinned memory.
+  // The names that devrt.contract.memory_kind_named reads.
   if (name == "default") return device.default_memory().shared();
   return device.memory(name == "pinned" ? "pinned_host" : name).shared();
 }
 
 void bind_device(nb::module_& module) {
   nb::class_<Device> cls(module, DEVRT_CLASS_PREFIX "Device", nb::is_final(),
-                         nb::is_weak_referenceable(), nb::type_slots(no_new_slots),
-                         "One virtual CPU device.");
+                         nb::is_weak_referenceable(), nb::type_slots(no_new_slots), "One device.");
   types.device = cls;
   bind_device_facts(cls);
   cls.def(
@@ -150,8 +171,9 @@ nb::list live_buffers(Client& client, const Device* device) {
 }
 
 void raise_unimplemented(const char* operation, const char* why) {
-  throw StatusError(Status(StatusCode::kUnimplemented,
-                           std::string(operation) + " is not offered by the cpu client: " + why)
+  throw StatusError(Status(StatusCode::kUnimplemented, std::string(operation) +
+                                                           " is not offered by the " +
+                                                           platform().name + " client: " + why)
                         .during(operation));
 }
 
@@ -171,7 +193,8 @@ Memory& resolve_memory(Client& client, nb::handle target, const char* operation)
   throw StatusError(
       Status(StatusCode::kInvalidArgument, std::string(operation) +
                                                " failed: the target must be a device or a "
-                                               "memory of this cpu client, not " +
+                                               "memory of this " +
+                                               platform().name + " client, not " +
                                                nb::str(type.attr("__qualname__")).c_str() + ".")
           .because(Reason::kType)
           .during(operation));

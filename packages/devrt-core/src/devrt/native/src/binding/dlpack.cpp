@@ -21,13 +21,14 @@ struct Export {
 };
 
 template <class Managed>
-std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> storage) {
+std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> storage,
+                                             dlpack::Device device) {
   auto exported = std::make_unique<Export<Managed>>();
   exported->shape = buffer.shape().copy();
   exported->strides = ordered_strides(buffer.shape().span(), 1, buffer.order());
   dlpack::Tensor& tensor = exported->managed.tensor;
   tensor.data = storage->data();
-  tensor.device = {dlpack::kCpu, 0};
+  tensor.device = device;
   tensor.ndim = static_cast<std::int32_t>(buffer.shape().size());
   tensor.dtype = dlpack::dtype_of(buffer.type());
   tensor.shape = exported->shape.data();
@@ -56,22 +57,59 @@ nb::object to_capsule(std::unique_ptr<Export<Managed>> exported, const char* nam
   return capsule;
 }
 
-void check_device(nb::handle dl_device) {
-  if (dl_device.is_none()) return;
+constexpr dlpack::Device kHost{dlpack::kCpu, 0};
+
+bool is_same(dlpack::Device one, dlpack::Device other) noexcept {
+  return one.type == other.type && one.id == other.id;
+}
+
+/// Returns the device that a tensor is requested on: the buffer's own, or the host.
+dlpack::Device requested_device(const Memory& memory, nb::handle dl_device) {
+  const dlpack::Device own = memory.dlpack_device();
+  if (dl_device.is_none()) return own;
   if (!PyTuple_Check(dl_device.ptr()) || nb::len(dl_device) != 2) {
     throw nb::type_error("dl_device must be a tuple of a device type and a device id, or None.");
   }
-  if (to_int(dl_device[0], "dl_device[0]", "__dlpack__") != dlpack::kCpu ||
-      to_int(dl_device[1], "dl_device[1]", "__dlpack__") != 0) {
-    throw nb::buffer_error(
-        "A cpu buffer can be exported to DLPack device (1, 0) only. Copy it to the other device.");
-  }
+  const dlpack::Device wanted{to_int(dl_device[0], "dl_device[0]", "__dlpack__"),
+                              to_int(dl_device[1], "dl_device[1]", "__dlpack__")};
+  if (is_same(wanted, own) || is_same(wanted, kHost)) return wanted;
+  const std::string name = "(" + std::to_string(own.type) + ", " + std::to_string(own.id) + ")";
+  throw nb::buffer_error(("A " + platform().name + " buffer can be exported to DLPack device " +
+                          name + (is_same(own, kHost) ? "" : " and (1, 0)") +
+                          " only. Copy it to the other device.")
+                             .c_str());
 }
 
-Ref<Storage> duplicate(const Storage& source) {
+Ref<Storage> duplicate_on_host(const Storage& source) {
   Ref<Storage> copied = Storage::allocate(std::make_shared<AlignedAllocator>(), source.bytes());
   if (source.bytes() > 0) std::memcpy(copied->data(), source.data(), source.bytes());
   return copied;
+}
+
+/// What is exported, and whether it is a copy.
+struct Exported {
+  Ref<Storage> storage;
+  bool is_copy = false;
+};
+
+Exported storage_on(const Buffer& buffer, dlpack::Device device, nb::handle copy) {
+  const Memory& memory = *buffer.memory();
+  const bool must_copy = !copy.is_none() && to_bool(copy, "copy", "__dlpack__");
+  if (memory.is_host_visible()) {
+    Ref<Storage> storage = read(buffer, "__dlpack__");
+    return must_copy ? Exported{duplicate_on_host(*storage), true}
+                     : Exported{std::move(storage), false};
+  }
+  if (is_same(device, kHost) && !is_same(memory.dlpack_device(), kHost)) {
+    if (!copy.is_none() && !must_copy) {
+      throw nb::buffer_error(
+          "The host reaches the buffer by a copy only, and copy=False forbids it.");
+    }
+    return {read_on_host(buffer, "__dlpack__"), true};
+  }
+  if (!must_copy) return {read(buffer, "__dlpack__"), false};
+  const Ref<Buffer> copied = memory.client().copy(buffer, *buffer.memory(), false);
+  return {read(*copied, "__dlpack__"), true};
 }
 
 }  // namespace
@@ -79,9 +117,12 @@ Ref<Storage> duplicate(const Storage& source) {
 nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle max_version,
                          nb::handle dl_device, nb::handle copy) {
   const Buffer& buffer = *self.state;
-  Ref<Storage> storage = read(buffer, "__dlpack__");
-  if (!stream.is_none()) throw nb::buffer_error("The cpu has no streams: stream must be None.");
-  check_device(dl_device);
+  (void)buffer.memory()->client().storage_of(buffer, "__dlpack__");
+  if (!stream.is_none()) {
+    throw nb::buffer_error(
+        ("The " + platform().name + " has no streams: stream must be None.").c_str());
+  }
+  const dlpack::Device device = requested_device(*buffer.memory(), dl_device);
   if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
     throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
   }
@@ -93,13 +134,12 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
     throw nb::buffer_error(
         "A type of less than 8 bits needs DLPack 1.0: pass max_version=(1, 0), or convert it.");
   }
-  const bool copied = !copy.is_none() && to_bool(copy, "copy", "__dlpack__");
-  if (copied) storage = duplicate(*storage);
+  auto [storage, copied] = storage_on(buffer, device, copy);
   if (!versioned) {
-    return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage)), "dltensor",
+    return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage), device), "dltensor",
                       [](PyObject* c) { free_unused<dlpack::Managed>(c, "dltensor"); });
   }
-  auto exported = make_export<dlpack::ManagedVersioned>(buffer, std::move(storage));
+  auto exported = make_export<dlpack::ManagedVersioned>(buffer, std::move(storage), device);
   exported->managed.version = {dlpack::kMajor, dlpack::kMinor};
   exported->managed.flags =
       (copied ? dlpack::kIsCopied : dlpack::kReadOnly) | (subbyte ? dlpack::kSubbytePadded : 0);

@@ -269,7 +269,7 @@ nb::object deserialize(Client& client, const std::string& library, nb::bytes ser
 void bind_class(nb::module_& module) {
   nb::class_<ExecutableHandle> cls(module, DEVRT_CLASS_PREFIX "LoadedExecutable", nb::is_final(),
                                    nb::is_weak_referenceable(), nb::type_slots(no_new_slots),
-                                   "A compiled program, loaded on devices of a cpu client.");
+                                   "A compiled program, loaded on devices of a client.");
   cls.def("execute", &execute, "arguments"_a.none(),
           nb::sig("def execute(self, arguments: collections.abc.Sequence[" DEVRT_CLASS_PREFIX
                   "Buffer]) -> "

@@ -14,7 +14,7 @@
 
 NB_MODULE(_ext, module) {
   using namespace devrt::native;
-  module.doc() = "The native half of devrt's CPU backend.";
+  module.doc() = "The native half of a devrt backend.";
   // Other libraries keep objects of this module until the process ends, as JAX's caches do. What
   // the module keeps itself is for the tests to hear of.
   nb::set_leak_warnings(std::getenv("TEST_LEAK_WARNINGS") != nullptr);
@@ -27,6 +27,7 @@ NB_MODULE(_ext, module) {
   bind_batched();
   bind_executable(module);
   bind_custom_calls(module);
+  describe_backend(module);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     watch_exit();
     std::exception_ptr broken_off;

@@ -55,6 +55,9 @@ struct HostView {
   Dims strides;
 };
 
+/// Returns what errors call the function that makes the backend's clients.
+inline std::string make_operation() { return "make_" + platform().name + "_client"; }
+
 /// The module's types, borrowed: the module keeps them alive as long as there are instances.
 struct Types {
   nb::handle client;
@@ -214,6 +217,8 @@ void await(const Buffer& buffer);
 void await(const ReadyEvent& ready);
 /// Returns the storage of a usable, filled buffer; throws deleted, closed, forked or its error.
 Ref<Storage> read(const Buffer& buffer, const char* operation);
+/// The same as the host can read it: a copy where the memory is the device's alone.
+Ref<Storage> read_on_host(const Buffer& buffer, const char* operation);
 
 /// Returns the integers of a sequence; throws INVALID_ARGUMENT, naming it, if it holds others.
 Dims to_dims(nb::handle sequence, const char* what, const char* operation);
@@ -252,6 +257,8 @@ void bind_devices(nb::module_& module);
 void bind_client(nb::module_& module);
 /// Binds what the backend has of its own; defined by the backend.
 void bind_backend(nb::module_& module);
+/// Says in the classes' docstrings what they are of this backend; defined by the backend, last.
+void describe_backend(nb::module_& module);
 /// Releases every client's `distributed_client`; at the interpreter's exit.
 void release_stores() noexcept;
 /// Keeps the distributed client that a client was made with, until `release_stores`.

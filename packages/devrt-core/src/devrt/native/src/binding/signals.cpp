@@ -61,7 +61,7 @@ class Helper {
     if (!queue_ || process_.is_child()) {
       give_up();
       process_ = ForkGuard();
-      queue_ = std::make_unique<WorkQueue>("devrt-cpu:calls", 1);
+      queue_ = std::make_unique<WorkQueue>("devrt-" + platform().name + ":calls", 1);
     }
     try {
       queue_->enqueue(std::move(task));

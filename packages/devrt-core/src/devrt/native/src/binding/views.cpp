@@ -98,7 +98,7 @@ void raise_dropped(const Buffer& buffer) {
 
 void fill_view(PyObject* self, const Buffer& buffer, Py_buffer* view, int flags) {
   auto exported = std::make_unique<ViewExport>();
-  exported->storage = read(buffer, "memoryview");
+  exported->storage = read_on_host(buffer, "memoryview");
   exported->shape = buffer.shape().copy();
   exported->strides = strides_of(buffer);
   show(self, *exported->storage, buffer.type(), exported->shape, exported->strides, view, flags);
@@ -165,7 +165,7 @@ nb::object convert_array(nb::object array, nb::handle dtype, nb::handle copy) {
 
 nb::object to_array(const BufferHandle& self, nb::handle dtype, nb::handle copy) {
   raise_dropped(*self.state);
-  nb::object array = view_as_numpy(*self.state, read(*self.state, "__array__"));
+  nb::object array = view_as_numpy(*self.state, read_on_host(*self.state, "__array__"));
   if (dtype.is_none() && copy.is_none()) return array;
   return convert_array(std::move(array), dtype, copy);
 }
@@ -206,7 +206,11 @@ void bind_views(nb::class_<BufferHandle>& cls) {
                "typing.Any"),
            "Export the data as a DLPack capsule that keeps the storage alive.")
       .def(
-          "__dlpack_device__", [](const BufferHandle&) { return nb::make_tuple(1, 0); },
+          "__dlpack_device__",
+          [](const BufferHandle& b) {
+            const dlpack::Device device = b.state->memory()->dlpack_device();
+            return nb::make_tuple(static_cast<int>(device.type), static_cast<int>(device.id));
+          },
           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"));
 }
 

@@ -1,0 +1,1 @@
+"""A native backend to copy: a simulated accelerator with memory of its own, for devrt."""
