@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 PIN = re.compile(r"(devrt-[a-z]+)(?:\[[\w,]+\])?>=(\d+)\.(\d+),<(\d+)")
+BUILD_PIN = re.compile(r"devrt-core>=(\d+)\.(\d+),<(\d+)\.(\d+)")  # for the native SDK
 OURS = re.compile(r"devrt-[a-z]")
 
 
@@ -38,17 +39,31 @@ def pin_findings(project, versions):
     return found
 
 
+def build_findings(requirements):
+    """Return the requirements of a build on devrt that name more than one minor version."""
+    found = []
+    for requirement in filter(OURS.match, requirements):
+        pin = BUILD_PIN.fullmatch(requirement)
+        major, minor, *below = map(int, pin.groups()) if pin else (0, 0)
+        if below != [major, minor + 1]:
+            found.append(f"build-system: {requirement!r} is not like 'devrt-core>=0.1,<0.2'")
+    return found
+
+
 def read(path):
-    return tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def test_pins_are_those_of_the_policy(checkout):
     paths = sorted(checkout.root.glob("packages/*/pyproject.toml"))
     paths += sorted(checkout.root.glob("examples/*/pyproject.toml"))
-    projects = [read(path) for path in paths]
+    documents = [read(path) for path in paths]
+    projects = [document["project"] for document in documents]
     assert len(projects) >= 6
     versions = {p["name"]: tuple(map(int, p["version"].split(".")[:2])) for p in projects}
     found = [finding for project in projects for finding in pin_findings(project, versions)]
+    for document in documents:
+        found += build_findings(document["build-system"]["requires"])
     assert not found, "\n".join(found) + "\nsee docs/backend-authors/policy.md"
 
 
@@ -73,3 +88,11 @@ def test_the_rule_leaves_others_alone():
     project = {"name": "devrt-x", "dependencies": ["numpy>=2.0", "devrt-core>=0.1,<1"]}
     project["optional-dependencies"] = {"all": ["devrt-x[one]", "devrt-core[testing]"]}
     assert pin_findings(project, {"devrt-core": (0, 1)}) == []
+
+
+@pytest.mark.parametrize(
+    "requirement", ["devrt-core", "devrt-core>=0.1,<1", "devrt-core>=0.1,<0.3"]
+)
+def test_a_build_names_one_minor_version(requirement):
+    assert len(build_findings(["nanobind>=3.1,<4", requirement])) == 1
+    assert build_findings(["nanobind>=3.1,<4", "devrt-core>=0.1,<0.2"]) == []

@@ -64,6 +64,12 @@ def test_a_wheel_without_faults_has_none(faults):
     assert faults() == []
 
 
+def test_a_wheel_in_python_alone_has_none_either(faults):
+    needed = GOOD[METADATA].replace("Requires-Dist: nanobind-backend>=1.0\n", "")
+    name = "acme_backend-1.0-py3-none-any.whl"
+    assert faults(name=name, without=[MODULE], edit={METADATA: needed}) == []
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -1,4 +1,4 @@
-"""What is wrong with the wheel of a native backend, before anybody installs it.
+"""What is wrong with a backend's wheel, before anybody installs it.
 
 Nothing of the wheel is installed or run: ``devrt conform`` does that.
 """
@@ -52,7 +52,7 @@ class Fault(NamedTuple):
 
 
 def check_wheel(path: str | os.PathLike[str]) -> list[Fault]:
-    """Return what is wrong with the wheel of a native backend; nothing where all is well.
+    """Return what is wrong with a backend's wheel; nothing where all is well.
 
     Parameters
     ----------
@@ -121,16 +121,12 @@ def _of_the_name(wheel: _Wheel) -> Iterator[Fault]:
         yield _error(f"{wheel.name} is not named as a wheel", "Let the build backend name it.")
         return
     python, abi, platform = parts[-3:]
-    if not wheel.modules:
-        yield _warning(
-            f"{wheel.name} has no native module", "Check only wheels of native backends with this."
-        )
-    elif abi != "abi3":
+    if wheel.modules and abi != "abi3":
         yield _error(
             f"{wheel.name} is for {python} and {abi} alone",
             "Set wheel.py-api = 'cp311' of scikit-build-core: one wheel is for every Python.",
         )
-    elif python != "cp311":
+    elif wheel.modules and python != "cp311":
         yield _warning(
             f"{wheel.name} is for {python} and later, and devrt for Python 3.11 and later",
             "Set wheel.py-api = 'cp311' of scikit-build-core.",
