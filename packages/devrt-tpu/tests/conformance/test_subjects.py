@@ -1,6 +1,7 @@
 """Libraries that lack something: what is not applicable, and what fails all the same."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,8 @@ def test_without_a_client_the_report_says_so_and_the_table_is_seen_to(fake, monk
     assert {"PJRT_Client_Create", "PJRT_Error_Message"} <= set(covered["called"])
     assert "PJRT_Client_Compile" in covered["absent"]
     assert "PJRT_Buffer_Delete" in covered["never_called"]
+    assert report.subject["library"] == Path(fake).name  # a report leaves the machine
+    assert len(report.subject["library_sha256"]) == 64
 
 
 def test_a_function_that_is_not_there_or_unimplemented_passes_nothing(fake, monkeypatch):

@@ -77,8 +77,9 @@ class Report:
     Attributes
     ----------
     subject : Mapping
-        The plugin: ``platform``, ``distribution``, ``version``, ``library``, ``experimental``,
-        ``platform_version``, ``device_count``, ``device_kinds``.
+        The plugin: ``platform``, ``distribution``, ``version``, ``library`` (the file's name) and
+        ``library_sha256``, ``experimental``, ``platform_version``, ``device_count``,
+        ``device_kinds``.
     environment : Mapping
         ``core`` and ``contract``, the versions of both, ``python``, ``system``, ``machine``.
     results : tuple of CaseResult
@@ -91,7 +92,7 @@ class Report:
 
     @property
     def name(self) -> str:
-        """The plugin and its version, or the library's path."""
+        """The plugin and its version, or the library's file."""
         subject = self.subject
         who = subject["distribution"] or subject["library"] or subject["platform"]
         return f"{who} {subject['version']}".strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from importlib import metadata
@@ -22,8 +23,17 @@ def subject_facts(reference: PluginRef) -> dict[str, Any]:
         "distribution": reference.distribution if reference.has_distribution else "",
         "version": reference.version,
         "module": reference.module,
-        "library": reference.library,
+        **_library_facts(reference.library),
     }
+
+
+def _library_facts(path: str) -> dict[str, str]:
+    """Return the name of a library's file, and its content: a report leaves the machine."""
+    if not path:
+        return {"library": ""}
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"library": os.path.basename(path), "library_sha256": digest}
 
 
 def environment_facts() -> dict[str, Any]:
