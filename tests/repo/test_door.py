@@ -51,8 +51,16 @@ def test_the_list_has_modules_that_are_there_and_say_what_they_are_for(checkout)
         assert ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))), name
 
 
-PUBLIC = {"devrt.contract", "devrt.native"}
-MODULES = {*PUBLIC, "devrt", "devrt.arrays", "devrt.contract.device", "devrt._support"}
+KIT = "devrt.testing.conformance"
+PUBLIC = {"devrt.contract", "devrt.native", KIT}
+MODULES = {
+    *PUBLIC,
+    "devrt",
+    "devrt.arrays",
+    "devrt.contract.device",
+    "devrt._support",
+    f"{KIT}.case",
+}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +73,7 @@ MODULES = {*PUBLIC, "devrt", "devrt.arrays", "devrt.contract.device", "devrt._su
         "from devrt.arrays import Array",
         "from devrt.contract.device import Device",
         "from devrt.contract import device",
+        "from devrt.testing.conformance.case import case",
         "from devrt.contract import _nulls",
         "from devrt._support import log",
         "importlib.import_module('devrt.arrays')",
@@ -94,6 +103,7 @@ def test_a_string_in_native_code_that_goes_past_it_is_reported(source):
     ("path", "source"),
     [
         ("x.py", "from devrt.contract import Client\nfrom devrt import contract"),
+        ("x.py", "from devrt.testing.conformance import case"),  # the decorator, not the module
         ("x.py", "from ..x import y\nfrom devrt_acme import z\nimport numpy"),
         ("x.py", '"""Derives from devrt.arrays."""\nNAME = "devrt"'),
         ("x.cpp", 'get(cache, "devrt.contract", "Client"); log("devrt", "_x");'),

@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "fake" / "mutant.c"
 FOUND_BY = {
     "no_table": "table_is_exported",
     "uneven_size": "table_is_exported",
+    "no_version_size": "table_has_a_version",
     "short_table": "table_is_as_long_as_its_version_says",
     "no_ready_event": "table_has_what_every_caller_needs",
     "endless_chain": "extensions_are_a_chain",

@@ -165,6 +165,7 @@ static void repeat_an_extension(void) {
 /* What the table itself gets wrong. */
 static void break_table(const char* fault) {
   if (strcmp(fault, "uneven_size") == 0) table.struct_size -= 3;
+  if (strcmp(fault, "no_version_size") == 0) table.pjrt_api_version.struct_size = 0;
   if (strcmp(fault, "short_table") == 0) table.struct_size -= 10 * sizeof(void*);
   if (strcmp(fault, "no_ready_event") == 0) table.PJRT_Buffer_ReadyEvent = NULL;
   if (strcmp(fault, "endless_chain") == 0) close_the_chain();

@@ -17,7 +17,6 @@ from devrt.cli.tables import Output, plain, waiting
 from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import (
     LEVELS,
-    CaseList,
     CaseResult,
     Diff,
     Report,
@@ -26,6 +25,7 @@ from devrt.testing.conformance import (
     conform,
     save_page,
 )
+from devrt.testing.conformance.cases import CaseList
 from devrt.testing.conformance.coverage import TITLES
 
 __all__ = ["Shown", "run"]

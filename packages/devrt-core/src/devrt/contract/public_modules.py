@@ -37,8 +37,7 @@ PUBLIC_MODULES = (
     "devrt.native.engine",
     "devrt.native.engines",
     "devrt.records",
-    "devrt.testing.conformance.case",
-    "devrt.testing.conformance.expect",
+    "devrt.testing.conformance",
     "devrt.topology",
     "devrt.wire.pprof",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -138,12 +139,19 @@ def file_findings(
         if package.startswith("devrt_") and package not in own:
             found.append(f"{path}:{line}: a backend imports another backend, {package}")
         elif package == "devrt" and (target := module_in(f"{module}.{name}", modules)):
+            if target == f"{module}.{name}" and module in public and _exports(module, name):
+                target = module
             rest = f"{module}.{name}".removeprefix(f"{target}.")
             if target not in public:
                 found.append(f"{path}:{line}: {target} is not in devrt.contract.PUBLIC_MODULES")
             elif rest.startswith("_"):
                 found.append(f"{path}:{line}: {target}.{rest} is a private name")
     return found
+
+
+def _exports(module: str, name: str) -> bool:
+    """Return whether a package's own name hides its module of the same name."""
+    return name in getattr(importlib.import_module(module), "__all__", ())
 
 
 def modules_of(core: Path) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import compiled, executable_of, put

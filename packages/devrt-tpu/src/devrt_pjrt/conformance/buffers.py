@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from devrt.testing.conformance.expect import NotApplicable, expect
+from devrt.testing.conformance import NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import F32, FLOATS, expect_floats, floats, put, try_fetch

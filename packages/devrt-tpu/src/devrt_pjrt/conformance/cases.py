@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt.testing.conformance.case import Case
+from devrt.testing.conformance import Case
 from devrt_pjrt.conformance.raw import Raw
 
 if TYPE_CHECKING:

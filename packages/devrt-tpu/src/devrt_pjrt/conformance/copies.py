@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, expect
+from devrt.testing.conformance import Failure, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import FLOATS, expect_floats, put, several

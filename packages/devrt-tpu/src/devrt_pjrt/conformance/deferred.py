@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import expect
+from devrt.testing.conformance import expect
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import (
     ADD,
@@ -57,7 +57,7 @@ def errors_come_with_the_ready_event(raw: Raw) -> None:
     expect_the_error(raw.settle(event, "a buffer with an error"), "at its ready event")
 
 
-@api_case("a buffer's error comes to who reads it", "PJRT_Client_CreateErrorBuffer")
+@api_case("a buffer's error reaches the reader", "PJRT_Client_CreateErrorBuffer")
 def errors_come_to_the_reader(raw: Raw) -> None:
     expect_the_error(try_fetch(raw, error_buffer(raw)), "where it is read")
 
@@ -129,7 +129,11 @@ def promised_buffers_fail(raw: Raw) -> None:
     expect_the_error(raw.settle(event, "a promised buffer"), "at the promised buffer")
 
 
-@api_case("work on a device can be poisoned, or is not", "PJRT_Device_PoisonExecution", alone=True)
+@api_case(
+    "poisoning a launch that does not exist reports poisoned=false",
+    "PJRT_Device_PoisonExecution",
+    alone=True,
+)
 def launches_that_are_over_are_not_poisoned(raw: Raw) -> None:
     args = raw.call(
         "PJRT_Device_PoisonExecution",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, expect
+from devrt.testing.conformance import Failure, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.clients import all_devices, id_of
@@ -76,7 +76,7 @@ def descriptions_have_attributes(raw: Raw) -> None:
 
 @api_case("coordinates are lists of numbers", "PJRT_DeviceDescription_Attributes")
 def coordinates_are_numbers(raw: Raw) -> None:
-    from devrt.testing.conformance.expect import NotApplicable
+    from devrt.testing.conformance import NotApplicable
 
     found = []
     for one in described(raw):

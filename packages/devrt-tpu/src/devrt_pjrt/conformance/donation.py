@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import NotApplicable, expect
+from devrt.testing.conformance import NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import (

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from devrt.testing.conformance.expect import NotApplicable, expect
+from devrt.testing.conformance import NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import put

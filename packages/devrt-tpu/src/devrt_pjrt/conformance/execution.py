@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.clients import id_of
@@ -65,7 +65,7 @@ def results_are_apart(raw: Raw) -> None:
     expect_floats(raw, second, _SUM, "the second result")
 
 
-@api_case("the event of a program's end is given where it is requested for",
+@api_case("the event of a program's end is given where it is requested",
           "PJRT_LoadedExecutable_Execute_Args.device_complete_events")  # fmt: skip
 def ends_of_programs_have_an_event(raw: Raw) -> None:
     _, event, answer = try_run(raw, compiled(raw), [put(raw), put(raw)])

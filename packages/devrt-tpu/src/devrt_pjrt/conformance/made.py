@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from devrt.dtypes import ELEMENT_TYPES
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.raw import Answer, Raw
 from devrt_pjrt.library.api import text_of
@@ -17,6 +17,7 @@ __all__ = [
     "FLOATS",
     "ONE_DEVICE",
     "compiled",
+    "compiled_to_destroy",
     "expect_floats",
     "fetch",
     "floats",
@@ -146,6 +147,15 @@ def compiled(
     raw: Raw, code: bytes | str = ADD, options: bytes = ONE_DEVICE, form: bytes = b"mlir"
 ) -> Any:
     """Compile a program and return the ``PJRT_LoadedExecutable``, destroyed when the case ends."""
+    loaded = compiled_to_destroy(raw, code, options, form)
+    raw.own("PJRT_LoadedExecutable_Destroy", executable=loaded)
+    return loaded
+
+
+def compiled_to_destroy(
+    raw: Raw, code: bytes | str = ADD, options: bytes = ONE_DEVICE, form: bytes = b"mlir"
+) -> Any:
+    """Do as `compiled`, for a case that destroys the program itself."""
     loaded = raw.call(
         "PJRT_Client_Compile",
         client=raw.client,
@@ -155,7 +165,6 @@ def compiled(
     ).executable
     if loaded == ffi.NULL:
         raise Failure("PJRT_Client_Compile gives an executable", "a null pointer")
-    raw.own("PJRT_LoadedExecutable_Destroy", executable=loaded)
     return loaded
 
 

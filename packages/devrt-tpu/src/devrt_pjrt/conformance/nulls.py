@@ -132,7 +132,7 @@ def _null_case(name: str, function: str, field: str, given: Given) -> ApiCase:
 
     check.__name__ = f"null_{name}_is_refused"
     title = f"a null {field} is an error of {function}"
-    return ApiCase(check, title, f"{function}_Args", 30.0, True)
+    return ApiCase(check, title, "not in the C API: robustness", 30.0, True)
 
 
 MORE = tuple(_null_case(*row) for row in _ROWS)

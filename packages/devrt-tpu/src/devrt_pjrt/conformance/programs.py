@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.clients import all_devices, id_of
 from devrt_pjrt.conformance.made import (
     F32,
     compiled,
+    compiled_to_destroy,
     executable_of,
     expect_floats,
     put,
@@ -257,11 +258,10 @@ def programs_are_deleted(raw: Raw) -> None:
 
 @api_case("an executable outlives what it was loaded as", "PJRT_LoadedExecutable_Destroy")
 def executables_outlive_what_is_loaded(raw: Raw) -> None:
-    function = "PJRT_Client_Compile"
-    raw.need("PJRT_LoadedExecutable_GetExecutable", function)
-    loaded = compiled(raw)
-    executable = executable_of(raw, loaded)  # destroyed before, as the last that was made
-    raw.call("PJRT_LoadedExecutable_Delete", executable=loaded)
+    raw.need("PJRT_LoadedExecutable_GetExecutable", "PJRT_Client_Compile")
+    loaded = compiled_to_destroy(raw)
+    executable = executable_of(raw, loaded)
+    raw.call("PJRT_LoadedExecutable_Destroy", executable=loaded)
     count = int(raw.call("PJRT_Executable_NumOutputs", executable=executable).num_outputs)
     expect(count == 1, expected="1 result", came=str(count))
 

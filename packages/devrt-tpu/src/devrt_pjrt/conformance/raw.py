@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from devrt.errors import DevrtError
-from devrt.testing.conformance.expect import Failure, NotApplicable
+from devrt.testing.conformance import Failure, NotApplicable
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.api import structure_type, text_of
 from devrt_pjrt.library.library import Library

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from devrt.testing.conformance.expect import NotApplicable
+from devrt.testing.conformance import NotApplicable
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import ApiCase, api_case
 from devrt_pjrt.conformance.made import ADD, F32, ONE_DEVICE, program_of, put, try_put

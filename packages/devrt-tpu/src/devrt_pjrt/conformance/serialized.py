@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import expect
+from devrt.testing.conformance import expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import (
@@ -77,7 +77,7 @@ def executables_are_read_and_run(raw: Raw) -> None:
 @api_case("what was written is read with other options", _LOAD, deadline=60)
 def executables_are_read_with_options(raw: Raw) -> None:
     if raw.api.minor < 71:
-        from devrt.testing.conformance.expect import NotApplicable
+        from devrt.testing.conformance import NotApplicable
 
         raise NotApplicable("options of a serialized program came with version 0.71")
     loaded, answer = _load(raw, _bytes(raw), ONE_DEVICE)

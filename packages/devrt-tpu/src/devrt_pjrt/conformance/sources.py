@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from devrt.dtypes import ELEMENT_TYPES
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import ApiCase, api_case
 from devrt_pjrt.conformance.made import (

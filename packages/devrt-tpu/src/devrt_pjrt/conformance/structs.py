@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import ApiCase, api_case
 from devrt_pjrt.conformance.made import compiled, executable_of, expect_floats, put, try_run
@@ -103,8 +103,8 @@ def older_callers_learn_of_memory(raw: Raw) -> None:
            came="a field that the caller does not have was written")  # fmt: skip
 
 
-@api_case("an error of a wrong size tells the size", "struct_size")
-def errors_of_sizes_tell_them(raw: Raw) -> None:
+@api_case("an error of a wrong size names the function", "struct_size")
+def errors_of_sizes_name_the_function(raw: Raw) -> None:
     args = raw.arguments("PJRT_Plugin_Attributes_Args")
     args.struct_size = 0
     _, answer = raw.attempt_with("PJRT_Plugin_Attributes", args)

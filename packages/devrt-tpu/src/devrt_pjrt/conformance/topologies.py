@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance.expect import Failure, NotApplicable, expect
+from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import TOPOLOGY, api_case
 from devrt_pjrt.conformance.devices import check_descriptions
@@ -200,7 +200,7 @@ def programs_are_compiled_for_a_topology(raw: Raw) -> None:
 
 
 @api_case("a program that is none is an error for a topology too", "PJRT_Compile", alone=True)
-def strange_programs_are_refused_for_a_topology(raw: Raw) -> None:
+def invalid_programs_are_refused_for_a_topology(raw: Raw) -> None:
     raw.refused(
         "PJRT_Compile",
         "a program that is none",

@@ -1,7 +1,6 @@
 from devrt.testing.conformance.case import LEVELS as LEVELS
 from devrt.testing.conformance.case import Case as Case
 from devrt.testing.conformance.case import case as case
-from devrt.testing.conformance.cases import CaseList as CaseList
 from devrt.testing.conformance.cases import all_cases as all_cases
 from devrt.testing.conformance.diff import Diff as Diff
 from devrt.testing.conformance.diff import compare as compare

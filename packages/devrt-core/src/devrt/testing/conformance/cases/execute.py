@@ -77,7 +77,7 @@ def formats_agree(subject: Subject) -> None:
         client.compile_and_load("no program of any format")
 
 
-@case("execute", "results have the shapes, dtypes and places that the program has",
+@case("execute", "results have the shapes, dtypes and devices that the program has",
       contract=EXECUTE)  # fmt: skip
 def results_are_as_declared(subject: Subject) -> None:
     executable = compiled(subject, TURNED)
