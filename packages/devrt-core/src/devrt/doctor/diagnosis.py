@@ -88,7 +88,7 @@ def diagnose(
     rows = entries(found)
     hardware = seen_hardware(root)
     options = sorted({name for row in rows for name in row.facts.get("options", ())})
-    declared = runtime.plugins.variables()
+    declared = runtime.plugins.variables() if rows else {}  # none where they cannot be listed
     variables = environment.variables_in_force(runtime.config, options, declared=declared)
     findings = [
         *_trouble(found),

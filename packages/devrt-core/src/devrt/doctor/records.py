@@ -177,7 +177,10 @@ class Report:
                 }
                 for seen in self.hardware
             ],
-            "environment": [dataclasses.asdict(variable) for variable in self.environment],
+            "environment": [
+                {**dataclasses.asdict(variable), "about": list(variable.about)}
+                for variable in self.environment
+            ],
             "settings": [dict(setting) for setting in self.settings],
             "versions": dict(self.versions),
             "findings": [finding.to_dict() for finding in self.findings],
