@@ -294,7 +294,7 @@ def test_the_schema(mixed, examine):
     assert list(found["findings"][0]) == [
         *("severity", "code", "subject", "message", "remedy", "command"),
     ]
-    assert list(found["environment"][0]) == ["name", "value", "option", "in_force"]
+    assert list(found["environment"][0]) == ["name", "value", "option", "in_force", "about"]
     assert {"python", "system", "devrt-core", "numpy", "pluggy"} <= set(found["versions"])
 
 
