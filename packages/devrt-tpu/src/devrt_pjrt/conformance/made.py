@@ -17,7 +17,6 @@ __all__ = [
     "FLOATS",
     "ONE_DEVICE",
     "compiled",
-    "compiled_to_destroy",
     "expect_floats",
     "fetch",
     "floats",
@@ -147,15 +146,6 @@ def compiled(
     raw: Raw, code: bytes | str = ADD, options: bytes = ONE_DEVICE, form: bytes = b"mlir"
 ) -> Any:
     """Compile a program and return the ``PJRT_LoadedExecutable``, destroyed when the case ends."""
-    loaded = compiled_to_destroy(raw, code, options, form)
-    raw.own("PJRT_LoadedExecutable_Destroy", executable=loaded)
-    return loaded
-
-
-def compiled_to_destroy(
-    raw: Raw, code: bytes | str = ADD, options: bytes = ONE_DEVICE, form: bytes = b"mlir"
-) -> Any:
-    """Do as `compiled`, for a case that destroys the program itself."""
     loaded = raw.call(
         "PJRT_Client_Compile",
         client=raw.client,
@@ -165,6 +155,7 @@ def compiled_to_destroy(
     ).executable
     if loaded == ffi.NULL:
         raise Failure("PJRT_Client_Compile gives an executable", "a null pointer")
+    raw.own("PJRT_LoadedExecutable_Destroy", executable=loaded)
     return loaded
 
 

@@ -11,7 +11,6 @@ from devrt_pjrt.conformance.clients import all_devices, id_of
 from devrt_pjrt.conformance.made import (
     F32,
     compiled,
-    compiled_to_destroy,
     executable_of,
     expect_floats,
     put,
@@ -256,12 +255,13 @@ def programs_are_deleted(raw: Raw) -> None:
         expect(after, expected="is_deleted after PJRT_LoadedExecutable_Delete", came="false")
 
 
-@api_case("an executable outlives what it was loaded as", "PJRT_LoadedExecutable_Destroy")
-def executables_outlive_what_is_loaded(raw: Raw) -> None:
+@api_case("an executable answers after the program that it was loaded as is deleted",
+          "PJRT_LoadedExecutable_Delete")  # fmt: skip
+def executables_outlive_deleted_programs(raw: Raw) -> None:
     raw.need("PJRT_LoadedExecutable_GetExecutable", "PJRT_Client_Compile")
-    loaded = compiled_to_destroy(raw)
+    loaded = compiled(raw)
     executable = executable_of(raw, loaded)
-    raw.call("PJRT_LoadedExecutable_Destroy", executable=loaded)
+    raw.call("PJRT_LoadedExecutable_Delete", executable=loaded)
     count = int(raw.call("PJRT_Executable_NumOutputs", executable=executable).num_outputs)
     expect(count == 1, expected="1 result", came=str(count))
 
