@@ -10,7 +10,11 @@ from wheelhouse import CHECKOUT, run
 pytestmark = pytest.mark.wheels
 
 NAME = "zeta_x1"
-TEMPLATES = {"python": ("devrt-core",), "pjrt": ("devrt-core[pjrt]",)}
+TEMPLATES = {
+    "python": ("devrt-core",),
+    "native": ("devrt-core",),
+    "pjrt": ("devrt-core[pjrt]",),
+}
 """The option of the command, and what the environment has beforehand."""
 
 

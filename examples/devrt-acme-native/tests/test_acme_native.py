@@ -1,4 +1,4 @@
-"""The native example, through the door that any backend uses."""
+"""What is the backend's own; `pytest --devrt-plugin=acme-native` holds it to the contract."""
 
 import contextlib
 from pathlib import Path
@@ -11,9 +11,8 @@ from devrt.errors import ClosedError, DeletedError, DevrtWarning, InvalidArgumen
 from devrt.runtime import Runtime
 from devrt.testing import import_findings
 
-pytest.importorskip("devrt_acme_native", reason="the native example is not installed")
+pytest.importorskip("devrt_acme_native", reason="devrt-acme-native is not installed")
 
-PROJECT = Path(__file__).parents[1]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 LATE = str(300_000)  # microseconds
 
@@ -148,7 +147,5 @@ def test_ends_are_typed(client):
         client.buffer_from_pyval(X)
 
 
-def test_it_is_short_and_imports_what_a_backend_may():
-    assert import_findings(PROJECT) == []
-    lines = [p.read_text().splitlines() for p in (PROJECT / "native").iterdir()]
-    assert sum(map(len, lines)) <= 150
+def test_it_imports_what_a_backend_may():
+    assert import_findings(Path(__file__).parents[1]) == []

@@ -1,1 +1,1 @@
-"""A native backend to copy: a simulated accelerator with memory of its own, for devrt."""
+"""A native backend to begin with: a simulated accelerator with memory of its own, for devrt."""

@@ -15,7 +15,11 @@ from devrt.cli import main
 from devrt.testing import import_findings
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-TEMPLATES = {"devrt-acme": (), "devrt-acme-pjrt": ("--pjrt",)}
+TEMPLATES = {
+    "devrt-acme": (),
+    "devrt-acme-native": ("--native",),
+    "devrt-acme-pjrt": ("--pjrt",),
+}
 
 
 def write(*arguments, fails=False):
@@ -72,8 +76,23 @@ def test_classes_and_variables_have_the_name_in_their_spelling(folder):
     write("zeta_x1")
     text = (folder / "devrt-zeta-x1/src/devrt_zeta_x1/client.py").read_text()
     assert "class ZetaX1Client(Client):" in text
-    tests = (folder / "devrt-zeta-x1/tests/test_zeta_x1.py").read_text()
+    write("zeta_x1", "--pjrt", "--output", "around")
+    tests = (folder / "around/tests/test_zeta_x1.py").read_text()
     assert "DEVRT_NUM_ZETA_X1_DEVICES" in tests
+
+
+def test_a_native_driver_is_built_under_the_new_name_and_is_short(folder):
+    write("zeta_x1", "--native")
+    made = folder / "devrt-zeta-x1"
+    module = "NB_DOMAIN devrt_zeta_x1 CLASS_PREFIX ZetaX1 DRIVER native/driver.hpp"
+    assert module in (made / "CMakeLists.txt").read_text()
+    assert (
+        'register("devrt_zeta_x1._ext", "ZetaX1")'
+        in (made / "src/devrt_zeta_x1/plugin.py").read_text()
+    )
+    driver = (made / "native/driver.hpp").read_text()
+    assert '.name = "zeta_x1"' in driver
+    assert len(driver.splitlines()) <= 150
 
 
 def test_it_goes_to_the_folder_that_is_given(folder):

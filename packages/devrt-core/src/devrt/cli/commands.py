@@ -370,6 +370,7 @@ def conform(subject: str | None, as_json: bool, **options: Any) -> None:
 
 @main.command(name="new-backend", short_help="Write the project of a new backend, to begin with.")
 @click.argument("name")
+@click.option("--native", "template", flag_value="native", help="A driver in C++.")
 @click.option("--pjrt", "template", flag_value="pjrt", help="Around a PJRT library.")
 @click.option("--output", type=click.Path(), help="The folder to write; else devrt-NAME.")
 def new_backend(name: str, template: str | None, output: str | None) -> None:

@@ -18,7 +18,9 @@ __all__ = ["write_project"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-_EXAMPLE = re.compile(r"(devrt-)?(acme|Acme|ACME)(?:[-_]?(?:pjrt|Pjrt|PJRT)(?![a-z]))?")
+_EXAMPLE = re.compile(
+    r"(devrt-)?(acme|Acme|ACME)(?:[-_]?(?:pjrt|Pjrt|PJRT|native|Native|NATIVE)(?![a-z]))?"
+)
 _BUILT = re.compile(r"__pycache__|build|dist|\..*_cache|.*\.egg-info|.*\.so|.*\.pyc")
 
 
