@@ -6,7 +6,7 @@ import pytest
 
 import devrt
 from devrt import xla_client
-from devrt.records import ClientFactory
+from devrt.records import MemoryKind
 
 LATER = [
     "DistributedRuntimeService",
@@ -112,7 +112,7 @@ def test_the_module_shows_its_own_names_only():
 
 
 def test_a_misspelt_field_of_a_record_is_named_with_the_missing_one():
-    with pytest.raises(TypeError, match="needs 'platform', and has no field 'platfrom'"):
-        ClientFactory(platfrom="one", factory=print)
-    with pytest.raises(TypeError, match=r"^ClientFactory needs 'factory'$"):
-        ClientFactory(platform="one")
+    with pytest.raises(TypeError, match="needs 'kind', and has no field 'knid'"):
+        MemoryKind(platform="one", knid="slow")
+    with pytest.raises(TypeError, match=r"^MemoryKind needs 'kind'$"):
+        MemoryKind(platform="one")
