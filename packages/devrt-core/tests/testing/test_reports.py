@@ -64,32 +64,48 @@ WHOLE = [result(f"{level}.a") for level in LEVELS]
     ("results", "reasons"),
     [
         (WHOLE, []),
-        ([BAD, *WHOLE[1:]], ["load.a failed", "no case of level load passed"]),
-        (WHOLE[:-1], ["no case of level distributed passed"]),
-        (
-            [*WHOLE[:-1], dataclasses.replace(NONE, id="distributed.a")],
-            ["no case of level distributed passed"],
-        ),
+        ([BAD, *WHOLE[1:]], ["load.a failed"]),
+        (WHOLE[:-1], ["no case of level distributed was run"]),
+        ([*WHOLE[:-1], dataclasses.replace(NONE, id="distributed.a")], []),
     ],
 )
 def test_what_speaks_for_calling_a_backend_experimental(results, reasons):
     made = report(*results)
     assert made.experimental_because() == reasons
     assert made.to_dict()["experimental_because"] == reasons
+    assert made.is_whole() is ("was run" not in "".join(reasons))
     absent = Report({**SUBJECT, "problem": "no card"}, {}, tuple(WHOLE))
     assert absent.experimental_because() == ["its client cannot be made here: no card"]
 
 
-@pytest.mark.parametrize(
-    ("experimental", "words"),
-    [(False, "It does not say that it is experimental. This report does"), (True, "")],
+OF_EACH_LEVEL = (
+    "load.ids_are_unique_and_ordered",
+    "memory.clone_is_the_same_allocation",
+    "transfer.scalars_become_arrays",
+    "execute.closed_client_runs_nothing",
+    "shard.blocks_without_alias",
+    "distributed.devices_of_all_processes",
 )
-def test_the_command_says_where_manifest_and_report_differ(plugins, experimental, words):
-    plugins.add("one", experimental=experimental)
-    done = CliRunner().invoke(main, ["conform", "one", "--case", "load.ids_are_unique_and_ordered"])
-    assert done.exit_code == 0
-    assert ("This report does" in done.stdout) is bool(words)
+NOT_UNIQUE = "AcmeClient.devices = lambda self: [object()]"
+
+
+@pytest.mark.parametrize(
+    ("experimental", "fault", "words"),
+    [
+        (False, f"{NOT_UNIQUE}\n    ", "It does not say that it is experimental. This report does"),
+        (True, "", "It says that it is experimental, and nothing in this report does"),
+        (False, "", ""),
+    ],
+)
+def test_the_command_says_where_manifest_and_report_differ(plugins, experimental, fault, words):
+    plugins.add("one", experimental=experimental, make=f"{fault}return AcmeClient(2)")
+    chosen = [f"--case={name}" for name in OF_EACH_LEVEL]
+    done = CliRunner().invoke(main, ["conform", "one", *chosen])
     assert words in done.stdout
+    assert ("experimental" in done.stdout) is bool(words)
+    assert "no case of level distributed applies" in done.stdout
+    of_some = CliRunner().invoke(main, ["conform", "one", chosen[0]])
+    assert "experimental" not in of_some.stdout
 
 
 def ids(changes):

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import Status, Worker, all_cases, conform
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
@@ -130,6 +131,37 @@ def test_a_child_that_ends_after_its_case_is_a_new_result_of_that_case(plugins):
         (late,) = worker.late
     assert (late.id, late.status) == (SPOILED, Status.CRASHED)
     assert late.came == "the process ended with exit code 7 when the case was over"
+
+
+ALONE = "memory.closed_client_refuses"
+
+
+def next_is_alone(worker):
+    assert run(worker, ALONE).status is Status.PASSED
+
+
+def next_is_the_description(worker):
+    assert worker.describe()["device_count"] == 2
+
+
+@pytest.mark.parametrize("after", [next_is_alone, next_is_the_description, Worker.close])
+@pytest.mark.parametrize("code", ["7", "0"])
+def test_a_late_end_is_seen_whatever_comes_next(plugins, after, code):
+    timer = f"import threading; threading.Timer(0.1, os._exit, ({code},)).start()"
+    with Worker(spoil(plugins, timer)) as worker:
+        run(worker, SPOILED)
+        worker._child.process.wait(60)
+        after(worker)
+        (late,) = worker.late
+    assert (late.id, late.status) == (SPOILED, Status.CRASHED)
+    assert late.came == f"the process ended with exit code {code} when the case was over"
+
+
+@pytest.mark.parametrize("value", ["fast", "0", "nan"])
+def test_a_wrong_budget_is_the_callers_mistake(monkeypatch, value):
+    monkeypatch.setenv("DEVRT_CONFORM_LATENCY", value)
+    with pytest.raises(InvalidArgumentError, match=f"DEVRT_CONFORM_LATENCY is '{value}'"):
+        conform("acme", "load")
 
 
 def test_a_platform_that_is_not_here_is_not_applicable(plugins):

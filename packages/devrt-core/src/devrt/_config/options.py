@@ -71,5 +71,10 @@ CORE_OPTIONS = (
     *CACHE_OPTIONS,
 )
 
-NOT_OPTIONS = (FILE_VARIABLE, "DEVRT_CACHE_DIR")
+NOT_OPTIONS = (
+    FILE_VARIABLE,
+    "DEVRT_CACHE_DIR",
+    "DEVRT_CONFORM_LATENCY",
+    "DEVRT_CONFORM_TOPOLOGY",
+)
 """Variables that begin with ``DEVRT_`` and configure something else than an option."""

@@ -122,7 +122,12 @@ def _show(report: Report) -> None:
 
 
 def _show_judgement(out: Output, report: Report) -> None:
-    """Print whether the cases bear out what the plugin says of itself."""
+    """Print whether cases of all levels bear out what the plugin says of itself."""
+    if not report.is_whole():
+        return
+    for level, counts in report.summary().items():
+        if counts[Status.NOT_APPLICABLE.value] == sum(counts.values()):
+            out.line(f"no case of level {level} applies", "dim")
     reasons, says = report.experimental_because(), report.subject.get("experimental")
     if says and not reasons:
         out.line("It says that it is experimental, and nothing in this report does.", "dim")

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import Case
 from devrt_pjrt.conformance.raw import Raw
 
@@ -74,12 +75,25 @@ class ApiCase:
 
 
 def _named_topology() -> tuple[str, Mapping[str, Any]] | None:
-    """Return the topology that the environment names: a name, or JSON of a name and options."""
+    """Return the topology that the environment names: a name, or JSON of a name and options.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is neither.
+    """
     given = os.environ.get(TOPOLOGY, "")
     if not given.startswith("{"):
         return (given, {}) if given else None
-    found = json.loads(given)
-    return found["name"], found.get("options", {})
+    try:
+        found = json.loads(given)
+    except ValueError:
+        found = {}
+    name, options = found.get("name"), found.get("options", {})
+    if not isinstance(name, str) or not isinstance(options, dict):
+        msg = f'{TOPOLOGY} is {given!r}. Give a name, or JSON: {{"name": "...", "options": {{}}}}.'
+        raise InvalidArgumentError(msg, variable=TOPOLOGY, value=given)
+    return name, options
 
 
 def api_case(
@@ -90,7 +104,14 @@ def api_case(
 
 
 def bound_cases(open_library: Open) -> tuple[Case, ...]:
-    """Return every case of libraries that ``open_library`` opens by platform and path."""
+    """Return every case of libraries that ``open_library`` opens by platform and path.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the environment names a topology in no form that is read.
+    """
+    _named_topology()  # a wrong one is the caller's mistake, and no fault of a library
     package = __name__.rpartition(".")[0]
     modules = [importlib.import_module(f"{package}.{name}") for name in _SUBJECTS]
     found = [

@@ -21,16 +21,18 @@ from devrt.probing.replying import LOST_PIPE
 from devrt.probing.starting import start
 from devrt.testing.conformance.case import LEVELS, Case
 from devrt.testing.conformance.cases import all_cases, library_cases
+from devrt.testing.conformance.cases.latency import budget
 from devrt.testing.conformance.report import CaseResult, Report, Status
 from devrt.testing.conformance.subject import find_subject
 from devrt.testing.conformance.surroundings import environment_facts, init_timeout, subject_facts
-from devrt.testing.conformance.worker import DESCRIBE
+from devrt.testing.conformance.worker import DESCRIBE, END
 
 __all__ = ["Worker", "chosen_cases", "conform"]
 
 _START = 60.0  # seconds in which a child begins, on a machine that is busy
 _CLIENT = 120.0
 _DESCRIBE = 60.0
+_LEAVE = 5.0  # seconds in which a child that has nothing to do ends
 
 
 class _Replies(Lines):
@@ -112,6 +114,17 @@ class _Child:
             seconds, lambda: replies.result is not None or replies.phase != phase
         )
 
+    def leave(self) -> bool:
+        """Have the child end; return whether it had ended by itself, or does so otherwise."""
+        self._listener.output.clear()
+        self.replies.begin()
+        had_ended = self._listener.has_ended()
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests, json.dumps([END, ""]).encode() + b"\n")
+        has_ended = self._listener.listen(_LEAVE)
+        self.end()
+        return had_ended or (has_ended and self.process.returncode != 0)
+
     def end(self) -> str:
         """Kill the child with its group; return the end of what it printed."""
         self._resources.close()
@@ -159,12 +172,17 @@ class Worker:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if exc_info[0] is not None:  # an interrupt: nobody waits for what a case does late
+            self._last = None
         self.close()
 
     def close(self) -> None:
         """End the child process. Idempotent."""
-        child, self._child, self._last = self._child, None, None
-        if child is not None:
+        child, last = self._child, self._last
+        self._child = self._last = None
+        if child is not None and last is not None and child.leave():
+            self._end_late(child, last)
+        elif child is not None:
             child.end()
 
     def run(self, case: Case) -> CaseResult:
@@ -183,8 +201,12 @@ class Worker:
             child = self._living()
         except OSError as error:
             return {"problem": str(error)}
-        facts, in_time = child.ask(DESCRIBE, _DESCRIBE, self._no_client)
-        if facts is None or not in_time:
+        facts, _ = child.ask(DESCRIBE, _DESCRIBE, self._no_client)
+        if facts is None and self._last is not None and not child.replies.phase:
+            self._end_late(child, self._last)
+            return self.describe()
+        if facts is None:
+            self._last = None  # it is not a case that ended it
             self.close()
         return facts or {}
 
@@ -254,8 +276,9 @@ def chosen_cases(
     Raises
     ------
     InvalidArgumentError
-        If there is no such level or case.
+        If there is no such level or case, or a variable of the kit has a wrong value.
     """
+    budget()  # a wrong value is the caller's mistake, and no fault of a backend
     wanted = list(names)
     of_libraries = library_cases() if reference.library else ()
     known = {case.id: case for case in (*all_cases(), *of_libraries)}

@@ -29,6 +29,9 @@ __all__ = ["main"]
 DESCRIBE = "describe"
 """The request for what a report says of the subject, in place of a case."""
 
+END = "end"
+"""The request to end, in place of a case."""
+
 _MAX_TEXT = 4000  # characters of a text of a plugin
 
 
@@ -43,6 +46,8 @@ def main(request: dict[str, Any]) -> NoReturn:
         lambda kind, what: pipe.say(note=[kind, what]),
     )
     for wanted, subject.no_client in _requests(int(request["requests"])):
+        if wanted == END:
+            break
         pipe.say(phase="case")
         result = _described(subject) if wanted == DESCRIBE else _result(_case(wanted), subject)
         _flush()

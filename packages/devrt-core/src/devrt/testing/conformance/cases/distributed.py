@@ -62,13 +62,14 @@ def refused(call):
     except DevrtError as error: return "DevrtError"
     except BaseException as error: return type(error).__name__
     return "no error"
+one = np.ones(1, np.float32)
 others = [d for d in client.devices() if d.process_index != client.process_index()]
-buffer = client.buffer_from_pyval(np.arange(4) + NODE, local[-1])
+buffer = client.buffer_from_pyval(np.arange(4, dtype=np.int32) + NODE, local[-1])
 what = dict(
     index=client.process_index(), count=client.device_count(),
     devices=[[d.id, d.process_index] for d in client.devices()],
     local=[d.id for d in local], read=np.asarray(buffer).tolist(),
-    foreign=sorted({refused(lambda: client.buffer_from_pyval(1.0, d)) for d in others}),
+    foreign=sorted({refused(lambda: client.buffer_from_pyval(one, d)) for d in others}),
     copied=sorted({refused(lambda: client.batched_copy_to_memory([buffer], [d])) for d in others}),
     memories=sum(len(d.addressable_memories()) for d in others),
     topology=len(client.topology()._make_compile_only_devices()),

@@ -179,7 +179,7 @@ def deleted_buffer_exports_nothing(subject: Subject) -> None:
 
 @case(
     "transfer",
-    "elements of less than a byte are exported with a byte each, or refused",
+    "elements of less than a byte are exported, or refused with a typed error",
     contract=EXPORT,
 )
 def dlpack_of_small_elements(subject: Subject) -> None:

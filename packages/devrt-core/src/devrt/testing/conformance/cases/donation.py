@@ -68,7 +68,7 @@ def donation_spares_what_others_see(subject: Subject) -> None:
         "a view": np.asarray,
         "a copy that may alias": lambda b: b.copy_to_memory(b.memory),
     }
-    if subject.client.capabilities.dlpack and put(subject, 1.0).__dlpack_device__()[0] == 1:
+    if subject.client.capabilities.dlpack and _ones(subject).__dlpack_device__()[0] == 1:
         shares["a DLPack view"] = np.from_dlpack
     for what, share in shares.items():
         for steps in (0, 1):

@@ -19,7 +19,7 @@ CLOSE = "Client.close: wait for the work in flight and give all memory back. Ide
 )
 def exit_with_all_alive(subject: Subject) -> None:
     program = """
-        buffer = client.buffer_from_pyval(np.arange(8.0)); view = np.asarray(buffer)
+        buffer = client.buffer_from_pyval(np.arange(8, dtype=np.float32)); view = np.asarray(buffer)
         clone, memory = buffer.clone(), device.default_memory()
         raw = np.zeros((1 << 20) + 64, np.uint8); lent = raw[-raw.ctypes.data % 64:][: 1 << 20]
         zero_copy = client.buffer_from_pyval(lent, None, False, 2)
@@ -37,7 +37,7 @@ def exit_with_all_alive(subject: Subject) -> None:
 )
 def exit_after_close(subject: Subject) -> None:
     program = """
-        buffer = client.buffer_from_pyval(np.arange(8.0)); view = np.asarray(buffer)
+        buffer = client.buffer_from_pyval(np.arange(8, dtype=np.float32)); view = np.asarray(buffer)
         client.close(); client.close()
         print(view[7], client.is_closed)
     """
@@ -51,9 +51,10 @@ def exit_after_close(subject: Subject) -> None:
 )
 def exit_in_flight(subject: Subject) -> None:
     program = """
-        made = [client.buffer_from_pyval(np.ones(1 << 19), None, False, 1) for _ in range(8)]
+        host = np.ones(1 << 20, np.float32)
+        made = [client.buffer_from_pyval(host.copy(), None, False, 1) for _ in range(8)]
         made += [b.copy_to_memory(device.addressable_memories()[-1]) for b in made]
-        for _ in range(4): client.buffer_from_pyval(np.ones(1 << 19), None, False, 1)
+        for _ in range(4): client.buffer_from_pyval(host.copy(), None, False, 1)
         print("end", flush=True)
         sys.exit(0)
     """
@@ -69,7 +70,7 @@ def exit_under_threads(subject: Subject) -> None:
     program = """
         import contextlib
         from devrt.errors import DevrtError
-        client.buffer_from_pyval(np.zeros(3))  # what is imported at the first use is there now
+        client.buffer_from_pyval(np.zeros(3, np.uint8))  # what is imported at first is there now
         inside = threading.Barrier(4)
         def work():
             source = np.zeros(1 << 22, np.uint8)

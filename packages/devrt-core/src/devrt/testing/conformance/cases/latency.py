@@ -11,17 +11,35 @@ from typing import Any
 import numpy as np
 
 from devrt.contract import Client
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, InvalidArgumentError
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, not_applicable, require
 from devrt.testing.conformance.programs import DOUBLE, takes_programs
 from devrt.testing.conformance.subject import Subject
 
-BUDGET = float(os.environ.get("DEVRT_CONFORM_LATENCY", "50"))
-"""How many times as long as devrt-cpu's a small call may take."""
+VARIABLE = "DEVRT_CONFORM_LATENCY"
 
 BLOCKS, CALLS = 15, 100
 X = np.arange(8, dtype=np.float32)
+
+
+def budget() -> float:
+    """Return how many times as long as devrt-cpu's a small call may take.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the environment names what is no positive number.
+    """
+    given = os.environ.get(VARIABLE, "50")
+    try:
+        number = float(given)
+    except ValueError:
+        number = 0.0
+    if not number > 0:
+        msg = f"{VARIABLE} is {given!r}. Give a number above 0: times of devrt-cpu's calls."
+        raise InvalidArgumentError(msg, variable=VARIABLE, value=given)
+    return number
 
 
 def _reference(subject: Subject) -> Client:
@@ -58,7 +76,8 @@ def _timed(call: Callable[[], Any]) -> float:
 def _within_budget(what: str, mine: Callable[[], Any], theirs: Callable[[], Any]) -> str:
     ratio, seconds = _ratio(mine, theirs)
     figures = f"{what}: {seconds * 1e6:.1f} us, {ratio:.2f} times devrt-cpu's"
-    expect(ratio <= BUDGET, expected=f"at most {BUDGET:g} times devrt-cpu's", came=figures)
+    most = budget()
+    expect(ratio <= most, expected=f"at most {most:g} times devrt-cpu's", came=figures)
     return figures
 
 

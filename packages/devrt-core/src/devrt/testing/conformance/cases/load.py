@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from devrt.contract import Buffer, Capabilities, Client, Device, Memory, Topology
-from devrt.errors import ClosedError, InvalidArgumentError, UnimplementedError
+from devrt.contract import Capabilities, Client, Device, Memory, Topology
+from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, expect_equal, expect_error
 from devrt.testing.conformance.subject import Subject
@@ -187,30 +187,6 @@ def topology_round_trips(subject: Subject) -> None:
 def _rebuilt(topology: Topology, data: bytes) -> Topology | None:
     read: Callable[[bytes], Topology] | None = getattr(type(topology), "deserialize", None)
     return None if read is None else read(data)
-
-
-@case("load", "a closed client says so, and closing it again does nothing", contract=CLOSE,
-      alone=True)  # fmt: skip
-def closed_client_refuses(subject: Subject) -> None:
-    client = subject.client
-    buffer = client.buffer_from_pyval(np.arange(8, dtype=np.float32))
-    client.close()
-    client.close()
-    expect_equal(client.is_closed, True, "is_closed")
-    expect_equal(client.live_buffers(), [], "live_buffers() of a closed client")
-    for what, use in _uses(client, buffer).items():
-        with expect_error(ClosedError):
-            came = use()
-            expect(False, expected=f"ClosedError from {what}", came=came)
-
-
-def _uses(client: Client, buffer: Buffer) -> dict[str, Callable[[], Any]]:
-    return {
-        "buffer_from_pyval": lambda: client.buffer_from_pyval(np.zeros(2, np.float32)),
-        "block_until_ready": buffer.block_until_ready,
-        "clone": buffer.clone,
-        "__array__": lambda: np.asarray(buffer),
-    }
 
 
 @case("load", "a platform whose client was closed has a new one, time and again", contract=CLOSE,

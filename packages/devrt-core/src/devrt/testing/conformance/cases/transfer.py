@@ -179,6 +179,8 @@ def scalars_become_arrays(subject: Subject) -> None:
     for value in (True, False, np.float32(1.5), np.int8(-3), np.bool_(True), np.uint16(7)):
         _goes_and_comes(subject, value, np.asarray(value), repr(value))
     for number in (-7, 2.5, 1 + 2j):
+        if not is_held(subject, np.asarray(number).dtype.name):
+            continue  # it may be refused as the array of NumPy that it is
         came = np.asarray(put(subject, number))
         expect_equal((came.shape, dtypes.kind_of(came.dtype)), ((), _kind(number)), f"{number}")
         expect(complex(came[()]) == complex(number), expected=repr(number), came=repr(came))
