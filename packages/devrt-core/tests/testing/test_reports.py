@@ -79,20 +79,20 @@ def test_what_speaks_for_calling_a_backend_experimental(results, reasons):
 
 
 OF_EACH_LEVEL = (
-    "load.ids_are_unique_and_ordered",
+    "load.local_devices_are_among_them",
     "memory.clone_is_the_same_allocation",
     "transfer.scalars_become_arrays",
     "execute.closed_client_runs_nothing",
     "shard.blocks_without_alias",
     "distributed.devices_of_all_processes",
 )
-NOT_UNIQUE = "AcmeClient.devices = lambda self: [object()]"
+MISCOUNTS = "AcmeClient.local_device_count = lambda self: 7"
 
 
 @pytest.mark.parametrize(
     ("experimental", "fault", "words"),
     [
-        (False, f"{NOT_UNIQUE}\n    ", "It does not say that it is experimental. This report does"),
+        (False, f"{MISCOUNTS}\n    ", "It does not say that it is experimental. This report does"),
         (True, "", "It says that it is experimental, and nothing in this report does"),
         (False, "", ""),
     ],
