@@ -129,10 +129,6 @@ class Report:
         absent = [level for level in LEVELS if level not in ("c_api", *ran)]
         return found + [f"no case of level {level} was run" for level in absent]
 
-    def is_whole(self) -> bool:
-        """Return whether cases of every level were run, as for a report that is shipped."""
-        return {result.level for result in self.results} >= set(LEVELS) - {"c_api"}
-
     def summary(self) -> dict[str, dict[str, int]]:
         """Return how many cases of each level ended how; of none where that is so."""
         counts: dict[str, Counter[str]] = {}
