@@ -125,7 +125,7 @@ def _show_judgement(out: Output, report: Report) -> None:
     """Print whether cases of all levels bear out what the plugin says of itself."""
     summary = report.summary()
     if not summary.keys() >= set(LEVELS) - {"c_api"}:
-        return  # levels that were not asked for speak neither for nor against it
+        return  # levels that were not run speak neither for nor against it
     for level, counts in summary.items():
         if counts[Status.NOT_APPLICABLE.value] == sum(counts.values()):
             out.line(f"no case of level {level} applies", "dim")

@@ -239,7 +239,7 @@ def _bound_address_space() -> None:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
-    except FileNotFoundError:  # what is in use is not reported, and a limit below it ends the process
+    except FileNotFoundError:  # a limit below what is in use ends the process
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = used + (4 << 30)
