@@ -2,17 +2,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "binding/python.hpp"
+#include "binding/make_client.hpp"
 #include "module.hpp"
 
 namespace devrt::cpu {
@@ -58,22 +55,6 @@ std::vector<AddedKind> to_added_kinds(nb::handle memory_kinds) {
   return added;
 }
 
-Traceback to_traceback_mode(const std::string& name) {
-  if (name == "off") return Traceback::kOff;
-  if (name == "sampled") return Traceback::kSampled;
-  if (name == "all") return Traceback::kAll;
-  raise_invalid("traceback_in_buffers must be 'off', 'sampled' or 'all', not '" + name + "'.",
-                "make_cpu_client");
-}
-
-/// Returns at least one millisecond for what is above zero, a year at most, and else zero.
-std::chrono::milliseconds to_milliseconds(double seconds) {
-  constexpr double kMost = 365.0 * 86400.0 * 1e3;
-  if (!(seconds > 0)) return {};
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::clamp(seconds * 1e3, 1.0, kMost)));
-}
-
 std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int node_id,
                                         int num_nodes, nb::handle memory_kinds,
                                         std::optional<std::int64_t> recycled_bytes,
@@ -90,8 +71,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.recycled_bytes = recycled_bytes.value_or(default_recycled_bytes());
   options.memory_limit = memory_limit_bytes;
   options.traceback = to_traceback_mode(traceback_in_buffers);
-  options.wait_unlocked = &wait_unlocked;
-  options.check_signals = &check_signals;
+  join_python(options);
   options.execution_timeout = to_milliseconds(execution_timeout);
   for (nb::handle count : devices_of_nodes) {
     options.devices_of_nodes.push_back(to_int(count, "a number of devices", "make_cpu_client"));
