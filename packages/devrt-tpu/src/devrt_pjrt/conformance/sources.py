@@ -48,6 +48,7 @@ def sources_of_a_transfer_may_change_after_it(raw: Raw) -> None:
     dims = (count,)
     args = put_args(raw, source, dims=dims, host_buffer_semantics=_UNTIL_DONE)
     if args.done_with_host_buffer == ffi.NULL:
+        fetch(raw, args.buffer, 4 * count)  # the source goes with this call: it has been read
         raise Failure("an event done_with_host_buffer", "a null pointer")
     raw.done(args.done_with_host_buffer, "done_with_host_buffer")
     for i in range(count):
