@@ -73,23 +73,12 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.traceback = to_traceback_mode(traceback_in_buffers);
   join_python(options);
   options.execution_timeout = to_milliseconds(execution_timeout);
-  for (nb::handle count : devices_of_nodes) {
-    options.devices_of_nodes.push_back(to_int(count, "a number of devices", "make_cpu_client"));
-  }
+  options.devices_of_nodes = to_counts(devices_of_nodes);
   std::shared_ptr<Client> client = Client::make(std::move(options));
   if (!distributed_client.is_none()) {
     attach_store(client, std::move(distributed_client));
   }
   return client;
-}
-
-/// Throws what `make_cpu_client` would, before the other processes learn of this one.
-void check_nodes(int num_devices, int node_id, int num_nodes) {
-  ClientOptions options;
-  options.num_devices = num_devices;
-  options.node_id = node_id;
-  options.num_nodes = num_nodes;
-  Client::check(options);
 }
 
 }  // namespace
@@ -108,8 +97,7 @@ void bind_make_client(nb::module_& module) {
               "devices_of_nodes: collections.abc.Sequence[int] = (), distributed_client: "
               "typing.Any = None, execution_timeout: float = 600.0) -> CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
-  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
-             "Raise what `make_cpu_client` would for these numbers.");
+  bind_check_nodes(module);
 }
 
 }  // namespace devrt::cpu

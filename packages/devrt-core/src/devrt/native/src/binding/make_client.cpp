@@ -73,7 +73,7 @@ std::shared_ptr<Client> make_client(nb::dict driver, bool asynchronous, int num_
   return client;
 }
 
-/// Throws what `make_client` would, before the other processes learn of this one.
+/// Throws what making a client would, before the other processes learn of this one.
 void check_nodes(int num_devices, int node_id, int num_nodes) {
   ClientOptions options;
   options.num_devices = num_devices;
@@ -105,9 +105,10 @@ void join_python(ClientOptions& options) {
 }
 
 std::vector<int> to_counts(nb::handle devices_of_nodes) {
+  const std::string operation = make_operation();
   std::vector<int> counts;
   for (nb::handle count : devices_of_nodes) {
-    counts.push_back(to_int(count, "a number of devices", "make_client"));
+    counts.push_back(to_int(count, "a number of devices", operation.c_str()));
   }
   return counts;
 }
@@ -128,8 +129,11 @@ void bind_make_client(nb::module_& module) {
               "typing.Any = None, execution_timeout: float = 600.0) -> " DEVRT_CLASS_PREFIX
               "Client"),
       "Make a client; `options` are the driver's own.");
-  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a,
-             "Raise what `make_client` would for these numbers.");
+}
+
+void bind_check_nodes(nb::module_& module) {
+  const std::string doc = "Raise what `" + make_operation() + "` would for these numbers.";
+  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a, doc.c_str());
 }
 
 }  // namespace devrt::native

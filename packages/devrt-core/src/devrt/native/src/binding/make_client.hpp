@@ -17,7 +17,9 @@ void join_python(ClientOptions& options);
 /// Returns the numbers of devices of all nodes.
 std::vector<int> to_counts(nb::handle devices_of_nodes);
 
-/// Binds `make_client`, which takes the driver's own options too, and `check_nodes`.
+/// Binds `make_client`, which takes the driver's own options too.
 void bind_make_client(nb::module_& module);
+/// Binds `check_nodes`, which raises what making a client would for the numbers of its nodes.
+void bind_check_nodes(nb::module_& module);
 
 }  // namespace devrt::native

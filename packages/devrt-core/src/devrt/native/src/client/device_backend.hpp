@@ -87,8 +87,8 @@ class DeviceBackend {
   /// Returns where the client gets host memory from that goes to a device, or comes from it.
   virtual std::shared_ptr<HostAllocator> staging() { return std::make_shared<AlignedAllocator>(); }
 
-  /// Starts copies and returns the event of their end, until when the client keeps the memory. The
-  /// host cannot reach one side or both, of the most of them. Throws if none was started.
+  /// Starts copies and returns the event of their end. The client keeps both sides alive until
+  /// that event; of most copies the host can reach one side at most. Throws if none was started.
   virtual ReadyEvent copy(const Queue& queue, std::span<const RegionCopy> copies);
   /// Returns up to how many bytes `copy` has read from a host address when it returns: for so few
   /// the client makes no copy of what its caller may change.
