@@ -39,6 +39,7 @@ INTEROP = (
     "packages/devrt-cpu/tests/programs/test_jax_objects.py",
     "packages/devrt-cpu/tests/programs/test_torch_objects.py",
 )
+OF_MUTANTS = ("tests/conformance", "packages/devrt-tpu/tests/conformance")
 OF_WHEELS = (
     *(
         f"tests/integration/test_{name}.py"
@@ -58,7 +59,7 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 nox.needs_version = ">=2024.10"
 nox.options.default_venv_backend = "venv"
 nox.options.error_on_missing_interpreters = True  # else nox skips, and reports success
-nox.options.sessions = ["tests", "stubs", "integration", "native"]
+nox.options.sessions = ["tests", "mutants", "stubs", "integration", "native"]
 
 
 def _works(command: str) -> bool:
@@ -97,6 +98,18 @@ def tests(session: nox.Session) -> None:
     _install(session)
     session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def mutants(session: nox.Session) -> None:
+    """Plant each fault that the conformance kit has to find; the test-suite plants a few of them.
+
+    ``nox -s mutants -- -k donation`` takes a part.
+    """
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    run = "python -m pytest -m mutants -n auto".split()
+    session.run(*run, *OF_MUTANTS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

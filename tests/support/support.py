@@ -60,6 +60,15 @@ def together(work, arguments=range(4), timeout=300):
         raise failures[0]
 
 
+def sample(rows, key, mark):
+    """Return the parameters of a test, by id: of each key the first row, the others with a mark."""
+    seen, params = set(), []
+    for name, row in rows.items():
+        params.append(pytest.param(row, id=name, marks=[mark] if key(row) in seen else []))
+        seen.add(key(row))
+    return params
+
+
 def c_compiler():
     """Return the C compiler's command; without one the test is skipped."""
     found = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
