@@ -207,8 +207,9 @@ class ClientFactory:
     platform : str
         The platform served: the entry point's name, which is it where this is left out.
     factory : callable, optional
-        Takes a `ClientContext` and returns a `devrt.contract.Client` with at least one device.
-        Left out where there is a ``library``.
+        Takes a `ClientContext` and returns a `devrt.contract.Client` with at least one device:
+        a new client each time. The process is the user's: signal handlers, ``sys.path``, the
+        standard streams and the like stay as they are. Left out where there is a ``library``.
     library : str, os.PathLike or callable, optional
         In place of a factory: the full path of a library with the PJRT C API, which the installed
         PJRT loader makes clients of, and topologies. Or what returns the path, or `Unavailable`.

@@ -32,7 +32,7 @@ class HostBufferSemantics(enum.IntEnum):
     IMMUTABLE_ZERO_COPY = 2
     """The buffer may alias the source, which must not change while the buffer lives."""
     MUTABLE_ZERO_COPY = 3
-    """As above, and the device may write to the source (when the buffer is donated)."""
+    """As above; the device may write to the source when the buffer is donated, and not before."""
     ZERO_COPY = 2
     """jaxlib's name for ``IMMUTABLE_ZERO_COPY``."""
 
@@ -149,7 +149,8 @@ class Buffer(metaclass=Contract):
 
         Every reader of an array is handed the same one, so that nobody may write to it: devrt
         makes one that is writable, or a view of one, read-only without copying its elements. With
-        ``copy=True`` it is the caller's own, and writable.
+        ``copy=True`` it is the caller's own, and writable. Both parameters are as NumPy's protocol
+        has them: what cannot be had without a copy is refused with ``copy=False``.
         """
 
     def copy_to_host_async(self) -> None:
@@ -159,10 +160,16 @@ class Buffer(metaclass=Contract):
     def __dlpack__(self, **options: Any) -> Any:
         """Return the data as a DLPack capsule.
 
+        It keeps the memory until its consumer releases it. The options are those of the array API's
+        protocol: ``copy=True`` always copies, and what is of another type than the protocol has it
+        is refused.
+
         Raises
         ------
         UnimplementedError
             If the backend exports none.
+        BufferError
+            If the data cannot be had on ``dl_device``.
         """
         raise _no_dlpack(self, "__dlpack__")
 

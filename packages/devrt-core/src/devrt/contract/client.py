@@ -78,7 +78,7 @@ class Client(BatchedTransfers, metaclass=Contract):
 
     @abc.abstractmethod
     def devices(self) -> list[Device]:
-        """Return every device of every process, ordered by ``id``."""
+        """Return every device of every process, ordered by ``id``: a list of the caller's own."""
 
     @abc.abstractmethod
     def local_devices(self) -> list[Device]:
@@ -169,9 +169,11 @@ class Client(BatchedTransfers, metaclass=Contract):
         ----------
         argument
             A NumPy array, a NumPy or Python scalar, or an object with the buffer protocol or
-            ``__array__``. Keeps its dtype; may be strided in any way.
+            ``__array__``, as a buffer of any client is. Keeps its dtype; may be strided in any way.
+            What the argument raises while it is read goes to the caller as it is.
         device
-            A device (its default memory is taken), a memory, or None for the first local device.
+            A device of this client (its default memory is taken), a memory of this client, or None
+            for the first local device.
         force_copy
             Never alias the source, whatever ``host_buffer_semantics`` allows.
         host_buffer_semantics
@@ -186,6 +188,8 @@ class Client(BatchedTransfers, metaclass=Contract):
         ------
         InvalidTypeError
             If the argument is no array or has a dtype that a device cannot hold.
+        InvalidArgumentError
+            If ``device`` is none of these.
         OutOfMemoryError
             If the memory is full.
         """
@@ -319,7 +323,10 @@ class Client(BatchedTransfers, metaclass=Contract):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Wait for the work in flight and give all memory back. Idempotent."""
+        """Wait for the work in flight and give all memory back. Idempotent.
+
+        What the host was shown stays readable.
+        """
 
     @property
     @abc.abstractmethod

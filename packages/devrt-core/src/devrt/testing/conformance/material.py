@@ -26,6 +26,11 @@ SEED = 17
 REQUIRED_DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
 """What any device holds; other dtypes may be refused by `InvalidTypeError`."""
 
+DELETED = (
+    "Buffer: members other than delete and is_deleted raise DeletedError on a deleted buffer, "
+    "except shape, dtype and what follows from them"
+)
+
 
 def values(name: str, shape: tuple[int, ...]) -> Array:
     """Return every kind of bit pattern that a dtype has, the same ones each time."""

@@ -12,7 +12,7 @@ from devrt.contract import Assembly, Buffer, Piece
 from devrt.errors import DeletedError
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, expect_equal, expect_error, require
-from devrt.testing.conformance.material import Array, is_held, memories, put
+from devrt.testing.conformance.material import DELETED, Array, is_held, memories, put
 from devrt.testing.conformance.subject import Subject
 
 ASSEMBLE = "Client.assemble_buffers: start making blocks out of pieces of other buffers, and put "
@@ -120,7 +120,7 @@ def blocks_without_alias(subject: Subject) -> None:
 @case(
     "shard",
     "a deleted source is refused",
-    contract="Buffer: members raise DeletedError on a deleted buffer",
+    contract=DELETED,
 )
 def deleted_sources_are_refused(subject: Subject) -> None:
     source = put(subject, np.arange(4, dtype=np.float32), subject.device)

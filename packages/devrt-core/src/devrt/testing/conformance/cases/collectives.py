@@ -16,8 +16,8 @@ from devrt.testing.conformance.subject import Subject
 
 SHARDED = "LoadedExecutable.execute_sharded: start the program on all its devices and return "
 SHARDED += "results by output, then by device"
-COLLECTIVES = "Capabilities.collectives: the parts of a program that run on several devices can "
-COLLECTIVES += "exchange data"
+COLLECTIVES = "Capabilities.collectives: the parts of a program that run on several devices of the "
+COLLECTIVES += "client can exchange data"
 ADD = """({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):
       %q = stablehlo.add %x, %y : tensor<f32>
       stablehlo.return %q : tensor<f32> })"""

@@ -104,7 +104,7 @@ def chain_of_copies(subject: Subject) -> None:
 @case(
     "transfer",
     "many values are put in one call",
-    contract="Client.buffers_from_pyvals: one buffer for each target, in order.",
+    contract="Client.buffers_from_pyvals: one for each target, in order.",
 )
 def many_puts_in_one_call(subject: Subject) -> None:
     targets: list[Any] = [*subject.devices, *memories(subject)]
@@ -215,8 +215,8 @@ def _cpu_clients(subject: Subject) -> Iterator[Client]:
 @case(
     "transfer",
     "values go to the CPU's client and come from it",
-    contract="Client.buffer_from_pyval: argument is an object with __array__, as a buffer of any "
-    "client is.",
+    contract="Client.buffer_from_pyval: an object with the buffer protocol or __array__, as a "
+    "buffer of any client is.",
 )
 def copies_to_and_from_the_cpu(subject: Subject) -> None:
     for cpu in _cpu_clients(subject):

@@ -141,7 +141,7 @@ def devices_of_others_take_nothing(subject: Subject) -> None:
 @case(
     "distributed",
     "a second client of the same processes finds the others again",
-    contract="Client.close: give all memory back; ClientFactory.factory: a client each time",
+    contract="Client.close: give all memory back; ClientFactory.factory: a new client each time",
     deadline=60,
 )
 def clients_are_made_again(subject: Subject) -> None:

@@ -17,10 +17,10 @@ from devrt.testing.conformance.expect import (
     not_applicable,
     require,
 )
-from devrt.testing.conformance.material import bytes_in_use, is_held, put, values
+from devrt.testing.conformance.material import DELETED, bytes_in_use, is_held, put, values
 from devrt.testing.conformance.subject import Subject
 
-EXPORT = "Buffer.__dlpack__: return the data as a DLPack capsule."
+EXPORT = "Buffer.__dlpack__: return the data as a DLPack capsule"
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 HOST_TYPES = (1, 3, 11)  # DLPack's numbers of memory that the host reads: its own, page-locked
 NO_DEVICE = (63, 0)
@@ -89,7 +89,7 @@ def dlpack_capsules_have_their_form(subject: Subject) -> None:
 @case(
     "transfer",
     "NumPy reads what is exported, and may not write to it",
-    contract=EXPORT + " Buffer: one immutable allocation.",
+    contract=EXPORT + "; Buffer: one immutable allocation.",
 )
 def dlpack_views_are_right(subject: Subject) -> None:
     _read_by_numpy(subject)
@@ -105,7 +105,7 @@ def dlpack_views_are_right(subject: Subject) -> None:
 @case(
     "transfer",
     "what is exported outlives its buffer, and is given back with its last reader",
-    contract=EXPORT + " Buffer.delete: give the memory back as soon as nothing uses it.",
+    contract=EXPORT + "; it keeps the memory until its consumer releases it.",
 )
 def dlpack_views_outlive_the_buffer(subject: Subject) -> None:
     _read_by_numpy(subject)
@@ -131,7 +131,7 @@ def dlpack_views_outlive_the_buffer(subject: Subject) -> None:
 @case(
     "transfer",
     "copy=True gives the consumer memory of its own",
-    contract="Buffer.__dlpack__ (the array API's protocol): copy=True always copies.",
+    contract="Buffer.__dlpack__: copy=True always copies.",
 )
 def dlpack_copies_on_request(subject: Subject) -> None:
     _read_by_numpy(subject)
@@ -148,8 +148,7 @@ def dlpack_copies_on_request(subject: Subject) -> None:
 @case(
     "transfer",
     "dl_device takes the buffer's own device and refuses one that is not there",
-    contract="Buffer.__dlpack__ (the array API's protocol): BufferError where the data cannot be "
-    "had on dl_device.",
+    contract="Buffer.__dlpack__: raises BufferError if the data cannot be had on dl_device.",
 )
 def dlpack_device_is_honoured(subject: Subject) -> None:
     _exports(subject)
@@ -164,8 +163,7 @@ def dlpack_device_is_honoured(subject: Subject) -> None:
 @case(
     "transfer",
     "a deleted buffer exports nothing",
-    contract="Buffer: members other than delete and is_deleted raise DeletedError on a deleted "
-    "buffer.",
+    contract=DELETED,
 )
 def deleted_buffer_exports_nothing(subject: Subject) -> None:
     _exports(subject)
@@ -198,7 +196,7 @@ def dlpack_of_small_elements(subject: Subject) -> None:
 @case(
     "transfer",
     "options of a wrong type are refused, and nothing ends the process",
-    contract="Buffer.__dlpack__ (the array API's protocol): the types of its options.",
+    contract="Buffer.__dlpack__: what is of another type than the protocol has it is refused.",
 )
 def dlpack_options_of_a_wrong_type(subject: Subject) -> None:
     _exports(subject)

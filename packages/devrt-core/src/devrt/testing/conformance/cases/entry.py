@@ -23,7 +23,9 @@ from devrt.testing.conformance.processes import answer_of
 from devrt.testing.conformance.subject import Subject
 from devrt.testing.imports import installed_findings
 
-MODULE = "An entry point's module: importing it takes a few milliseconds, loads no native library"
+MODULE = "hooks: importing the module loads no native library and takes a few milliseconds"
+REFUSED = "policy: a plugin of a later major version, or of one before the oldest that is "
+REFUSED += "supported, is refused"
 _IMPORT = 0.010  # seconds of a processor
 _WAITING = 0.500  # seconds by the clock: a machine under load is slow to import anything
 _PROBE_SECONDS = 0.5
@@ -144,7 +146,9 @@ def _record(subject: Subject) -> ClientFactory:
     return factory
 
 
-@case("load", "its manifest and its record say the same", contract="devrt.toml, [[backend]]")
+@case("load", "its manifest and its record say the same",
+      contract="devrt.toml: a record leaves them out, and "
+      "one that says something else makes the plugin broken")  # fmt: skip
 def manifest_and_record_agree(subject: Subject) -> None:
     manifest = _manifest(subject)
     require(manifest is not None, "it has no manifest")
@@ -173,7 +177,8 @@ def describes_itself(subject: Subject) -> None:
 
 
 @case("load", "it says which contract it was built against",
-      contract="ClientFactory.api_version, or api_version in devrt.toml: a literal")  # fmt: skip
+      contract="ClientFactory.api_version: the version of the contract that the plugin was built "
+      "against, as a literal")  # fmt: skip
 def says_its_contract(subject: Subject) -> None:
     _module(subject)
     text = _manifest_text(subject.reference)
@@ -190,14 +195,13 @@ def _manifest_text(reference: PluginRef) -> str:
 
 
 @case("load", "beside a core that is too old for it, it is refused with both numbers",
-      contract="api_version: a newer major version is refused", alone=True)  # fmt: skip
+      contract=REFUSED, alone=True)  # fmt: skip
 def refused_by_an_older_core(subject: Subject) -> None:
     _expect_refused(subject, "99.0")
 
 
 @case("load", "beside a core that is too new for it, it is refused with both numbers",
-      contract="api_version: an older version than the core supports is refused",
-      alone=True)  # fmt: skip
+      contract=REFUSED, alone=True)  # fmt: skip
 def refused_by_a_newer_core(subject: Subject) -> None:
     _expect_refused(subject, "0.9")
 

@@ -24,7 +24,7 @@ from devrt.testing.conformance.expect import (
     expect_error,
     require,
 )
-from devrt.testing.conformance.material import in_process, offered, put, together
+from devrt.testing.conformance.material import DELETED, in_process, offered, put, together
 from devrt.testing.conformance.programs import DOUBLE, compiled, program, slow, takes_programs
 from devrt.testing.conformance.subject import Subject
 
@@ -160,7 +160,7 @@ def wrong_arguments_are_refused(subject: Subject) -> None:
 @case(
     "execute",
     "a deleted argument is refused",
-    contract="Buffer: members raise DeletedError on a deleted buffer",
+    contract=DELETED,
 )
 def deleted_arguments_are_refused(subject: Subject) -> None:
     executable = compiled(subject, DOUBLE)

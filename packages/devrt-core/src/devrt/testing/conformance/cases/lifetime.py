@@ -14,6 +14,7 @@ from devrt.errors import ClosedError, DeletedError, DevrtError
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, expect_equal, expect_error
 from devrt.testing.conformance.material import (
+    DELETED,
     aligned,
     bytes_in_use,
     other_client,
@@ -43,8 +44,7 @@ def _keeps_its_facts(buffer: Buffer) -> None:
 @case(
     "memory",
     "a deleted buffer refuses use and keeps its shape",
-    contract="Buffer: members other than delete and is_deleted raise DeletedError on a deleted "
-    "buffer, except shape, dtype and what follows from them.",
+    contract=DELETED,
 )
 def deleted_buffer_refuses(subject: Subject) -> None:
     buffer = put(subject, X)

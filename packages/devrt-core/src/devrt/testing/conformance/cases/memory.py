@@ -21,6 +21,7 @@ from devrt.testing.conformance.subject import Subject
 
 MIB = 1 << 20
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+NO_TARGET = "Client.buffer_from_pyval: raises InvalidArgumentError if device is none of these"
 
 
 @case(
@@ -44,8 +45,8 @@ def memories_say_whose_they_are(subject: Subject) -> None:
 @case(
     "memory",
     "a buffer lies on the memory that it was put on",
-    contract="Client.buffer_from_pyval: device is a device (its default memory is taken), "
-    "a memory, or None for the first local device.",
+    contract="Client.buffer_from_pyval: device: a device of this client (its default memory is "
+    "taken), a memory of this client, or None for the first local device.",
 )
 def buffers_lie_where_they_were_put(subject: Subject) -> None:
     _lies_on(put(subject, X), subject.device, subject.device.default_memory())
@@ -297,8 +298,7 @@ def peak_counted_anew(subject: Subject) -> None:
 @case(
     "memory",
     "devices and memories of another client are refused",
-    contract="Client.buffer_from_pyval: device is a device (its default memory is taken) or a "
-    "memory of this client.",
+    contract=NO_TARGET,
 )
 def foreign_targets_refused(subject: Subject) -> None:
     buffer = put(subject, X)
@@ -320,7 +320,7 @@ def foreign_targets_refused(subject: Subject) -> None:
 @case(
     "memory",
     "what is no device and no memory is refused",
-    contract="Client.buffer_from_pyval: device is a device, a memory, or None.",
+    contract=NO_TARGET,
 )
 def targets_that_are_none_refused(subject: Subject) -> None:
     for target in ("cpu:0", 0, object()):

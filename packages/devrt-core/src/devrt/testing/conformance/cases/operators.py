@@ -13,7 +13,7 @@ from devrt.testing.conformance.material import Array, is_held
 from devrt.testing.conformance.programs import compute, compute_each, takes_programs
 from devrt.testing.conformance.subject import Subject
 
-RUNS = "Client.compile_and_load and LoadedExecutable.execute: a program's results"
+RUNS = "Client.compile_and_load, LoadedExecutable.execute"
 F = np.array([-2.5, -1.5, -0.5, -0.0, 0.25, 0.5, 1.5, 3.75], np.float32)
 P = np.array([0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 10.0, 1e4], np.float32)
 G = np.array([2.0, -3.0, 0.5, 1.0, -0.75, 8.0, -1.25, 0.1], np.float32)

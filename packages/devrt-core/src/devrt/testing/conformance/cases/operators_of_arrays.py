@@ -13,7 +13,7 @@ from devrt.testing.conformance.material import Array, is_held
 from devrt.testing.conformance.programs import compiled, compute, program, takes_programs
 from devrt.testing.conformance.subject import Subject
 
-RUNS = "Client.compile_and_load and LoadedExecutable.execute: a program's results"
+RUNS = "Client.compile_and_load, LoadedExecutable.execute"
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 M = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 

@@ -152,7 +152,7 @@ def array_copy_is_the_callers(subject: Subject) -> None:
 @case(
     "transfer",
     "__array__ converts the dtype, and refuses what cannot be without a copy",
-    contract="Buffer.__array__(dtype, copy): NumPy's protocol.",
+    contract="Buffer.__array__: both parameters are as NumPy's protocol has them.",
 )
 def array_converts(subject: Subject) -> None:
     wanted = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -16,7 +16,7 @@ from devrt.testing.conformance.material import is_held, put, values
 from devrt.testing.conformance.subject import Subject
 
 ROUND_TRIP = "Client.buffer_from_pyval: a buffer of the argument's shape and dtype."
-ANY_STRIDES = "Client.buffer_from_pyval: argument keeps its dtype; may be strided in any way."
+ANY_STRIDES = "Client.buffer_from_pyval: keeps its dtype; may be strided in any way."
 SHAPES = ((), (1,), (7,), (3, 5), (2, 1, 3), (0,), (2, 0, 3))
 MULTIBYTE = ("int16", "uint32", "int64", "float16", "float32", "float64", "complex64", "complex128")
 
@@ -124,8 +124,8 @@ def random_views_come_back(subject: Subject) -> None:
 @case(
     "transfer",
     "big-endian values arrive as the same numbers",
-    contract="Client.buffer_from_pyval: a buffer of the argument's dtype; dtypes.from_numpy: byte "
-    "order is ignored: a big-endian float32 is float32.",
+    contract="Client.buffer_from_pyval: a buffer of the argument's shape and dtype; "
+    "dtypes.from_numpy: byte order is ignored: a big-endian float32 is float32.",
 )
 def big_endian_is_converted(subject: Subject) -> None:
     for name in MULTIBYTE:
@@ -172,7 +172,7 @@ def large_arrays_come_back(subject: Subject) -> None:
 @case(
     "transfer",
     "numbers of Python and NumPy become arrays without dimensions",
-    contract="Client.buffer_from_pyval: argument is a NumPy array, a NumPy or Python scalar, or "
+    contract="Client.buffer_from_pyval: argument: a NumPy array, a NumPy or Python scalar, or "
     "an object with the buffer protocol or __array__.",
 )
 def scalars_become_arrays(subject: Subject) -> None:
@@ -193,7 +193,7 @@ def _kind(number: complex) -> str:
 @case(
     "transfer",
     "objects with the buffer protocol or __array__ are read",
-    contract="Client.buffer_from_pyval: argument is a NumPy array, a NumPy or Python scalar, or "
+    contract="Client.buffer_from_pyval: argument: a NumPy array, a NumPy or Python scalar, or "
     "an object with the buffer protocol or __array__.",
 )
 def objects_of_other_kinds_are_read(subject: Subject) -> None:
@@ -241,7 +241,8 @@ def what_no_device_holds_is_refused(subject: Subject) -> None:
 @case(
     "transfer",
     "what the source raises while it is read goes to the caller as it is",
-    contract="Client.buffer_from_pyval: argument is an object with __array__.",
+    contract="Client.buffer_from_pyval: what the argument raises while it is read goes to the "
+    "caller as it is.",
 )
 def errors_of_the_source_pass(subject: Subject) -> None:
     class Broken:

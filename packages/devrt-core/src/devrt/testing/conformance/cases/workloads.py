@@ -12,7 +12,7 @@ from devrt.testing.conformance.material import Array, put
 from devrt.testing.conformance.programs import compiled, compute, program, takes_programs
 from devrt.testing.conformance.subject import Subject
 
-RUNS = "Client.compile_and_load and LoadedExecutable.execute: a program's results"
+RUNS = "Client.compile_and_load, LoadedExecutable.execute"
 
 
 def _random(*shape: int, seed: int = 11) -> Array:
