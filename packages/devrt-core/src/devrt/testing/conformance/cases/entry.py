@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from devrt.plugins.loading.plugin import Plugin
 from devrt.plugins.registry import PluginRegistry
 from devrt.records import Available, ClientFactory, DoctorFinding, Unavailable
 from devrt.testing.conformance.case import case
+from devrt.testing.conformance.clock import clock
 from devrt.testing.conformance.expect import expect, expect_equal, require
 from devrt.testing.conformance.processes import answer_of
 from devrt.testing.conformance.subject import Subject
@@ -27,18 +27,19 @@ MODULE = "hooks: importing the module loads no native library and takes a few mi
 REFUSED = "policy: a plugin of a later major version, or of one before the oldest that is "
 REFUSED += "supported, is refused"
 _IMPORT = 0.010  # seconds of a processor
-_WAITING = 0.500  # seconds by the clock: a machine under load is slow to import anything
+_WAITING = 0.500  # seconds by the clock: files are read slowly on a busy machine
 _PROBE_SECONDS = 0.5
 _TRIES = 6  # a right plugin needs one or two, unless the machine is busy
 
 _TIMED = """
 import json, sys, time
 import devrt.hookspecs, devrt.records, devrt.contract, devrt.errors
+from devrt.testing.conformance.clock import clock
 for name in sys.argv[2:]:
     __import__(name)
-before, started, used = set(sys.modules), time.perf_counter(), time.process_time()
+before, started, used = set(sys.modules), clock(), time.process_time()
 __import__(sys.argv[1])
-seconds = time.process_time() - used, time.perf_counter() - started
+seconds = time.process_time() - used, clock() - started
 core = [name for name in set(sys.modules) - before if name.startswith("devrt.")]
 print()
 print(json.dumps([*seconds, core]))
@@ -111,9 +112,9 @@ def probe_answers(subject: Subject) -> None:
     seconds: list[float] = []
     answer: Any = None
     for _ in range(3):  # the first may read files that are not cached
-        started = time.perf_counter()
+        started = clock()
         answer = probe()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(clock() - started)
     records = isinstance(answer, Available | Unavailable)
     expect(records, expected="Available or Unavailable", came=type(answer).__name__)
     if isinstance(answer, Unavailable):

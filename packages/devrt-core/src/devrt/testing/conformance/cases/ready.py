@@ -13,6 +13,7 @@ import numpy as np
 from devrt.contract import Buffer, LoadedExecutable
 from devrt.errors import DevrtError
 from devrt.testing.conformance.case import case
+from devrt.testing.conformance.clock import clock
 from devrt.testing.conformance.expect import (
     Failure,
     expect,
@@ -80,11 +81,16 @@ def _late(subject: Subject) -> tuple[LoadedExecutable, Array, float]:
 def result_is_not_ready_at_once(subject: Subject) -> None:
     executable, matrix, seconds = _late(subject)
     argument = put(subject, matrix, subject.device).block_until_ready()
-    started = time.perf_counter()
-    (made,) = executable.execute([argument])
-    called = time.perf_counter() - started
-    is_early, looked = made.is_ready(), time.perf_counter() - started
-    expect(called < seconds / 2, expected="a call that does not wait", came=f"{called:.3f} s")
+    for _ in range(5):
+        started, began = time.perf_counter(), clock()
+        (made,) = executable.execute([argument])
+        called = clock() - began
+        is_early, looked = made.is_ready(), time.perf_counter() - started
+        expect(called < seconds / 2, expected="a call that does not wait", came=f"{called:.3f} s")
+        if looked < seconds / 2:
+            break
+    else:
+        not_applicable(f"the machine is busy: a look came {looked:.3f} s after the call")
     expect(not is_early, expected=f"False after {looked:.3f} of {seconds:.3f} s", came="True")
     copied = made.copy_to_memory(made.memory, may_alias=False)
     clone = made.clone()
@@ -122,11 +128,11 @@ def _stalled_by(wait: Any, buffer: Buffer) -> float:
             failures.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
-    longest, last = 0.0, time.perf_counter()
+    longest, last = 0.0, clock()
     thread.start()
     while thread.is_alive():
         time.sleep(0.002)
-        now = time.perf_counter()
+        now = clock()
         longest, last = max(longest, now - last), now
     if failures:
         raise failures[0]
