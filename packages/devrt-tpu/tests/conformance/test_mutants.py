@@ -3,12 +3,15 @@
 A fault of each module of cases belongs to the test-suite; the others have the mark ``mutants``.
 """
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 import support
-from devrt.testing.conformance import Status, conform
+from devrt.testing.conformance import Status, Worker, conform
+from devrt.testing.conformance.cases import library_cases
+from devrt.testing.conformance.subject import find_subject
 
 SOURCE = Path(__file__).parents[1] / "fake" / "mutant.c"
 
@@ -102,6 +105,10 @@ def test_a_fault_is_found(mutant, fault, monkeypatch):
 
 def test_a_call_that_does_not_return_is_late(mutant, monkeypatch):
     monkeypatch.setenv("MUTANT", "hangs_on_nonsense")
-    (result,) = conform(mutant, cases=["c_api.compile_of_nothing_is_refused"]).results
+    cases = {case.name: case for case in library_cases()}
+    late = dataclasses.replace(cases["compile_of_nothing_is_refused"], alone=False, deadline=5)
+    with Worker(find_subject(mutant)) as worker:
+        assert worker.run(cases["client_is_made"]).status is Status.PASSED  # what is made once, is
+        result = worker.run(late)
     assert result.status is Status.TIMED_OUT
     assert "in PJRT_Client_Compile" in result.came
