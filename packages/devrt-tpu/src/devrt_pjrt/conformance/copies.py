@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from devrt.testing.conformance import Failure, expect
+from devrt.testing.conformance import expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
-from devrt_pjrt.conformance.made import FLOATS, expect_floats, put, several
+from devrt_pjrt.conformance.made import FLOATS, expect_floats, floats, put, several
 from devrt_pjrt.conformance.memories import kind_of, memories_of
 from devrt_pjrt.conformance.raw import UNIMPLEMENTED, Raw
 
@@ -81,8 +81,7 @@ def bytes_are_read_in_part(raw: Raw) -> None:
     for offset, size in ((0, 16), (4, 8), (12, 4)):
         came, answer = _raw_copy(raw, offset, size)
         raw.succeeded("PJRT_Buffer_CopyRawToHost", answer)
-        whole = bytes(ffi.buffer(raw.new("float[]", list(FLOATS))))
-        expected = whole[offset : offset + size]
+        expected = bytes(ffi.buffer(floats(raw)))[offset : offset + size]
         expect(came[:size] == expected, expected=f"{expected.hex()} from byte {offset} on",
                came=came[:size].hex())  # fmt: skip
         expect(came[size:] == b"\xa5" * (32 - size), expected=f"{size} bytes", came="more")
@@ -101,19 +100,15 @@ def bytes_beyond_the_end_are_refused(raw: Raw) -> None:
 def bytes_are_read_into_memory_named_later(raw: Raw) -> None:
     function = "PJRT_Buffer_CopyRawToHostFuture"
     args = raw.call(function, buffer=put(raw), offset=4, transfer_size=8)
-    ready = raw.on_ready(args.event)
-    expect(not ready.calls, expected="no end before there is memory", came="the event is ready")
     space = raw.text(b"\xa5" * 32)
     given = raw.arguments(
         f"{function}_Callback_Args", callback_data=args.callback_data, error_code=0, dst=space
     )
     expect(args.future_ready_callback, expected="a function to name memory with", came="null")
-    args.future_ready_callback(given)
-    answer = ready.wait("the event of a raw copy is")
-    raw.call("PJRT_Event_Destroy", event=args.event)
-    expect(answer is None, expected="an event without an error", came=str(answer))
+    with raw.ready_by_its_end(args.event, "the end of a raw copy"):
+        args.future_ready_callback(given)
     came = bytes(ffi.buffer(space, 8))
-    expected = bytes(ffi.buffer(raw.new("float[]", list(FLOATS))))[4:12]
+    expected = bytes(ffi.buffer(floats(raw)))[4:12]
     expect(came == expected, expected=expected.hex(), came=came.hex())
 
 
@@ -139,37 +134,22 @@ def buffers_wait_for_a_dependency(raw: Raw) -> None:
     args = raw.call(function, buffer=put(raw))
     raw.own("PJRT_Buffer_Destroy", buffer=args.out_buffer)
     event = raw.call("PJRT_Buffer_ReadyEvent", buffer=args.out_buffer).event
-    ready = raw.on_ready(event)
-    expect(not ready.calls, expected="a buffer that waits", came="one that is ready")
     given = raw.arguments(
         f"{function}_Callback_Args", callback_data=args.callback_data, error_code=0
     )
-    args.dependency_ready_callback(given)
-    answer = ready.wait("a buffer whose dependency has come is")
-    raw.call("PJRT_Event_Destroy", event=event)
-    expect(answer is None, expected="no error", came=str(answer))
+    with raw.ready_by_its_end(event, "a buffer whose dependency has come"):
+        args.dependency_ready_callback(given)
     expect_floats(raw, args.out_buffer, FLOATS, "the donated buffer")
 
 
 @api_case("threads that put and read do not disturb each other", "PJRT_Client", deadline=60)
 def threads_do_not_disturb_each_other(raw: Raw) -> None:
-    failures: list[BaseException] = []
     raw.client  # noqa: B018  made before the threads ask for it
 
     def work(number: int) -> None:
-        try:
-            for i in range(25):
-                values = [float(number * 1000 + i + j) for j in range(4)]
-                expect_floats(raw, put(raw, raw.new("float[]", values)), values, "a buffer")
-        except BaseException as error:  # noqa: BLE001  raised again below
-            failures.append(error)
+        for i in range(25):
+            values = [float(number * 1000 + i + j) for j in range(4)]
+            expect_floats(raw, put(raw, floats(raw, values)), values, "a buffer")
 
-    threads = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(50)
-    if any(thread.is_alive() for thread in threads):
-        raise Failure("four threads that end within 50 s", "one that did not")
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(4) as pool:  # one that hangs is ended at the case's deadline
+        list(pool.map(work, range(4)))

@@ -97,18 +97,14 @@ def _alias(raw: Raw) -> Any:
 def promised_buffers_come(raw: Raw) -> None:
     args, buffer = _alias(raw), put(raw)
     event = raw.call("PJRT_Buffer_ReadyEvent", buffer=args.alias_buffer).event
-    ready = raw.on_ready(event)
-    expect(not ready.calls, expected="a buffer that is not ready", came="one that is")
-    raw.call(
-        "PJRT_Client_FulfillAliasBuffer",
-        client=raw.client,
-        buffer=buffer,
-        status_code=0,
-        fulfill_alias_buffer_cb=args.fulfill_alias_buffer_cb,
-    )
-    answer = ready.wait("a promised buffer that was given is")
-    raw.call("PJRT_Event_Destroy", event=event)
-    expect(answer is None, expected="no error", came=str(answer))
+    with raw.ready_by_its_end(event, "a promised buffer that was given"):
+        raw.call(
+            "PJRT_Client_FulfillAliasBuffer",
+            client=raw.client,
+            buffer=buffer,
+            status_code=0,
+            fulfill_alias_buffer_cb=args.fulfill_alias_buffer_cb,
+        )
     expect_floats(raw, args.alias_buffer, FLOATS, "the promised buffer")
 
 

@@ -24,7 +24,9 @@ __all__ = [
     "put",
     "put_args",
     "run",
+    "taken",
     "text",
+    "written",
 ]
 
 F32 = 11
@@ -87,6 +89,14 @@ def put(raw: Raw, data: Any = None, kind: int = F32, dims: Any = (4,), **fields:
             raw.done(args.done_with_host_buffer, "done_with_host_buffer")
         else:
             raw.own("PJRT_Event_Destroy", event=args.done_with_host_buffer)
+    return args.buffer
+
+
+def taken(raw: Raw, args: Any) -> Any:
+    """Return what `try_put` made, once the source is free; it is destroyed when the case ends."""
+    raw.own("PJRT_Buffer_Destroy", buffer=args.buffer)
+    if args.done_with_host_buffer != ffi.NULL:
+        raw.done(args.done_with_host_buffer, "done_with_host_buffer")
     return args.buffer
 
 
@@ -209,6 +219,16 @@ def run(raw: Raw, loaded: Any, arguments: Any, outputs: int = 1, **fields: Any) 
         failed = raw.settle(event, "device_complete_events", owned=False)
         expect(failed is None, expected="a program that ends without an error", came=str(failed))
     return made
+
+
+def written(args: Any, what: str) -> bytes:
+    """Return the bytes that a function wrote, an executable's or a topology's, and free them."""
+    data = bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
+    free = getattr(args, f"serialized_{what}_deleter")
+    expect(free, expected="a deleter", came="a null pointer")
+    free(getattr(args, f"serialized_{what}"))
+    expect(data, expected="bytes", came="none")
+    return data
 
 
 def text(args: Any, field: str) -> str:

@@ -242,6 +242,18 @@ class Raw:
             self.call("PJRT_Event_Destroy", event=event)
         return answer
 
+    @contextmanager
+    def ready_by_its_end(self, event: Any, what: str) -> Iterator[None]:
+        """Fail the case unless an event is made ready within the block; destroy it."""
+        ready = self.on_ready(event)
+        if ready.calls:
+            raise Failure(f"{what}, not ready before that", "it is ready")
+        yield
+        answer = ready.wait(f"{what} is")
+        self.call("PJRT_Event_Destroy", event=event)
+        if answer is not None:
+            raise Failure(f"{what} without an error", str(answer))
+
     def done(self, event: Any, what: str) -> None:
         """Wait for an event that has to come without an error, and destroy it."""
         answer = self.settle(event, what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devrt.testing.conformance import expect
+from devrt.testing.conformance import NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
 from devrt_pjrt.conformance.made import (
@@ -16,23 +16,20 @@ from devrt_pjrt.conformance.made import (
     put,
     run,
     text,
+    written,
 )
 from devrt_pjrt.conformance.raw import Answer, Raw
 
-__all__ = ["serialized"]
+__all__ = ["bytes_of"]
 
 _SUM = (2.0, 4.0, 6.0, 8.0)
 _LOAD = "PJRT_Executable_DeserializeAndLoad"
 
 
-def serialized(raw: Raw, executable: Any) -> bytes:
+def bytes_of(raw: Raw, executable: Any) -> bytes:
     """Return an executable's bytes."""
     args = raw.call("PJRT_Executable_Serialize", executable=executable)
-    data = bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
-    expect(args.serialized_executable_deleter, expected="a deleter", came="a null pointer")
-    args.serialized_executable_deleter(args.serialized_executable)
-    expect(data, expected="bytes", came="none")
-    return data
+    return written(args, "executable")
 
 
 def _load(raw: Raw, data: bytes, options: bytes = b"") -> tuple[Any, Answer | None]:
@@ -51,7 +48,7 @@ def _load(raw: Raw, data: bytes, options: bytes = b"") -> tuple[Any, Answer | No
 
 def _bytes(raw: Raw) -> bytes:
     raw.need(_LOAD)
-    return serialized(raw, executable_of(raw, compiled(raw)))
+    return bytes_of(raw, executable_of(raw, compiled(raw)))
 
 
 def _expect_runs(raw: Raw, loaded: Any) -> None:
@@ -62,7 +59,7 @@ def _expect_runs(raw: Raw, loaded: Any) -> None:
 @api_case("an executable is written as bytes, which its deleter frees",
           "PJRT_Executable_Serialize")  # fmt: skip
 def executables_are_serialized(raw: Raw) -> None:
-    serialized(raw, executable_of(raw, compiled(raw)))
+    bytes_of(raw, executable_of(raw, compiled(raw)))
 
 
 @api_case("what was written is read, and runs", _LOAD, deadline=60)
@@ -77,8 +74,6 @@ def executables_are_read_and_run(raw: Raw) -> None:
 @api_case("what was written is read with other options", _LOAD, deadline=60)
 def executables_are_read_with_options(raw: Raw) -> None:
     if raw.api.minor < 71:
-        from devrt.testing.conformance import NotApplicable
-
         raise NotApplicable("options of a serialized program came with version 0.71")
     loaded, answer = _load(raw, _bytes(raw), ONE_DEVICE)
     raw.succeeded(_LOAD, answer)

@@ -16,6 +16,7 @@ from devrt_pjrt.conformance.made import (
     put,
     put_args,
     size_in_bytes,
+    taken,
     try_put,
 )
 from devrt_pjrt.conformance.memories import kind_of, memories_of
@@ -117,11 +118,9 @@ def strides_are_followed(raw: Raw) -> None:
     if answer is not None and answer.code == UNIMPLEMENTED:
         raise NotApplicable(f"the library takes no strides: {answer}")
     raw.succeeded("PJRT_Client_BufferFromHostBuffer", answer)
-    raw.own("PJRT_Buffer_Destroy", buffer=args.buffer)
-    if args.done_with_host_buffer != ffi.NULL:
-        raw.done(args.done_with_host_buffer, "done_with_host_buffer")
+    buffer = taken(raw, args)
     layout = layout_of(raw, (1, 0))
-    data = fetch(raw, args.buffer, 24, host_layout=layout)
+    data = fetch(raw, buffer, 24, host_layout=layout)
     came, expected = list(memoryview(data).cast("f")), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
     expect(came == expected, expected=f"{expected}, row by row", came=came)
 
@@ -154,14 +153,12 @@ def layouts_are_followed(raw: Raw) -> None:
     args, answer = try_put(raw, floats(raw, _MATRIX), dims=(2, 3), device_layout=wanted)
     if answer is not None:
         raise NotApplicable(f"the library takes no layout: {answer}")
-    raw.own("PJRT_Buffer_Destroy", buffer=args.buffer)
-    if args.done_with_host_buffer != ffi.NULL:
-        raw.done(args.done_with_host_buffer, "done_with_host_buffer")
-    found = raw.call("PJRT_Buffer_GetMemoryLayout", buffer=args.buffer).layout
+    buffer = taken(raw, args)
+    found = raw.call("PJRT_Buffer_GetMemoryLayout", buffer=buffer).layout
     if found.type == 0:
         order = list(found.tiled.minor_to_major[0 : found.tiled.minor_to_major_size])
         expect(order == [0, 1], expected="minor_to_major [0, 1] of the buffer", came=order)
-    data = fetch(raw, args.buffer, 24, host_layout=layout_of(raw, (1, 0)))
+    data = fetch(raw, buffer, 24, host_layout=layout_of(raw, (1, 0)))
     came = tuple(memoryview(data).cast("f"))
     expect(came == _MATRIX, expected=f"{_MATRIX}, row by row", came=came)
 
@@ -184,7 +181,7 @@ def shapes_go_there_and_back(raw: Raw) -> None:
 @api_case("each memory of a device takes buffers, or says that it does not",
           "PJRT_Client_BufferFromHostBuffer.memory")  # fmt: skip
 def memories_take_buffers(raw: Raw) -> None:
-    taken = []
+    kinds = []
     default = raw.call("PJRT_Device_DefaultMemory", device=raw.device()).memory
     for memory in memories_of(raw, raw.device()):
         kind = kind_of(raw, memory)
@@ -192,14 +189,12 @@ def memories_take_buffers(raw: Raw) -> None:
         if answer is not None:
             expect(memory != default, expected="buffers on the default memory", came=str(answer))
             continue
-        raw.own("PJRT_Buffer_Destroy", buffer=args.buffer)
-        if args.done_with_host_buffer != ffi.NULL:
-            raw.done(args.done_with_host_buffer, "done_with_host_buffer")
-        there = raw.call("PJRT_Buffer_Memory", buffer=args.buffer).memory
+        buffer = taken(raw, args)
+        there = raw.call("PJRT_Buffer_Memory", buffer=buffer).memory
         expect(there == memory, expected=f"a buffer on memory {kind!r}", came=kind_of(raw, there))
-        expect_floats(raw, args.buffer, FLOATS, f"a buffer on {kind!r}")
-        taken.append(kind)
-    expect(taken, expected="a memory that takes buffers", came="none")
+        expect_floats(raw, buffer, FLOATS, f"a buffer on {kind!r}")
+        kinds.append(kind)
+    expect(kinds, expected="a memory that takes buffers", came="none")
 
 
 def _type_case(code: int, name: str, bits: int) -> ApiCase:
@@ -211,12 +206,10 @@ def _type_case(code: int, name: str, bits: int) -> ApiCase:
         args, answer = try_put(raw, raw.text(data), code, (2, 3))
         if answer is not None:
             raise NotApplicable(f"the library does not take {name}: {answer}")
-        raw.own("PJRT_Buffer_Destroy", buffer=args.buffer)
-        if args.done_with_host_buffer != ffi.NULL:
-            raw.done(args.done_with_host_buffer, "done_with_host_buffer")
-        found = int(raw.call("PJRT_Buffer_ElementType", buffer=args.buffer).type)
+        buffer = taken(raw, args)
+        found = int(raw.call("PJRT_Buffer_ElementType", buffer=buffer).type)
         expect(found == code, expected=f"element type {code}", came=str(found))
-        came = fetch(raw, args.buffer, len(data), host_layout=layout_of(raw, (1, 0)))
+        came = fetch(raw, buffer, len(data), host_layout=layout_of(raw, (1, 0)))
         expect(came[: len(data)] == data, expected=data.hex(), came=came.hex())
 
     check.__name__ = f"type_{name.lower()}_goes_there_and_back"

@@ -8,9 +8,9 @@ from devrt.testing.conformance import Failure, NotApplicable, expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import TOPOLOGY, api_case
 from devrt_pjrt.conformance.devices import check_descriptions
-from devrt_pjrt.conformance.made import ONE_DEVICE, program_of, text
+from devrt_pjrt.conformance.made import ONE_DEVICE, program_of, text, written
 from devrt_pjrt.conformance.raw import Answer, Raw
-from devrt_pjrt.conformance.serialized import serialized
+from devrt_pjrt.conformance.serialized import bytes_of
 from devrt_pjrt.conformance.table import check_values
 from devrt_pjrt.library.values import NamedValues, read_values
 
@@ -141,11 +141,7 @@ def topologies_have_a_fingerprint(raw: Raw) -> None:
 
 def _written(raw: Raw, found: Any) -> bytes:
     args = raw.call(_NAME + "Serialize", topology=found)
-    data = bytes(ffi.buffer(args.serialized_bytes, args.serialized_bytes_size))
-    expect(args.serialized_topology_deleter, expected="a deleter", came="a null pointer")
-    args.serialized_topology_deleter(args.serialized_topology)
-    expect(data, expected="bytes", came="none")
-    return data
+    return written(args, "topology")
 
 
 def _read(raw: Raw, data: bytes) -> tuple[Any, Answer | None]:
@@ -196,7 +192,7 @@ def programs_are_compiled_for_a_topology(raw: Raw) -> None:
     executable = ahead(raw)
     count = int(raw.call("PJRT_Executable_NumOutputs", executable=executable).num_outputs)
     expect(count == 1, expected="1 result", came=str(count))
-    serialized(raw, executable)
+    bytes_of(raw, executable)
 
 
 @api_case("a program that is none is an error for a topology too", "PJRT_Compile", alone=True)

@@ -7,7 +7,7 @@ from typing import Any
 from devrt.testing.conformance import expect
 from devrt_pjrt._native import ffi
 from devrt_pjrt.conformance.cases import api_case
-from devrt_pjrt.conformance.made import F32, FLOATS, expect_floats
+from devrt_pjrt.conformance.made import F32, FLOATS, expect_floats, floats
 from devrt_pjrt.conformance.raw import Raw
 
 __all__: list[str] = []
@@ -43,7 +43,7 @@ def _buffer(raw: Raw, manager: Any, index: int) -> Any:
 
 
 def _send(raw: Raw, manager: Any, index: int, first: int, count: int, is_last: bool) -> None:
-    data = raw.new("float[]", list(FLOATS))
+    data = floats(raw)
     args = raw.call(
         _NAME + "TransferData",
         transfer_manager=manager,
@@ -77,13 +77,9 @@ def pieces_make_a_buffer(raw: Raw) -> None:
     manager = _manager(raw, 1)
     buffer = _buffer(raw, manager, 0)
     event = raw.call("PJRT_Buffer_ReadyEvent", buffer=buffer).event
-    ready = raw.on_ready(event)
     _send(raw, manager, 0, 0, 2, False)
-    expect(not ready.calls, expected="a buffer that is not ready", came="one that is")
-    _send(raw, manager, 0, 2, 2, True)
-    answer = ready.wait("a buffer whose pieces have come is")
-    raw.call("PJRT_Event_Destroy", event=event)
-    expect(answer is None, expected="no error", came=str(answer))
+    with raw.ready_by_its_end(event, "a buffer whose pieces have come"):
+        _send(raw, manager, 0, 2, 2, True)
     expect_floats(raw, buffer, FLOATS, "the buffer")
 
 
@@ -132,7 +128,7 @@ def arrays_are_sent_at_once(raw: Raw) -> None:
         _NAME + "TransferLiteral",
         transfer_manager=manager,
         buffer_index=0,
-        data=raw.new("float[]", list(FLOATS)),
+        data=floats(raw),
         shape_dims=raw.numbers((4,)),
         shape_num_dims=1,
         shape_element_type=F32,
