@@ -166,6 +166,11 @@ def in_process(
     return ended.out
 
 
+def expect_printed(subject: Subject, program: str, expected: str) -> None:
+    """Run a program as `in_process` does; fail unless it prints this."""
+    expect_equal(in_process(subject, program), expected, "what the process printed")
+
+
 def offered(call: Callable[[], Any], what: str) -> Any:
     """Return what a call does; not applicable where it is not implemented."""
     try:

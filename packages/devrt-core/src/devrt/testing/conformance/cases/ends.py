@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from devrt.testing.conformance.case import case
-from devrt.testing.conformance.expect import expect_equal, require
-from devrt.testing.conformance.material import in_process
+from devrt.testing.conformance.expect import require
+from devrt.testing.conformance.material import expect_printed
 from devrt.testing.conformance.subject import Subject
 
 CLOSE = "Client.close: wait for the work in flight and give all memory back. Idempotent."
@@ -27,7 +27,7 @@ def exit_with_all_alive(subject: Subject) -> None:
         cycle = Cycle(); cycle.all = [cycle, buffer, client]
         print("end")
     """
-    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+    expect_printed(subject, program, "end\n")
 
 
 @case(
@@ -41,7 +41,7 @@ def exit_after_close(subject: Subject) -> None:
         client.close(); client.close()
         print(view[7], client.is_closed)
     """
-    expect_equal(in_process(subject, program), "7.0 True\n", "what the process printed")
+    expect_printed(subject, program, "7.0 True\n")
 
 
 @case(
@@ -58,7 +58,7 @@ def exit_in_flight(subject: Subject) -> None:
         print("end", flush=True)
         sys.exit(0)
     """
-    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+    expect_printed(subject, program, "end\n")
 
 
 @case(
@@ -83,9 +83,10 @@ def exit_under_threads(subject: Subject) -> None:
         inside.wait()
         print("end", flush=True)
     """
-    expect_equal(in_process(subject, program), "end\n", "what the process printed")
+    expect_printed(subject, program, "end\n")
 
 
+FORK = "errors.ForkedError: a forked process used what stayed in its parent: clients."
 FORKED = """
 import signal
 from devrt.errors import ForkedError
@@ -95,16 +96,19 @@ clone = buffer.clone()
 """
 
 
+def _expect_forks_print(subject: Subject, program: str, expected: str) -> None:
+    """Run a program that forks, after `FORKED`; fail unless it prints this."""
+    require(hasattr(os, "fork"), "there is no os.fork on this system")
+    expect_printed(subject, FORKED + program, expected)
+
+
 @case(
     "memory",
     "a forked child is refused with a typed error, and its parent goes on",
-    contract="errors.ForkedError: a forked process used what stayed in its parent: clients.",
+    contract=FORK,
 )
 def forked_child_is_refused(subject: Subject) -> None:
-    require(hasattr(os, "fork"), "there is no os.fork on this system")
-    program = (
-        FORKED
-        + """
+    program = """
 child = os.fork()
 if not child:
     signal.alarm(20)  # a hang ends as a failure
@@ -123,21 +127,16 @@ if not child:
     os._exit(0)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), int(np.asarray(buffer)[-1]), flush=True)
 """
-    )
-    came = in_process(subject, program)
-    expect_equal(came, f"ForkedError\n0 {(1 << 18) - 1}\n", "what child and parent printed")
+    _expect_forks_print(subject, program, f"ForkedError\n0 {(1 << 18) - 1}\n")
 
 
 @case(
     "memory",
     "a child forked from a busy process ends as any other",
-    contract="errors.ForkedError: a forked process used what stayed in its parent: clients.",
+    contract=FORK,
 )
 def forked_child_ends_normally(subject: Subject) -> None:
-    require(hasattr(os, "fork"), "there is no os.fork on this system")
-    program = (
-        FORKED
-        + """
+    program = """
 stop = threading.Event()
 def work():
     while not stop.is_set():
@@ -157,5 +156,4 @@ stop.set()
 thread.join()
 print(statuses)
 """
-    )
-    expect_equal(in_process(subject, program), "{0}\n", "exit statuses of the children")
+    _expect_forks_print(subject, program, "{0}\n")

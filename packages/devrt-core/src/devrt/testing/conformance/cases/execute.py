@@ -24,7 +24,7 @@ from devrt.testing.conformance.expect import (
     expect_error,
     require,
 )
-from devrt.testing.conformance.material import DELETED, in_process, offered, put, together
+from devrt.testing.conformance.material import DELETED, expect_printed, offered, put, together
 from devrt.testing.conformance.programs import DOUBLE, compiled, program, slow, takes_programs
 from devrt.testing.conformance.subject import Subject
 
@@ -321,7 +321,7 @@ def exit_with_programs_running(subject: Subject) -> None:
         print("end", flush=True)
         sys.exit(0)
     """
-    expect_equal(in_process(subject, code), "end\n", "what the process printed")
+    expect_printed(subject, code, "end\n")
 
 
 @case(
@@ -348,8 +348,7 @@ def serialised_executables_run(subject: Subject) -> None:
             (made,) = executable.execute([client.buffer_from_pyval(np.arange(8, dtype=np.float32))])
             print(np.asarray(made).tolist())
         """
-        came = in_process(subject, code)
-    expect_equal(came, f"{(2 * X).tolist()}\n", "what another process printed")
+        expect_printed(subject, code, f"{(2 * X).tolist()}\n")
 
 
 @case(

@@ -21,46 +21,43 @@ I = np.array([-7, -3, -1, 0, 1, 2, 6, 1 << 20], np.int32)  # noqa: E741
 J = np.array([2, -2, 3, 5, -4, 7, 4, 3], np.int32)
 
 
-def _cbrt(x: Array) -> Any:
-    return np.cbrt(x)
-
-
 def _away_from_zero(x: Array) -> Any:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
-UNARY: tuple[tuple[str, Array, Callable[[Array], Any]], ...] = (
-    ("abs", F, np.abs),
-    ("negate", F, np.negative),
-    ("ceil", F, np.ceil),
-    ("floor", F, np.floor),
-    ("sign", F, np.sign),
-    ("cosine", F, np.cos),
-    ("sine", F, np.sin),
-    ("tan", F, np.tan),
-    ("tanh", F, np.tanh),
-    ("exponential", F, np.exp),
-    ("exponential_minus_one", F, np.expm1),
-    ("log", P, np.log),
-    ("log_plus_one", P, np.log1p),
-    ("logistic", F, lambda x: 1 / (1 + np.exp(-x))),
-    ("sqrt", P, np.sqrt),
-    ("rsqrt", P, lambda x: 1 / np.sqrt(x)),
-    ("cbrt", F, _cbrt),
-    ("round_nearest_even", F, np.rint),
-    ("round_nearest_afz", F, _away_from_zero),
-)
-BINARY: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
-    ("add", np.add),
-    ("subtract", np.subtract),
-    ("multiply", np.multiply),
-    ("divide", np.divide),
-    ("maximum", np.maximum),
-    ("minimum", np.minimum),
-    ("remainder", np.fmod),
-    ("atan2", np.arctan2),
-)
-
+OF_ANY: dict[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "negate": np.negative,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "sign": np.sign,
+    "cosine": np.cos,
+    "sine": np.sin,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "exponential": np.exp,
+    "exponential_minus_one": np.expm1,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "cbrt": np.cbrt,
+    "round_nearest_even": np.rint,
+    "round_nearest_afz": _away_from_zero,
+}
+OF_POSITIVE: dict[str, Callable[[Any], Any]] = {
+    "log": np.log,
+    "log_plus_one": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+}
+OF_TWO: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "remainder": np.fmod,
+    "atan2": np.arctan2,
+}
 
 Rows = Sequence[tuple[str, Any]]
 
@@ -75,15 +72,15 @@ def _each(subject: Subject, arguments: list[Any], rows: Rows) -> None:
 @case("execute", "functions of one number agree with NumPy", contract=RUNS, deadline=120)
 def functions_of_one_number(subject: Subject) -> None:
     takes_programs(subject)
-    for source in (F, P):
-        rows = [(name, f(x).astype(np.float32)) for name, x, f in UNARY if x is source]
+    for source, functions in ((F, OF_ANY), (P, OF_POSITIVE)):
+        rows = [(name, f(source).astype(np.float32)) for name, f in functions.items()]
         _each(subject, [source], rows)
 
 
 @case("execute", "functions of two numbers agree with NumPy", contract=RUNS, deadline=60)
 def functions_of_two_numbers(subject: Subject) -> None:
     takes_programs(subject)
-    _each(subject, [F, G], [(name, f(F, G).astype(np.float32)) for name, f in BINARY])
+    _each(subject, [F, G], [(name, f(F, G).astype(np.float32)) for name, f in OF_TWO.items()])
     _each(subject, [P[:6], G[:6]], [("power", np.power(P[:6], G[:6]))])
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from devrt.contract import HostBufferSemantics
+from devrt.contract import Buffer, HostBufferSemantics
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, expect_equal, expect_error
-from devrt.testing.conformance.material import aligned, put
+from devrt.testing.conformance.material import Array, aligned, put, together
 from devrt.testing.conformance.subject import Subject
 
 SIZES = (8, 1 << 16, 1 << 20)
@@ -19,6 +20,28 @@ STEPS = (1, 2, -1)
 OFFSETS = (0, 4)
 DURING_CALL = HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
 UNTIL_COMPLETE = HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
+
+
+def _expect_what_was_put(
+    subject: Subject,
+    source: Array,
+    semantics: int,
+    until: Callable[[Buffer], object] = lambda buffer: None,
+    *,
+    force_copy: bool = False,
+) -> None:
+    """Put a source and change it after ``until``; fail unless the buffer has what was put."""
+    wanted = source.copy()
+    buffer = subject.client.buffer_from_pyval(source, None, force_copy, semantics)
+    until(buffer)
+    source[:] = -1
+    what = f"{source.size} elements with strides {source.strides}, semantics {semantics}"
+    expect_equal(np.asarray(buffer), wanted, what)
+
+
+def _spin(buffer: Buffer) -> None:
+    while not buffer.is_ready():
+        pass
 
 
 @case(
@@ -29,11 +52,7 @@ UNTIL_COMPLETE = HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES
 )
 def source_may_change_at_once(subject: Subject) -> None:
     for size, step, offset in itertools.product(SIZES, STEPS, OFFSETS):
-        source = aligned(size, offset=offset)[::step]
-        wanted = source.copy()
-        buffer = subject.client.buffer_from_pyval(source, None, False, DURING_CALL)
-        source[:] = -1
-        expect_equal(np.asarray(buffer), wanted, f"{size} elements with step {step}")
+        _expect_what_was_put(subject, aligned(size, offset=offset)[::step], DURING_CALL)
 
 
 @case(
@@ -45,11 +64,7 @@ def source_may_change_at_once(subject: Subject) -> None:
 def source_may_change_when_ready(subject: Subject) -> None:
     for size, step, offset in itertools.product(SIZES, STEPS, OFFSETS):
         source = aligned(size, offset=offset)[::step]
-        wanted = source.copy()
-        buffer = subject.client.buffer_from_pyval(source, None, False, UNTIL_COMPLETE)
-        buffer.block_until_ready()
-        source[:] = -1
-        expect_equal(np.asarray(buffer), wanted, f"{size} elements with step {step}")
+        _expect_what_was_put(subject, source, UNTIL_COMPLETE, lambda b: b.block_until_ready())
 
 
 @case(
@@ -60,13 +75,7 @@ def source_may_change_when_ready(subject: Subject) -> None:
 def is_ready_is_not_too_early(subject: Subject) -> None:
     for size in (8, 1 << 20):
         for _ in range(5):
-            source = aligned(size)
-            wanted = source.copy()
-            buffer = subject.client.buffer_from_pyval(source, None, False, UNTIL_COMPLETE)
-            while not buffer.is_ready():
-                pass
-            source[:] = -1
-            expect_equal(np.asarray(buffer), wanted, f"{size} elements, changed when ready")
+            _expect_what_was_put(subject, aligned(size), UNTIL_COMPLETE, _spin)
 
 
 @case(
@@ -81,9 +90,9 @@ def source_may_be_dropped(subject: Subject) -> None:
         buffer = subject.client.buffer_from_pyval(source, None, False, semantics)
         del source
         gc.collect()
-        others = [aligned(size) + 1 for _ in range(3)]  # what takes memory that was freed
+        taking = [aligned(size) + 1 for _ in range(3)]  # memory that was freed
         expect_equal(np.asarray(buffer), wanted, f"{size} elements, {semantics.name}")
-        del others
+        del taking
 
 
 @case(
@@ -94,12 +103,9 @@ def source_may_be_dropped(subject: Subject) -> None:
 )
 def forced_copy_does_not_alias(subject: Subject) -> None:
     for size, semantics in itertools.product(SIZES, HostBufferSemantics):
-        source = aligned(size)
-        wanted = source.copy()
-        buffer = subject.client.buffer_from_pyval(source, None, True, semantics)
-        buffer.block_until_ready()
-        source[:] = -1
-        expect_equal(np.asarray(buffer), wanted, f"{size} elements, {semantics.name}")
+        _expect_what_was_put(
+            subject, aligned(size), semantics, lambda b: b.block_until_ready(), force_copy=True
+        )
 
 
 @case(
@@ -172,8 +178,6 @@ def array_converts(subject: Subject) -> None:
     contract="Buffer.__array__: every reader of an array is handed the same one.",
 )
 def reading_again_gives_the_same(subject: Subject) -> None:
-    from devrt.testing.conformance.material import together
-
     wanted = np.arange(30_000, dtype=np.int32).reshape(100, 300)
     buffer = put(subject, wanted)
     buffer.copy_to_host_async()
