@@ -17,7 +17,9 @@ __all__ = ["Capabilities"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a client can do. Each is a promise: what is False or empty cannot be counted on.
+    """What a client can do. Each is a promise, both ways: what is claimed works.
+
+    What is False or empty cannot be counted on: it is refused with a typed error, or not used.
 
     Attributes
     ----------
@@ -35,14 +37,15 @@ class Capabilities:
         compiles nothing, also where its compiler is not installed.
     layouts : bool
         `Client.buffer_from_pyval` takes a ``layout``, so that `devrt.device_put` takes a `Format`
-        with another order than the default one.
+        with another order than the default one. Without it a layout is a TypeError or an
+        UnimplementedError.
     streams : bool
         Devices have streams that other runtimes can work on:
         `Device.get_stream_for_external_ready_events` returns a handle, and ``__dlpack__`` takes
         the consumer's as ``stream``.
     collectives : bool
         The parts of a program that run on several devices of the client can exchange data
-        (``all_reduce`` and its like).
+        (``all_reduce`` and its like). Without it a program that would is refused.
     custom_calls : bool
         `Client.register_custom_call` takes functions of Python and native ones.
     """

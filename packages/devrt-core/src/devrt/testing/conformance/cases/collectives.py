@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from devrt.contract import Buffer, LoadedExecutable
-from devrt.errors import InvalidArgumentError
+from devrt.errors import DevrtError, InvalidArgumentError
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.expect import expect, expect_equal, expect_error, require
 from devrt.testing.conformance.material import Array, put
@@ -127,11 +127,23 @@ def tokens_of_each_device(subject: Subject) -> None:
 
 @case("shard", "all_reduce gives every device the sum of all", contract=COLLECTIVES)
 def all_reduce(subject: Subject) -> None:
-    count = _exchanging(subject)
+    _all_reduce(subject, _exchanging(subject))
+
+
+def _all_reduce(subject: Subject, count: int) -> None:
     own = _own(count)
     body = f"""%r = "stablehlo.all_reduce"(%a) {ADD}
       {{{_groups(count)}, use_global_device_ids, {_channel()}}} : ($a) -> $r"""
     _exchange(subject, count, body, own, [_sum(own)] * count, "all_reduce")
+
+
+@case("shard", "a client whose devices exchange nothing refuses programs that would",
+      contract="Capabilities.collectives: without it a program that would is refused")  # fmt: skip
+def absence_of_collectives_is_reported(subject: Subject) -> None:
+    count = _several(subject)
+    require(not subject.client.capabilities.collectives, "its devices exchange data in programs")
+    with expect_error(DevrtError):
+        _all_reduce(subject, count)
 
 
 @case("shard", "all_reduce in groups sums within each group", contract=COLLECTIVES)
