@@ -23,7 +23,7 @@ def devrt_cases() -> dict[str, Factory]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is experimental
-        client = Runtime(environ={"DEVRT_PLATFORMS": "acme-native"}).get_backend()
+        client = Runtime(environ={"DEVRT_PLATFORMS": "acme_native"}).get_backend()
     return _cases(client, "pinned_host", "device")
 
 

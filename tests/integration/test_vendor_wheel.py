@@ -38,5 +38,5 @@ def test_its_own_tests_pass(installed):
 @pytest.mark.parametrize("level", LEVELS)
 def test_it_keeps_the_contract(installed, level):
     report = installed.folder / f"{level}.json"
-    installed.run(["devrt", "conform", "acme-native", "--level", level, "--report", report])
+    installed.run(["devrt", "conform", "acme_native", "--level", level, "--report", report])
     assert report.is_file()

@@ -110,7 +110,7 @@ class Backend final : public DeviceBackend {
 namespace devrt::native {
 
 const Platform& platform() {
-  static const Platform acme{.name = "acme-native", .engine = {}};  // it compiles nothing
+  static const Platform acme{.name = "acme_native", .engine = {}};  // it compiles nothing
   return acme;
 }
 

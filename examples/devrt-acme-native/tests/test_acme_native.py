@@ -1,4 +1,4 @@
-"""What is the backend's own; `pytest --devrt-plugin=acme-native` holds it to the contract."""
+"""What is the backend's own; `pytest --devrt-plugin=acme_native` holds it to the contract."""
 
 import contextlib
 from pathlib import Path
@@ -19,8 +19,8 @@ LATE = str(300_000)  # microseconds
 
 @contextlib.contextmanager
 def acme(**environ):
-    with Runtime(environ={"DEVRT_PLATFORMS": "acme-native", **environ}) as runtime:
-        with pytest.warns(DevrtWarning, match="acme-native.* is experimental"):
+    with Runtime(environ={"DEVRT_PLATFORMS": "acme_native", **environ}) as runtime:
+        with pytest.warns(DevrtWarning, match="acme_native.* is experimental"):
             client = runtime.get_backend()
         yield client
 
@@ -45,10 +45,10 @@ def test_its_classes_are_those_of_the_contract(client):
 
 
 def test_it_says_what_it_is(client):
-    assert (client.platform, client.runtime_type) == ("acme-native", "native")
+    assert (client.platform, client.runtime_type) == ("acme_native", "native")
     assert client.platform_version.startswith("devrt-acme-native 0.1.0 ")
-    assert [str(d) for d in client.devices()] == ["acme-native:0", "acme-native:1"]
-    assert {d.platform for d in client.devices()} == {"acme-native"}
+    assert [str(d) for d in client.devices()] == ["acme_native:0", "acme_native:1"]
+    assert {d.platform for d in client.devices()} == {"acme_native"}
     assert client.devices()[0].device_kind == "Acme Simulator 2"
     assert client.program_formats == ()
 
@@ -143,7 +143,7 @@ def test_ends_are_typed(client):
     with pytest.raises(InvalidArgumentError, match="no memory of kind 'fast'"):
         memory_of(client, 0, "fast")
     client.close()
-    with pytest.raises(ClosedError, match="the acme-native client is closed"):
+    with pytest.raises(ClosedError, match="the acme_native client is closed"):
         client.buffer_from_pyval(X)
 
 

@@ -52,5 +52,5 @@ def make_client(context: ClientContext) -> Client:
 def devrt_client_factories() -> list[ClientFactory]:
     """Say which platform this plugin serves, and how."""
     return [
-        ClientFactory(platform="acme-native", factory=make_client, probe=probe, options=OPTIONS)
+        ClientFactory(platform="acme_native", factory=make_client, probe=probe, options=OPTIONS)
     ]

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from devrt.cli import main
+from devrt.cli.new_backend import _PLATFORM
 from devrt.testing import import_findings
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -44,6 +45,13 @@ def committed(example):
     return {
         name for name in done.stdout.decode().split("\0") if (EXAMPLES / example / name).is_file()
     }
+
+
+def test_the_examples_have_names_that_it_takes():
+    for example in TEMPLATES:
+        project = tomllib.loads((EXAMPLES / example / "pyproject.toml").read_text())["project"]
+        (platform,) = project["entry-points"]["devrt_plugins"]
+        assert _PLATFORM.fullmatch(platform), example
 
 
 @pytest.mark.parametrize(("example", "options"), TEMPLATES.items())
