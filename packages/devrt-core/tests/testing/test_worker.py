@@ -8,9 +8,13 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from devrt._config.layers import Config
+from devrt.cli import main
 from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import Status, Worker, all_cases, conform
+from devrt.testing.conformance.cases.memory import bound_address_space
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
 
@@ -162,6 +166,25 @@ def test_a_wrong_budget_is_the_callers_mistake(monkeypatch, value):
     monkeypatch.setenv("DEVRT_CONFORM_LATENCY", value)
     with pytest.raises(InvalidArgumentError, match=f"DEVRT_CONFORM_LATENCY is '{value}'"):
         conform("acme", "load")
+
+
+def test_a_wrong_budget_is_no_error_of_the_list(monkeypatch):
+    monkeypatch.setenv("DEVRT_CONFORM_LATENCY", "fast")
+    done = CliRunner().invoke(main, ["conform", "--list", "--level", "load"])
+    assert done.exit_code == 0
+    assert "load.probe_answers" in done.stdout
+
+
+def test_the_kits_own_variables_are_no_misspelt_options():
+    own = {"DEVRT_CONFORM_LATENCY": "60", "DEVRT_CONFORM_TOPOLOGY": "v5e:2x2"}
+    assert Config(own | {"DEVRT_CONFORM_LATENZY": "60"}).unread() == ("DEVRT_CONFORM_LATENZY",)
+
+
+def test_memory_is_not_bounded_where_the_system_does_not_say_what_is_in_use(tmp_path):
+    resource = pytest.importorskip("resource", reason="needs limits of the system")
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    bound_address_space(str(tmp_path / "statm"))
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
 
 
 def test_a_platform_that_is_not_here_is_not_applicable(plugins):

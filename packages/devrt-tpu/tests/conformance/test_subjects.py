@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import Status, conform
+from devrt.testing.conformance.cases import library_cases
 
 
 def statuses(subject, *names):
@@ -57,6 +59,15 @@ def test_clients_have_the_options_of_the_configuration_file(
     config.write_text(json.dumps(options))
     _, found = statuses(str(config), "copies_go_to_devices")
     assert found["copies_go_to_devices"].status is status
+
+
+@pytest.mark.parametrize("value", ["{", "{}", '{"name": 1}', '{"name": "a", "options": 2}'])
+def test_a_topology_that_is_misspelt_is_the_callers_mistake(fake, monkeypatch, value):
+    library_cases.cache_clear()
+    monkeypatch.setenv("DEVRT_CONFORM_TOPOLOGY", value)
+    with pytest.raises(InvalidArgumentError, match="DEVRT_CONFORM_TOPOLOGY is ") as caught:
+        conform(fake, cases=["c_api.table_is_exported"])
+    assert caught.value.value == value
 
 
 def test_a_topology_can_be_named(libtpu, monkeypatch):

@@ -221,7 +221,7 @@ def out_of_memory_leaves_nothing(subject: Subject) -> None:
     limit = int(stats.get("bytes_limit", 0))
     require(limit > 0, "the device's statistics have no bytes_limit")
     live = len(subject.client.live_buffers())
-    _bound_address_space()
+    bound_address_space()
     # Repeated rows: the source itself takes no memory, whatever the device has.
     source = np.broadcast_to(np.zeros(MIB, np.uint8), (limit // MIB + 1, MIB))
     for _ in range(3):
@@ -231,16 +231,16 @@ def out_of_memory_leaves_nothing(subject: Subject) -> None:
     put(subject, np.ones(MIB, np.uint8), device).block_until_ready()
 
 
-def _bound_address_space() -> None:
+def bound_address_space(statm: str = "/proc/self/statm") -> None:
     """Let a backend that does not keep its own limit fail before it takes the machine's memory."""
     try:
         import resource
     except ImportError:  # no such limits on this system
         return
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
+        with open(statm, encoding="ascii") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
-    except FileNotFoundError:  # a limit below what is in use ends the process
+    except OSError:  # a limit below what is in use ends the process
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     wanted = used + (4 << 30)
