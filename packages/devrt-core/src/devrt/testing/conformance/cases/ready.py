@@ -111,8 +111,11 @@ def waiting_releases_the_gil(subject: Subject) -> None:
         "batched_block_until_ready": lambda b: subject.client.batched_block_until_ready([b]),
     }
     for what, wait in waits.items():
-        stalled = _stalled_by(wait, executable.execute([argument])[0])
-        limit = max(0.5 * seconds, 0.15)
+        limit, stalled = max(0.5 * seconds, 0.15), 0.0
+        for _ in range(3):  # on a busy machine a thread may lose its processor, and keep the GIL
+            stalled = _stalled_by(wait, executable.execute([argument])[0])
+            if stalled < limit:
+                break
         came = f"nothing else ran for {stalled:.3f} s of {seconds:.3f} s"
         expect(stalled < limit, expected=f"others to run during {what}", came=came)
 
