@@ -265,7 +265,12 @@ def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path, number):
     spoil(plugins, code.replace("{", "{{").replace("}", "}}").format())
     command = [sys.executable, "-m", "devrt", "conform", "one", "--case", SPOILED]
     environ = os.environ | {"PYTHONPATH": str(plugins.path)}
-    parent = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE)
+    parent = subprocess.Popen(
+        command,
+        env=environ,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells' jobs ignore it
+    )
     try:
         until(lambda: (tmp_path / "pids").exists())
         parent.send_signal(number)
