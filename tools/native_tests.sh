@@ -13,6 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=${DEVRT_NATIVE_BUILD:-$root/build/native-tests}
 modes=("$@")
 [ ${#modes[@]} -gt 0 ] || modes=(plain asan tsan)
+declare -A executables=([cpu]=native [cuda]=gpu)
 generator=()
 if command -v ninja >/dev/null; then generator=(-G Ninja); fi
 
@@ -22,20 +23,16 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:allocator_may_return_null=1}
 
 passed=0
 failed=0
-for mode in "${modes[@]}"; do
-  case $mode in
-    plain) sanitizers="" werror=ON ;;
-    asan) sanitizers="address,undefined" werror=OFF ;;
-    tsan) sanitizers="thread" werror=OFF ;;
-    *) echo "unknown mode '$mode': use plain, asan or tsan" >&2; exit 2 ;;
-  esac
-  echo "== $mode"
-  cmake -S "$root/packages/devrt-cpu" -B "$folder/$mode" "${generator[@]}" \
-    -DDEVRT_CPU_TESTS=ON -DDEVRT_WERROR=$werror \
+
+# Builds and runs the tests of a package in one mode, and adds to the sums.
+run_tests() {
+  local mode=$1 package=$2 build=$folder/$1-$2 status=0 output
+  echo "== $mode, $package"
+  cmake -S "$root/packages/devrt-$package" -B "$build" "${generator[@]}" \
+    -DDEVRT_${package^^}_TESTS=ON -DDEVRT_WERROR=$werror \
     -DDEVRT_SANITIZE="$sanitizers" >/dev/null
-  cmake --build "$folder/$mode" --parallel
-  status=0
-  output=$(timeout 400 "$folder/$mode/tests/native/devrt_native_tests" 2>&1) || status=$?
+  cmake --build "$build" --parallel
+  output=$(timeout 400 "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
   printf '%s\n' "$output"
   if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1]))
@@ -45,8 +42,20 @@ for mode in "${modes[@]}"; do
   fi
   if [ "$status" -ne 0 ] && [ "${BASH_REMATCH[2]:-0}" -eq 0 ]; then
     failed=$((failed + 1))  # a sanitizer, a crash or the time limit, not a check
-    echo "the $mode run ended with status $status"
+    echo "the $mode run of $package ended with status $status"
   fi
+}
+
+for mode in "${modes[@]}"; do
+  case $mode in
+    plain) sanitizers="" werror=ON ;;
+    asan) sanitizers="address,undefined" werror=OFF ;;
+    tsan) sanitizers="thread" werror=OFF ;;
+    *) echo "unknown mode '$mode': use plain, asan or tsan" >&2; exit 2 ;;
+  esac
+  for package in cpu cuda; do
+    run_tests "$mode" $package
+  done
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -109,3 +109,5 @@ function(devrt_add_backend_module name)
                       PYTHON_PATH $<TARGET_FILE_DIR:${name}> DEPENDS ${name} EXCLUDE_FROM_ALL)
   endif()
 endfunction()
+
+include("${CMAKE_CURRENT_LIST_DIR}/gpu_simulator.cmake")

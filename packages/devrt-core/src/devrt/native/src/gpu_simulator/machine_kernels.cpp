@@ -1,0 +1,171 @@
+// Modules and launches: functions of the host, called for each block of a grid.
+#include <cstring>
+#include <deque>
+
+#include "gpu_simulator/machine.hpp"
+
+namespace devrt::gpu_simulator {
+namespace {
+
+constexpr unsigned kMaxThreads = 1024;
+
+/// Copies a launch's parameters: the caller may change its own when the call has returned.
+std::vector<std::vector<std::byte>> copy_parameters(const Launch& launch,
+                                                    const std::vector<std::size_t>& sizes) {
+  std::vector<std::vector<std::byte>> copies;
+  const auto* packed = static_cast<const std::byte*>(launch.packed);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::size_t bytes = sizes[i];
+    if (packed) at = (at + bytes - 1) / bytes * bytes;
+    if (packed ? at + bytes > launch.packed_bytes : !launch.parameters || !launch.parameters[i]) {
+      throw Failure{Code::kInvalidValue};
+    }
+    const std::byte* from = packed ? packed + at : static_cast<std::byte*>(launch.parameters[i]);
+    copies.emplace_back(from, from + bytes);
+    at += bytes;
+  }
+  return copies;
+}
+
+}  // namespace
+
+/// A launch while it runs: finds the bytes of the addresses that its kernel uses.
+class KernelRun {
+ public:
+  KernelRun(Machine& machine, int device, MomentRef moment)
+      : machine_(machine), device_(device), moment_(std::move(moment)) {}
+
+  std::byte* bytes(Address address, std::size_t count, bool writes) {
+    const Machine::Lock state(machine_.state_);
+    const AllocationRef found = machine_.memory_.find(address);
+    const bool fits = found && !found->is_retired && address + count <= found->end();
+    if (!fits || !machine_.can_reach(device_, *found)) return fault(address, count, found, writes);
+    const std::size_t begin = address - found->begin;
+    machine_.note(*found, {begin, begin + count, writes, moment_});
+    if (writes) {
+      found->written.add(begin, begin + count);
+    } else {
+      machine_.note_read(*found, begin, begin + count, *moment_);
+    }
+    return found->at(address);
+  }
+
+ private:
+  /// The device goes on for nobody: its context is lost. The kernel gets bytes that are nobody's.
+  std::byte* fault(Address address, std::size_t count, const AllocationRef& found, bool writes) {
+    std::string why = " at " + hex(address) + ", where no allocation is";
+    if (found && found->is_retired) {
+      why = " " + found->text() + ", which " + found->freed->text() + " has freed";
+    } else if (found) {
+      why = " at " + hex(address) +
+            (address + count > found->end() ? ", beyond the end of "
+                                            : ", and its device has no access to ") +
+            found->text();
+    }
+    machine_.reports_.add(found && found->is_retired ? "use after free" : "illegal address",
+                          moment_->text() + (writes ? " writes " : " reads ") +
+                              std::to_string(count) + " bytes" + why);
+    machine_.devices_[static_cast<std::size_t>(device_)].error = Code::kIllegalAddress;
+    return nowhere_.emplace_back(count).data();
+  }
+
+  Machine& machine_;
+  const int device_;
+  const MomentRef moment_;
+  std::deque<std::vector<std::byte>> nowhere_;
+};
+
+Handle Machine::load_module(const void* image) {
+  const Lock lock(state_);
+  usable_device();
+  const Handle handle = new_handle();
+  modules_[handle] = std::make_shared<Module>(image, current());
+  return handle;
+}
+
+void Machine::unload_module(const Call& call, Handle handle) {
+  const Lock lock(state_);
+  const auto found = modules_.find(handle);
+  if (found == modules_.end()) refuse_handle(call, handle, "module");
+  std::erase_if(kernels_, [&](const auto& each) { return each.second.module == found->second; });
+  modules_.erase(found);
+}
+
+Handle Machine::function(const Call& call, Handle module, const char* name) {
+  const Lock lock(state_);
+  const auto found = modules_.find(module);
+  if (found == modules_.end()) refuse_handle(call, module, "module");
+  Kernel kernel{found->second, nullptr, {}};
+  kernel.run = reinterpret_cast<devrt_simulator_kernel>(kernel.module->symbol(name));
+  const std::string sizes = std::string(name) + "_parameters";
+  const auto* size = static_cast<const unsigned*>(kernel.module->symbol(sizes.c_str()));
+  if (!kernel.run || !size) throw Failure{Code::kNotFound};
+  for (; *size; ++size) kernel.parameters.push_back(*size);
+  const Handle handle = new_handle();
+  kernels_[handle] = std::move(kernel);
+  return handle;
+}
+
+void Machine::check_function(Handle handle) {
+  const Lock lock(state_);
+  if (!kernels_.contains(handle)) throw Failure{Code::kInvalidHandle};
+}
+
+void Machine::launch(const Call& call, const Launch& launch, Handle handle, Handle stream_handle) {
+  const Lock lock(state_);
+  const auto found = kernels_.find(handle);
+  if (found == kernels_.end()) refuse_handle(call, handle, "function");
+  const StreamRef stream = stream_of(call, stream_handle, true);
+  if (found->second.module->context != stream->context) throw Failure{Code::kInvalidHandle};
+  const auto [x, y, z] = launch.block;
+  const auto [width, height, depth] = launch.grid;
+  const bool fits = x && y && z && width && height && depth && height <= 65535 && depth <= 65535;
+  if (!fits || std::uint64_t{x} * y * z > kMaxThreads) throw Failure{Code::kInvalidValue};
+  if (launch.shared_bytes > static_cast<std::size_t>(model_.shared_bytes_per_block)) {
+    throw Failure{Code::kInvalidValue};
+  }
+  auto parameters = copy_parameters(launch, found->second.parameters);
+  std::vector<Point> waits = join_default(*stream);
+  const MomentRef moment = moment_on(call, *stream);
+  ++running_kernels_;
+  const auto run = [this, moment, launch, kernel = found->second,
+                    parameters = std::move(parameters)](Code error) mutable {
+    if (error == Code::kSuccess) run_kernel(kernel, launch, parameters, moment);
+    const Lock state(state_);
+    --running_kernels_;
+  };
+  enqueue(stream, moment, std::move(waits), run, true);
+}
+
+void Machine::run_kernel(const Kernel& kernel, const Launch& launch,
+                         std::vector<std::vector<std::byte>>& parameters, const MomentRef& moment) {
+  const Lock memory(bytes_);
+  KernelRun run(*this, moment->device, moment);
+  std::vector<void*> pointers;
+  for (auto& each : parameters) pointers.push_back(each.data());
+  devrt_simulator_launch block{};
+  block.struct_size = sizeof(block);
+  block.shared_bytes = launch.shared_bytes;
+  block.context = &run;
+  block.read = [](void* context, std::uint64_t address, std::size_t bytes) -> const void* {
+    return static_cast<KernelRun*>(context)->bytes(address, bytes, false);
+  };
+  block.write = [](void* context, std::uint64_t address, std::size_t bytes) -> void* {
+    return static_cast<KernelRun*>(context)->bytes(address, bytes, true);
+  };
+  std::copy(launch.grid.begin(), launch.grid.end(), block.grid);
+  std::copy(launch.block.begin(), launch.block.end(), block.block);
+  auto& at = block.block_index;
+  for (at[2] = 0; at[2] < block.grid[2]; ++at[2]) {
+    for (at[1] = 0; at[1] < block.grid[1]; ++at[1]) {
+      for (at[0] = 0; at[0] < block.grid[0]; ++at[0]) {
+        std::vector<std::byte> shared(launch.shared_bytes);
+        block.shared = shared.data();
+        kernel.run(&block, pointers.data());
+      }
+    }
+  }
+}
+
+}  // namespace devrt::gpu_simulator
