@@ -1,6 +1,7 @@
 """What a plugin does to the process is the result of the case that ran, and of no other."""
 
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from devrt._config.layers import Config
 from devrt.cli import main
 from devrt.errors import InvalidArgumentError
-from devrt.testing.conformance import Status, Worker, all_cases, conform
+from devrt.testing.conformance import Status, Worker, all_cases, conform, runner
 from devrt.testing.conformance.cases.memory import bound_address_space
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
@@ -159,6 +160,14 @@ def test_a_late_end_is_seen_whatever_comes_next(plugins, after, code):
         (late,) = worker.late
     assert (late.id, late.status) == (SPOILED, Status.CRASHED)
     assert late.came == f"the process ended with exit code {code} when the case was over"
+
+
+def test_a_child_that_waited_for_a_processor_has_as_much_more_time(plugins, monkeypatch):
+    queued = itertools.count(0, 60)
+    with Worker(spoil(plugins, "time.sleep(2)")) as worker:
+        run(worker, BEFORE)
+        monkeypatch.setattr(runner, "queued_by", lambda process: next(queued))
+        assert run(worker, SPOILED, deadline=0.5).status is Status.PASSED
 
 
 @pytest.mark.parametrize("value", ["fast", "0", "nan"])

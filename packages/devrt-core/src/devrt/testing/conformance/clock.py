@@ -1,9 +1,9 @@
-"""A clock for limits that a busy machine must not break."""
+"""Clocks for limits that a busy machine must not break."""
 
 import time
 from pathlib import Path
 
-__all__ = ["clock"]
+__all__ = ["clock", "queued_by"]
 
 _SCHEDULED = Path("/proc/thread-self/schedstat")  # Linux: nanoseconds run, those queued, runs
 
@@ -22,8 +22,17 @@ def clock() -> float:
             return now - queued
 
 
+def queued_by(process: int) -> float:
+    """Return for how many seconds a process's first thread waited for a processor; 0 if unknown."""
+    return _seconds(Path(f"/proc/{process}/schedstat"))
+
+
 def _queued() -> float:
+    return _seconds(_SCHEDULED)
+
+
+def _seconds(file: Path) -> float:
     try:
-        return int(_SCHEDULED.read_text(encoding="ascii").split()[1]) / 1e9
+        return int(file.read_text(encoding="ascii").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0

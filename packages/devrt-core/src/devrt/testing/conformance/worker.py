@@ -48,8 +48,9 @@ def main(request: dict[str, Any]) -> NoReturn:
     for wanted, subject.no_client in _requests(int(request["requests"])):
         if wanted == END:
             break
+        case = None if wanted == DESCRIBE else _case(wanted)  # its imports are no time of its own
         pipe.say(phase="case")
-        result = _described(subject) if wanted == DESCRIBE else _result(_case(wanted), subject)
+        result = _described(subject) if case is None else _result(case, subject)
         _flush()
         pipe.say(result=result)
     os._exit(0)  # exit handlers and destructors are the subject of cases of their own
