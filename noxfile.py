@@ -43,7 +43,7 @@ OF_MUTANTS = ("tests/conformance", "packages/devrt-tpu/tests/conformance")
 OF_WHEELS = (
     *(
         f"tests/integration/test_{name}.py"
-        for name in "wheels matrix new_backend real_plugins".split()
+        for name in "wheels matrix new_backend vendor_wheel real_plugins".split()
     ),
     "--confcutdir=tests/integration",  # what all tests share needs devrt beside them
 )

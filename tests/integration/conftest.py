@@ -12,7 +12,9 @@ from wheelhouse import Environment, Wheelhouse
 def wheelhouse(tmp_path_factory):
     """Return what builds each wheel once; TEST_WHEELHOUSE names a folder that has some."""
     given = os.environ.get("TEST_WHEELHOUSE")
-    return Wheelhouse(Path(given) if given else tmp_path_factory.mktemp("wheelhouse"))
+    folder = Path(given) if given else tmp_path_factory.mktemp("wheelhouse")
+    folder.mkdir(parents=True, exist_ok=True)
+    return Wheelhouse(folder)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ def environment(environments):
 
 
 def test_they_are_found_and_described(environment):
-    report = json.loads(environment.run(["devrt", "doctor", "--json"], status=1))
+    report = json.loads(environment.run(["devrt", "doctor", "--json"]))
     assert report["default"] == "cpu@devrt-cpu"
     rows = {row["distribution"].replace("_", "-"): row for row in report["plugins"]}
     for requirement in WHEELS:
