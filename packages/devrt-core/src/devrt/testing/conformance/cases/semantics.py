@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +81,7 @@ def is_ready_is_not_too_early(subject: Subject) -> None:
     "transfer",
     "a source may be dropped at once, whatever was promised of it",
     contract="HostBufferSemantics.IMMUTABLE_UNTIL_TRANSFER_COMPLETES: the client keeps it alive.",
+    deadline=60.0,  # 36 transfers, each beside threads of others on a busy machine
 )
 def source_may_be_dropped(subject: Subject) -> None:
     for size, step, semantics in itertools.product(SIZES, STEPS, HostBufferSemantics):
@@ -89,7 +89,6 @@ def source_may_be_dropped(subject: Subject) -> None:
         wanted = source.copy()
         buffer = subject.client.buffer_from_pyval(source, None, False, semantics)
         del source
-        gc.collect()
         taking = [aligned(size) + 1 for _ in range(3)]  # memory that was freed
         expect_equal(np.asarray(buffer), wanted, f"{size} elements, {semantics.name}")
         del taking
