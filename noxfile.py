@@ -285,6 +285,18 @@ def native(session: nox.Session) -> None:
     session.run("tools/native_tests.sh", *kinds, external=True)
 
 
+@nox.session(python=PYTHONS[0])
+def simulator(session: nox.Session) -> None:
+    """Run the GPU simulator's planted bugs, and the same programs without them, over 1,000 seeds."""
+    session.install("cmake>=3.24", "ninja")
+    env = {
+        "DEVRT_SIMULATOR_SEEDS": "1000",
+        "DEVRT_NATIVE_PACKAGES": "cuda",
+        "DEVRT_NATIVE_TIMEOUT": "3600",
+    }
+    session.run("tools/native_tests.sh", *(session.posargs or ["plain"]), env=env, external=True)
+
+
 @nox.session(name="asan-python", python=PYTHONS[0])
 def asan_python(session: nox.Session) -> None:
     """Run the CPU backend's tests of transfers with its module under AddressSanitizer.

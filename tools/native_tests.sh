@@ -5,7 +5,8 @@
 #   tools/native_tests.sh tsan       one of: plain asan tsan
 #
 # Warnings are errors in the plain build only: instrumented code makes gcc see false ones.
-# Each has its own build folder under build/native-tests (or $DEVRT_NATIVE_BUILD). The last line
+# DEVRT_NATIVE_PACKAGES="cuda" leaves the others out; DEVRT_SIMULATOR_SEEDS says under how many
+# seeds each planted bug is looked for. Each has its own build folder under build/native-tests (or $DEVRT_NATIVE_BUILD). The last line
 # sums up: "N passed, N failed".
 set -euo pipefail
 
@@ -13,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 folder=${DEVRT_NATIVE_BUILD:-$root/build/native-tests}
 modes=("$@")
 [ ${#modes[@]} -gt 0 ] || modes=(plain asan tsan)
-declare -A executables=([cpu]=native [cuda]=gpu)
+declare -A executables=([cpu]=native [cuda]=gpu [rocm]=rocm)
 generator=()
 if command -v ninja >/dev/null; then generator=(-G Ninja); fi
 
@@ -32,7 +33,7 @@ run_tests() {
     -DDEVRT_${package^^}_TESTS=ON -DDEVRT_WERROR=$werror \
     -DDEVRT_SANITIZE="$sanitizers" >/dev/null
   cmake --build "$build" --parallel
-  output=$(timeout 400 "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
+  output=$(timeout ${DEVRT_NATIVE_TIMEOUT:-400} "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
   printf '%s\n' "$output"
   if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1]))
@@ -53,7 +54,7 @@ for mode in "${modes[@]}"; do
     tsan) sanitizers="thread" werror=OFF ;;
     *) echo "unknown mode '$mode': use plain, asan or tsan" >&2; exit 2 ;;
   esac
-  for package in cpu cuda; do
+  for package in ${DEVRT_NATIVE_PACKAGES:-cpu cuda rocm}; do
     run_tests "$mode" $package
   done
 done
