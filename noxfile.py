@@ -287,7 +287,7 @@ def native(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def simulator(session: nox.Session) -> None:
-    """Run the GPU simulator's planted bugs, and the same programs without them, over 1,000 seeds."""
+    """Run the GPU simulator's planted bugs, and the programs without them, over 1,000 seeds."""
     session.install("cmake>=3.24", "ninja")
     env = {
         "DEVRT_SIMULATOR_SEEDS": "1000",

@@ -3,7 +3,6 @@
 // needed.
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -78,37 +77,6 @@ int attribute(const Machine& machine, int number, int device) {
       return 1;
     default:
       return 0;
-  }
-}
-
-void find_pointer_attribute(const PointerFacts& facts, int attribute, Address address, void* data) {
-  const auto put = [&](auto value) { std::memcpy(data, &value, sizeof(value)); };
-  const Allocation* known = facts.allocation.get();
-  const bool of_host =
-      !known || known->space == Space::kPinned || known->space == Space::kRegistered;
-  switch (attribute) {
-    case 1:
-      return put(known ? facts.context : Handle{0});
-    case 2:
-      return put(!known ? 0U : of_host ? 1U : 2U);
-    case 3:
-      return put(known ? address : Address{0});
-    case 4:
-      return put(known && known->space == Space::kDevice ? Address{0} : address);
-    case 8:
-      return put(static_cast<unsigned char>(known && known->space == Space::kManaged));
-    case 9:
-      return put(known ? std::max(known->device, 0) : -2);
-    case 11:
-      return put(known ? known->begin : Address{0});
-    case 12:
-      return put(known ? known->bytes : std::size_t{0});
-    case 13:
-      return put(static_cast<unsigned char>(known != nullptr));
-    case 17:
-      return put(known ? known->pool : Handle{0});
-    default:
-      throw Failure{Code::kNotSupported};
   }
 }
 
@@ -267,7 +235,7 @@ Result cuPointerGetAttributes(unsigned count, int* attributes, void** data, Poin
   return call(__func__, [&](Machine& m, const Call&) {
     const PointerFacts facts = m.pointer(address);
     for (unsigned i = 0; i < count; ++i) {
-      find_pointer_attribute(facts, attributes[i], address, data[i]);
+      get_attribute(facts, attributes[i], address, data[i]);
     }
   });
 }
@@ -275,7 +243,7 @@ Result cuPointerGetAttribute(void* data, int attribute, Pointer address) {
   return call(__func__, [&](Machine& m, const Call&) {
     const PointerFacts facts = m.pointer(address);
     need(facts.allocation != nullptr);
-    find_pointer_attribute(facts, attribute, address, data);
+    get_attribute(facts, attribute, address, data);
   });
 }
 Result cuIpcGetMemHandle(void*, Pointer) {

@@ -1,7 +1,7 @@
 // What the functions of the simulated driver share.
 #pragma once
 
-#include "gpu_simulator/entry.hpp"
+#include "gpu_simulator/exports.hpp"
 
 namespace devrt_cuda {
 
@@ -16,10 +16,6 @@ Result number(Code code);
 template <class Body>
 Result call(const char* function, const Body& body) {
   return number(enter(function, body));
-}
-
-inline void need(bool holds) {
-  if (!holds) throw Failure{Code::kInvalidValue};
 }
 
 }  // namespace devrt_cuda

@@ -5,19 +5,6 @@ using namespace devrt_cuda;
 
 namespace {
 
-struct Location {
-  int type;  // 1: a device
-  int device;
-};
-struct PoolProperties {
-  int allocation_type;
-  int handle_types;
-  Location location;
-};
-struct PoolAccess {
-  Location location;
-  int flags;
-};
 struct Side3D {
   std::size_t x, y, z, lod;
   int memory_type;  // 1: host, 2: device, 4: whatever the address says
@@ -44,16 +31,6 @@ CopySide side(const Side3D& given) {
   return made;
 }
 
-Copy linear(CopySide to, CopySide from, std::size_t bytes) {
-  Copy made;
-  made.to = to;
-  made.from = from;
-  made.width = bytes;
-  return made;
-}
-
-CopySide on_host(const void* data) { return {reinterpret_cast<Address>(data), false}; }
-
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -65,56 +42,24 @@ Result cuDeviceGetDefaultMemPool(Handle* pool, int device) {
   return call(__func__, [&](Machine& m, const Call&) { *pool = m.default_pool(device); });
 }
 Result cuMemPoolCreate(Handle* pool, const PoolProperties* properties) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    need(properties->allocation_type == 1 && properties->location.type == 1);
-    *pool = m.make_pool(properties->location.device);
-  });
+  return call(__func__, [&](Machine& m, const Call&) { *pool = make_pool(m, *properties); });
 }
 Result cuMemPoolDestroy(Handle pool) {
   return call(__func__, [&](Machine& m, const Call&) { m.destroy_pool(pool); });
 }
 Result cuMemPoolSetAttribute(Handle handle, int attribute, void* value) {
   return call(__func__, [&](Machine& m, const Call&) {
-    m.with_pool(handle, [&](Pool& pool) {
-      need(attribute >= 1 && attribute <= 8 && attribute != 5 && attribute != 7);
-      if (attribute <= 3) pool.reuse[attribute] = static_cast<unsigned>(*static_cast<int*>(value));
-      if (attribute == 4) pool.threshold = *static_cast<std::uint64_t*>(value);
-      if (attribute > 4) need(*static_cast<std::uint64_t*>(value) == 0);  // a mark is set back
-      if (attribute == 6) pool.reserved_high = pool.reserved;
-      if (attribute == 8) pool.used_high = pool.used;
-    });
+    m.with_pool(handle, [&](Pool& pool) { set_attribute(pool, attribute, value); });
   });
 }
 Result cuMemPoolGetAttribute(Handle handle, int attribute, void* value) {
   return call(__func__, [&](Machine& m, const Call&) {
-    m.with_pool(handle, [&](Pool& pool) {
-      need(attribute >= 1 && attribute <= 8);
-      if (attribute <= 3) {
-        *static_cast<int*>(value) = static_cast<int>(pool.reuse[attribute]);
-        return;
-      }
-      const std::uint64_t values[] = {pool.threshold, pool.reserved, pool.reserved_high, pool.used,
-                                      pool.used_high};
-      *static_cast<std::uint64_t*>(value) = values[attribute - 4];
-    });
+    m.with_pool(handle, [&](Pool& pool) { get_attribute(pool, attribute, value); });
   });
 }
 Result cuMemPoolSetAccess(Handle handle, const PoolAccess* access, std::size_t count) {
   return call(__func__, [&](Machine& m, const Call&) {
-    m.with_pool(handle, [&](Pool& pool) {
-      for (const PoolAccess& each : std::span(access, count)) {
-        const int device = each.location.device;
-        need(each.location.type == 1);
-        m.check_device(device);
-        if (device == pool.device) continue;
-        if (!m.are_linked(device, pool.device)) throw Failure{Code::kInvalidDevice};
-        if (each.flags == 3) {
-          pool.readers.insert(device);
-        } else {
-          pool.readers.erase(device);
-        }
-      }
-    });
+    m.with_pool(handle, [&](Pool& pool) { set_access(m, pool, {access, count}); });
   });
 }
 Result cuMemPoolTrimTo(Handle handle, std::size_t keep) {
@@ -253,8 +198,7 @@ Result cuModuleGetFunction(Handle* function, Handle module, const char* name) {
 Result cuFuncGetAttribute(int* value, int attribute, Handle function) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_function(function);
-    // Threads of a block, registers, dynamic shared memory; the others are what nothing uses.
-    *value = attribute == 0 ? 1024 : attribute == 4 ? 32 : attribute == 8 ? 49152 : 0;
+    *value = function_attribute(attribute);
   });
 }
 Result cuFuncSetAttribute(Handle function, int, int) {
@@ -264,25 +208,15 @@ Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Handle function,
                                         std::size_t (*)(int), std::size_t, int limit) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_function(function);
-    *block = limit > 0 && limit < 1024 ? limit : 1024;
-    *grid = m.model().multiprocessors * m.model().threads_per_multiprocessor / *block;
+    find_block_size(m, limit, grid, block);
   });
 }
 Result cuLaunchKernel(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                       Handle stream, void** parameters, void** extra) {
   return call(__func__, [&](Machine& m, const Call& c) {
-    Launch launch;
-    launch.grid = {grid_x, grid_y, grid_z};
-    launch.block = {block_x, block_y, block_z};
-    launch.shared_bytes = shared;
-    launch.parameters = parameters;
-    // Pairs of a number and a value: 1 is where packed parameters lie, 2 their size; 0 ends.
-    for (; extra && *extra; extra += 2) {
-      const auto what = reinterpret_cast<std::uintptr_t>(*extra);
-      if (what == 1) launch.packed = extra[1];
-      if (what == 2) launch.packed_bytes = *static_cast<std::size_t*>(extra[1]);
-    }
+    const Launch launch = make_launch({grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared,
+                                      parameters, extra);
     m.launch(c, launch, function, stream);
   });
 }

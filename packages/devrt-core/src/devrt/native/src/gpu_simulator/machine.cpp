@@ -100,6 +100,15 @@ void Machine::set_current(Handle context) {
   current_context = context;
 }
 
+void Machine::use(int number) {
+  check_device(number);
+  {
+    const Lock lock(state_);
+    current_context = devices_[static_cast<std::size_t>(number)].context;
+  }
+  if (!current_context) current_context = retain(number);
+}
+
 Handle Machine::current() const noexcept { return current_context; }
 
 int Machine::device_of(Handle context) {

@@ -55,6 +55,8 @@ class Machine : public std::enable_shared_from_this<Machine> {
   void release(const Call& call, int device);
   void set_current(Handle context);
   Handle current() const noexcept;
+  /// Has this thread's calls go to a device, whose context is made if there is none.
+  void use(int device);
   /// Returns the device of the calling thread's context.
   int current_device();
   /// Returns the device of a context.

@@ -1,0 +1,35 @@
+// What the functions of the simulated driver share.
+#pragma once
+
+#include "gpu_simulator/exports.hpp"
+
+namespace devrt_rocm {
+
+using namespace devrt::gpu_simulator;
+
+using Result = int;
+
+/// Returns the driver's number of a code.
+Result number(Code code);
+
+/// Which device the calling thread has chosen.
+int& chosen_device() noexcept;
+
+/// Runs a call of a function that needs no device of the thread's.
+template <class Body>
+Result call_any(const char* function, const Body& body) {
+  return number(enter(function, body));
+}
+
+/// Runs a call on the thread's device, whose context the driver makes at its first use.
+template <class Body>
+Result call(const char* function, const Body& body) {
+  return call_any(function, [&](Machine& machine, const Call& made) {
+    machine.use(chosen_device());
+    body(machine, made);
+  });
+}
+
+inline Address address(const void* data) { return reinterpret_cast<Address>(data); }
+
+}  // namespace devrt_rocm
