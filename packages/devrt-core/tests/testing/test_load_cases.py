@@ -47,6 +47,15 @@ def test_an_import_that_is_not_quick(plugins, code, came):
     assert came in found.expected
 
 
+@pytest.mark.parametrize("case", ["import_is_quick", "import_is_light"])
+@pytest.mark.parametrize("code", ["import os; os._exit(0)", "print('[', flush=True); exit()"])
+def test_an_import_that_ends_the_process_gives_no_answer(plugins, case, code):
+    plugins.add("one", code)
+    found = result(f"load.{case}")
+    assert found.status is Status.FAILED
+    assert found.came.startswith("no answer: exit status 0")
+
+
 def test_what_an_import_brings_in_of_the_core_is_not_the_plugins(plugins):
     plugins.add("one", extra="import devrt.numpy, devrt.programs, devrt.contract.client")
     assert result("load.import_is_quick").status is Status.PASSED

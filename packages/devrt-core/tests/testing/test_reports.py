@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from devrt.cli import main
+from devrt.errors import InvalidArgumentError
 from devrt.testing.conformance import CaseResult, Report, Status, compare, page
 
 SUBJECT = {"platform": "one", "distribution": "fake-one", "version": "1.0", "library": ""}
@@ -158,6 +159,41 @@ def test_the_command_compares(tmp_path):
     done = CliRunner().invoke(main, ["conform", "--diff", *files])
     assert done.exit_code == 1
     assert "is no report of devrt conform" in done.stderr
+
+
+LIES = {
+    "id must be a text": {"id": ["load.a"]},
+    "title must be a text": {"title": None},
+    "came must be a text": {"came": 7},
+    "output must be a text": {"output": {}},
+    "'good' is not a valid Status": {"status": "good"},
+    "notes must be an object": {"notes": []},
+    "called must be a list": {"notes": {"called": "A"}},
+    "kind must be a text": {"notes": {"kind": [7]}},
+    'number from zero on, not "long"': {"seconds": "long"},
+    "number from zero on, not true": {"seconds": True},
+    "number from zero on, not NaN": {"seconds": float("nan")},
+    "number from zero on, not Infinity": {"seconds": float("inf")},
+    "number from zero on, not -1": {"seconds": -1},
+    "number from zero on, not 1000000": {"seconds": 10**400},
+}
+
+
+@pytest.mark.parametrize(("reason", "fields"), LIES.items())
+def test_a_report_with_another_type_in_it_is_refused_with_the_reason(tmp_path, reason, fields):
+    report(GOOD).save(tmp_path / "r.json")
+    document = json.loads((tmp_path / "r.json").read_text())
+    document["cases"][0] |= fields
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidArgumentError, match="is no report of devrt conform") as raised:
+        Report.load(tmp_path / "r.json")
+    assert reason in str(raised.value)
+
+
+def test_a_report_with_a_case_twice_is_refused(tmp_path):
+    report(GOOD, GOOD).save(tmp_path / "r.json")
+    with pytest.raises(InvalidArgumentError, match=r"it has the case load\.a 2 times"):
+        Report.load(tmp_path / "r.json")
 
 
 def test_without_a_subject_nothing_runs():

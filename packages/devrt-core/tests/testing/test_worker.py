@@ -204,6 +204,18 @@ def test_a_platform_that_is_not_here_is_not_applicable(plugins):
     assert report.verdict().endswith("1 are not applicable; its client cannot be made here")
 
 
+def test_where_a_platform_is_not_here_only_the_plugin_is_held_to_the_contract(plugins):
+    plugins.add("one", probe="return Unavailable('no card', 'Buy one.')")
+    levels = ("memory", "distributed")
+    names = [case.id for case in all_cases() if case.level in levels or "closing" in case.id]
+    report = conform("one", cases=["load.probe_answers", *names])
+    assert [(result.id, result.came) for result in report.failures] == []
+    assert report.ok
+    (passed,) = [found.id for found in report.results if found.status is Status.PASSED]
+    assert passed == "load.probe_answers"
+    assert all("no card. Buy one." in reason for reason in report.not_applicable())
+
+
 @pytest.mark.parametrize(
     ("make", "came"),
     [

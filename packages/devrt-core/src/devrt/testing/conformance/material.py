@@ -141,9 +141,15 @@ sys.path[:] = json.loads(sys.argv[2])  # where this process finds the plugin
 warnings.simplefilter("ignore")
 import numpy as np
 from devrt.plugins.discovery.refs import PluginRef
+from devrt.testing.conformance.expect import NotApplicable
 from devrt.testing.conformance.subject import Subject
+def end_of_case(kind, error, trace):
+    if not issubclass(kind, NotApplicable): return sys.__excepthook__(kind, error, trace)
+    os.write(2, str(error).encode("utf-8", "backslashreplace")); os._exit(STATUS)
+sys.excepthook = end_of_case
 subject = Subject(PluginRef(**json.loads(sys.argv[1])))
 """
+_NOT_APPLICABLE = 77  # status of such a program where its case does not apply
 _CLIENT = "client, device = subject.client, subject.device\n"
 
 
@@ -157,8 +163,11 @@ def in_process(
     It must end with status 0, before the timeout, and without a traceback.
     """
     reference = json.dumps(dataclasses.asdict(subject.reference))
-    code = _CHILD + (_CLIENT if has_client else "") + textwrap.dedent(program)
+    child = _CHILD.replace("STATUS", str(_NOT_APPLICABLE))
+    code = child + (_CLIENT if has_client else "") + textwrap.dedent(program)
     ended = run_program(code, reference, json.dumps(sys.path), timeout=timeout)
+    if ended.status == _NOT_APPLICABLE and ended.err:
+        raise NotApplicable(ended.err[-2000:])
     expect(ended.status == 0, expected="exit status 0", came=ended.how())
     for word in ("Traceback", "nanobind: leaked", "Fatal Python error"):
         came = ended.err[-600:]

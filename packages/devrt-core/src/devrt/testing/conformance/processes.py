@@ -51,4 +51,7 @@ def answer_of(code: str, *arguments: str, timeout: float = 25.0) -> Any:
     """Run a program that must end well; return the JSON of the last line that it prints."""
     ended = run_program(code, *arguments, timeout=timeout)
     expect(ended.status == 0, expected="exit status 0", came=ended.how())
-    return json.loads(ended.out.strip().splitlines()[-1])
+    try:
+        return json.loads(ended.out.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        raise Failure("a program that runs to its end", f"no answer: {ended.how()}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -183,9 +184,10 @@ class Report:
             document = json.loads(Path(path).read_text(encoding="utf-8"))
             schema = document["schema"]
             if schema == SCHEMA:
-                _check_is_dict(document["subject"], document["environment"])
-                results = tuple(map(_from_dict, document["cases"]))
-                return cls(document["subject"], document["environment"], results)
+                subject, environment = document["subject"], document["environment"]
+                _check_is(dict, subject=subject, environment=environment)
+                _check_is(list, cases=document["cases"])
+                return cls(subject, environment, _results(document["cases"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             msg = f"{path} is no report of devrt conform: {type(error).__name__}: {error}."
             raise InvalidArgumentError(msg, path=str(path)) from error
@@ -198,14 +200,37 @@ def _to_dict(result: CaseResult) -> dict[str, Any]:
     return {"level": result.level, **fields, "seconds": round(result.seconds, 4)}
 
 
-def _check_is_dict(*values: object) -> None:
-    if not all(isinstance(value, dict) for value in values):
-        raise TypeError("a part of it is of another type")
+def _check_is(kind: type, /, **values: object) -> None:
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            wanted = _JSON_NAMES[kind]
+            raise TypeError(f"{name} must be {wanted}, not {json.dumps(value)[:80]}")
 
 
-def _from_dict(fields: Mapping[str, Any]) -> CaseResult:
+_JSON_NAMES = {dict: "an object", list: "a list", str: "a text"}
+_TEXTS = ("id", "title", "contract", "status", "expected", "came", "reason", "output")
+
+
+def _results(cases: list[Any]) -> tuple[CaseResult, ...]:
+    results = tuple(map(_from_dict, cases))
+    for name, count in Counter(result.id for result in results).items():
+        if count > 1:
+            raise ValueError(f"it has the case {name} {count} times")
+    return results
+
+
+def _from_dict(fields: Any) -> CaseResult:
+    _check_is(dict, case=fields)
     known = {field.name: fields[field.name] for field in dataclasses.fields(CaseResult)}
-    _check_is_dict(known["notes"])
+    _check_is(str, **{name: known[name] for name in _TEXTS})
+    _check_is(dict, notes=known["notes"])
+    _check_is(list, **known["notes"])
+    for kind, names in known["notes"].items():
+        for name in names:
+            _check_is(str, **{kind: name})
     notes = {kind: tuple(names) for kind, names in known["notes"].items()}
-    known["seconds"] = float(known["seconds"])
-    return CaseResult(**{**known, "status": Status(known["status"]), "notes": notes})
+    seconds = known["seconds"]
+    if type(seconds) not in (int, float) or not 0 <= seconds <= sys.float_info.max:
+        raise ValueError(f"seconds must be a number from zero on, not {json.dumps(seconds)[:80]}")
+    fitting = {"seconds": float(seconds), "status": Status(known["status"]), "notes": notes}
+    return CaseResult(**{**known, **fitting})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -15,7 +16,7 @@ from devrt.plugins.discovery.refs import FROM_ENVIRONMENT, PluginRef
 from devrt.testing.conformance.expect import Failure, NotApplicable, require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from devrt.contract import Client, Device, Memory
     from devrt.plugins.loading.plugin import Backend
@@ -61,6 +62,15 @@ def _library(path: str) -> PluginRef:
     if found.problem:
         raise UnknownPlatformError(f"{found.problem}.", platform=path)
     return found
+
+
+@contextlib.contextmanager
+def _absence_as_not_applicable() -> Iterator[None]:
+    """End the case as not applicable where a platform cannot be used on this machine."""
+    try:
+        yield
+    except BackendUnavailableError as error:
+        raise NotApplicable(" ".join(error.message.split())) from error
 
 
 class Subject:
@@ -136,19 +146,22 @@ class Subject:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is experimental
             try:
-                return default_runtime().get_backend(self.reference.name)
-            except BackendUnavailableError as error:
-                raise NotApplicable(" ".join(error.message.split())) from error
+                with _absence_as_not_applicable():
+                    return default_runtime().get_backend(self.reference.name)
             finally:
                 self._at_client(False)
 
     def make_client(self, **options: Any) -> Client:
-        """Make another client, which the case closes; not applicable where one is all there is."""
+        """Make another client, which the case closes.
+
+        Not applicable where one is all there is, and where the platform cannot be used here.
+        """
         from devrt.runtime import default_runtime
 
         one = "one process can have one client of its devices (exclusive in its manifest)"
         require(not self.backend.manifest.exclusive, one)
-        return default_runtime().make_client(self.reference.name, options)
+        with _absence_as_not_applicable():
+            return default_runtime().make_client(self.reference.name, options)
 
     @property
     def devices(self) -> list[Device]:
