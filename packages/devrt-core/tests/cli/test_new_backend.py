@@ -135,6 +135,12 @@ def test_a_name_that_is_taken_is_refused(folder, name, owner):
     assert list(folder.iterdir()) == []
 
 
+def test_two_kinds_of_a_project_are_refused(folder):
+    done = CliRunner().invoke(main, ["new-backend", "zeta", "--pjrt", "--native"])
+    assert (done.exit_code, "give either --native or --pjrt." in done.output) == (2, True)
+    assert list(folder.iterdir()) == []
+
+
 def test_a_folder_that_is_there_is_left_as_it_is(folder):
     (folder / "devrt-zeta").mkdir()
     (folder / "devrt-zeta/mine.txt").write_text("mine")

@@ -1,7 +1,11 @@
 """A manifest against the entry points of its package, and one of a later schema."""
 
 import importlib
+import os
 import sys
+from pathlib import Path
+
+import pytest
 
 from devrt.doctor import diagnose
 from devrt.plugins import PluginRegistry
@@ -18,6 +22,28 @@ def test_a_backend_that_no_entry_point_is_called_like_is_refused(plugins):
     assert candidate.state.phase == "manifest"
     assert "backend[0] is of platform 'acme3'" in candidate.state.reason
     assert "are called 'acme2'; the two names must be the same" in candidate.state.reason
+    assert module not in sys.modules
+
+
+def loop(path):
+    path.symlink_to(path.name)
+
+
+NO_FILES = {
+    "folder": (Path.mkdir, "it is no regular file"),
+    "FIFO": (os.mkfifo, "it is no regular file"),
+    "link loop": (loop, "it cannot be read"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "it is no regular file"),
+}
+
+
+@pytest.mark.parametrize(("make", "why"), NO_FILES.values(), ids=NO_FILES)
+def test_a_manifest_that_is_no_file_is_broken_and_not_read(plugins, make, why):
+    module = plugins.package("acme2", "", RAISES)
+    make(plugins.path / "acme2_pkg" / "devrt.toml")
+    (candidate,) = PluginRegistry(plugins.refs).candidates()
+    assert candidate.state.phase == "manifest"
+    assert why in candidate.state.reason
     assert module not in sys.modules
 
 

@@ -132,6 +132,20 @@ def test_what_is_new_between_two_reports():
     assert compare(before, before).ok
 
 
+@pytest.mark.parametrize(
+    ("after", "words"), [([NONE], "not applicable now"), ([], "not run now")], ids=["none", "empty"]
+)
+def test_a_pass_that_is_gone_is_listed_and_no_success(tmp_path, after, words):
+    report(GOOD).save(tmp_path / "a.json")
+    report(*after).save(tmp_path / "b.json")
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    done = CliRunner().invoke(main, ["conform", "--diff", *files])
+    assert (done.exit_code, words in done.stdout) == (1, True)
+    assert "load.a" in done.stdout
+    failed = report(result("load.a", Status.FAILED))
+    assert compare(failed, report(*after)).ok
+
+
 @pytest.mark.parametrize(("before", "after"), [(0.001, 0.04), (1.0, 1.4)])
 def test_what_a_machine_does_is_not_slower(before, after):
     diff = compare(

@@ -352,7 +352,7 @@ def conform(subject: str | None, as_json: bool, **options: Any) -> None:
 
     SUBJECT is a platform, platform@distribution, or the path of a PJRT library or of its
     configuration file. The exit status is 0 if something passed and nothing failed, else 1; of
-    --diff, 0 if nothing fails that did not.
+    --diff, 0 if nothing fails that did not, and what passed was run, applies and passes.
     """
     from devrt.cli import conform as _conform
 
@@ -370,15 +370,18 @@ def conform(subject: str | None, as_json: bool, **options: Any) -> None:
 
 @main.command(name="new-backend", short_help="Write the project of a new backend, to begin with.")
 @click.argument("name")
-@click.option("--native", "template", flag_value="native", help="A driver in C++.")
-@click.option("--pjrt", "template", flag_value="pjrt", help="Around a PJRT library.")
+@click.option("--native", is_flag=True, help="A driver in C++.")
+@click.option("--pjrt", is_flag=True, help="Around a PJRT library.")
 @click.option("--output", type=click.Path(), help="The folder to write; else devrt-NAME.")
-def new_backend(name: str, template: str | None, output: str | None) -> None:
+def new_backend(name: str, native: bool, pjrt: bool, output: str | None) -> None:
     """Write a project that builds, serves the platform NAME and passes `devrt conform NAME`.
 
     It is a simulated device, in Python unless an option says otherwise; replace it part by part.
     """
     from devrt.cli import new_backend as _new_backend
 
-    for path in _new_backend.write_project(name, template or "python", output):
+    if native and pjrt:
+        raise click.UsageError("give either --native or --pjrt.")
+    template = "native" if native else "pjrt" if pjrt else "python"
+    for path in _new_backend.write_project(name, template, output):
         click.echo(path)

@@ -32,7 +32,7 @@ class Client(BatchedTransfers, metaclass=Contract):
     platform : str
         The platform served.
     platform_version : str
-        The runtime underneath, for people to read.
+        The runtime underneath, for people to read: printable text, which may have several lines.
     runtime_type : str
         A short word for the implementation (``"native"``, ``"pjrt"``).
     program_formats : tuple of str

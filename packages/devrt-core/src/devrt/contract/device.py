@@ -35,7 +35,7 @@ class Device(metaclass=Contract):
     platform : str
         The platform, as ``devrt.devices(platform)`` takes it.
     device_kind : str
-        The hardware's model, as the driver names it.
+        The hardware's model, as the driver names it: printable text.
     client : Client
         The client that owns the device.
     """

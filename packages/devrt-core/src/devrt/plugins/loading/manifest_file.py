@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,9 +46,12 @@ def read_manifest(ref: PluginRef, refs: Iterable[PluginRef] = ()) -> BackendMani
     if path is None:
         return None
     try:
-        size = os.stat(path).st_size
-        if size > MAX_BYTES:
-            raise _invalid(ref, path, f"it has {size} bytes, and at most {MAX_BYTES} are read")
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # reading a FIFO or /dev/zero would not end
+            raise _invalid(ref, path, "it is no regular file")
+        if status.st_size > MAX_BYTES:
+            what = f"it has {status.st_size} bytes, and at most {MAX_BYTES} are read"
+            raise _invalid(ref, path, what)
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
@@ -120,7 +124,7 @@ def manifest_path(ref: PluginRef) -> str | None:
                 break
             package = os.path.join(package, part)
         path = os.path.join(package, MANIFEST_NAME)
-        if os.path.isfile(path):
+        if os.path.lexists(path):  # what is no file is refused when it is read
             return path
     return None
 

@@ -59,8 +59,14 @@ class Diff:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing fails that did not fail before."""
-        return not self.new_failures
+        """Whether nothing fails that did not fail before, and what passed passes."""
+        return not self.new_failures and not self.lost
+
+    @property
+    def lost(self) -> tuple[Change, ...]:
+        """Cases that passed, and now do not apply or were not run: nothing speaks for them."""
+        gone = (*self.not_applied, *self.removed)
+        return tuple(change for change in gone if _is(change.before, Status.PASSED))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is new as JSON has it."""

@@ -207,7 +207,7 @@ def _check_is(kind: type, /, **values: object) -> None:
             raise TypeError(f"{name} must be {wanted}, not {json.dumps(value)[:80]}")
 
 
-_JSON_NAMES = {dict: "an object", list: "a list", str: "a text"}
+_JSON_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"}
 _TEXTS = ("id", "title", "contract", "status", "expected", "came", "reason", "output")
 
 

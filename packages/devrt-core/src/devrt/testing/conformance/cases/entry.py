@@ -192,7 +192,8 @@ def _manifest_text(reference: PluginRef) -> str:
     from devrt.plugins.loading.manifest_file import manifest_path
 
     path = manifest_path(reference)
-    return "" if path is None else Path(path).read_text(encoding="utf-8")
+    is_file = path is not None and Path(path).is_file()
+    return Path(path).read_text(encoding="utf-8") if path and is_file else ""
 
 
 @case("load", "beside a core that is too old for it, it is refused with both numbers",

@@ -41,18 +41,25 @@ def client_is_of_its_platform(subject: Subject) -> None:
         expect(device.client is client, expected="Device.client: the client", came=device.client)
 
 
-@case("load", "what describes client and devices is of the contract's types", contract="Client")
+def _expect_text(value: object, what: str, besides: str = "") -> None:
+    _expect_type(value, str, what)
+    wrong = [c for c in str(value) if not c.isprintable() and c not in besides]
+    expect(not wrong, expected=f"{what}: printable text", came=ascii(value))
+
+
+@case("load", "what describes client and devices is of the contract's types, and can be printed",
+      contract="Client")  # fmt: skip
 def descriptions_have_their_types(subject: Subject) -> None:
     client = subject.client
     for name in ("platform_version", "runtime_type"):
-        _expect_type(getattr(client, name), str, f"Client.{name}")
+        _expect_text(getattr(client, name), f"Client.{name}", besides="\n\t")
     _expect_type(client.program_formats, tuple, "Client.program_formats")
     _expect_type(client.capabilities, Capabilities, "Client.capabilities")
     _expect_type(client.is_closed, bool, "Client.is_closed")
     for name in ("process_index", "host_id", "task_id"):
         _expect_type(getattr(client, name)(), int, f"Client.{name}()")
     for device in client.devices():
-        _expect_type(device.device_kind, str, "Device.device_kind")
+        _expect_text(device.device_kind, "Device.device_kind")
         _expect_type(device.process_index, int, "Device.process_index")
         _expect_type(device.local_hardware_id, (int, type(None)), "Device.local_hardware_id")
         expect_equal(device.host_id, device.process_index, "Device.host_id")
@@ -209,26 +216,49 @@ def client_is_made_again(subject: Subject) -> None:
       contract="ClientFactory.factory: the process is the user's", alone=True)  # fmt: skip
 def process_is_left_alone(subject: Subject) -> None:
     _ = subject.backend
-    before = _process()
+    before, variables, handlers = _process(), dict(os.environ), _handlers()
     _ = subject.client
     after = _process()
     for name, value in before.items():
         expect_equal(after[name], value, name)
+    # By name alone: a value may be a secret, and a report leaves the machine.
+    changed = [
+        f"{name} is {'changed' if name in os.environ else 'gone'}"
+        for name, value in variables.items()
+        if os.environ.get(name) != value
+    ]
+    expect(not changed, expected="the environment as it was", came=", ".join(changed))
+    for number, handler in _handlers().items():
+        expect(
+            handler == handlers[number],
+            expected=f"the handler of signal {number} as it was: {handlers[number]!r}",
+            came=repr(handler),
+        )
+
+
+def _handlers() -> dict[int, Any]:
+    return {int(number): signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "one that has been deleted"
 
 
 def _process() -> dict[str, Any]:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGSEGV, signal.SIGCHLD)
+    threads = [thread.name for thread in threading.enumerate() if not thread.daemon]
     mask = os.umask(0)
     os.umask(mask)
     return {
-        "working directory": os.getcwd(),
+        "working directory": _working_directory(),
         "umask": mask,
-        "signal handlers": [repr(signal.getsignal(number)) for number in numbers],
         "sys.excepthook": repr(sys.excepthook),
         "sys.path": list(sys.path),
         "standard streams": [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)],
         "recursion limit": sys.getrecursionlimit(),
-        "main thread": threading.main_thread().name,
+        "threads that are no daemons, which the end of the process waits for": sorted(threads),
     }
 
 
