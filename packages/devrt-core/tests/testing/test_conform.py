@@ -52,7 +52,7 @@ def test_the_command_prints_the_report():
     assert (done.exit_code, report["ok"], report["schema"]) == (0, True, 1)
     done = CliRunner().invoke(main, ["conform", "acme", "--case", "load.probe_answers"])
     assert done.exit_code == 0
-    assert "devrt-acme 0.1.0: 1 cases passed" in done.stdout
+    assert "devrt-acme 0.1.0: 1 case passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["nobody", "./nothing.so"])

@@ -34,10 +34,10 @@ NONE = result("load.a", Status.NOT_APPLICABLE, reason="it compiles nothing")
 @pytest.mark.parametrize(
     ("results", "ok", "verdict"),
     [
-        ([GOOD], True, "1 cases passed"),
+        ([GOOD], True, "1 case passed"),
         ([GOOD, result("load.b", Status.CRASHED)], False, "1 of 2 cases failed"),
         ([GOOD, result("load.b", Status.TIMED_OUT)], False, "1 of 2 cases failed"),
-        ([GOOD, result("memory.b", Status.NOT_APPLICABLE)], True, "1 cases passed, 1 are not"),
+        ([GOOD, result("memory.b", Status.NOT_APPLICABLE)], True, "1 case passed, 1 are not"),
         ([NONE], False, "no case passed, of 1"),
         ([], False, "no case passed, of 0"),
     ],
@@ -208,6 +208,29 @@ def test_a_report_with_a_case_twice_is_refused(tmp_path):
     report(GOOD, GOOD).save(tmp_path / "r.json")
     with pytest.raises(InvalidArgumentError, match=r"it has the case load\.a 2 times"):
         Report.load(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--list", "--level", "nolevel"], 1, "no level 'nolevel'; levels: load, memory"),
+        (["acme", "--diff", "{0}", "{0}"], 2, "--diff compares two reports and runs nothing"),
+        (["acme", "--report", "{0}", "--page", "{0}"], 1, "both the report and the page"),
+    ],
+)
+def test_a_command_line_that_contradicts_itself_is_refused(tmp_path, arguments, status, words):
+    report(GOOD).save(tmp_path / "r.json")
+    filled = [argument.format(tmp_path / "r.json") for argument in arguments]
+    done = CliRunner().invoke(main, ["conform", *filled])
+    assert (done.exit_code, words in done.stderr) == (status, True)
+
+
+def test_a_report_that_cannot_be_written_names_its_file(plugins):
+    plugins.add("one")
+    arguments = ["one", "--case", "load.probe_answers", "--report", "/dev/full"]
+    done = CliRunner().invoke(main, ["conform", *arguments])
+    assert done.exit_code == 1
+    assert "/dev/full cannot be written: No space left on device" in done.stderr
 
 
 def test_without_a_subject_nothing_runs():

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from devrt._config.layers import Config
 from devrt.cli import main
 from devrt.errors import InvalidArgumentError
-from devrt.testing.conformance import Status, Worker, all_cases, conform, runner
+from devrt.testing.conformance import Report, Status, Worker, all_cases, conform, runner
 from devrt.testing.conformance.cases.memory import bound_address_space
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
@@ -109,6 +109,17 @@ def test_a_case_that_does_not_end_is_ended_at_its_deadline(plugins):
     assert spoiled.status is Status.TIMED_OUT
     assert (spoiled.came, spoiled.seconds) == ("it did not finish within 1 s, in the case", 1.0)
     assert spoiled.output == "waits"
+
+
+def test_programs_are_not_kept_in_the_users_cache(plugins, tmp_path, monkeypatch):
+    mine = tmp_path / "mine"
+    monkeypatch.setenv("DEVRT_COMPILATION_CACHE_DIR", str(mine))
+    code = "import devrt; raise ValueError(devrt.config.read('compilation_cache_dir'))"
+    with Worker(spoil(plugins, code)) as worker:
+        folder = run(worker, SPOILED).came.removeprefix("ValueError: ")
+        assert os.path.isdir(folder)
+        assert folder != str(mine)
+    assert not os.path.exists(folder)
 
 
 def test_what_was_printed_before_the_failure_is_in_the_result(plugins):
@@ -284,23 +295,31 @@ def test_an_interrupt_leaves_no_process_behind(plugins, tmp_path, number):
         "time.sleep(600)"
     )
     spoil(plugins, code.replace("{", "{{").replace("}", "}}").format())
-    command = [sys.executable, "-m", "devrt", "conform", "one", "--case", SPOILED]
+    report = tmp_path / "r.json"
+    chosen = ["--case", BEFORE, "--case", SPOILED, "--report", str(report)]
+    command = [sys.executable, "-m", "devrt", "conform", "one", *chosen]
     environ = os.environ | {"PYTHONPATH": str(plugins.path)}
     parent = subprocess.Popen(
         command,
         env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells' jobs ignore it
     )
     try:
         until(lambda: (tmp_path / "pids").exists())
         parent.send_signal(number)
-        parent.communicate(timeout=60)
+        printed, _ = parent.communicate(timeout=60)
     finally:
         parent.kill()
     pids = (tmp_path / "pids").read_text().split()
     until(lambda: not any(is_alive(pid) for pid in pids))
-    assert parent.returncode not in (0, None)
+    assert parent.returncode == 128 + number
+    assert f"ended early by {number.name}" in printed
+    made = Report.load(report)
+    assert [(found.id, found.status) for found in made.results] == [(BEFORE, Status.PASSED)]
+    assert not made.ok
 
 
 def is_alive(pid):

@@ -358,14 +358,17 @@ def conform(subject: str | None, as_json: bool, **options: Any) -> None:
 
     if subject is None and not options["is_list"] and not options["diff"]:
         raise click.UsageError("name a backend or give the path of a PJRT library.")
+    if subject is not None and options["diff"]:
+        raise click.UsageError(
+            f"--diff compares two reports and runs nothing: leave out {subject}."
+        )
     with errors_as_json(as_json):
-        found, show = _conform.run(subject or "", **options)
+        found, show, status = _conform.run(subject or "", **options)
     if as_json:
         print_json(found.to_dict())
     else:
         show()
-    if not found.ok:
-        click.get_current_context().exit(1)
+    click.get_current_context().exit(status)
 
 
 @main.command(name="new-backend", short_help="Write the project of a new backend, to begin with.")

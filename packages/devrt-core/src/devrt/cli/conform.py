@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -27,6 +26,8 @@ from devrt.testing.conformance import (
 )
 from devrt.testing.conformance.cases import CaseList
 from devrt.testing.conformance.coverage import TITLES
+from devrt.testing.conformance.subject import find_subject
+from devrt.testing.conformance.surroundings import environment_facts, subject_facts
 
 __all__ = ["Shown", "run"]
 
@@ -59,40 +60,73 @@ def run(
     report: str | None,
     page: str | None,
     diff: tuple[str, str] | None,
-) -> tuple[Shown, Callable[[], None]]:
-    """Do what the command is for; return what to print, and how to print it for a terminal."""
+) -> tuple[Shown, Callable[[], None], int]:
+    """Do what the command is for; return what to print, how for a terminal, and the status."""
     if is_list:
         listed = CaseList(level)
-        return listed, functools.partial(_show_cases, listed)
+        return listed, functools.partial(_show_cases, listed), 0
     if diff:
         found = compare(*map(Report.load, diff))
-        return found, functools.partial(_show_diff, found)
-    _check_folders(report, page)
-    with _ended_by_sigterm(), waiting(f"holding {subject} to the contract"):
-        made = conform(subject, level, cases=cases)
+        return found, functools.partial(_show_diff, found), int(not found.ok)
+    _check_outputs(report, page)
+    made, status = _conform(subject, level, cases)
     if report is not None:
-        made.save(report)
+        _write(report, made.save)
     if page is not None:
-        save_page(made, page)
-    return made, functools.partial(_show, made)
+        _write(page, functools.partial(save_page, made))
+    return made, functools.partial(_show, made), status
 
 
-def _check_folders(*paths: str | None) -> None:
+def _conform(subject: str, level: str | None, cases: Sequence[str]) -> tuple[Report, int]:
+    """Return the report and the status; where a signal ended the run, of the cases until then."""
+    results: list[CaseResult] = []
+    try:
+        with _sigterm_raised(), waiting(f"holding {subject} to the contract"):
+            made = conform(subject, level, cases=cases, on_result=results.append)
+    except (_TerminatedError, KeyboardInterrupt) as error:
+        number = signal.SIGTERM if isinstance(error, _TerminatedError) else signal.SIGINT
+        facts = {**environment_facts(), "ended_early": number.name}
+        about = subject_facts(find_subject(subject))
+        return Report(about, facts, tuple(results)), 128 + number
+    return made, int(not made.ok)
+
+
+def _write(path: str, write: Callable[[str], None]) -> None:
+    try:
+        write(path)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror}. Name another file, and run again."
+        raise InvalidArgumentError(msg, path=path) from error
+
+
+def _check_outputs(*paths: str | None) -> None:
     """Refuse what could not be written, before minutes are spent on it."""
-    for path in filter(None, paths):
+    named = [path for path in paths if path]
+    if len({os.path.realpath(path) for path in named}) < len(named):
+        msg = f"{named[0]} cannot be both the report and the page. Name two files."
+        raise InvalidArgumentError(msg, path=named[0])
+    for path in named:
         folder = os.path.dirname(os.path.abspath(path))
         if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
             msg = f"{path} cannot be written. Name a file in a folder that is there and writable."
             raise InvalidArgumentError(msg, path=path)
 
 
+class _TerminatedError(BaseException):
+    """The command is terminated."""
+
+
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """End as an interrupt does where the command is terminated: with its child processes."""
+def _sigterm_raised() -> Iterator[None]:
+    """Raise where the command is terminated, as for an interrupt: child processes are ended."""
+
+    def terminate(*_: object) -> None:
+        raise _TerminatedError
+
     if threading.current_thread() is not threading.main_thread():  # it alone may set a handler
         yield
         return
-    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    former = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
@@ -129,6 +163,8 @@ def _show_judgement(out: Output, report: Report) -> None:
     for level, counts in summary.items():
         if counts[Status.NOT_APPLICABLE.value] == sum(counts.values()):
             out.line(f"no case of level {level} applies", "dim")
+    if report.subject.get("library"):
+        return  # no manifest says anything of it
     reasons, says = report.experimental_because(), report.subject.get("experimental")
     if says and not reasons:
         out.line("It says that it is experimental, and nothing in this report does.", "dim")
@@ -191,7 +227,8 @@ def _show_failure(out: Output, result: CaseResult) -> None:
     out.line(Text.assemble((result.status.words, _STYLES[result.status]), f" {plain(result.id)}"))
     out.sentences(f"expected: {result.expected}")
     out.sentences(f"came: {result.came}")
-    out.sentences(f"contract: {result.contract}: {result.title}", "dim")
+    title = f": {result.title}" if result.title != result.expected else ""
+    out.sentences(f"contract: {result.contract}{title}", "dim")
     for line in result.output.splitlines():
         out.line(Text(f"  | {plain(line)}", "dim"))
 

@@ -6,13 +6,23 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from devrt.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from devrt.testing.conformance.subject import Subject
 
-__all__ = ["LEVELS", "Case", "case"]
+__all__ = ["LEVELS", "Case", "case", "check_level"]
 
 LEVELS = ("load", "memory", "transfer", "execute", "shard", "distributed", "c_api")
 """The levels, in the order in which they run; the last one is of PJRT libraries alone."""
+
+
+def check_level(level: str | None) -> None:
+    """Refuse a level that there is not; None stands for all of them."""
+    if level is not None and level not in LEVELS:
+        msg = f"there is no level {level!r}; levels: {', '.join(LEVELS)}."
+        raise InvalidArgumentError(msg, level=level)
+
 
 Check = Callable[["Subject"], str | None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -10,6 +11,7 @@ from devrt._support.words import words
 
 __all__ = ["Failure", "NotApplicable", "expect", "expect_equal", "expect_error", "require"]
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # another in each run
 _LONGEST = 2000  # characters of a value that a report shows
 
 
@@ -131,6 +133,6 @@ def _shown(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return repr(value)
+        return _ADDRESS.sub("", repr(value))
     except Exception as error:  # noqa: BLE001  plugin code: an object of its own may not even print
         return f"{type(value).__name__}, whose repr raised {type(error).__name__}"

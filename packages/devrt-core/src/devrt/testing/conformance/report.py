@@ -82,7 +82,8 @@ class Report:
         ``library_sha256``, ``experimental``, ``platform_version``, ``device_count``,
         ``device_kinds``.
     environment : Mapping
-        ``core`` and ``contract``, the versions of both, ``python``, ``system``, ``machine``.
+        ``core`` and ``contract``, the versions of both, ``python``, ``system``, ``machine``; and
+        ``ended_early``, the signal that ended the run, where one did.
     results : tuple of CaseResult
         Each case, in the order in which they ran.
     """
@@ -105,13 +106,22 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether something passed and nothing failed."""
+        """Whether something passed and nothing failed, of a run that was not ended early."""
         passed = any(result.status is Status.PASSED for result in self.results)
-        return passed and not self.failures
+        return passed and not self.failures and not self.ended_early
+
+    @property
+    def ended_early(self) -> str:
+        """What ended the run before all cases had run; empty if nothing did."""
+        return str(self.environment.get("ended_early", ""))
 
     def verdict(self) -> str:
         """Return how it ended, in one line."""
         number = len(self.results)
+        if self.ended_early:
+            return (
+                f"ended early by {self.ended_early}; of {number} cases {len(self.failures)} failed"
+            )
         if self.failures:
             return f"{len(self.failures)} of {number} cases failed"
         if not self.ok:
@@ -119,7 +129,7 @@ class Report:
         passed = sum(result.status is Status.PASSED for result in self.results)
         rest = f", {number - passed} are not applicable" if passed < number else ""
         absent = "; its client cannot be made here" if self.subject.get("problem") else ""
-        return f"{passed} cases passed{rest}{absent}"
+        return f"{passed} {'case' if passed == 1 else 'cases'} passed{rest}{absent}"
 
     def experimental_because(self) -> list[str]:
         """Return what speaks for calling the backend experimental; nothing if all is shown."""

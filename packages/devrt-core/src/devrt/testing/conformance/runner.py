@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,7 +20,7 @@ from devrt.plugins.discovery.refs import PluginRef
 from devrt.probing.listening import Lines, Listener, last_lines, signal_name
 from devrt.probing.replying import LOST_PIPE
 from devrt.probing.starting import start
-from devrt.testing.conformance.case import LEVELS, Case
+from devrt.testing.conformance.case import Case, check_level
 from devrt.testing.conformance.cases import all_cases, library_cases
 from devrt.testing.conformance.cases.latency import budget
 from devrt.testing.conformance.clock import queued_by
@@ -74,6 +75,7 @@ class _Child:
         self._resources = contextlib.ExitStack()
         with contextlib.ExitStack() as at_failure, contextlib.ExitStack() as childs:
             at_failure.push(self._resources)
+            cache = tempfile.TemporaryDirectory(prefix="devrt-conform-", ignore_cleanup_errors=True)
             replies, write_end = _pipe(self._resources, childs)
             requests, self._requests = _pipe(childs, self._resources)
             request = {
@@ -81,6 +83,7 @@ class _Child:
                 "requests": requests,
                 "token": self.replies.token,
                 "ref": dataclasses.asdict(reference),
+                "cache": self._resources.enter_context(cache),
             }
             worker = "devrt.testing.conformance.worker"
             self.process = start(worker, request, (write_end, requests))
@@ -290,9 +293,7 @@ def chosen_cases(
     wanted = list(names)
     of_libraries = library_cases() if reference.library else ()
     known = {case.id: case for case in (*all_cases(), *of_libraries)}
-    if level is not None and level not in LEVELS:
-        msg = f"there is no level {level!r}; levels: {', '.join(LEVELS)}."
-        raise InvalidArgumentError(msg, level=level)
+    check_level(level)
     for name in wanted:
         if name not in known:
             msg = f"there is no case {name!r}; devrt conform --list shows them."

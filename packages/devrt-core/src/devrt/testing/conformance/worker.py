@@ -39,6 +39,7 @@ def main(request: dict[str, Any]) -> NoReturn:
     """Run the cases that are requested, until there are no more requests."""
     stay_harmless(int(request["parent"]))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for the processes that cases start
+    os.environ["DEVRT_COMPILATION_CACHE_DIR"] = request["cache"]  # the user's is not for cases
     pipe = Pipe(int(request["descriptor"]), request["token"])
     subject = _subject(
         request["ref"],
@@ -130,6 +131,8 @@ def _described(subject: Subject) -> dict[str, Any]:
             "device_kinds": sorted({_fitting(device.device_kind) for device in devices})[:16],
             "experimental": bool(subject.backend.factory.experimental),
         }
+    except NotApplicable as reason:
+        return {"problem": _fitting(words(reason))}
     except BaseException as error:  # noqa: BLE001  plugin code; a case says what is wrong
         return {"problem": _fitting(f"{type(error).__name__}: {words(error)}")}
 

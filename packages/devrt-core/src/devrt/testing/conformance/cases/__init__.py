@@ -7,7 +7,7 @@ import importlib
 import pkgutil
 from typing import Any
 
-from devrt.testing.conformance.case import LEVELS, Case
+from devrt.testing.conformance.case import LEVELS, Case, check_level
 
 __all__ = ["CaseList", "all_cases", "library_cases"]
 
@@ -43,6 +43,7 @@ class CaseList:
     ok = True
 
     def __init__(self, level: str | None = None) -> None:
+        check_level(level)
         known = (*all_cases(), *library_cases())
         self.cases = [case for case in known if level in (None, case.level)]
 
