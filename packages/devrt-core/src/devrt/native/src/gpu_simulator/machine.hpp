@@ -91,7 +91,7 @@ class Machine : public std::enable_shared_from_this<Machine> {
   Address allocate_async(const Call& call, Handle pool, std::size_t bytes, Handle stream);
   void free_async(const Call& call, Address address, Handle stream);
 
-  // Streams and events (machine_streams.cpp).
+  // Streams and events (machine_streams.cpp, machine_events.cpp).
   Handle make_stream(bool is_blocking);
   void destroy_stream(const Call& call, Handle stream);
   void synchronize_stream(const Call& call, Handle stream);

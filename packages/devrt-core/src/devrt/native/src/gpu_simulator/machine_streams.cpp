@@ -1,4 +1,4 @@
-// Streams, events, and the threads that run the work.
+// Streams, and the threads that run their work.
 #include <chrono>
 #include <thread>
 
@@ -50,12 +50,6 @@ StreamRef Machine::stream_of(const Call& call, Handle handle, bool of_current) {
     throw Failure{Code::kInvalidHandle};
   }
   check_health(found->second->device);
-  return found->second;
-}
-
-Event& Machine::event_of(const Call& call, Handle handle) {
-  const auto found = events_.find(handle);
-  if (found == events_.end()) refuse_handle(call, handle, "event");
   return found->second;
 }
 
@@ -216,87 +210,6 @@ void Machine::query_stream(const Call& call, Handle handle) {
 void Machine::check_stream(const Call& call, Handle handle) {
   const Lock lock(state_);
   stream_of(call, handle, false);
-}
-
-void Machine::wait_event(const Call& call, Handle handle, Handle event_handle) {
-  const Lock lock(state_);
-  const StreamRef stream = stream_of(call, handle, false);
-  const Event& event = event_of(call, event_handle);
-  if (!event.point.stream) return;  // never recorded: there is nothing to wait for
-  std::vector<Point> waits = join_default(*stream);
-  waits.push_back(event.point);
-  stream->clock.join(event.clock);
-  enqueue(stream, moment_on(call, *stream), std::move(waits), nullptr);
-}
-
-Handle Machine::make_event(bool has_time) {
-  const Lock lock(state_);
-  const int device = usable_device();
-  const Handle handle = new_handle();
-  events_[handle] = Event{current(), device, has_time, {}, {}, nullptr};
-  return handle;
-}
-
-void Machine::destroy_event(const Call& call, Handle handle) {
-  const Lock lock(state_);
-  event_of(call, handle);
-  events_.erase(handle);
-}
-
-void Machine::record(const Call& call, Handle handle, Handle stream_handle) {
-  const Lock lock(state_);
-  const StreamRef stream = stream_of(call, stream_handle, false);
-  Event& event = event_of(call, handle);
-  if (event.context != stream->context) {
-    reports_.add("wrong context", std::string(call.function) + " (call " +
-                                      std::to_string(call.number) + ") records event " +
-                                      hex(handle) + " of device " + std::to_string(event.device) +
-                                      " on a stream of device " + std::to_string(stream->device));
-    throw Failure{Code::kInvalidHandle};
-  }
-  auto when = std::make_shared<std::int64_t>(0);
-  submit(call, stream, [this, when](Code) {
-    const Lock state(state_);
-    *when = std::chrono::steady_clock::now().time_since_epoch().count();
-  });
-  event.point = {stream, stream->submitted};
-  event.clock = stream->clock;
-  event.nanoseconds = std::move(when);
-}
-
-void Machine::query_event(const Call& call, Handle handle) {
-  const Lock lock(state_);
-  const Event& event = event_of(call, handle);
-  check_health(event.device);
-  if (!event.point.stream) return;
-  if (!event.point.stream->has_met(event.point.number)) throw Failure{Code::kNotReady};
-  host_.join(event.clock);
-}
-
-void Machine::synchronize_event(const Call& call, Handle handle) {
-  Lock lock(state_);
-  const Event event = event_of(call, handle);
-  if (event.point.stream) {
-    wait_for(lock, event.point);
-    host_.join(event.clock);
-    trim_pools();
-  }
-  check_health(event.device);
-}
-
-float Machine::elapsed_ms(const Call& call, Handle start, Handle end) {
-  const Lock lock(state_);
-  const Event& first = event_of(call, start);
-  const Event& last = event_of(call, end);
-  const bool are_recorded = first.point.stream && last.point.stream;
-  if (!are_recorded || !first.has_time || !last.has_time || first.context != last.context) {
-    throw Failure{Code::kInvalidHandle};
-  }
-  for (const Event* event : {&first, &last}) {
-    check_health(event->device);
-    if (!event->point.stream->has_met(event->point.number)) throw Failure{Code::kNotReady};
-  }
-  return static_cast<float>(*last.nanoseconds - *first.nanoseconds) / 1e6F;
 }
 
 void Machine::call_host(const Call& call, Handle handle, bool even_if_failed,
