@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 PLUGINS := $(VENV)/.plugins
 SPHINX := $(VENV)/.sphinx
 SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/pyproject.toml) \
-	packages/devrt-cpu/CMakeLists.txt packages/devrt-tpu/CMakeLists.txt \
-	$(shell find packages/devrt-cpu/native packages/devrt-tpu/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
+	$(wildcard packages/*/CMakeLists.txt) \
+	$(shell find packages/*/native packages/devrt-core/src/devrt/native -type f -not -name '*.md' -not -name '*.py*' 2>/dev/null)
 
 .PHONY: help setup plugins check demo test test-all lint types stubs rules native bench docs parity format clean
 

@@ -7,45 +7,43 @@ from importlib.resources import files
 
 import pytest
 
-from devrt.errors import StatusCode, UnimplementedError
+from devrt.errors import DevrtError, StatusCode
 from devrt.records import ClientContext, ClientFactory, Unavailable
 from support import python
 
 every = pytest.mark.parametrize("name", ["cuda", "rocm", "tpu"])
-without_client = pytest.mark.parametrize(
-    ("name", "remedy"), [("cuda", "pip install"), ("rocm", "DEVRT_PLATFORMS=cpu")]
-)
+of_gpus = pytest.mark.parametrize("name", ["cuda", "rocm"])
 
 
 def plugin_of(name):
     return pytest.importorskip(f"devrt_{name}.plugin")
 
 
-@without_client
-def test_one_platform_is_registered_as_jax_registers_it(name, remedy):
+@of_gpus
+def test_one_platform_is_registered_as_jax_registers_it(name):
     plugin = plugin_of(name)
     (record,) = plugin.devrt_client_factories()
-    assert record == ClientFactory(factory=plugin.make_client, probe=plugin.probe)
+    assert record == ClientFactory(
+        factory=plugin.make_client, probe=plugin.probe, options=record.options, simulates=True
+    )
+    assert {f"{name}_mock", f"{name}_visible_devices"} <= {spec.name for spec in record.options}
     row = tomllib.loads(files(f"devrt_{name}").joinpath("devrt.toml").read_text())["backend"][0]
     assert (row["aliases"], row["priority"], row["fail_quietly"]) == (["gpu"], 200, True)
 
 
-@without_client
-def test_the_factory_refuses_in_the_words_of_the_probe(monkeypatch, name, remedy):
+@of_gpus
+def test_the_factory_names_the_driver_s_library_that_is_missing(monkeypatch, name):
     plugin = plugin_of(name)
-    if name == "cuda":  # as where no plugin of XLA's is installed
-        monkeypatch.setattr(importlib.import_module("devrt_cuda._machine"), "_PLUGINS", ())
-    version = importlib.metadata.version(f"devrt-{name}")
-    words = f"devrt-{name} {version} has no client {'of its own ' * (name == 'cuda')}yet"
-    with pytest.raises(UnimplementedError, match=words) as caught:
+    monkeypatch.setattr("devrt.hardware.find_shared_library", lambda *names, **where: "/no/such.so")
+    with pytest.raises(
+        DevrtError, match=r"/no/such\.so: cannot open .*Install the driver"
+    ) as caught:
         plugin.make_client(ClientContext())
-    assert caught.value.code is StatusCode.UNIMPLEMENTED
-    assert (caught.value.platform, caught.value.plugin) == (name, f"devrt-{name}")
-    assert remedy in str(caught.value)
+    assert caught.value.code is StatusCode.UNAVAILABLE
 
 
-@without_client
-def test_the_probe_of_this_machine_never_claims_the_platform(name, remedy):
+@of_gpus
+def test_the_probe_of_this_machine_never_claims_the_platform(name):
     answer = plugin_of(name).probe()
     assert isinstance(answer, Unavailable)
     assert answer.reason

@@ -63,6 +63,6 @@ def test_a_backend_depends_on_a_range_of_the_core_and_may_on_the_loader(wheelhou
         parsed = Metadata.from_email(wheel.read(metadata).decode(), validate=True)
     ours = [r for r in parsed.requires_dist or () if r.name.startswith("devrt") and not r.marker]
     core = [] if name == "devrt-core" else ["devrt-core"]
-    loader = ["devrt-tpu"] if name == "devrt-cuda" else []  # until it has a client of its own
+    loader = ["devrt-tpu"] if name == "devrt-cuda" else []  # until its client runs programs
     assert [r.name for r in ours] == core + loader
     assert all({s.operator for s in r.specifier} == {">=", "<"} for r in ours)

@@ -28,6 +28,8 @@ EXCEPTIONS = {
         *("make_tpu_client", "tpu_client_timer_callback", "TPU_LIBRARY_PATH"),
     },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
+    "native/gpu.py": {"cuda_async"},
+    "native/src/gpu/options.cpp": {"cuda_async"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
     "runtime/pjrt_questions.py": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH", "tpu"},
     "runtime/*": {"make_pjrt_tpu_topology"},

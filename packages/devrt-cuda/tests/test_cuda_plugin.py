@@ -1,15 +1,10 @@
 """What the cuda plugin registers and says, on trees of files made for each case."""
 
-import importlib.metadata
-
 import pytest
 
-from devrt_cuda import _machine
+from devrt.records import Available
+from devrt_cuda import _machine, plugin
 from support import add_pci, write
-
-VERSION = importlib.metadata.version("devrt-cuda")
-NO_CLIENT = f"devrt-cuda {VERSION} has no client of its own yet"
-INSTALL = 'pip install ./packages/devrt-tpu "./packages/devrt-cuda[xla]"'
 
 
 def add_driver(root, version="580.65.06"):
@@ -70,31 +65,17 @@ def test_a_driver_without_its_library(tmp_path):
         ("none", "unknown"),
     ],
 )
-def test_all_is_here_but_the_client(tmp_path, monkeypatch, version, shown):
-    monkeypatch.setattr(_machine, "_PLUGINS", ())
+def test_all_is_here(tmp_path, version, shown):
     add_driver(tmp_path, version)
     write(tmp_path, "dev/nvidia3")
     add_library(tmp_path)
-    answer = probe(tmp_path)
-    assert answer.reason == f"the driver is here (version {shown}), but {NO_CLIENT}"
-    assert INSTALL in answer.remedy
+    assert probe(tmp_path) == Available(f"driver {shown}")
 
 
-def test_where_xla_s_plugin_is_installed_it_serves_the_platform(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    write(
-        tmp_path,
-        "jax_cuda13_pjrt-9.9.dist-info/METADATA",
-        "Metadata-Version: 2.1\nName: jax-cuda13-pjrt\nVersion: 9.9\n",
-    )
-    assert _machine.what_to_install() == (
-        "jax-cuda13-pjrt 9.9, which the PJRT loader runs, serves the platform."
-    )
-
-
-def test_without_xla_s_plugin_it_is_what_to_install(monkeypatch):
-    monkeypatch.setattr(_machine, "_PLUGINS", ("no-such-plugin",))
-    assert _machine.what_to_install().endswith(f"{INSTALL} (in devrt's checkout)")
+def test_simulated_devices_need_nothing(monkeypatch):
+    assert plugin.probe() != Available("simulated")
+    monkeypatch.setenv("DEVRT_CUDA_MOCK", "4")
+    assert plugin.probe() == Available("simulated")
 
 
 def test_every_gpu_that_is_known_leads_to_this_distribution():
@@ -111,19 +92,19 @@ def test_the_open_kernel_module_names_its_version_too(tmp_path):
     write(tmp_path, "proc/driver/nvidia/version", text)
     write(tmp_path, "dev/nvidia0")
     add_library(tmp_path)
-    assert "(version 570.86.15)" in probe(tmp_path).reason
+    assert probe(tmp_path) == Available("driver 570.86.15")
 
 
 def test_a_windows_guest_has_its_version_from_the_library(tmp_path):
     write(tmp_path, "dev/dxg")
     assert probe(tmp_path).reason.startswith("this is a Windows guest, and Windows gives it no lib")
     add_library(tmp_path, "usr/lib/wsl/lib")
-    assert "(version 580.65.06)" in probe(tmp_path).reason
+    assert probe(tmp_path) == Available("driver 580.65.06")
 
 
 def test_the_library_is_found_through_the_environment(tmp_path):
     add_driver(tmp_path)
     write(tmp_path, "dev/nvidia0")
     add_library(tmp_path, "opt/driver")
-    answer = _machine.probe(tmp_path, {"LD_LIBRARY_PATH": "/opt/driver"})
-    assert NO_CLIENT in answer.reason
+    found = _machine.probe(tmp_path, {"LD_LIBRARY_PATH": "/opt/driver"})
+    assert found == Available("driver 580.65.06")

@@ -1,6 +1,5 @@
 """What the rocm plugin registers and says, on trees of files made for each case."""
 
-import importlib.metadata
 import os
 import shutil
 import tempfile
@@ -8,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from devrt_rocm import _machine
+from devrt.records import Available
+from devrt_rocm import _machine, plugin
 from support import add_pci, write
-
-VERSION = importlib.metadata.version("devrt-rocm")
-NO_CLIENT = f"devrt-rocm {VERSION} has no client yet"
 
 
 def add_driver(root, *gpu_ids):
@@ -53,7 +50,7 @@ def other_user():
 def test_no_gpu(tmp_path):
     answer = probe(tmp_path)
     assert answer.reason == "no AMD GPU was found (no /dev/kfd)"
-    assert answer.remedy.endswith("has no client.")
+    assert answer.remedy.endswith("DEVRT_PLATFORMS=cpu.")
 
 
 @pytest.mark.parametrize("class_code", ["0x030000", "0x038000", "0x120000"])
@@ -90,28 +87,32 @@ def test_a_driver_that_lists_processors_only(tmp_path, gpu_ids):
 def test_a_driver_without_the_runtime(tmp_path):
     add_driver(tmp_path, 0, 51966)
     answer = probe(tmp_path)
-    assert "the HIP runtime is not (libamdhip64.so.7 or libamdhip64.so.6)" in answer.reason
+    assert "the HIP runtime is not (libamdhip64.so.7 or libamdhip64.so.6" in answer.reason
     assert "LD_LIBRARY_PATH" in answer.remedy
 
 
 @pytest.mark.parametrize(
     ("library", "version", "shown"),
     [
-        ("libamdhip64.so.7", "7.0.1-42\n", "libamdhip64.so.7 are here (ROCm 7.0.1-42)"),
-        ("libamdhip64.so.6", "6.2.0\n", "libamdhip64.so.6 are here (ROCm 6.2.0)"),
-        ("libamdhip64.so.7", None, "libamdhip64.so.7 are here (ROCm of unknown version)"),
+        ("libamdhip64.so.7", "7.0.1-42\n", "libamdhip64.so.7, ROCm 7.0.1-42"),
+        ("libamdhip64.so.6", "6.2.0\n", "libamdhip64.so.6, ROCm 6.2.0"),
+        ("libamdhip64.so.7", None, "libamdhip64.so.7, ROCm of unknown version"),
     ],
 )
-def test_all_is_here_but_the_client(tmp_path, library, version, shown):
+def test_all_is_here(tmp_path, library, version, shown):
     add_driver(tmp_path, 0, 51966)
     add_runtime(tmp_path, library=library, version=version)
-    answer = probe(tmp_path)
-    assert answer.reason == f"the driver and {shown}, but {NO_CLIENT}"
-    assert "DEVRT_PLATFORMS=cpu" in answer.remedy
+    assert probe(tmp_path) == Available(shown)
 
 
 def test_the_newer_runtime_of_two_is_named(tmp_path):
     add_driver(tmp_path, 51966)
     add_runtime(tmp_path, "rocm-6.2.0", "libamdhip64.so.6", "6.2.0")
     add_runtime(tmp_path)
-    assert "ROCm 7.0.1-42" in probe(tmp_path).reason
+    assert probe(tmp_path) == Available("libamdhip64.so.7, ROCm 7.0.1-42")
+
+
+def test_simulated_devices_need_nothing(monkeypatch):
+    assert plugin.probe() != Available("simulated")
+    monkeypatch.setenv("DEVRT_ROCM_MOCK", "4")
+    assert plugin.probe() == Available("simulated")

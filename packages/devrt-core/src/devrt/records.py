@@ -236,6 +236,9 @@ class ClientFactory:
     api_version : str, optional
         The version of the contract that the plugin was built against, as a literal (``"1.0"``).
         None: what its manifest says, and without one ``"1.0"``.
+    simulates : bool
+        Whether its client's option ``mock`` asks for simulated devices, which need no hardware: a
+        client with it is made whatever ``probe`` and the manifest say of the machine.
     """
 
     platform: str = ""
@@ -252,6 +255,7 @@ class ClientFactory:
     options: tuple[OptionSpec, ...] = ()
     describe: Callable[[Mapping[str, Any]], str] = _nothing
     api_version: str | int | None = None
+    simulates: bool = False
 
 
 @record(frozen=True, slots=True, kw_only=True)

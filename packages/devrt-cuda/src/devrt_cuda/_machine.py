@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from devrt.hardware import find_shared_library, pci_devices
-from devrt.records import Unavailable
+from devrt.records import Available, ProbeResult, Unavailable
+from devrt_cuda._platform import PLATFORM
 
-__all__ = ["no_client", "probe", "what_to_install"]
+__all__ = ["probe"]
 
 _NVIDIA = 0x10DE
 _DISPLAY_CONTROLLER = 0x03
 
-_DRIVER_LIBRARY = "libcuda.so.1"
+(_DRIVER_LIBRARY,) = PLATFORM.libraries
 _WSL_DEVICE = "dev/dxg"
-_WSL_FOLDER = "usr/lib/wsl/lib"  # where Windows puts the driver library of its Linux guests
 
 _GET_DRIVER = "Install the NVIDIA driver: https://www.nvidia.com/drivers"
 USE_ANOTHER = (
     "Use another platform, for example with DEVRT_PLATFORMS=cpu; programs can be compiled for GPUs "
     "here all the same."
 )
-_PLUGINS = ("jax-cuda13-pjrt", "jax-cuda12-pjrt", "xla-cuda13-pjrt", "xla-cuda12-pjrt")
 
 
-def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Unavailable:
-    """Say what keeps CUDA from being used: what is missing, else what to install.
+def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> ProbeResult:
+    """Say what keeps CUDA from being used, or which driver is here.
 
     ``root`` counts as the root of the file system.
     """
@@ -36,12 +34,11 @@ def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> U
     if missing is not None:
         return missing
     library = find_shared_library(
-        _DRIVER_LIBRARY, root=root, folders=[_WSL_FOLDER], environ=environ
+        _DRIVER_LIBRARY, root=root, folders=PLATFORM.folders, environ=environ
     )
     if library is None:
         return _missing_library(root)
-    found = f"the driver is here (version {_driver_version(root, library)})"
-    return Unavailable(f"{found}, but {no_client()}", what_to_install())
+    return Available(f"driver {_driver_version(root, library)}")
 
 
 def _missing_device(root: Path) -> Unavailable | None:
@@ -91,24 +88,3 @@ def _driver_version(root: Path, library: Path) -> str:
         text = library.resolve().name.partition(".so.")[2]
     found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
     return found.group() if found else "unknown"
-
-
-def no_client() -> str:
-    """Return the words for what this release lacks, without a full stop."""
-    from devrt_cuda import __version__
-
-    return f"devrt-cuda {__version__} has no client of its own yet"
-
-
-def what_to_install() -> str:
-    """Return what makes the GPUs usable: XLA's plugin, unless it is there."""
-    from importlib import metadata
-
-    from devrt.contract.installation import how_to_install
-
-    for plugin in _PLUGINS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            version = metadata.version(plugin)
-            return f"{plugin} {version}, which the PJRT loader runs, serves the platform."
-    command = how_to_install("devrt-tpu", "devrt-cuda[xla]")
-    return f"Install XLA's plugin for GPUs, which the PJRT loader runs: {command}"

@@ -1,16 +1,18 @@
-"""The plugin that devrt loads for platform ``cuda``.
+"""The plugin that devrt loads for platform ``cuda``: a client of its own, over the driver.
 
-In this release it has no client of its own: XLA's plugin for GPUs, run by the PJRT loader, serves
-the platform where both are installed. This plugin says what the loader must know of it, and, where
-the platform cannot be used, what the machine or the environment lacks.
+Beside it, XLA's plugin for GPUs can serve the platform, run by the PJRT loader
+(``cuda@jax-cuda13-pjrt``): this plugin says what the loader must know of it.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
-from devrt.records import ClientContext, ClientFactory, PluginTraits, Unavailable
+from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
+
+if TYPE_CHECKING:
+    from devrt.contract import Client
 
 __all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "probe"]
 
@@ -18,10 +20,14 @@ __all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "prob
 @hookimpl
 def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
+    from devrt_cuda._platform import PLATFORM
+
     return [
         ClientFactory(
             factory=make_client,
             probe=probe,
+            options=PLATFORM.options(),
+            simulates=True,
         )
     ]
 
@@ -34,17 +40,16 @@ def devrt_plugin_traits() -> list[PluginTraits]:
     return [CUDA]
 
 
-def probe() -> Unavailable:
-    """Say what keeps CUDA from being used on this machine."""
+def probe() -> ProbeResult:
+    """Say what keeps CUDA from being used on this machine; simulated devices need nothing."""
     from devrt_cuda import _machine
+    from devrt_cuda._platform import PLATFORM
 
-    return _machine.probe()
+    return Available("simulated") if PLATFORM.is_simulated() else _machine.probe()
 
 
-def make_client(context: ClientContext) -> NoReturn:
-    """Refuse to make a client, in the words of the probe."""
-    from devrt.errors import UnimplementedError
-    from devrt_cuda._machine import no_client, what_to_install
+def make_client(context: ClientContext) -> Client:
+    """Make a client; the driver is loaded with the first."""
+    from devrt_cuda._platform import PLATFORM
 
-    msg = f"No CUDA client can be made: {no_client()}. {what_to_install()}"
-    raise UnimplementedError(msg, operation="make_client", platform="cuda", plugin="devrt-cuda")
+    return PLATFORM.make_client(context)

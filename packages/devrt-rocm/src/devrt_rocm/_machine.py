@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devrt.hardware import find_shared_library, pci_devices
-from devrt.records import Unavailable
+from devrt.records import Available, ProbeResult, Unavailable
+from devrt_rocm._platform import PLATFORM
 
-__all__ = ["USE_ANOTHER", "no_client", "probe"]
+__all__ = ["USE_ANOTHER", "probe"]
 
 _AMD = 0x1002
 _DISPLAY_CLASSES = (0x03, 0x12)  # display controllers, and accelerators without a display
@@ -17,19 +18,12 @@ _DISPLAY_CLASSES = (0x03, 0x12)  # display controllers, and accelerators without
 _DRIVER_NODE = "dev/kfd"
 _TOPOLOGY = "sys/class/kfd/kfd/topology/nodes"
 
-_RUNTIME_LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6")
-_ROCM_FOLDERS = ("opt/rocm/lib", "opt/rocm-*/lib")
-
 _GET_DRIVER = "Install the amdgpu driver and ROCm: https://rocm.docs.amd.com"
-NOTHING_TO_GAIN = (
-    "Use another platform. On a machine that has one nothing would change yet: "
-    "this release of devrt-rocm has no client."
-)
 USE_ANOTHER = "Use another platform, for example with DEVRT_PLATFORMS=cpu."
 
 
-def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> Unavailable:
-    """Say what keeps ROCm from being used: what is missing, else that there is no client yet.
+def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> ProbeResult:
+    """Say what keeps ROCm from being used, or which runtime is here.
 
     ``root`` counts as the root of the file system.
     """
@@ -37,16 +31,15 @@ def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> U
     if missing is not None:
         return missing
     library = find_shared_library(
-        *_RUNTIME_LIBRARIES, root=root, folders=_ROCM_FOLDERS, environ=environ
+        *PLATFORM.libraries, root=root, folders=PLATFORM.folders, environ=environ
     )
     if library is None:
         return Unavailable(
             "the amdgpu driver is here, but the HIP runtime is not "
-            f"({' or '.join(_RUNTIME_LIBRARIES)})",
+            f"({' or '.join(PLATFORM.libraries)})",
             "Install ROCm's HIP runtime, or add its folder to LD_LIBRARY_PATH.",
         )
-    found = f"the driver and {library.name} are here (ROCm {_rocm_version(library)})"
-    return Unavailable(f"{found}, but {no_client()}", USE_ANOTHER)
+    return Available(f"{library.name}, ROCm {_rocm_version(library)}")
 
 
 def _missing_device(root: Path) -> Unavailable | None:
@@ -76,7 +69,7 @@ def _missing_driver(root: Path) -> Unavailable:
         )
     return Unavailable(
         "no AMD GPU was found (no /dev/kfd)",
-        NOTHING_TO_GAIN,
+        USE_ANOTHER,
     )
 
 
@@ -95,10 +88,3 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def no_client() -> str:
-    """Return the words for what this release lacks, without a full stop."""
-    from devrt_rocm import __version__
-
-    return f"devrt-rocm {__version__} has no client yet"

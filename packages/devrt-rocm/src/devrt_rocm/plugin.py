@@ -1,15 +1,17 @@
-"""The plugin that devrt loads for platform ``rocm``.
+"""The plugin that devrt loads for platform ``rocm``: a client of its own, over the driver.
 
-In this release it registers the platform and says why it cannot be used: first what the machine
-lacks, and where nothing is lacking, that there is no client yet.
+This plugin also says what the loader of PJRT libraries must know of those for AMD's GPUs.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
-from devrt.records import ClientContext, ClientFactory, PluginTraits, Unavailable
+from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
+
+if TYPE_CHECKING:
+    from devrt.contract import Client
 
 __all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "probe"]
 
@@ -17,10 +19,14 @@ __all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "prob
 @hookimpl
 def devrt_client_factories() -> list[ClientFactory]:
     """Return the one platform that this distribution is for."""
+    from devrt_rocm._platform import PLATFORM
+
     return [
         ClientFactory(
             factory=make_client,
             probe=probe,
+            options=PLATFORM.options(),
+            simulates=True,
         )
     ]
 
@@ -33,17 +39,16 @@ def devrt_plugin_traits() -> list[PluginTraits]:
     return [ROCM]
 
 
-def probe() -> Unavailable:
-    """Say what keeps ROCm from being used on this machine."""
+def probe() -> ProbeResult:
+    """Say what keeps ROCm from being used on this machine; simulated devices need nothing."""
     from devrt_rocm import _machine
+    from devrt_rocm._platform import PLATFORM
 
-    return _machine.probe()
+    return Available("simulated") if PLATFORM.is_simulated() else _machine.probe()
 
 
-def make_client(context: ClientContext) -> NoReturn:
-    """Refuse to make a client, in the words of the probe."""
-    from devrt.errors import UnimplementedError
-    from devrt_rocm._machine import USE_ANOTHER, no_client
+def make_client(context: ClientContext) -> Client:
+    """Make a client; the driver is loaded with the first."""
+    from devrt_rocm._platform import PLATFORM
 
-    msg = f"No ROCm client can be made: {no_client()}. {USE_ANOTHER}"
-    raise UnimplementedError(msg, operation="make_client", platform="rocm", plugin="devrt-rocm")
+    return PLATFORM.make_client(context)

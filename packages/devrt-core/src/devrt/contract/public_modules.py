@@ -36,6 +36,7 @@ PUBLIC_MODULES = (
     "devrt.native.classes",
     "devrt.native.engine",
     "devrt.native.engines",
+    "devrt.native.gpu",
     "devrt.records",
     "devrt.testing.conformance",
     "devrt.topology",

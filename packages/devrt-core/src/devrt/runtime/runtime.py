@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt._config.layers import Config
@@ -242,10 +242,20 @@ class Runtime:
         """
         self._clients.check_process()
         requested = requested_policy(platform)
-        found = self.plugins.candidates(requested.platforms, regardless=True)
-        found = without_callers(found) if installed else found
-        ref = self._chosen(platform, select(found, requested))
+        ref = self._simulated(requested.platforms) if (options or {}).get("mock") else None
+        if ref is None:
+            found = self.plugins.candidates(requested.platforms, regardless=True)
+            found = without_callers(found) if installed else found
+            ref = self._chosen(platform, select(found, requested))
         return self._clients.make(self.plugins.resolve(ref), options or {})
+
+    def _simulated(self, names: Sequence[str]) -> PluginRef | None:
+        """Return the first plugin that simulates its devices, whatever the machine has."""
+        for ref in self.plugins.refs_for(names):
+            factory = self.plugins.load(ref).client_factory()
+            if factory is not None and factory.simulates:
+                return ref
+        return None
 
     def register(self, plugin: Plugin) -> None:
         """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""

@@ -110,4 +110,5 @@ function(devrt_add_backend_module name)
   endif()
 endfunction()
 
+include("${CMAKE_CURRENT_LIST_DIR}/gpu_backend.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/gpu_simulator.cmake")

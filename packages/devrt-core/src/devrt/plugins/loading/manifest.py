@@ -25,6 +25,7 @@ or for a module in a namespace package, the folder of the first regular package.
     path = ["/dev/acme*"]        # files or device nodes, and beside or in place of them
     library = "libacme.so.1"     # shared libraries
     pci_vendor = 0x1234          # a device on the PCI bus; any one that is there is enough
+    unless_set = "ACME_SIMULATED"  # a variable that asks for devices that need none of it
     reason = "no Acme card was found"
     remedy = "Install the Acme driver."
 

@@ -145,7 +145,7 @@ nb::object make_shortcut(const CallTableHandle& table, nb::handle context, nb::h
                                                nb::borrow(otherwise), nb::borrow(explain)));
 }
 
-void bind_class(nb::module_& module) {
+void bind_table_class(nb::module_& module) {
   nb::class_<CallTableHandle>(
       module, DEVRT_CLASS_PREFIX "CallTable", nb::is_final(), nb::type_slots(no_new_slots),
       "Calls by the keys of their arguments, which are compared by identity.")
@@ -181,7 +181,7 @@ void bind_class(nb::module_& module) {
 }  // namespace
 
 void bind_call_table(nb::module_& module, nb::class_<ExecutableHandle>& cls) {
-  bind_class(module);
+  bind_table_class(module);
   cls.def(
       "key_table",
       [](nb::handle_t<ExecutableHandle>, nb::handle array_class) {

@@ -37,19 +37,20 @@ struct DlpackRelease : DeferredRelease {
 
 constexpr const char* kOperation = "buffer_from_pyval";
 
-[[noreturn]] void raise_type(std::string message) {
+[[noreturn]] void raise_value_type(std::string message) {
   devrt::native::raise_type(std::move(message), kOperation);
 }
 
 [[noreturn]] void raise_not_an_array(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) {
-    raise_type(
+    raise_value_type(
         "A value of type str is no array. Give the numbers that it stands for, or its bytes: "
         "x.encode() is put as an array of uint8.");
   }
-  raise_type("A value of type " + kind_of(value) +
-             " is no array: it is no number and has no buffer, __array__ or __dlpack__. Convert "
-             "it first, for example with numpy.asarray(x, dtype='float32').");
+  raise_value_type(
+      "A value of type " + kind_of(value) +
+      " is no array: it is no number and has no buffer, __array__ or __dlpack__. Convert "
+      "it first, for example with numpy.asarray(x, dtype='float32').");
 }
 
 PyObject* refuse_nulls_function = nullptr;
@@ -65,8 +66,9 @@ void refuse_nulls(nb::handle value) {
 template <class Managed>
 Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name) {
   if (!PyCapsule_IsValid(capsule.ptr(), name)) {
-    raise_type("__dlpack__ returned no unused DLPack capsule but a value of type " +
-               kind_of(capsule) + ". The exporter is at fault; pass numpy.asarray(x) instead.");
+    raise_value_type("__dlpack__ returned no unused DLPack capsule but a value of type " +
+                     kind_of(capsule) +
+                     ". The exporter is at fault; pass numpy.asarray(x) instead.");
   }
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (!managed || PyCapsule_SetName(capsule.ptr(), used_name) != 0) throw nb::python_error();
@@ -127,15 +129,15 @@ void HostValue::show_view(const Py_buffer& view, DtypeInfo info) {
   // The dtype came from an attribute, which may lie or have been changed by another thread.
   if (view.itemsize != static_cast<Py_ssize_t>(itemsize(info.type)) ||
       (ndim > 0 && (!view.shape || !view.strides))) {
-    raise_type("The argument's dtype has elements of " + std::to_string(itemsize(info.type)) +
-               " bytes, but its buffer has elements of " + std::to_string(view.itemsize) +
-               ". Pass the array itself, not an object that only looks like it.");
+    raise_value_type("The argument's dtype has elements of " + std::to_string(itemsize(info.type)) +
+                     " bytes, but its buffer has elements of " + std::to_string(view.itemsize) +
+                     ". Pass the array itself, not an object that only looks like it.");
   }
   const std::span<const std::int64_t> shape{reinterpret_cast<const std::int64_t*>(view.shape),
                                             ndim};
   if (checked_bytes(shape, itemsize(info.type)) != static_cast<std::size_t>(view.len)) {
-    raise_type("The argument's buffer says that it has " + std::to_string(view.len) +
-               " bytes, which its shape contradicts. Copy it to a numpy array first.");
+    raise_value_type("The argument's buffer says that it has " + std::to_string(view.len) +
+                     " bytes, which its shape contradicts. Copy it to a numpy array first.");
   }
   array_.type = info.type;
   array_.view.data = static_cast<const std::byte*>(view.buf);
@@ -196,7 +198,7 @@ void HostValue::open_dlpack(nb::handle value) {
     using Managed = dlpack::ManagedVersioned;
     auto* managed = take_tensor<Managed>(capsule, "dltensor_versioned", "used_dltensor_versioned");
     hold_ = release_later(new DlpackRelease<Managed>(managed));
-    if (managed->version.major != dlpack::kMajor) raise_type("The DLPack version is not 1.");
+    if (managed->version.major != dlpack::kMajor) raise_value_type("The DLPack version is not 1.");
     tensor = &managed->tensor;
     padded = (managed->flags & dlpack::kSubbytePadded) != 0;
   } else {
@@ -206,15 +208,15 @@ void HostValue::open_dlpack(nb::handle value) {
   }
   const auto type = dlpack::type_of(tensor->dtype);
   if (!type || tensor->ndim < 0 || (info(*type).bits < 8 && !padded)) {
-    raise_type("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) + " and " +
-               std::to_string(tensor->dtype.bits) +
-               " bits cannot be held by a device. Convert it.");
+    raise_value_type("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) +
+                     " and " + std::to_string(tensor->dtype.bits) +
+                     " bits cannot be held by a device. Convert it.");
   }
-  if (tensor->ndim > 0 && !tensor->shape) raise_type("A DLPack tensor has no shape.");
+  if (tensor->ndim > 0 && !tensor->shape) raise_value_type("A DLPack tensor has no shape.");
   const std::span<const std::int64_t> shape{tensor->shape, static_cast<std::size_t>(tensor->ndim)};
   const auto size = static_cast<std::int64_t>(itemsize(*type));
   bytes_ = checked_bytes(shape, itemsize(*type));
-  if (bytes_ > 0 && !tensor->data) raise_type("A DLPack tensor has no data.");
+  if (bytes_ > 0 && !tensor->data) raise_value_type("A DLPack tensor has no data.");
   strides_ = dense_strides(shape, itemsize(*type));
   for (std::size_t i = 0; tensor->strides && i < shape.size(); ++i) {
     strides_[i] = tensor->strides[i] * size;

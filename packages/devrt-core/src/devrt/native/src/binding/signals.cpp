@@ -84,7 +84,7 @@ Helper& helper() {
   return *made;
 }
 
-struct Call {
+struct WaitingCall {
   UniqueFunction<void()> work;
   std::exception_ptr error;
   ReadyPromise ended;
@@ -125,7 +125,7 @@ bool wait_in_slices(const std::function<bool()>& slice, Waiting what) {
 }
 
 void call_apart(UniqueFunction<void()> work, Waiting what) {
-  const auto call = std::make_shared<Call>();
+  const auto call = std::make_shared<WaitingCall>();
   call->work = std::move(work);
   const ReadyEvent ended = call->ended.event();
   // A callback's work belongs to the thread that it runs on.

@@ -329,6 +329,7 @@ void Client::close(WorkQueue::OnClose pending) {
   if (engine) engine->close();
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
   cache_->close();
+  backend_->close();
   pool_.close();
 }
 

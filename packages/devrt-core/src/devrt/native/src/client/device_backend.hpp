@@ -101,6 +101,10 @@ class DeviceBackend {
   /// Waits for all that was given to any queue, and for the callbacks of its events.
   virtual void drain() noexcept {}
 
+  /// Gives back what is held and not in use: the client is closed, and starts nothing more. What
+  /// was lent out may still come back later.
+  virtual void close() noexcept {}
+
   /// Returns what a memory has, for its limit, its statistics and errors.
   virtual MemoryCapacity capacity(int /*space*/) const noexcept {
     return {physical_memory_bytes(), available_memory_bytes()};

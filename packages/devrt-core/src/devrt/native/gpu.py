@@ -1,0 +1,256 @@
+"""Clients for GPUs: what the packages of the vendors have in common, in Python.
+
+A vendor's package says in a `GpuPlatform` which module is its own; options, the environment's
+variables and simulated devices are decided here, once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from devrt import hardware
+from devrt._support.record import record
+from devrt.errors import BackendUnavailableError, InvalidArgumentError, InvalidTypeError
+from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
+
+if TYPE_CHECKING:
+    from devrt.contract import Client
+
+__all__ = ["GpuPlatform"]
+
+_ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
+_SIMULATOR = "DEVRT_GPU_SIMULATOR"
+_MOST_NODES = 1 << 16
+_MOST_DEVICES = 1024  # that are simulated in one process
+
+_GIVEN = (
+    "allocator",
+    "allowed_devices",
+    "asynchronous",
+    "collective_memory_size",
+    "distributed_client",
+    "memory_fraction",
+    "mock",
+    "mock_gpu_topology",
+    "mock_num_gpus",
+    "node_id",
+    "num_nodes",
+    "platform_name",
+    "preallocate",
+    "use_mock_gpu_client",
+)
+"""What callers may give beside the configured options; the names are jaxlib's."""
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class GpuPlatform:
+    """A vendor's platform, and where its native half is.
+
+    Attributes
+    ----------
+    name : str
+        The platform, as users name it.
+    module : str
+        The module that ``devrt_add_gpu_module`` built (``"devrt_acme._ext"``). The simulator's
+        library lies beside it.
+    prefix : str
+        Its ``CLASS_PREFIX``.
+    visible_variable : str
+        JAX's variable for the devices to use.
+    libraries : tuple of str
+        Names of the driver's library, the newest first.
+    folders : tuple of str
+        Patterns of folders where it may lie beside those that the loader searches.
+    """
+
+    name: str
+    module: str
+    prefix: str
+    visible_variable: str
+    libraries: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+    @property
+    def mock_variable(self) -> str:
+        """The environment variable that asks for simulated devices."""
+        return f"DEVRT_{self.name.upper()}_MOCK"
+
+    def options(self) -> tuple[OptionSpec, ...]:
+        """Return the configuration options of the platform."""
+        return (
+            OptionSpec(
+                name=f"{self.name}_mock",
+                type=str,
+                default="",
+                help="Simulated devices in place of the machine's: how many (4), or how many on "
+                "how many nodes (2x4). Nothing that runs on them says how fast a GPU is.",
+            ),
+            OptionSpec(
+                name=f"{self.name}_visible_devices",
+                type=str,
+                default="",
+                help="The driver's numbers of the devices to use, with commas; empty for all, or "
+                f"for what {self.visible_variable} says.",
+            ),
+            TRACEBACK_IN_BUFFERS,
+        )
+
+    def is_simulated(self, environ: Mapping[str, str] | None = None) -> bool:
+        """Return whether the environment asks for simulated devices."""
+        return bool((os.environ if environ is None else environ).get(self.mock_variable))
+
+    def make_client(self, context: ClientContext) -> Client:
+        """Make a client, of simulated devices where the options say so."""
+        from devrt.native.classes import register
+
+        options = dict(context.options)
+        self._check_names(options)
+        driver = _allocation(options)
+        allowed = self._allowed(options)
+        if allowed is not None:
+            driver["allowed_devices"] = allowed
+        if found := self._driver_library():
+            driver["library"] = found
+        nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
+        native = register(self.module, self.prefix)
+        mock = _mock_topology(options, self.name)
+        if mock:
+            simulated_nodes, devices = mock
+            driver["library"] = _simulator(native, self.name, devices)
+            nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
+        client = native.make_client(
+            driver,
+            asynchronous=options.get("asynchronous", True),
+            node_id=nodes[0],
+            num_nodes=nodes[1],
+            memory_kinds=context.memory_kinds,
+            traceback_in_buffers=options.get("traceback_in_buffers", "sampled"),
+            distributed_client=options.get("distributed_client"),
+        )
+        return cast("Client", client)  # registered as one by `register`
+
+    def _driver_library(self) -> str:
+        """Return the path of the driver's library; empty where only the loader may know."""
+        found = hardware.find_shared_library(*self.libraries, folders=self.folders)
+        return "" if found is None else str(found)
+
+    def _check_names(self, options: Mapping[str, Any]) -> None:
+        known = {*_GIVEN, *(spec.name for spec in self.options())}
+        for name in options:
+            if name not in known:
+                listed = ", ".join(sorted(known))
+                msg = f"a {self.name} client has no option {name!r}; it has: {listed}."
+                raise InvalidArgumentError(msg, option=name)
+
+    def _allowed(self, options: Mapping[str, Any]) -> str | None:
+        given = options.get("allowed_devices")
+        if given is not None:
+            return _joined(given)
+        text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
+        return None if not text or text == "all" else str(text)
+
+
+def _joined(numbers: Any) -> str:
+    listed = list(numbers) if isinstance(numbers, Iterable) else [numbers]
+    if not all(type(number) is int for number in listed):
+        msg = f"allowed_devices must be a set of whole numbers, not {numbers!r}."
+        raise InvalidTypeError(msg, option="allowed_devices")
+    return ",".join(str(number) for number in sorted(listed)) or ","
+
+
+def _allocation(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the driver's options of memory: those given, else those of the environment."""
+    from devrt._config.gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
+
+    from_environment: dict[str, Any] = dict(generate_pjrt_gpu_plugin_options())
+    names = ("allocator", "memory_fraction", "preallocate", "collective_memory_size")
+    chosen: dict[str, Any] = {
+        name: from_environment[name] for name in names if name in from_environment
+    }
+    chosen |= {name: options[name] for name in names if options.get(name) is not None}
+    allocator = chosen["allocator"]
+    if isinstance(allocator, GpuAllocatorConfig):
+        # Its defaults are jaxlib's, which takes three quarters at once: only what differs counts.
+        defaults = GpuAllocatorConfig()
+        for name in names[1:]:
+            if getattr(allocator, name) != getattr(defaults, name):
+                chosen[name] = getattr(allocator, name)
+        allocator = allocator.kind.name
+    allocator = getattr(allocator, "name", allocator)
+    chosen["allocator"] = str(allocator).lower()
+    if chosen["allocator"] not in _ALLOCATORS:
+        listed = ", ".join(_ALLOCATORS)
+        msg = f"the allocator {allocator!r} is none of this client's: {listed}."
+        raise InvalidArgumentError(msg, option="allocator")
+    if "memory_fraction" in chosen:
+        chosen["memory_fraction"] = float(chosen["memory_fraction"])
+    chosen.pop("collective_memory_size", None)  # nothing here takes part in collectives yet
+    return chosen
+
+
+def _mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:
+    """Return how many nodes of how many simulated devices are requested; None for real ones."""
+    topology = options.get("mock_gpu_topology") or options.get(f"{platform}_mock") or ""
+    count = options.get("mock_num_gpus")
+    if not (topology or options.get("mock") or options.get("use_mock_gpu_client")):
+        return None
+    if not topology:
+        return 1, _in_range(1 if count is None else count, _MOST_DEVICES, "mock_num_gpus")
+    parts = str(topology).lower().replace(" ", "").split("x")
+    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        msg = (
+            f"a topology of simulated devices is written 8, 2x8 (nodes, devices of each) or 2x4x8 "
+            f"(slices, nodes of each, devices of each), not {topology!r}."
+        )
+        raise InvalidArgumentError(msg, option="mock_gpu_topology")
+    *groups, devices = map(int, parts)
+    nodes = 1
+    for group in groups:
+        nodes *= group
+    return (
+        _in_range(nodes, _MOST_NODES, "mock_gpu_topology"),
+        _in_range(devices, _MOST_DEVICES, "mock_gpu_topology"),
+    )
+
+
+def _in_range(number: int, most: int, option: str) -> int:
+    if not 1 <= number <= most:
+        msg = f"{option} must give at least 1 and at most {most}, not {number}."
+        raise InvalidArgumentError(msg, option=option)
+    return number
+
+
+_configured: dict[str, int] = {}
+
+
+def _simulator(native: Any, platform: str, devices: int) -> str:
+    """Return the path of the simulator's library, which then shows so many devices.
+
+    One process has one simulated machine, as it has one driver: it keeps the most devices that were
+    requested before its first client.
+    """
+    folder = os.path.dirname(native.__file__)
+    path = os.path.join(folder, f"libdevrt_{platform}_simulator.so")
+    if not os.path.isfile(path):
+        msg = f"the simulator of {platform} devices is not installed ({path})."
+        raise BackendUnavailableError(msg, platform=platform)
+    if path not in _configured:
+        library = ctypes.CDLL(path)
+        configure = library.devrt_simulator_configure
+        configure.argtypes, configure.restype = [ctypes.c_char_p], ctypes.c_char_p
+        # What tests have it do beside: a seed, delays, faults.
+        settings = f"devices={devices} {os.environ.get(_SIMULATOR, '')}"
+        problem = configure(settings.encode())
+        if problem:
+            raise InvalidArgumentError(problem.decode(), option=_SIMULATOR)
+        _configured[path] = devices
+    if devices > _configured[path]:
+        msg = (
+            f"{devices} simulated {platform} devices are requested, and this process simulates "
+            f"{_configured[path]} already. Make the larger client first."
+        )
+        raise InvalidArgumentError(msg, option="mock_gpu_topology")
+    return path

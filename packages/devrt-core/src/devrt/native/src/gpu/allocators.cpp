@@ -1,0 +1,171 @@
+#include "gpu/allocators.hpp"
+
+#include <limits>
+#include <utility>
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr unsigned kForAllContexts = 3;  // page-locked memory: portable, and mapped
+/// What every allocation of a driver is aligned to.
+constexpr std::size_t kDriverAlignment = 256;
+
+/// Returns the address; null when out of memory; throws any other error.
+void* result_of(const GpuDevice& device, Result result, void* data, const char* operation) {
+  if (result == kOutOfMemory) return nullptr;
+  device.check(result, operation);
+  return data;
+}
+
+const DriverEvent* driver_event(const ReadyEvent& event) noexcept {
+  return dynamic_cast<const DriverEvent*>(event.source());
+}
+
+}  // namespace
+
+PoolAllocator::PoolAllocator(std::shared_ptr<GpuDevice> device) : device_(std::move(device)) {
+  const Driver& driver = device_->driver();
+  const Current current(driver, device_->context());
+  device_->check(current.result(), "set_current");
+  device_->check(driver.call.device_default_pool(&pool_, device_->number()), "default_pool");
+  // Freed memory stays with the pool: to map it again takes longer than most copies.
+  std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+  device_->check(driver.call.pool_set_attribute(pool_, PoolAttribute::kReleaseThreshold, &keep),
+                 "pool_set_attribute");
+  // An allocation must not be made to wait for work that somebody's freed memory is still in.
+  int no = 0;
+  device_->check(
+      driver.call.pool_set_attribute(pool_, PoolAttribute::kReuseAllowInternalDependencies, &no),
+      "pool_set_attribute");
+  device_->check(driver.call.stream_create(&stream_, kNonBlocking, 0), "stream_create");
+}
+
+PoolAllocator::~PoolAllocator() {
+  if (device_->is_forked()) return;
+  trim();
+  const Current current(device_->driver(), device_->context());
+  (void)device_->driver().call.stream_destroy(stream_);
+}
+
+void* PoolAllocator::allocate(std::size_t bytes, std::size_t) {
+  const Driver& driver = device_->driver();
+  const Current current(driver, device_->context());
+  device_->check(current.result(), "set_current");
+  void* data = nullptr;
+  const Result result = driver.call.allocate_from_pool(&data, bytes, pool_, stream_);
+  if (!result_of(*device_, result, data, "allocate")) return nullptr;
+  // Other streams may use it once this one, which only allocates, has come here: it has already.
+  const Result ordered = driver.call.stream_synchronize(stream_);
+  if (ordered != kSuccess) {
+    (void)driver.call.free_async(data, stream_);
+    device_->check(ordered, "allocate");
+  }
+  return data;
+}
+
+void PoolAllocator::deallocate(void* data, std::size_t) noexcept {
+  if (device_->is_forked()) return;
+  (void)device_->status(free_behind(data, {}), "free");
+}
+
+bool PoolAllocator::deallocate_after(void* data, std::size_t,
+                                     std::span<const ReadyEvent> uses) noexcept {
+  if (device_->is_forked()) return true;
+  for (const ReadyEvent& use : uses) {
+    if (!driver_event(use)) return false;
+  }
+  return free_behind(data, uses) == kSuccess;
+}
+
+Result PoolAllocator::free_behind(void* data, std::span<const ReadyEvent> uses) noexcept {
+  const Driver& driver = device_->driver();
+  const Current current(driver, device_->context());
+  if (uses.size() == 1 && &driver_event(uses[0])->device() == device_.get()) {
+    // In the stream of the use itself, which need not wait for its own event.
+    return driver.call.free_async(data, driver_event(uses[0])->stream().handle());
+  }
+  try {
+    StreamHandle* stream = device_->release_stream().handle();
+    for (const ReadyEvent& use : uses) {
+      const Result result = driver.call.stream_wait_event(stream, driver_event(use)->handle(), 0);
+      if (result != kSuccess) return result;
+    }
+    return driver.call.free_async(data, stream);
+  } catch (const StatusError&) {
+    return kOutOfMemory;  // there is no such stream and none can be made
+  }
+}
+
+void PoolAllocator::trim() noexcept {
+  if (device_->is_forked()) return;
+  const Current current(device_->driver(), device_->context());
+  (void)device_->driver().call.pool_trim(pool_, 0);
+}
+
+std::int64_t PoolAllocator::attribute(PoolAttribute attribute) const noexcept {
+  std::uint64_t value = 0;
+  const Current current(device_->driver(), device_->context());
+  (void)device_->driver().call.pool_get_attribute(pool_, attribute, &value);
+  return static_cast<std::int64_t>(value);
+}
+
+std::vector<AllocatorFact> PoolAllocator::facts() const {
+  if (device_->is_forked()) return {};
+  return {{"driver_pool_bytes_reserved", attribute(PoolAttribute::kReservedCurrent)},
+          {"driver_pool_bytes_in_use", attribute(PoolAttribute::kUsedCurrent)}};
+}
+
+void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
+  const Current current(device_->driver(), device_->context());
+  device_->check(current.result(), "set_current");
+  void* data = nullptr;
+  return result_of(*device_, device_->driver().call.allocate(&data, bytes), data, "allocate");
+}
+
+void PlatformAllocator::deallocate(void* data, std::size_t) noexcept {
+  if (device_->is_forked()) return;
+  const Current current(device_->driver(), device_->context());
+  (void)device_->status(device_->driver().call.free(data), "free");
+}
+
+void* PinnedAllocator::allocate(std::size_t bytes, std::size_t alignment) {
+  if (device_->is_forked()) return nullptr;
+  static_assert(kDriverAlignment <= 4096);  // page-locked memory begins at a page
+  if (alignment > 4096) return nullptr;
+  const Current current(device_->driver(), device_->context());
+  device_->check(current.result(), "set_current");
+  void* data = nullptr;
+  const Result result = device_->driver().call.host_allocate(&data, bytes, kForAllContexts);
+  if (!result_of(*device_, result, data, "host_allocate")) return nullptr;
+  std::lock_guard lock(mutex_);
+  regions_.emplace(static_cast<const std::byte*>(data), bytes);
+  return data;
+}
+
+void PinnedAllocator::deallocate(void* data, std::size_t) noexcept {
+  if (device_->is_forked()) return;
+  {
+    std::lock_guard lock(mutex_);
+    regions_.erase(static_cast<const std::byte*>(data));
+  }
+  const Current current(device_->driver(), device_->context());
+  (void)device_->status(device_->driver().call.host_free(data), "host_free");
+}
+
+bool PinnedAllocator::owns(const void* data) const noexcept {
+  std::lock_guard lock(mutex_);
+  const auto* address = static_cast<const std::byte*>(data);
+  auto after = regions_.upper_bound(address);
+  if (after == regions_.begin()) return false;
+  --after;
+  return address < after->first + after->second;
+}
+
+void* ArenaInFront::allocate(std::size_t bytes, std::size_t alignment) {
+  if (void* data = of(bytes).allocate(bytes, alignment)) return data;
+  trim();  // regions that nothing is in, and what the driver holds
+  return of(bytes).allocate(bytes, alignment);
+}
+
+}  // namespace devrt::gpu

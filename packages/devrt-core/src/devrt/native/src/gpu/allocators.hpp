@@ -1,0 +1,98 @@
+// Where the memory of GPUs comes from, and page-locked memory of the host.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "devrt/memory/allocator.hpp"
+#include "devrt/memory/arena_allocator.hpp"
+#include "gpu/device.hpp"
+
+namespace devrt::gpu {
+
+/// A device's default memory pool, which it shares with others in the process that allocate
+/// asynchronously. Memory is given back in the order of a stream, without a wait.
+class PoolAllocator final : public HostAllocator {
+ public:
+  explicit PoolAllocator(std::shared_ptr<GpuDevice> device);
+  ~PoolAllocator() override;
+
+  /// What it returns may be used on any stream at once.
+  void* allocate(std::size_t bytes, std::size_t alignment) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override;
+  bool deallocate_after(void* data, std::size_t bytes,
+                        std::span<const ReadyEvent> uses) noexcept override;
+  void trim() noexcept override;
+  std::vector<AllocatorFact> facts() const override;
+  PoolHandle* pool() const noexcept { return pool_; }
+
+ private:
+  std::int64_t attribute(PoolAttribute attribute) const noexcept;
+  Result free_behind(void* data, std::span<const ReadyEvent> uses) noexcept;
+
+  const std::shared_ptr<GpuDevice> device_;
+  PoolHandle* pool_ = nullptr;
+  StreamHandle* stream_ = nullptr;  // of allocations alone: nothing else ever waits in it
+};
+
+/// The driver's plain allocations. To give one back makes the driver wait for the whole device.
+class PlatformAllocator final : public HostAllocator {
+ public:
+  explicit PlatformAllocator(std::shared_ptr<GpuDevice> device) : device_(std::move(device)) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+};
+
+/// Memory of the host that the devices read and write by themselves.
+class PinnedAllocator final : public HostAllocator {
+ public:
+  explicit PinnedAllocator(std::shared_ptr<GpuDevice> device) : device_(std::move(device)) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override;
+  /// Returns whether an address lies in what it gave out: the driver need not be asked.
+  bool owns(const void* data) const noexcept;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, std::size_t> regions_;
+};
+
+/// Small blocks from an arena, whose books cost less than a call of the driver; others from what
+/// is behind it.
+class ArenaInFront final : public HostAllocator {
+ public:
+  static constexpr std::size_t kLargestInArena = std::size_t{1} << 20;
+
+  ArenaInFront(std::shared_ptr<HostAllocator> upstream, std::size_t region_bytes)
+      : arena_(upstream, {.region_bytes = region_bytes, .keep_bytes = 2 * region_bytes}),
+        upstream_(std::move(upstream)) {}
+
+  void* allocate(std::size_t bytes, std::size_t alignment) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override {
+    of(bytes).deallocate(data, bytes);
+  }
+  bool deallocate_after(void* data, std::size_t bytes,
+                        std::span<const ReadyEvent> uses) noexcept override {
+    return of(bytes).deallocate_after(data, bytes, uses);
+  }
+  std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
+  void trim() noexcept override { arena_.trim(); }  // and what is behind it
+  std::vector<AllocatorFact> facts() const override { return arena_.facts(); }
+
+ private:
+  HostAllocator& of(std::size_t bytes) noexcept {
+    return bytes <= kLargestInArena ? static_cast<HostAllocator&>(arena_) : *upstream_;
+  }
+
+  ArenaAllocator arena_;
+  const std::shared_ptr<HostAllocator> upstream_;
+};
+
+}  // namespace devrt::gpu

@@ -1,0 +1,294 @@
+#include "gpu/backend.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "devrt/memory/limit_allocator.hpp"
+#include "gpu/facts.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+using native::RegionCopy;
+
+constexpr int kPinnedSpace = 0;
+constexpr int kHeapSpace = 1;
+constexpr int kFirstSpace = 2;  // of the devices: each memory is apart from the others
+constexpr unsigned kCopyThreads = 4;
+constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
+constexpr std::size_t kSmallRegion = std::size_t{8} << 20;  // of the arena in front of a pool
+constexpr std::size_t kBfcRegion = std::size_t{64} << 20;   // of memory that is an arena's
+constexpr std::size_t kPinnedRegion = std::size_t{16} << 20;
+constexpr double kUsualFraction = 0.75;  // XLA's
+
+std::size_t total_of(const GpuDevice& device) {
+  std::size_t total = 0;
+  device.check(device.driver().call.device_total_memory(&total, device.number()),
+               "device_total_memory");
+  return total;
+}
+
+}  // namespace
+
+GpuBackend::GpuBackend(const Driver& driver, Options options)
+    : driver_(driver), options_(std::move(options)), pool_("devrt-gpu:copy", kCopyThreads) {
+  int count = 0;
+  const Result counted = driver_.call.device_count(&count);
+  driver_.check(counted, "device_count");
+  if (count == 0) {
+    throw StatusError(Status(StatusCode::kUnavailable,
+                             "The driver " + driver_.library() +
+                                 " shows no device. Check the variables that hide devices, and "
+                                 "what the container was given.")
+                          .during("device_count"));
+  }
+  for (const int ordinal : choose_devices(options_.allowed_devices, count)) {
+    devices_.push_back(std::make_shared<GpuDevice>(
+        driver_, ordinal, native::platform().name + ":" + std::to_string(devices_.size())));
+  }
+  pinned_ = std::make_shared<PinnedAllocator>(devices_.front());
+  staging_ = std::make_shared<ArenaAllocator>(
+      pinned_, ArenaOptions{.region_bytes = kPinnedRegion, .keep_bytes = 4 * kPinnedRegion});
+  for (const auto& device : devices_) memories_.push_back(make_allocator(device));
+  open_peers();
+}
+
+GpuBackend::~GpuBackend() {
+  drain();
+  lanes_.clear();
+}
+
+void GpuBackend::open_peers() {
+  for (const auto& device : devices_) {
+    const Current current(driver_, device->context());
+    std::vector<std::int64_t>& peers = peers_.emplace_back();
+    for (std::size_t i = 0; i < devices_.size(); ++i) {
+      const GpuDevice& peer = *devices_[i];
+      int can = 0;
+      if (&peer == device.get() ||
+          driver_.call.device_can_access_peer(&can, device->number(), peer.number()) != kSuccess ||
+          !can)
+        continue;
+      const Result result = driver_.enable_peer(peer.number(), peer.context());
+      if (result != kSuccess && result != kPeerAccessAlreadyEnabled) continue;
+      peers.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+}
+
+std::shared_ptr<HostAllocator> GpuBackend::limited(const GpuDevice& device,
+                                                   std::shared_ptr<HostAllocator> source) {
+  std::size_t& limit = limits_.emplace_back(0);
+  if (!options_.memory_fraction) return source;
+  limit =
+      static_cast<std::size_t>(static_cast<double>(total_of(device)) * *options_.memory_fraction);
+  return std::make_shared<LimitAllocator>(std::move(source), std::make_shared<ByteBudget>(limit));
+}
+
+std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
+    const std::shared_ptr<GpuDevice>& device) {
+  int has_pools = 0;
+  (void)driver_.call.device_attribute(&has_pools, driver_.attributes.memory_pools,
+                                      device->number());
+  AllocatorKind kind = options_.allocator;
+  if (kind == AllocatorKind::kPool && !has_pools) {
+    throw StatusError(Status(StatusCode::kUnimplemented,
+                             device->name() + " has no memory pools. Use allocator='bfc'.")
+                          .during("make_gpu_client")
+                          .on(device->name()));
+  }
+  if (kind == AllocatorKind::kDefault)
+    kind = has_pools ? AllocatorKind::kPool : AllocatorKind::kBfc;
+  std::shared_ptr<HostAllocator> made;
+  if (kind == AllocatorKind::kPool) {
+    made = std::make_shared<ArenaInFront>(limited(*device, std::make_shared<PoolAllocator>(device)),
+                                          kSmallRegion);
+  } else if (kind == AllocatorKind::kBfc) {
+    made = std::make_shared<ArenaAllocator>(
+        limited(*device, std::make_shared<PlatformAllocator>(device)),
+        ArenaOptions{.region_bytes = kBfcRegion});
+  } else {
+    made = limited(*device, std::make_shared<PlatformAllocator>(device));
+  }
+  if (options_.preallocate && kind != AllocatorKind::kPlatform) {
+    // Taken once and given back: the pool, or the arena, keeps it.
+    const double fraction = options_.memory_fraction.value_or(kUsualFraction);
+    const auto bytes =
+        static_cast<std::size_t>(static_cast<double>(total_of(*device)) * std::min(fraction, 1.0)) /
+        kAlignment * kAlignment;
+    if (void* data = made->allocate(bytes, kAlignment)) made->deallocate(data, bytes);
+  }
+  return made;
+}
+
+std::vector<native::DeviceFacts> GpuBackend::devices() {
+  const auto heap = std::make_shared<AlignedAllocator>();
+  const dlpack::Device host{dlpack::kCpu, 0};
+  std::vector<native::DeviceFacts> found;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    native::DeviceFacts facts = facts_of(*devices_[i], peers_[i]);
+    const auto local = static_cast<int>(i);
+    facts.memories = {
+        {.kind = "device",
+         .space = kFirstSpace + local,
+         .allocator = memories_[i],
+         .is_host_visible = false,
+         .dlpack = {driver_.dlpack.device, devices_[i]->ordinal()}},
+        {.kind = "pinned_host",
+         .space = kPinnedSpace,
+         .allocator = staging_,
+         .dlpack = {driver_.dlpack.pinned, 0}},
+        {.kind = "unpinned_host",
+         .space = kHeapSpace,
+         .allocator = heap,
+         .smallest_recycled = kSmallestRecycled,
+         .dlpack = host},
+    };
+    found.push_back(std::move(facts));
+  }
+  return found;
+}
+
+bool GpuBackend::is_device(int space) const noexcept {
+  return space >= kFirstSpace && space < kFirstSpace + static_cast<int>(devices_.size());
+}
+
+bool GpuBackend::is_pageable(const RegionCopy& copy) const noexcept {
+  const bool is_read = !is_device(copy.from_space);
+  if (!is_read && is_device(copy.to_space)) return false;
+  if ((is_read ? copy.from_space : copy.to_space) == kPinnedSpace) return false;
+  const std::byte* address = is_read ? copy.from : copy.to;
+  return !pinned_->owns(address) && !driver_.is_page_locked(address);
+}
+
+Lane& GpuBackend::lane_of(const native::Queue& queue) {
+  const auto& device = devices_[queue.device];
+  Stream& stream = device->stream(queue.lane, queue.stream);
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<Lane>& lane = lanes_[{queue.device, queue.lane, &stream}];
+  if (!lane) lane = std::make_unique<Lane>(device, stream, staging_, pool_);
+  return *lane;
+}
+
+ReadyEvent GpuBackend::copy(const native::Queue& queue, std::span<const RegionCopy> copies) {
+  Lane& lane = lane_of(queue);
+  GpuDevice& device = *devices_[queue.device];
+  const bool is_direct =
+      lane.thread().is_idle() &&
+      std::ranges::none_of(copies, [this](const RegionCopy& copy) { return is_pageable(copy); });
+  return is_direct ? start(device, lane, copies, true) : start_in_thread(queue, lane, copies);
+}
+
+ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
+                                       std::span<const RegionCopy> copies) {
+  ReadyPromise promise;
+  ReadyEvent ended = promise.event();
+  lane.thread().enqueue([this, &lane, device = devices_[queue.device], promise = std::move(promise),
+                         work = std::vector(copies.begin(), copies.end())]() mutable {
+    try {
+      ReadyEvent last = start(*device, lane, work, false);
+      lane.finish();
+      last.on_ready(
+          [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
+    } catch (const StatusError& error) {
+      promise.set(error.status());
+    }
+  });
+  return ended;
+}
+
+ReadyEvent GpuBackend::start(GpuDevice& device, Lane& lane, std::span<const RegionCopy> copies,
+                             bool is_direct) {
+  const Current current(driver_, device.context());
+  device.check(current.result(), "set_current");
+  for (const RegionCopy& copy : copies) {
+    const bool in_chunks = !is_direct && is_pageable(copy);
+    for_each_run(copy, [&](const Run& run) { copy_run(device, lane, copy, run, in_chunks); });
+  }
+  return device.record(lane.stream());
+}
+
+void GpuBackend::copy_run(const GpuDevice& device, Lane& lane, const RegionCopy& copy,
+                          const Run& run, bool in_chunks) const {
+  StreamHandle* const stream = lane.stream().handle();
+  const bool is_from_device = is_device(copy.from_space);
+  if (is_from_device && is_device(copy.to_space)) {
+    const auto owner = [this](int space) -> const GpuDevice& {
+      return *devices_[static_cast<std::size_t>(space - kFirstSpace)];
+    };
+    const Result result =
+        copy.from_space == copy.to_space
+            ? driver_.call.copy_within(run.to, run.from, run.bytes, stream)
+            : driver_.copy_peer(run.to, owner(copy.to_space).context(), run.from,
+                                owner(copy.from_space).context(), run.bytes, stream);
+    return device.check(result, "copy");
+  }
+  if (in_chunks) return is_from_device ? lane.from_device(run) : lane.to_device(run);
+  if (is_from_device) {
+    device.check(driver_.call.copy_from_device(run.to, run.from, run.bytes, stream),
+                 "copy_from_device");
+  } else {
+    device.check(driver_.call.copy_to_device(run.to, run.from, run.bytes, stream),
+                 "copy_to_device");
+  }
+}
+
+bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
+  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
+  if (!source || &source->device().driver() != &driver_) return false;
+  Lane& lane = lane_of(queue);
+  // What its thread has still to give to the stream comes before.
+  if (!lane.thread().is_idle()) return false;
+  const Current current(driver_, devices_[queue.device]->context());
+  return driver_.call.stream_wait_event(lane.stream().handle(), source->handle(), 0) == kSuccess;
+}
+
+bool GpuBackend::is_idle() const noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, lane] : lanes_) {
+      if (!lane->thread().is_idle()) return false;
+    }
+  }
+  return std::ranges::all_of(devices_, [](const auto& device) { return device->is_idle(); });
+}
+
+void GpuBackend::drain() noexcept {
+  std::vector<Lane*> lanes;  // which stay: they go with the backend
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, lane] : lanes_) lanes.push_back(lane.get());
+  }
+  for (Lane* lane : lanes) lane->thread().drain();
+  for (const auto& device : devices_) device->drain();
+}
+
+void GpuBackend::close() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [key, lane] : lanes_) lane->release();
+  }
+  for (const auto& memory : memories_) memory->trim();
+  staging_->trim();
+}
+
+native::MemoryCapacity GpuBackend::capacity(int space) const noexcept {
+  if (!is_device(space)) return DeviceBackend::capacity(space);
+  const auto number = static_cast<std::size_t>(space - kFirstSpace);
+  const Current current(driver_, devices_[number]->context());
+  std::size_t free = 0;
+  std::size_t total = 0;
+  (void)driver_.call.memory_info(&free, &total);
+  if (limits_[number] > 0) total = std::min(total, limits_[number]);
+  return {static_cast<std::int64_t>(total),
+          static_cast<std::int64_t>(std::min(free, memories_[number]->free_bytes()))};
+}
+
+std::shared_ptr<native::DeviceBackend> make_gpu_backend(const native::ClientOptions& options) {
+  Options own = Options::of(options);
+  const Driver& driver = driver_in(own.library);
+  return std::make_shared<GpuBackend>(driver, std::move(own));
+}
+
+}  // namespace devrt::gpu

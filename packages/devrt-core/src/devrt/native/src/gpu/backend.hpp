@@ -1,0 +1,70 @@
+// The GPUs of a process as devices of the native client.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "client/client.hpp"
+#include "devrt/async/thread_pool.hpp"
+#include "gpu/allocators.hpp"
+#include "gpu/options.hpp"
+#include "gpu/staging.hpp"
+
+namespace devrt::gpu {
+
+class GpuBackend final : public native::DeviceBackend {
+ public:
+  /// Opens the devices that the options choose. Throws what the driver says.
+  GpuBackend(const Driver& driver, Options options);
+  ~GpuBackend() override;
+
+  std::vector<native::DeviceFacts> devices() override;
+  std::size_t alignment() const noexcept override { return kAlignment; }
+  std::shared_ptr<HostAllocator> staging() override { return staging_; }
+  ReadyEvent copy(const native::Queue& queue, std::span<const native::RegionCopy> copies) override;
+  bool wait(const native::Queue& queue, const ReadyEvent& event) override;
+  bool is_idle() const noexcept override;
+  void drain() noexcept override;
+  native::MemoryCapacity capacity(int space) const noexcept override;
+  Status health(std::size_t device) const noexcept override { return devices_[device]->health(); }
+  void close() noexcept override;
+
+ private:
+  static constexpr std::size_t kAlignment = 256;  // what XLA's GPUs ask of memory
+
+  Lane& lane_of(const native::Queue& queue);
+  void open_peers();
+  std::shared_ptr<HostAllocator> make_allocator(const std::shared_ptr<GpuDevice>& device);
+  std::shared_ptr<HostAllocator> limited(const GpuDevice& device,
+                                         std::shared_ptr<HostAllocator> source);
+  bool is_pageable(const native::RegionCopy& copy) const noexcept;
+  bool is_device(int space) const noexcept;
+  /// Gives copies to a lane's stream; returns the event of their end. `is_direct` where the device
+  /// reaches both sides of all.
+  ReadyEvent start(GpuDevice& device, Lane& lane, std::span<const native::RegionCopy> copies,
+                   bool is_direct);
+  void copy_run(const GpuDevice& device, Lane& lane, const native::RegionCopy& copy, const Run& run,
+                bool in_chunks) const;
+  ReadyEvent start_in_thread(const native::Queue& queue, Lane& lane,
+                             std::span<const native::RegionCopy> copies);
+
+  const Driver& driver_;
+  const Options options_;
+  std::vector<std::shared_ptr<GpuDevice>> devices_;
+  std::vector<std::vector<std::int64_t>> peers_;
+  std::vector<std::shared_ptr<HostAllocator>> memories_;
+  std::vector<std::size_t> limits_;  // of each device; 0 for none
+  std::shared_ptr<PinnedAllocator> pinned_;
+  std::shared_ptr<HostAllocator> staging_;
+  ThreadPool pool_;
+  mutable std::mutex mutex_;
+  std::map<std::tuple<std::size_t, native::Lane, const Stream*>, std::unique_ptr<Lane>> lanes_;
+};
+
+/// Makes the backend of a client: the driver is loaded with the first.
+std::shared_ptr<native::DeviceBackend> make_gpu_backend(const native::ClientOptions& options);
+
+}  // namespace devrt::gpu

@@ -1,0 +1,183 @@
+#include "gpu/device.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr unsigned kBlockingSync = 1;   // an event: who waits for it sleeps
+constexpr unsigned kDisableTiming = 2;  // an event
+constexpr std::size_t kCallbacks = 1 << 16;
+constexpr std::size_t kFreeEvents = 256;
+
+}  // namespace
+
+Stream::Stream(const GpuDevice& device, StreamHandle* handle, const std::string& name)
+    : device_(device), handle_(handle), callbacks_(name, kCallbacks) {}
+
+bool Stream::is_idle() const noexcept {
+  const Current current(device_.driver(), device_.context());
+  // An error is an end too.
+  return device_.driver().call.stream_query(handle_) != kNotReady && callbacks_.is_idle();
+}
+
+void Stream::drain() noexcept {
+  {
+    const Current current(device_.driver(), device_.context());
+    (void)device_.status(device_.driver().call.stream_synchronize(handle_), "stream_synchronize");
+  }
+  callbacks_.drain();
+}
+
+DriverEvent::~DriverEvent() { device_->give_event(handle_); }
+
+std::optional<Status> DriverEvent::query() noexcept {
+  const Current current(device_->driver(), device_->context());
+  const Result result = device_->driver().call.event_query(handle_);
+  if (result == kNotReady) return std::nullopt;
+  return device_->status(result, "event_query");
+}
+
+std::optional<Status> DriverEvent::wait_for(std::chrono::nanoseconds timeout) noexcept {
+  // The driver's own wait has no limit, and signals must be handled meanwhile: so it is asked, the
+  // longer it took already the less often.
+  using namespace std::chrono_literals;
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
+    if (std::optional<Status> ended = query()) return ended;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (waited >= timeout) return std::nullopt;
+    if (waited < 20us) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 16, 5us, 1ms));
+    }
+  }
+}
+
+Status DriverEvent::wait() noexcept {
+  const Current current(device_->driver(), device_->context());
+  return device_->status(device_->driver().call.event_synchronize(handle_), "event_synchronize");
+}
+
+void DriverEvent::notify(UniqueFunction<void(const Status&)> ended) {
+  // `ended` has a share of this event.
+  stream_.callbacks().enqueue([this, ended = std::move(ended)]() mutable { ended(wait()); });
+}
+
+GpuDevice::GpuDevice(const Driver& driver, int ordinal, std::string name)
+    : driver_(driver), ordinal_(ordinal), name_(std::move(name)) {
+  check(driver_.call.device_get(&number_, ordinal), "device_get");
+  check(driver_.retain(number_, &context_), "context_retain");
+}
+
+GpuDevice::~GpuDevice() {
+  if (is_forked()) {
+    for (auto& stream : streams_) (void)stream.release();  // their threads do not exist here
+    return;
+  }
+  for (const auto& stream : streams_) stream->callbacks().close(WorkQueue::OnClose::kDrain);
+  {
+    const Current current(driver_, context_);
+    for (const auto& stream : streams_) (void)driver_.call.stream_destroy(stream->handle());
+    for (EventHandle* event : free_events_) (void)driver_.call.event_destroy(event);
+  }
+  (void)driver_.release(number_);
+}
+
+Stream& GpuDevice::stream(native::Lane lane, std::int64_t id) {
+  const std::size_t within =
+      id == 0 ? 0 : 1 + static_cast<std::uint64_t>(id) % (kStreamsPerLane - 1);
+  return made(lanes_[static_cast<std::size_t>(lane) * kStreamsPerLane + within]);
+}
+
+Stream& GpuDevice::made(Slot& slot) {
+  if (Stream* found = slot.load(std::memory_order_acquire)) return *found;
+  std::lock_guard lock(mutex_);
+  if (Stream* found = slot.load(std::memory_order_acquire)) return *found;
+  const Current current(driver_, context_);
+  check(current.result(), "set_current");
+  StreamHandle* handle = nullptr;
+  check(driver_.call.stream_create(&handle, kNonBlocking, 0), "stream_create");
+  streams_.push_back(std::make_unique<Stream>(*this, handle, "devrt-" + name_));
+  slot.store(streams_.back().get(), std::memory_order_release);
+  return *streams_.back();
+}
+
+EventHandle* GpuDevice::take_event() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!free_events_.empty()) {
+      EventHandle* event = free_events_.back();
+      free_events_.pop_back();
+      return event;
+    }
+    free_events_.reserve(kFreeEvents);  // so that none is lost when it comes back
+  }
+  EventHandle* event = nullptr;
+  check(driver_.call.event_create(&event, kBlockingSync | kDisableTiming), "event_create");
+  return event;
+}
+
+void GpuDevice::give_event(EventHandle* event) noexcept {
+  if (is_forked()) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (free_events_.size() < kFreeEvents) {
+      free_events_.push_back(event);
+      return;
+    }
+  }
+  const Current current(driver_, context_);
+  (void)driver_.call.event_destroy(event);
+}
+
+ReadyEvent GpuDevice::record(Stream& stream) {
+  EventHandle* handle = take_event();
+  const Result result = driver_.call.event_record(handle, stream.handle());
+  if (result != kSuccess) {
+    give_event(handle);
+    raise_if_error(status(result, "event_record"));
+  }
+  return ReadyEvent::of(std::make_shared<DriverEvent>(shared_from_this(), stream, handle));
+}
+
+bool GpuDevice::is_idle() const noexcept {
+  std::lock_guard lock(mutex_);
+  return std::ranges::all_of(streams_, [](const auto& stream) { return stream->is_idle(); });
+}
+
+void GpuDevice::drain() noexcept {
+  std::size_t known = 0;
+  for (std::size_t i = 0;; ++i) {
+    Stream* stream = nullptr;
+    {
+      std::lock_guard lock(mutex_);  // not while it waits: callbacks take it
+      known = streams_.size();
+      if (i < known) stream = streams_[i].get();
+    }
+    if (!stream) return;
+    stream->drain();
+  }
+}
+
+Status GpuDevice::status(Result result, const char* operation) const noexcept {
+  if (result == kSuccess) return {};
+  Result none = kSuccess;
+  if (is_lost(result)) lost_.compare_exchange_strong(none, result);
+  try {
+    return driver_.status(result, operation, name_);
+  } catch (...) {
+    return Status(code_of(result), operation);
+  }
+}
+
+Status GpuDevice::health() const noexcept {
+  const Result lost = lost_.load(std::memory_order_relaxed);
+  return lost == kSuccess ? Status() : status(lost, "use");
+}
+
+}  // namespace devrt::gpu

@@ -1,0 +1,123 @@
+// One GPU as the client uses it: its context, the streams that work is given to, and their events.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/device_backend.hpp"
+#include "devrt/async/ready_event.hpp"
+#include "devrt/async/work_queue.hpp"
+#include "devrt/base/fork_guard.hpp"
+#include "gpu/driver.hpp"
+
+namespace devrt::gpu {
+
+class GpuDevice;
+
+/// What a stream is made with: its work does not wait for that of the default stream.
+inline constexpr unsigned kNonBlocking = 1;
+
+/// A stream of the driver, and a thread for those who want to be called when its work has ended.
+class Stream {
+ public:
+  Stream(const GpuDevice& device, StreamHandle* handle, const std::string& name);
+
+  StreamHandle* handle() const noexcept { return handle_; }
+  /// Runs tasks in order, each of which waits for an event of this stream: none waits for longer
+  /// than it must. Deep, since to give a buffer up leaves a task here and must not wait.
+  WorkQueue& callbacks() noexcept { return callbacks_; }
+  bool is_idle() const noexcept;
+  void drain() noexcept;
+
+ private:
+  const GpuDevice& device_;
+  StreamHandle* const handle_;
+  WorkQueue callbacks_;
+};
+
+/// The end of what was given to a stream before it was recorded.
+class DriverEvent final : public EventSource {
+ public:
+  DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle) noexcept
+      : device_(std::move(device)), stream_(stream), handle_(handle) {}
+  ~DriverEvent() override;
+
+  std::optional<Status> query() noexcept override;
+  std::optional<Status> wait_for(std::chrono::nanoseconds timeout) noexcept override;
+  void notify(UniqueFunction<void(const Status&)> ended) override;
+
+  const GpuDevice& device() const noexcept { return *device_; }
+  Stream& stream() const noexcept { return stream_; }
+  EventHandle* handle() const noexcept { return handle_; }
+
+ private:
+  Status wait() noexcept;
+
+  const std::shared_ptr<GpuDevice> device_;
+  Stream& stream_;
+  EventHandle* const handle_;
+};
+
+/// A device and its context. Whatever uses the device has a share; the last gives the context back.
+class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
+ public:
+  /// Streams of one direction: execution streams beyond share them.
+  static constexpr std::size_t kStreamsPerLane = 4;
+
+  GpuDevice(const Driver& driver, int ordinal, std::string name);
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
+  ~GpuDevice();
+
+  const Driver& driver() const noexcept { return driver_; }
+  int ordinal() const noexcept { return ordinal_; }
+  DeviceNumber number() const noexcept { return number_; }
+  Context context() const noexcept { return context_; }
+  const std::string& name() const noexcept { return name_; }
+
+  /// Returns the stream of a queue, made at the first call.
+  Stream& stream(native::Lane lane, std::int64_t id);
+  /// Returns the stream that memory is given back on, behind what still uses it.
+  Stream& release_stream() { return made(release_); }
+  /// Returns an event of what was given to a stream until now. The device must be current.
+  ReadyEvent record(Stream& stream);
+  bool is_idle() const noexcept;
+  void drain() noexcept;
+
+  /// Returns the error of a call, and remembers one after which the device takes no more work.
+  Status status(Result result, const char* operation) const noexcept;
+  void check(Result result, const char* operation) const {
+    if (result != kSuccess) [[unlikely]]
+      raise_if_error(status(result, operation));
+  }
+  /// Returns why the device takes no more work.
+  Status health() const noexcept;
+  bool is_forked() const noexcept { return fork_.is_child(); }
+
+ private:
+  friend class DriverEvent;
+  using Slot = std::atomic<Stream*>;
+
+  Stream& made(Slot& slot);
+  EventHandle* take_event();
+  void give_event(EventHandle* event) noexcept;
+
+  const Driver& driver_;
+  const int ordinal_;
+  const std::string name_;
+  DeviceNumber number_ = 0;
+  Context context_ = 0;
+  mutable std::atomic<Result> lost_{kSuccess};
+  ForkGuard fork_;
+  mutable std::mutex mutex_;
+  std::vector<EventHandle*> free_events_;
+  std::array<Slot, 3 * kStreamsPerLane> lanes_{};
+  Slot release_{nullptr};
+  std::vector<std::unique_ptr<Stream>> streams_;  // under the lock; only added to
+};
+
+}  // namespace devrt::gpu

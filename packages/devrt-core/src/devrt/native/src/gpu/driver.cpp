@@ -1,0 +1,150 @@
+// Loading a driver's library, and what its errors become.
+#include "gpu/driver.hpp"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace devrt::gpu {
+
+namespace {
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+Status cannot(StatusCode code, std::string message, const char* operation) {
+  return Status(code, std::move(message)).during(operation);
+}
+
+}  // namespace
+
+Loader::Loader(const std::vector<std::string>& libraries, const char* operation)
+    : operation_(operation) {
+  std::string why;
+  for (const std::string& library : libraries) {
+    handle_ = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_) {
+      library_ = library;
+      return;
+    }
+    const char* words = dlerror();
+    why += (why.empty() ? "" : "; ") + std::string(words ? words : library);
+  }
+  throw StatusError(cannot(StatusCode::kUnavailable,
+                           "The driver's library cannot be loaded (" + why +
+                               "). Install the driver, or add its folder to LD_LIBRARY_PATH.",
+                           operation_));
+}
+
+void* Loader::look_up(const char* name) const noexcept {
+  return find_ ? find_(handle_, name) : dlsym(handle_, name);
+}
+
+void Loader::finish(Driver& driver, int floor, std::string_view floor_text,
+                    std::string_view remedy) const {
+  driver.library_ = library_;
+  if (driver.call.driver_version) {
+    // Read before the start, which a driver that is too old may refuse in words of its own.
+    (void)driver.call.driver_version(&driver.version_);
+  }
+  const std::string which = library_ + " (version " + driver.version_text() + ")";
+  if (driver.version_ != 0 && driver.version_ < floor) {
+    throw StatusError(cannot(StatusCode::kFailedPrecondition,
+                             "The driver " + which + " is too old: " + std::string(floor_text) +
+                                 " is the least that devrt works with. " + std::string(remedy),
+                             operation_));
+  }
+  if (!missing_.empty()) {
+    throw StatusError(
+        cannot(StatusCode::kFailedPrecondition,
+               "The driver " + which + " lacks " + join(missing_) + ". " + std::string(remedy),
+               operation_));
+  }
+  if (const Result started = driver.call.init(0); started != kSuccess) {
+    // A driver may say that a device is not valid where there is none.
+    const bool has_none = started == kNoDevice || started == kInvalidDevice;
+    const char* name = driver.error_name(started);
+    throw StatusError(cannot(has_none ? StatusCode::kUnavailable : code_of(started),
+                             "The driver " + which + " does not start: " + (name ? name : "error") +
+                                 " (" + std::to_string(started) + ")" +
+                                 (has_none ? ". It finds no device: check the variables that hide "
+                                             "devices, and what the container was given."
+                                           : "."),
+                             operation_));
+  }
+  if (driver.version_ == 0) (void)driver.call.driver_version(&driver.version_);
+}
+
+const Driver& driver_in(const std::string& library) {
+  static std::mutex mutex;
+  // Never taken apart: at the process's exit, threads of the driver's are still there.
+  static auto& loaded = *new std::map<std::string, std::unique_ptr<const Driver>>;
+  std::lock_guard lock(mutex);
+  std::unique_ptr<const Driver>& found = loaded[library];
+  if (!found) found = open_driver(library);
+  return *found;
+}
+
+StatusCode code_of(Result result) noexcept {
+  switch (result) {
+    case 0:
+      return StatusCode::kOk;
+    case 1:  // a value
+    case kInvalidDevice:
+    case 200:  // an image
+    case 209:  // no image for this device
+    case 218:  // PTX
+    case 400:  // a handle
+      return StatusCode::kInvalidArgument;
+    case kOutOfMemory:
+    case 701:  // a launch's resources
+      return StatusCode::kResourceExhausted;
+    case 3:    // not initialised
+    case 4:    // deinitialised: the process ends
+    case 35:   // the driver is older than its caller
+    case 201:  // a context
+    case 709:  // a context that was destroyed
+      return StatusCode::kFailedPrecondition;
+    case kNoDevice:
+    case 802:  // not ready yet
+    case 803:  // the kernel's driver is of another version
+      return StatusCode::kUnavailable;
+    case 500:  // a name
+      return StatusCode::kNotFound;
+    case 800:
+      return StatusCode::kPermissionDenied;
+    case 217:  // no access to a peer
+    case 801:
+      return StatusCode::kUnimplemented;
+    default:
+      return is_lost(result) ? StatusCode::kDataLoss : StatusCode::kInternal;
+  }
+}
+
+bool is_lost(Result result) noexcept {
+  // After an illegal access or a kernel that failed, the driver gives every call the same error.
+  return result == 46 || result == 214 || result == 220 || result == 226 || result == 700 ||
+         result == 702 || (result >= 710 && result <= 719 && result != 712 && result != 713);
+}
+
+Status Driver::status(Result result, const char* operation, const std::string& device) const {
+  if (result == kSuccess) return {};
+  const StatusCode code = code_of(result);
+  const char* name = error_name(result);
+  const char* text = error_text(result);
+  std::string message = std::string(operation) + " failed" +
+                        (device.empty() ? "" : " on " + device) + ": " + (name ? name : "error") +
+                        " (" + std::to_string(result) + "): " + (text ? text : "no words for it") +
+                        ".";
+  if (code == StatusCode::kDataLoss) {
+    message += " The device takes no more work in this process: close its client.";
+  }
+  return Status(code, std::move(message)).during(operation).on(device);
+}
+
+}  // namespace devrt::gpu

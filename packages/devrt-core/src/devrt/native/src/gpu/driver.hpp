@@ -1,0 +1,271 @@
+// The driver of a vendor's GPUs: the functions that this client calls, by neutral names.
+//
+// A vendor's package fills the table from the vendor's library, and says in a few virtual functions
+// what the vendors do differently. No vendor's header is needed to build it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "devrt/base/status.hpp"
+
+namespace devrt::gpu {
+
+/// What a driver's function returns; 0 is success. The vendors number the ones used here alike.
+using Result = int;
+using DeviceNumber = int;
+using Context = std::intptr_t;  ///< a context, or where the driver has none to speak of, a device
+struct StreamHandle;
+struct EventHandle;
+struct PoolHandle;
+struct ModuleHandle;
+struct FunctionHandle;
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kOutOfMemory = 2;
+inline constexpr Result kNoDevice = 100;
+inline constexpr Result kInvalidDevice = 101;
+inline constexpr Result kNotReady = 600;
+inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+
+/// How memory pools name their attributes; the same for both vendors.
+enum class PoolAttribute : int {
+  kReuseAllowInternalDependencies = 3,
+  kReleaseThreshold = 4,
+  kReservedCurrent = 5,
+  kUsedCurrent = 7,
+};
+
+/// Who may use the memory of a pool.
+struct PoolAccess {
+  int location_type = 1;  ///< a device
+  int device = 0;
+  int flags = 3;  ///< reads and writes
+};
+
+/// What a pool is made with.
+struct PoolProperties {
+  int allocation_type = 1;  ///< pinned, the only one
+  int handle_types = 0;     ///< not to be shared with other processes
+  int location_type = 1;    ///< a device
+  int device = 0;
+  void* security_attributes = nullptr;
+  unsigned char reserved[64] = {};
+};
+
+struct Uuid {
+  unsigned char bytes[16];
+};
+
+/// Memory that another process may open.
+struct IpcHandle {
+  char bytes[64];
+};
+
+/// The functions that have one form in both drivers.
+struct Functions {
+  Result (*init)(unsigned flags);
+  Result (*driver_version)(int* version);
+  Result (*device_count)(int* count);
+  Result (*device_get)(DeviceNumber* device, int ordinal);
+  Result (*device_name)(char* name, int length, DeviceNumber device);
+  Result (*device_uuid)(Uuid* uuid, DeviceNumber device);
+  Result (*device_attribute)(int* value, int attribute, DeviceNumber device);
+  Result (*device_pci_bus_id)(char* id, int length, DeviceNumber device);
+  Result (*device_p2p_attribute)(int* value, int attribute, DeviceNumber from, DeviceNumber to);
+  Result (*device_total_memory)(std::size_t* bytes, DeviceNumber device);
+  Result (*device_can_access_peer)(int* can, DeviceNumber device, DeviceNumber peer);
+  Result (*device_default_pool)(PoolHandle** pool, DeviceNumber device);
+  Result (*synchronize)();
+  Result (*stream_priority_range)(int* least, int* greatest);
+  Result (*memory_info)(std::size_t* free, std::size_t* total);
+  Result (*allocate)(void** data, std::size_t bytes);
+  Result (*free)(void* data);
+  Result (*allocate_from_pool)(void** data, std::size_t bytes, PoolHandle* pool, StreamHandle*);
+  Result (*free_async)(void* data, StreamHandle* stream);
+  Result (*pool_create)(PoolHandle** pool, const PoolProperties* properties);
+  Result (*pool_destroy)(PoolHandle* pool);
+  Result (*pool_set_attribute)(PoolHandle* pool, PoolAttribute attribute, void* value);
+  Result (*pool_get_attribute)(PoolHandle* pool, PoolAttribute attribute, void* value);
+  Result (*pool_set_access)(PoolHandle* pool, const PoolAccess* access, std::size_t count);
+  Result (*pool_trim)(PoolHandle* pool, std::size_t keep_bytes);
+  Result (*host_allocate)(void** data, std::size_t bytes, unsigned flags);
+  Result (*host_free)(void* data);
+  Result (*host_register)(void* data, std::size_t bytes, unsigned flags);
+  Result (*host_unregister)(void* data);
+  Result (*host_device_pointer)(void** device, void* host, unsigned flags);
+  Result (*allocate_managed)(void** data, std::size_t bytes, unsigned flags);
+  Result (*copy_to_device)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
+  Result (*copy_from_device)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
+  Result (*copy_within)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
+  Result (*set_bytes)(void* data, unsigned char value, std::size_t bytes, StreamHandle* stream);
+  Result (*stream_create)(StreamHandle** stream, unsigned flags, int priority);
+  Result (*stream_destroy)(StreamHandle* stream);
+  Result (*stream_synchronize)(StreamHandle* stream);
+  Result (*stream_query)(StreamHandle* stream);
+  Result (*stream_wait_event)(StreamHandle* stream, EventHandle* event, unsigned flags);
+  Result (*stream_is_capturing)(StreamHandle* stream, int* status);
+  Result (*event_create)(EventHandle** event, unsigned flags);
+  Result (*event_destroy)(EventHandle* event);
+  Result (*event_record)(EventHandle* event, StreamHandle* stream);
+  Result (*event_query)(EventHandle* event);
+  Result (*event_synchronize)(EventHandle* event);
+  Result (*event_elapsed_time)(float* milliseconds, EventHandle* start, EventHandle* end);
+  Result (*module_load)(ModuleHandle** module, const void* image, unsigned num_options,
+                        int* options, void** values);
+  Result (*module_unload)(ModuleHandle* module);
+  Result (*module_function)(FunctionHandle** function, ModuleHandle* module, const char* name);
+  Result (*function_attribute)(int* value, int attribute, FunctionHandle* function);
+  Result (*launch)(FunctionHandle* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                   StreamHandle* stream, void** parameters, void** extra);
+  Result (*ipc_handle)(IpcHandle* handle, void* data);
+};
+
+/// How a vendor numbers the attributes of its devices; -1 where it has none.
+struct AttributeNumbers {
+  int multiprocessors;
+  int clock_khz;
+  int memory_clock_khz;
+  int memory_bus_bits;
+  int l2_bytes;
+  int warp_size;
+  int major;
+  int minor;
+  int integrated;
+  int managed_memory;
+  int memory_pools;
+  int numa_node;
+};
+
+/// The types of devices by which DLPack knows a vendor's memory.
+struct DlpackTypes {
+  int device;
+  int pinned;
+  int managed;
+};
+
+/// One library, loaded for the rest of the process.
+class Driver {
+ public:
+  Driver() = default;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  virtual ~Driver() = default;
+
+  Functions call{};
+  AttributeNumbers attributes{};
+  DlpackTypes dlpack{};
+
+  const std::string& library() const noexcept { return library_; }
+  int version() const noexcept { return version_; }
+
+  virtual std::string version_text() const = 0;
+  virtual const char* error_name(Result result) const noexcept = 0;
+  virtual const char* error_text(Result result) const noexcept = 0;
+  /// What work of this thread goes to: a context, or a device.
+  virtual Result get_current(Context* current) const noexcept = 0;
+  virtual Result set_current(Context current) const noexcept = 0;
+  virtual Result retain(DeviceNumber device, Context* context) const noexcept = 0;
+  virtual Result release(DeviceNumber device) const noexcept = 0;
+  /// Lets the current device reach the memory of another.
+  virtual Result enable_peer(DeviceNumber peer, Context peer_context) const noexcept = 0;
+  virtual Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
+                           std::size_t bytes, StreamHandle* stream) const noexcept = 0;
+  /// Calls a function of the host in a stream's order; it must not call the driver.
+  virtual Result launch_host(StreamHandle* stream, void (*function)(void*),
+                             void* data) const noexcept = 0;
+  /// Returns whether the driver knows the address as one of page-locked memory.
+  virtual bool is_page_locked(const void* data) const noexcept = 0;
+  /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
+  virtual std::string architecture(int major, int minor, const std::string& pci) const = 0;
+
+  /// Returns the error of a call; OK for success.
+  Status status(Result result, const char* operation, const std::string& device = {}) const;
+  /// Throws the error of a call.
+  void check(Result result, const char* operation, const std::string& device = {}) const {
+    if (result != kSuccess) [[unlikely]]
+      raise_if_error(status(result, operation, device));
+  }
+
+ protected:
+  friend class Loader;
+  std::string library_;
+  int version_ = 0;
+};
+
+/// Fills a table from a shared library; notes what it lacks.
+class Loader {
+ public:
+  /// How a library gives its functions out; by dlsym if null.
+  using Find = void* (*)(void* library, const char* name);
+
+  /// Opens the first of the libraries that is there. Throws UNAVAILABLE with the loader's words.
+  explicit Loader(const std::vector<std::string>& libraries, const char* operation);
+
+  void* handle() const noexcept { return handle_; }
+  const std::string& library() const noexcept { return library_; }
+  void find_by(Find find) noexcept { find_ = find; }
+  /// Returns a function's address, or null, which is not noted.
+  void* look_up(const char* name) const noexcept;
+
+  template <class Function>
+  void get(Function*& slot, const char* name) {
+    slot = reinterpret_cast<Function*>(look_up(name));
+    if (!slot) missing_.emplace_back(name);
+  }
+
+  /// Starts the driver and reads its version. Throws FAILED_PRECONDITION that names the functions
+  /// that are missing, or for a version below `floor`.
+  void finish(Driver& driver, int floor, std::string_view floor_text,
+              std::string_view remedy) const;
+
+ private:
+  void* handle_ = nullptr;
+  std::string library_;
+  const char* operation_;
+  Find find_ = nullptr;
+  std::vector<std::string> missing_;
+};
+
+/// Loads a driver: that in `library`, or the vendor's own if it is empty. Defined by the backend.
+std::unique_ptr<const Driver> open_driver(const std::string& library);
+/// Returns the same, loaded once for the process.
+const Driver& driver_in(const std::string& library);
+
+/// Returns what devrt calls an error of a driver.
+StatusCode code_of(Result result) noexcept;
+/// Returns whether a device takes no more work after it.
+bool is_lost(Result result) noexcept;
+
+/// Makes a context current in this thread, and what was there again at its end.
+///
+/// Others in the process have their own idea of what is current, so it is looked at each time.
+class Current {
+ public:
+  Current(const Driver& driver, Context context) noexcept : driver_(driver) {
+    result_ = driver_.get_current(&before_);
+    if (result_ == kSuccess && before_ == context) return;
+    result_ = driver_.set_current(context);
+    // A thread that had none keeps this one: the next call has less to do.
+    is_changed_ = result_ == kSuccess && before_ != 0;
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  ~Current() {
+    if (is_changed_) (void)driver_.set_current(before_);
+  }
+  Result result() const noexcept { return result_; }
+
+ private:
+  const Driver& driver_;
+  Context before_ = 0;
+  Result result_ = kSuccess;
+  bool is_changed_ = false;
+};
+
+}  // namespace devrt::gpu

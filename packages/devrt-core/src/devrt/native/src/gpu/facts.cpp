@@ -1,0 +1,96 @@
+#include "gpu/facts.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <fstream>
+
+namespace devrt::gpu {
+
+namespace {
+
+/// Returns an attribute; -1 where the driver has none, which is no error.
+std::int64_t attribute(const GpuDevice& device, int number) {
+  int value = -1;
+  const Driver& driver = device.driver();
+  const bool is_there =
+      number >= 0 && driver.call.device_attribute(&value, number, device.number()) == kSuccess;
+  return is_there ? value : -1;
+}
+
+std::string name_of(const GpuDevice& device) {
+  char name[256] = {};
+  device.check(device.driver().call.device_name(name, sizeof name - 1, device.number()),
+               "device_name");
+  return name;
+}
+
+std::string pci_of(const GpuDevice& device) {
+  char id[64] = {};
+  if (device.driver().call.device_pci_bus_id(id, sizeof id - 1, device.number()) != kSuccess) {
+    return {};
+  }
+  std::string lower(id);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  return lower;
+}
+
+/// Returns it as the vendors' tools write it: "GPU-" and groups of hexadecimal digits.
+std::string uuid_of(const GpuDevice& device) {
+  Uuid uuid{};
+  if (device.driver().call.device_uuid(&uuid, device.number()) != kSuccess) return {};
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    char digits[3];
+    (void)std::snprintf(digits, sizeof digits, "%02x", uuid.bytes[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits;
+  }
+  return text;
+}
+
+std::int64_t numa_of(const GpuDevice& device, const std::string& pci) {
+  const std::int64_t node = attribute(device, device.driver().attributes.numa_node);
+  if (node >= 0) return node;
+  std::int64_t found = -1;
+  std::ifstream("/sys/bus/pci/devices/" + pci + "/numa_node") >> found;
+  return found;
+}
+
+}  // namespace
+
+native::DeviceFacts facts_of(const GpuDevice& device, const std::vector<std::int64_t>& peers) {
+  const Driver& driver = device.driver();
+  const AttributeNumbers& numbers = driver.attributes;
+  native::DeviceFacts facts;
+  facts.local_hardware_id = device.ordinal();
+  facts.kind = name_of(device);
+  const auto add = [&](const char* name, std::int64_t value) {
+    if (value >= 0) facts.attributes.emplace_back(name, value);
+  };
+  const auto add_text = [&](const char* name, std::string value) {
+    if (!value.empty()) facts.attributes.emplace_back(name, std::move(value));
+  };
+  const auto major = static_cast<int>(attribute(device, numbers.major));
+  const auto minor = static_cast<int>(attribute(device, numbers.minor));
+  const std::string pci = pci_of(device);
+  add_text("compute_capability", std::to_string(major) + "." + std::to_string(minor));
+  add_text("architecture", driver.architecture(major, minor, pci));
+  std::size_t memory = 0;
+  device.check(driver.call.device_total_memory(&memory, device.number()), "device_total_memory");
+  add("memory_bytes", static_cast<std::int64_t>(memory));
+  add("core_count", attribute(device, numbers.multiprocessors));
+  add("clock_khz", attribute(device, numbers.clock_khz));
+  add("memory_clock_khz", attribute(device, numbers.memory_clock_khz));
+  add("memory_bus_bits", attribute(device, numbers.memory_bus_bits));
+  add("l2_cache_bytes", attribute(device, numbers.l2_bytes));
+  add("warp_size", attribute(device, numbers.warp_size));
+  add_text("pci_bus_id", pci);
+  add_text("uuid", uuid_of(device));
+  add("numa_node", numa_of(device, pci));
+  facts.attributes.emplace_back("peers", peers);
+  add_text("driver_version", driver.version_text());
+  return facts;
+}
+
+}  // namespace devrt::gpu

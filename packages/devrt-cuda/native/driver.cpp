@@ -1,0 +1,198 @@
+// The driver of NVIDIA's GPUs: libcuda.so.1, as CUDA 12.0 declares it.
+#include <dlfcn.h>
+
+#include "gpu/backend.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+/// The ABI that every function is requested in, and the least version that has them all.
+constexpr int kAbi = 12000;
+constexpr unsigned kMemoryType = 2;  // an attribute of a pointer
+constexpr int kHost = 1;             // its value
+
+using GetProcAddress = Result (*)(const char* name, void** function, int version,
+                                  std::uint64_t flags, int* found);
+
+void* find(void* library, const char* name) {
+  static constexpr char kName[] = "cuGetProcAddress_v2";
+  const auto get = reinterpret_cast<GetProcAddress>(dlsym(library, kName));
+  void* function = nullptr;
+  int found = 0;
+  return get && get(name, &function, kAbi, 0, &found) == kSuccess ? function : nullptr;
+}
+
+class CudaDriver final : public Driver {
+ public:
+  explicit CudaDriver(Loader& from) {
+    attributes = {.multiprocessors = 16,
+                  .clock_khz = 13,
+                  .memory_clock_khz = 36,
+                  .memory_bus_bits = 37,
+                  .l2_bytes = 38,
+                  .warp_size = 10,
+                  .major = 75,
+                  .minor = 76,
+                  .integrated = 18,
+                  .managed_memory = 83,
+                  .memory_pools = 115,
+                  .numa_node = 134};
+    dlpack = {.device = 2, .pinned = 3, .managed = 13};
+    from.find_by(&find);
+    fill_devices(from);
+    fill_memory(from);
+    fill_work(from);
+    if (!dlsym(from.handle(), "cuGetProcAddress_v2")) {
+      // Without it nothing is found, and a driver before CUDA 12 has another version of it.
+      call.driver_version = reinterpret_cast<decltype(call.driver_version)>(
+          dlsym(from.handle(), "cuDriverGetVersion"));
+    }
+    from.finish(*this, kAbi, "CUDA 12.0 (driver 525.60.13)",
+                "Install a later driver: https://www.nvidia.com/drivers");
+  }
+
+  std::string version_text() const override {
+    return "CUDA " + std::to_string(version() / 1000) + "." + std::to_string(version() % 1000 / 10);
+  }
+  const char* error_name(Result result) const noexcept override {
+    const char* words = nullptr;
+    return error_name_ && error_name_(result, &words) == kSuccess ? words : nullptr;
+  }
+  const char* error_text(Result result) const noexcept override {
+    const char* words = nullptr;
+    return error_text_ && error_text_(result, &words) == kSuccess ? words : nullptr;
+  }
+  Result get_current(Context* current) const noexcept override { return get_current_(current); }
+  Result set_current(Context current) const noexcept override { return set_current_(current); }
+  Result retain(DeviceNumber device, Context* context) const noexcept override {
+    return retain_(context, device);
+  }
+  Result release(DeviceNumber device) const noexcept override { return release_(device); }
+  Result enable_peer(DeviceNumber, Context peer) const noexcept override {
+    return enable_peer_(peer, 0);
+  }
+  Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
+                   std::size_t bytes, StreamHandle* stream) const noexcept override {
+    return copy_peer_(to, to_context, from, from_context, bytes, stream);
+  }
+  Result launch_host(StreamHandle* stream, void (*function)(void*),
+                     void* data) const noexcept override {
+    return launch_host_(stream, function, data);
+  }
+  bool is_page_locked(const void* data) const noexcept override {
+    unsigned attribute = kMemoryType;
+    unsigned type = 0;  // stays so for memory that the driver does not know
+    void* value = &type;
+    return pointer_attributes_(1, &attribute, &value, data) == kSuccess && type == kHost;
+  }
+  std::string architecture(int major, int minor, const std::string&) const override {
+    return "sm_" + std::to_string(major) + std::to_string(minor);
+  }
+
+ private:
+  void fill_devices(Loader& from) {
+    from.get(call.init, "cuInit");
+    from.get(call.driver_version, "cuDriverGetVersion");
+    from.get(error_name_, "cuGetErrorName");
+    from.get(error_text_, "cuGetErrorString");
+    from.get(call.device_count, "cuDeviceGetCount");
+    from.get(call.device_get, "cuDeviceGet");
+    from.get(call.device_name, "cuDeviceGetName");
+    from.get(call.device_uuid, "cuDeviceGetUuid");
+    from.get(call.device_attribute, "cuDeviceGetAttribute");
+    from.get(call.device_pci_bus_id, "cuDeviceGetPCIBusId");
+    from.get(call.device_p2p_attribute, "cuDeviceGetP2PAttribute");
+    from.get(call.device_total_memory, "cuDeviceTotalMem");
+    from.get(call.device_can_access_peer, "cuDeviceCanAccessPeer");
+    from.get(call.device_default_pool, "cuDeviceGetDefaultMemPool");
+    from.get(retain_, "cuDevicePrimaryCtxRetain");
+    from.get(release_, "cuDevicePrimaryCtxRelease");
+    from.get(set_current_, "cuCtxSetCurrent");
+    from.get(get_current_, "cuCtxGetCurrent");
+    from.get(call.synchronize, "cuCtxSynchronize");
+    from.get(call.stream_priority_range, "cuCtxGetStreamPriorityRange");
+    from.get(enable_peer_, "cuCtxEnablePeerAccess");
+  }
+
+  void fill_memory(Loader& from) {
+    from.get(call.memory_info, "cuMemGetInfo");
+    from.get(call.allocate, "cuMemAlloc");
+    from.get(call.free, "cuMemFree");
+    from.get(call.allocate_from_pool, "cuMemAllocFromPoolAsync");
+    from.get(call.free_async, "cuMemFreeAsync");
+    from.get(call.pool_create, "cuMemPoolCreate");
+    from.get(call.pool_destroy, "cuMemPoolDestroy");
+    from.get(call.pool_set_attribute, "cuMemPoolSetAttribute");
+    from.get(call.pool_get_attribute, "cuMemPoolGetAttribute");
+    from.get(call.pool_set_access, "cuMemPoolSetAccess");
+    from.get(call.pool_trim, "cuMemPoolTrimTo");
+    from.get(call.host_allocate, "cuMemHostAlloc");
+    from.get(call.host_free, "cuMemFreeHost");
+    from.get(call.host_register, "cuMemHostRegister");
+    from.get(call.host_unregister, "cuMemHostUnregister");
+    from.get(call.host_device_pointer, "cuMemHostGetDevicePointer");
+    from.get(call.allocate_managed, "cuMemAllocManaged");
+    from.get(pointer_attributes_, "cuPointerGetAttributes");
+    from.get(call.ipc_handle, "cuIpcGetMemHandle");
+  }
+
+  void fill_work(Loader& from) {
+    from.get(call.copy_to_device, "cuMemcpyHtoDAsync");
+    from.get(call.copy_from_device, "cuMemcpyDtoHAsync");
+    from.get(call.copy_within, "cuMemcpyDtoDAsync");
+    from.get(copy_peer_, "cuMemcpyPeerAsync");
+    from.get(call.set_bytes, "cuMemsetD8Async");
+    from.get(call.stream_create, "cuStreamCreateWithPriority");
+    from.get(call.stream_destroy, "cuStreamDestroy");
+    from.get(call.stream_synchronize, "cuStreamSynchronize");
+    from.get(call.stream_query, "cuStreamQuery");
+    from.get(call.stream_wait_event, "cuStreamWaitEvent");
+    from.get(call.stream_is_capturing, "cuStreamIsCapturing");
+    from.get(launch_host_, "cuLaunchHostFunc");
+    from.get(call.event_create, "cuEventCreate");
+    from.get(call.event_destroy, "cuEventDestroy");
+    from.get(call.event_record, "cuEventRecord");
+    from.get(call.event_query, "cuEventQuery");
+    from.get(call.event_synchronize, "cuEventSynchronize");
+    from.get(call.event_elapsed_time, "cuEventElapsedTime");
+    from.get(call.module_load, "cuModuleLoadDataEx");
+    from.get(call.module_unload, "cuModuleUnload");
+    from.get(call.module_function, "cuModuleGetFunction");
+    from.get(call.function_attribute, "cuFuncGetAttribute");
+    from.get(call.launch, "cuLaunchKernel");
+  }
+
+  Result (*error_name_)(Result, const char**) = nullptr;
+  Result (*error_text_)(Result, const char**) = nullptr;
+  Result (*retain_)(Context*, DeviceNumber) = nullptr;
+  Result (*release_)(DeviceNumber) = nullptr;
+  Result (*set_current_)(Context) = nullptr;
+  Result (*get_current_)(Context*) = nullptr;
+  Result (*enable_peer_)(Context, unsigned) = nullptr;
+  Result (*copy_peer_)(void*, Context, const void*, Context, std::size_t, StreamHandle*) = nullptr;
+  Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
+  Result (*pointer_attributes_)(unsigned, unsigned*, void**, const void*) = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<const Driver> open_driver(const std::string& library) {
+  Loader loader({library.empty() ? "libcuda.so.1" : library}, "load_driver");
+  return std::make_unique<CudaDriver>(loader);
+}
+
+}  // namespace devrt::gpu
+
+namespace devrt::native {
+
+const Platform& platform() {
+  static const Platform cuda{.name = "cuda", .engine = {}};
+  return cuda;
+}
+
+std::shared_ptr<DeviceBackend> make_backend(const ClientOptions& options) {
+  return gpu::make_gpu_backend(options);
+}
+
+}  // namespace devrt::native

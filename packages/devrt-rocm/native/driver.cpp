@@ -1,0 +1,233 @@
+// The driver of AMD's GPUs: HIP's runtime, from 5.2 on.
+#include <dlfcn.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "gpu/backend.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr int kFloor = 50200000;  // HIP 5.2
+
+/// What hipStreamAddCallback calls, given on to what hipLaunchHostFunc would call.
+struct HostCall {
+  void (*function)(void*);
+  void* data;
+};
+
+void call_host(StreamHandle*, Result, void* given) {
+  const std::unique_ptr<HostCall> call(static_cast<HostCall*>(given));
+  call->function(call->data);
+}
+
+class HipDriver final : public Driver {
+ public:
+  explicit HipDriver(Loader& from) {
+    attributes = {.multiprocessors = 63,
+                  .clock_khz = 5,
+                  .memory_clock_khz = 60,
+                  .memory_bus_bits = 59,
+                  .l2_bytes = 19,
+                  .warp_size = 87,
+                  .major = 23,
+                  .minor = 61,
+                  .integrated = 16,
+                  .managed_memory = 24,
+                  .memory_pools = 88,
+                  .numa_node = -1};
+    dlpack = {.device = 10, .pinned = 11, .managed = 11};
+    fill_devices(from);
+    fill_memory(from);
+    fill_work(from);
+    launch_host_ = reinterpret_cast<decltype(launch_host_)>(from.look_up("hipLaunchHostFunc"));
+    if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
+    from.finish(*this, kFloor, "HIP 5.2", "Install a later ROCm: https://rocm.docs.amd.com");
+  }
+
+  std::string version_text() const override {
+    return "HIP " + std::to_string(version() / 10000000) + "." +
+           std::to_string(version() / 100000 % 100);
+  }
+  const char* error_name(Result result) const noexcept override { return error_name_(result); }
+  const char* error_text(Result result) const noexcept override { return error_text_(result); }
+  Result get_current(Context* current) const noexcept override {
+    DeviceNumber device = 0;
+    const Result result = get_device_(&device);
+    *current = context_of(device);
+    return result;
+  }
+  Result set_current(Context current) const noexcept override {
+    return set_device_(device_of(current));
+  }
+  Result retain(DeviceNumber device, Context* context) const noexcept override {
+    *context = context_of(device);
+    return set_device_(device);  // HIP makes what it needs with the first call
+  }
+  Result release(DeviceNumber) const noexcept override { return kSuccess; }
+  Result enable_peer(DeviceNumber peer, Context) const noexcept override {
+    return enable_peer_(peer, 0);
+  }
+  Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
+                   std::size_t bytes, StreamHandle* stream) const noexcept override {
+    return copy_peer_(to, device_of(to_context), from, device_of(from_context), bytes, stream);
+  }
+  Result launch_host(StreamHandle* stream, void (*function)(void*),
+                     void* data) const noexcept override {
+    if (launch_host_) return launch_host_(stream, function, data);
+    auto given = std::unique_ptr<HostCall>(new (std::nothrow) HostCall{function, data});
+    if (!given) return kOutOfMemory;
+    const Result result = add_callback_(stream, &call_host, given.get(), 0);
+    if (result == kSuccess) (void)given.release();  // the callback has it now
+    return result;
+  }
+  bool is_page_locked(const void* data) const noexcept override {
+    // The attributes of pointers have other numbers in other versions.
+    void* device = nullptr;
+    return call.host_device_pointer(&device, const_cast<void*>(data), 0) == kSuccess;
+  }
+  std::string architecture(int, int, const std::string& pci) const override;
+
+ private:
+  // A context is the device's number and 1: 0 is none, and HIP always has a current device.
+  static Context context_of(DeviceNumber device) noexcept { return device + 1; }
+  static DeviceNumber device_of(Context context) noexcept {
+    return static_cast<DeviceNumber>(context - 1);
+  }
+
+  void fill_devices(Loader& from) {
+    from.get(call.init, "hipInit");
+    from.get(call.driver_version, "hipDriverGetVersion");
+    from.get(error_name_, "hipGetErrorName");
+    from.get(error_text_, "hipGetErrorString");
+    from.get(call.device_count, "hipGetDeviceCount");
+    from.get(call.device_get, "hipDeviceGet");
+    from.get(call.device_name, "hipDeviceGetName");
+    from.get(call.device_uuid, "hipDeviceGetUuid");
+    from.get(call.device_attribute, "hipDeviceGetAttribute");
+    from.get(call.device_pci_bus_id, "hipDeviceGetPCIBusId");
+    from.get(call.device_p2p_attribute, "hipDeviceGetP2PAttribute");
+    from.get(call.device_total_memory, "hipDeviceTotalMem");
+    from.get(call.device_can_access_peer, "hipDeviceCanAccessPeer");
+    from.get(call.device_default_pool, "hipDeviceGetDefaultMemPool");
+    from.get(set_device_, "hipSetDevice");
+    from.get(get_device_, "hipGetDevice");
+    from.get(call.synchronize, "hipDeviceSynchronize");
+    from.get(call.stream_priority_range, "hipDeviceGetStreamPriorityRange");
+    from.get(enable_peer_, "hipDeviceEnablePeerAccess");
+  }
+
+  void fill_memory(Loader& from) {
+    from.get(call.memory_info, "hipMemGetInfo");
+    from.get(call.allocate, "hipMalloc");
+    from.get(call.free, "hipFree");
+    from.get(call.allocate_from_pool, "hipMallocFromPoolAsync");
+    from.get(call.free_async, "hipFreeAsync");
+    from.get(call.pool_create, "hipMemPoolCreate");
+    from.get(call.pool_destroy, "hipMemPoolDestroy");
+    from.get(call.pool_set_attribute, "hipMemPoolSetAttribute");
+    from.get(call.pool_get_attribute, "hipMemPoolGetAttribute");
+    from.get(call.pool_set_access, "hipMemPoolSetAccess");
+    from.get(call.pool_trim, "hipMemPoolTrimTo");
+    from.get(call.host_allocate, "hipHostMalloc");
+    from.get(call.host_free, "hipHostFree");
+    from.get(call.host_register, "hipHostRegister");
+    from.get(call.host_unregister, "hipHostUnregister");
+    from.get(call.host_device_pointer, "hipHostGetDevicePointer");
+    from.get(call.allocate_managed, "hipMallocManaged");
+    from.get(call.ipc_handle, "hipIpcGetMemHandle");
+  }
+
+  void fill_work(Loader& from) {
+    from.get(call.copy_to_device, "hipMemcpyHtoDAsync");
+    from.get(call.copy_from_device, "hipMemcpyDtoHAsync");
+    from.get(call.copy_within, "hipMemcpyDtoDAsync");
+    from.get(copy_peer_, "hipMemcpyPeerAsync");
+    from.get(call.set_bytes, "hipMemsetD8Async");
+    from.get(call.stream_create, "hipStreamCreateWithPriority");
+    from.get(call.stream_destroy, "hipStreamDestroy");
+    from.get(call.stream_synchronize, "hipStreamSynchronize");
+    from.get(call.stream_query, "hipStreamQuery");
+    from.get(call.stream_wait_event, "hipStreamWaitEvent");
+    from.get(call.stream_is_capturing, "hipStreamIsCapturing");
+    from.get(call.event_create, "hipEventCreateWithFlags");
+    from.get(call.event_destroy, "hipEventDestroy");
+    from.get(call.event_record, "hipEventRecord");
+    from.get(call.event_query, "hipEventQuery");
+    from.get(call.event_synchronize, "hipEventSynchronize");
+    from.get(call.event_elapsed_time, "hipEventElapsedTime");
+    from.get(call.module_load, "hipModuleLoadDataEx");
+    from.get(call.module_unload, "hipModuleUnload");
+    from.get(call.module_function, "hipModuleGetFunction");
+    from.get(call.function_attribute, "hipFuncGetAttribute");
+    from.get(call.launch, "hipModuleLaunchKernel");
+  }
+
+  const char* (*error_name_)(Result) = nullptr;
+  const char* (*error_text_)(Result) = nullptr;
+  Result (*set_device_)(DeviceNumber) = nullptr;
+  Result (*get_device_)(DeviceNumber*) = nullptr;
+  Result (*enable_peer_)(DeviceNumber, unsigned) = nullptr;
+  Result (*copy_peer_)(void*, int, const void*, int, std::size_t, StreamHandle*) = nullptr;
+  Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
+  Result (*add_callback_)(StreamHandle*, void (*)(StreamHandle*, Result, void*), void*,
+                          unsigned) = nullptr;
+};
+
+/// Returns the value of a line "name value" of a node of the kernel driver's; -1 if it has none.
+std::int64_t property(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  std::string key;
+  std::int64_t value = 0;
+  while (lines >> key >> value) {
+    if (key == name) return value;
+  }
+  return -1;
+}
+
+/// The runtime gives the name in a struct that changes with the version; the kernel driver's table
+/// says it too: 90010 is gfx90a.
+std::string HipDriver::architecture(int, int, const std::string& pci) const {
+  unsigned domain = 0, bus = 0, slot = 0;
+  if (std::sscanf(pci.c_str(), "%x:%x:%x", &domain, &bus, &slot) != 3) return {};
+  for (int node = 0; node < 256; ++node) {
+    std::ifstream file("/sys/class/kfd/kfd/topology/nodes/" + std::to_string(node) + "/properties");
+    if (!file) break;
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    if (property(text, "location_id") != ((bus << 8) | (slot << 3)) ||
+        property(text, "domain") != domain)
+      continue;
+    const auto version = static_cast<int>(property(text, "gfx_target_version"));
+    char name[32];
+    (void)std::snprintf(name, sizeof name, "gfx%d%x%x", version / 10000, version / 100 % 100u,
+                        version % 100u);
+    return version > 0 ? name : "";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<const Driver> open_driver(const std::string& library) {
+  std::vector<std::string> names{library};
+  if (library.empty()) names = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+  Loader loader(names, "load_driver");
+  return std::make_unique<HipDriver>(loader);
+}
+
+}  // namespace devrt::gpu
+
+namespace devrt::native {
+
+const Platform& platform() {
+  static const Platform rocm{.name = "rocm", .engine = {}};
+  return rocm;
+}
+
+std::shared_ptr<DeviceBackend> make_backend(const ClientOptions& options) {
+  return gpu::make_gpu_backend(options);
+}
+
+}  // namespace devrt::native

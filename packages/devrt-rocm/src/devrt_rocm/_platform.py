@@ -1,0 +1,17 @@
+"""What devrt's client for GPUs must know of this package."""
+
+from __future__ import annotations
+
+from devrt.native.gpu import GpuPlatform
+
+__all__ = ["PLATFORM"]
+
+PLATFORM = GpuPlatform(
+    name="rocm",
+    module="devrt_rocm._ext",
+    prefix="Rocm",
+    visible_variable="JAX_ROCM_VISIBLE_DEVICES",
+    libraries=("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"),
+    folders=("opt/rocm/lib", "opt/rocm-*/lib"),
+)
+"""The platform ``rocm``."""
