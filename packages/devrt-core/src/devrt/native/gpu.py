@@ -17,7 +17,7 @@ from devrt.errors import BackendUnavailableError, InvalidArgumentError, InvalidT
 from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
 if TYPE_CHECKING:
-    from devrt.contract import Client
+    from devrt.contract import Capabilities, Client
 
 __all__ = ["GpuPlatform"]
 
@@ -29,7 +29,6 @@ _MOST_DEVICES = 1024  # that are simulated in one process
 _GIVEN = (
     "allocator",
     "allowed_devices",
-    "asynchronous",
     "collective_memory_size",
     "distributed_client",
     "memory_fraction",
@@ -115,7 +114,7 @@ class GpuPlatform:
         if found := self._driver_library():
             driver["library"] = found
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
-        native = register(self.module, self.prefix)
+        native = register(self.module, self.prefix, capabilities=_capabilities)
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -123,7 +122,6 @@ class GpuPlatform:
             nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
         client = native.make_client(
             driver,
-            asynchronous=options.get("asynchronous", True),
             node_id=nodes[0],
             num_nodes=nodes[1],
             memory_kinds=context.memory_kinds,
@@ -151,6 +149,13 @@ class GpuPlatform:
             return _joined(given)
         text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
         return None if not text or text == "all" else str(text)
+
+
+def _capabilities(self: Client) -> Capabilities:
+    """Return what can be counted on; see `devrt.contract.Capabilities`."""
+    from devrt.contract import Capabilities
+
+    return Capabilities.of(self, asynchronous=True, layouts=True)
 
 
 def _joined(numbers: Any) -> str:

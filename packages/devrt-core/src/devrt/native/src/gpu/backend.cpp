@@ -33,9 +33,9 @@ std::size_t total_of(const GpuDevice& device) {
 
 GpuBackend::GpuBackend(const Driver& driver, Options options)
     : driver_(driver), options_(std::move(options)), pool_("devrt-gpu:copy", kCopyThreads) {
+  driver_.check(driver_.call.init(0), "init");
   int count = 0;
-  const Result counted = driver_.call.device_count(&count);
-  driver_.check(counted, "device_count");
+  driver_.check(driver_.call.device_count(&count), "device_count");
   if (count == 0) {
     throw StatusError(Status(StatusCode::kUnavailable,
                              "The driver " + driver_.library() +

@@ -35,7 +35,7 @@ void Stream::drain() noexcept {
 DriverEvent::~DriverEvent() { device_->give_event(handle_); }
 
 std::optional<Status> DriverEvent::query() noexcept {
-  const Current current(device_->driver(), device_->context());
+  // Of all that is done with an event, this alone needs no context.
   const Result result = device_->driver().call.event_query(handle_);
   if (result == kNotReady) return std::nullopt;
   return device_->status(result, "event_query");
