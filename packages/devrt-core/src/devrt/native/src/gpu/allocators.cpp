@@ -120,7 +120,8 @@ void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
   const Current current(device_->driver(), device_->context());
   device_->check(current.result(), "set_current");
   void* data = nullptr;
-  return result_of(*device_, device_->driver().call.allocate(&data, bytes), data, "allocate");
+  const Result result = device_->driver().call.allocate(&data, bytes);
+  return result_of(*device_, result, data, "allocate");
 }
 
 void PlatformAllocator::deallocate(void* data, std::size_t) noexcept {
@@ -160,6 +161,14 @@ bool PinnedAllocator::owns(const void* data) const noexcept {
   if (after == regions_.begin()) return false;
   --after;
   return address < after->first + after->second;
+}
+
+bool ArenaInFront::deallocate_after(void* data, std::size_t bytes,
+                                    std::span<const ReadyEvent> uses) noexcept {
+  if (bytes > largest_) return upstream_->deallocate_after(data, bytes, uses);
+  // The bytes count as free from now on; the arena gets them with the last of the events.
+  retire(arena_, static_cast<std::byte*>(data), bytes, {}, {uses.begin(), uses.end()});
+  return true;
 }
 
 void* ArenaInFront::allocate(std::size_t bytes, std::size_t alignment) {

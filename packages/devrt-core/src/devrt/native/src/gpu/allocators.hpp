@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "devrt/buffers/storage_uses.hpp"
 #include "devrt/memory/allocator.hpp"
 #include "devrt/memory/arena_allocator.hpp"
 #include "gpu/device.hpp"
@@ -55,7 +56,7 @@ class PinnedAllocator final : public HostAllocator {
 
   void* allocate(std::size_t bytes, std::size_t alignment) override;
   void deallocate(void* data, std::size_t bytes) noexcept override;
-  /// Returns whether an address lies in what it gave out: the driver need not be asked.
+  /// Returns whether an address lies in what it gave out, without a call of the driver.
   bool owns(const void* data) const noexcept;
 
  private:
@@ -64,35 +65,31 @@ class PinnedAllocator final : public HostAllocator {
   std::map<const std::byte*, std::size_t> regions_;
 };
 
-/// Small blocks from an arena, whose books cost less than a call of the driver; others from what
-/// is behind it.
+/// Blocks up to a size from an arena, whose books cost less than a call of the driver; others from
+/// what is behind it.
 class ArenaInFront final : public HostAllocator {
  public:
-  static constexpr std::size_t kLargestInArena = std::size_t{1} << 20;
-
-  ArenaInFront(std::shared_ptr<HostAllocator> upstream, std::size_t region_bytes)
-      : arena_(upstream, {.region_bytes = region_bytes, .keep_bytes = 2 * region_bytes}),
-        upstream_(std::move(upstream)) {}
+  ArenaInFront(std::shared_ptr<HostAllocator> upstream, ArenaOptions options, std::size_t largest)
+      : arena_(std::make_shared<ArenaAllocator>(upstream, options)),
+        upstream_(std::move(upstream)),
+        largest_(largest) {}
 
   void* allocate(std::size_t bytes, std::size_t alignment) override;
   void deallocate(void* data, std::size_t bytes) noexcept override {
     of(bytes).deallocate(data, bytes);
   }
   bool deallocate_after(void* data, std::size_t bytes,
-                        std::span<const ReadyEvent> uses) noexcept override {
-    return of(bytes).deallocate_after(data, bytes, uses);
-  }
+                        std::span<const ReadyEvent> uses) noexcept override;
   std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
-  void trim() noexcept override { arena_.trim(); }  // and what is behind it
-  std::vector<AllocatorFact> facts() const override { return arena_.facts(); }
+  void trim() noexcept override { arena_->trim(); }  // and what is behind it
+  std::vector<AllocatorFact> facts() const override { return arena_->facts(); }
 
  private:
-  HostAllocator& of(std::size_t bytes) noexcept {
-    return bytes <= kLargestInArena ? static_cast<HostAllocator&>(arena_) : *upstream_;
-  }
+  HostAllocator& of(std::size_t bytes) noexcept { return bytes <= largest_ ? *arena_ : *upstream_; }
 
-  ArenaAllocator arena_;
+  const std::shared_ptr<HostAllocator> arena_;
   const std::shared_ptr<HostAllocator> upstream_;
+  const std::size_t largest_;
 };
 
 }  // namespace devrt::gpu

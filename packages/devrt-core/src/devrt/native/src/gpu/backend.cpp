@@ -1,6 +1,7 @@
 #include "gpu/backend.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "devrt/memory/limit_allocator.hpp"
@@ -17,6 +18,7 @@ constexpr int kHeapSpace = 1;
 constexpr int kFirstSpace = 2;  // of the devices: each memory is apart from the others
 constexpr unsigned kCopyThreads = 4;
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
+constexpr std::size_t kSmallest = std::size_t{1} << 20;     // that a pool is given
 constexpr std::size_t kSmallRegion = std::size_t{8} << 20;  // of the arena in front of a pool
 constexpr std::size_t kBfcRegion = std::size_t{64} << 20;   // of memory that is an arena's
 constexpr std::size_t kPinnedRegion = std::size_t{16} << 20;
@@ -102,12 +104,13 @@ std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
     kind = has_pools ? AllocatorKind::kPool : AllocatorKind::kBfc;
   std::shared_ptr<HostAllocator> made;
   if (kind == AllocatorKind::kPool) {
-    made = std::make_shared<ArenaInFront>(limited(*device, std::make_shared<PoolAllocator>(device)),
-                                          kSmallRegion);
+    made = std::make_shared<ArenaInFront>(
+        limited(*device, std::make_shared<PoolAllocator>(device)),
+        ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
   } else if (kind == AllocatorKind::kBfc) {
-    made = std::make_shared<ArenaAllocator>(
+    made = std::make_shared<ArenaInFront>(
         limited(*device, std::make_shared<PlatformAllocator>(device)),
-        ArenaOptions{.region_bytes = kBfcRegion});
+        ArenaOptions{.region_bytes = kBfcRegion}, std::numeric_limits<std::size_t>::max());
   } else {
     made = limited(*device, std::make_shared<PlatformAllocator>(device));
   }

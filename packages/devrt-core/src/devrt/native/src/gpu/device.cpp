@@ -8,7 +8,7 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr unsigned kBlockingSync = 1;   // an event: who waits for it sleeps
+constexpr unsigned kBlockingSync = 1;   // an event: the waiter sleeps
 constexpr unsigned kDisableTiming = 2;  // an event
 constexpr std::size_t kCallbacks = 1 << 16;
 constexpr std::size_t kFreeEvents = 256;
@@ -42,8 +42,8 @@ std::optional<Status> DriverEvent::query() noexcept {
 }
 
 std::optional<Status> DriverEvent::wait_for(std::chrono::nanoseconds timeout) noexcept {
-  // The driver's own wait has no limit, and signals must be handled meanwhile: so it is asked, the
-  // longer it took already the less often.
+  // The driver's own wait has no limit, and signals must be handled meanwhile: so the event is
+  // queried, the longer it took already the less often.
   using namespace std::chrono_literals;
   const auto start = std::chrono::steady_clock::now();
   for (;;) {
