@@ -210,17 +210,28 @@ bool is_for_device(const Filling& filling, const FillJob& job, const Memory& tar
   return !target.is_host_visible() || !origin_of(filling, job.sources).is_host_visible();
 }
 
-/// Returns the work of a device that fills a block.
-DeviceCopies to_device_copies(Filling& filling, const FillJob& job, const Memory& target,
-                              std::int64_t stream) {
-  DeviceCopies work{queue_between(origin_of(filling, job.sources), target, stream)};
+/// Returns the work of devices that fills a block: that of each source's device apart, since a
+/// device need not reach what lies between others.
+std::vector<DeviceCopies> to_device_copies(const Filling& filling, const FillJob& job,
+                                           const Memory& target, std::int64_t stream) {
+  std::vector<DeviceCopies> works;
+  std::vector<int> spaces;  // of the sources of each
   for (const std::size_t number : filling.needs) {
-    work.storages.push_back(job.sources[number].storage.share());
-    work.after.push_back(job.sources[number].ready);
+    const Source& source = job.sources[number];
+    const int space = source.memory->space();
+    auto at = static_cast<std::size_t>(std::ranges::find(spaces, space) - spaces.begin());
+    if (at == spaces.size()) {
+      spaces.push_back(space);
+      works.push_back({queue_between(*source.memory, target, stream)});
+      works.back().storages.push_back(filling.storage.share());
+      for (const RegionCopy& copy : filling.copies) {
+        if (copy.from_space == space) works.back().copies.push_back(copy);
+      }
+    }
+    works[at].storages.push_back(source.storage.share());
+    works[at].after.push_back(source.ready);
   }
-  work.storages.push_back(filling.storage.share());
-  work.copies = std::move(filling.copies);
-  return work;
+  return works;
 }
 
 /// Returns where a piece begins in its source if it is one run of bytes there; else -1.
@@ -344,7 +355,12 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
         add_pieces(filling, pieces, buffers, assembly, job, *targets[i]);
         block = {filling.storage.share(), filling.promise.event()};
         if (is_for_device(filling, job, *targets[i])) [[unlikely]] {
-          block.ready = copy_by_device(to_device_copies(filling, job, *targets[i], stream));
+          block.ready = {};
+          for (DeviceCopies& work : to_device_copies(filling, job, *targets[i], stream)) {
+            work.after.push_back(
+                block.ready);  // one event stands for all: each begins after another
+            block.ready = copy_by_device(std::move(work));
+          }
           job.fillings.pop_back();
         }
       }
