@@ -39,7 +39,7 @@ def register(
         imported when a program is first compiled. Empty for a backend that compiles nothing.
     capabilities
         Returns `devrt.contract.Client.capabilities` of a client. None for what can be seen of it,
-        and asynchronous transfers.
+        and what the native client does on any device: asynchronous transfers and layouts.
 
     Returns
     -------
@@ -98,4 +98,4 @@ def _capabilities(self: _Client) -> Capabilities:
     """Return what can be counted on; see `devrt.contract.Capabilities`."""
     from devrt.contract import Capabilities
 
-    return Capabilities.of(self, asynchronous=True)
+    return Capabilities.of(self, asynchronous=True, layouts=True)
