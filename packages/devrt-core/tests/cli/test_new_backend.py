@@ -110,7 +110,7 @@ def test_it_goes_to_the_folder_that_is_given(folder):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "Zeta", "1zeta", "zeta-x", "zeta_", "ze__ta", "../zeta", "zéta"]
+    "name", ["", "Zeta", "1zeta", "zeta-x", "zeta_", "ze__ta", "../zeta", "zéta", 65 * "z"]
 )
 def test_a_bad_name_is_refused(folder, name):
     error = write("--", name, fails=True)
@@ -126,6 +126,10 @@ def test_a_bad_name_is_refused(folder, name):
         ("gpu", "serves that platform"),
         ("core", "the distribution devrt-core is installed"),
         ("pjrt", "the package devrt_pjrt is installed"),
+        ("numpy", "the package numpy is installed"),
+        ("json", "a module of Python's standard library"),
+        ("devrt", "it means something else"),
+        ("all", "it means something else"),
     ],
 )
 def test_a_name_that_is_taken_is_refused(folder, name, owner):

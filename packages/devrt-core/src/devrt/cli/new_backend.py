@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import tempfile
 from importlib import metadata, util
 from pathlib import Path
@@ -18,6 +19,8 @@ __all__ = ["write_project"]
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+_LONGEST = 64  # characters: it becomes part of the names of files and variables
+_WORDS = ("all", "default", "devrt", "none", "test")
 _EXAMPLE = re.compile(
     r"(devrt-)?(acme|Acme|ACME)(?:[-_]?(?:pjrt|Pjrt|PJRT|native|Native|NATIVE)(?![a-z]))?"
 )
@@ -60,10 +63,11 @@ def write_project(platform: str, template: str, folder: str | None = None) -> li
 
 
 def _check_name(platform: str) -> None:
-    if not _PLATFORM.fullmatch(platform):
+    if not _PLATFORM.fullmatch(platform) or len(platform) > _LONGEST:
         msg = (
             f"{platform!r} is no name of a platform. Give lower-case letters and digits, which may "
-            "be parted by single underscores, and a letter first: acme, acme_x1."
+            f"be parted by single underscores, {_LONGEST} characters at most, and a letter first: "
+            "acme, acme_x1."
         )
         raise InvalidArgumentError(msg, platform=platform)
     owner = _owner(platform)
@@ -77,6 +81,10 @@ def _owner(platform: str) -> str:
     from devrt.plugins.discovery.installed import discover_plugins
     from devrt.plugins.discovery.known import wheels_for
 
+    if platform in _WORDS:
+        return "it means something else where platforms are named"
+    if platform in sys.stdlib_module_names:
+        return "a module of Python's standard library is called so"
     for ref in discover_plugins():
         if ref.platform == platform:
             return f"{ref} serves that platform here"
@@ -86,7 +94,8 @@ def _owner(platform: str) -> str:
     with contextlib.suppress(metadata.PackageNotFoundError):
         metadata.distribution(distribution)
         return f"the distribution {distribution} is installed"
-    return f"the package {package} is installed" if util.find_spec(package) else ""
+    taken = [name for name in (package, platform) if util.find_spec(name)]
+    return f"the package {taken[0]} is installed" if taken else ""
 
 
 def _files(source: Path) -> list[Path]:
