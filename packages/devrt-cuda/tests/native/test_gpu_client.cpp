@@ -1,0 +1,218 @@
+// The GPU client on simulated devices, which report what it does out of order.
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "client/client.hpp"
+#include "gpu/backend.hpp"
+#include "gpu_simulator/control.h"
+#include "harness.hpp"
+
+namespace devrt::gpu {
+
+using namespace native;
+using Buffer = native::Buffer;  // not the template
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+ClientOptions options_with(std::vector<pjrt::Option> own = {}) {
+  ClientOptions options;
+  own.push_back({"library", std::string(SIMULATOR)});
+  options.backend_options = std::move(own);
+  return options;
+}
+
+std::shared_ptr<Client> client_on(const std::string& settings, std::vector<pjrt::Option> own = {}) {
+  const char* problem = devrt_simulator_configure(settings.c_str());
+  if (problem) throw std::runtime_error(problem);
+  return Client::make(options_with(std::move(own)));
+}
+
+/// Throws what the simulator found wrong with the client.
+void check_no_reports() {
+  const std::string reports = devrt_simulator_reports(1);
+  if (!reports.empty()) throw std::runtime_error(reports);
+}
+
+Memory& memory_of(Client& client, std::size_t device = 0, const char* kind = "device") {
+  return client.local_devices()[device]->memory(kind);
+}
+
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+Ref<Buffer> put(Client& client, Memory& memory, const std::vector<float>& values,
+                std::int64_t stream = 0) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t stride = sizeof(float);
+  HostArray source;
+  source.type = ElementType::kFloat32;
+  source.view = {reinterpret_cast<const std::byte*>(values.data()),
+                 {&count, 1},
+                 {&stride, 1},
+                 sizeof(float),
+                 1};
+  // The caller keeps the values, as one who waits for the transfer does.
+  ExternalOwner hold(new int, [](void* held) noexcept { delete static_cast<int*>(held); });
+  return client.put(memory, source, hold,
+                    {.semantics = Semantics::kUntilTransferCompletes, .stream = stream});
+}
+
+std::vector<float> fetch(Client& client, const Buffer& buffer) {
+  const Client::Fetched fetched =
+      client.fetch(*buffer.memory(), client.storage_of(buffer, "fetch"), buffer.ready());
+  raise_if_error(fetched.ready.wait());
+  std::vector<float> values(buffer.bytes() / sizeof(float));
+  if (!values.empty()) std::memcpy(values.data(), fetched.storage->data(), buffer.bytes());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE(gpu_driver_names_every_function_that_it_lacks) {
+  (void)devrt_simulator_configure("missing=cuMemPoolTrimTo missing=cuLaunchHostFunc");
+  const Status status = harness::status_of([] { (void)open_driver(SIMULATOR); });
+  CHECK(status.code() == StatusCode::kFailedPrecondition);
+  CHECK(status.message().find("lacks cuMemPoolTrimTo, cuLaunchHostFunc.") != std::string::npos);
+  CHECK(status.message().find(SIMULATOR) != std::string::npos);
+}
+
+TEST_CASE(gpu_driver_that_is_too_old_is_refused_with_both_versions) {
+  (void)devrt_simulator_configure("driver_version=11080");
+  const Status status = harness::status_of([] { (void)open_driver(SIMULATOR); });
+  CHECK(status.code() == StatusCode::kFailedPrecondition);
+  CHECK(status.message().find("CUDA 11.8") != std::string::npos);
+  CHECK(status.message().find("CUDA 12.0") != std::string::npos);
+}
+
+TEST_CASE(gpu_driver_s_library_that_is_not_there_is_named) {
+  const Status status = harness::status_of([] { (void)open_driver("/no/such.so"); });
+  CHECK(status.code() == StatusCode::kUnavailable);
+  CHECK(status.message().find("/no/such.so") != std::string::npos);
+}
+
+TEST_CASE(gpu_devices_are_chosen_by_the_driver_s_numbers) {
+  const auto client = client_on("devices=4", {{"allowed_devices", std::string("3,1")}});
+  CHECK(client->local_devices().size() == 2);
+  CHECK(client->local_devices()[0]->facts().local_hardware_id == 1);
+  CHECK(client->local_devices()[1]->facts().local_hardware_id == 3);
+  CHECK(client->local_devices()[0]->facts().kind.find("simulated") != std::string::npos);
+  const auto refused = [](const char* text) {
+    return harness::status_of(
+               [&] { (void)client_on("devices=2", {{"allowed_devices", std::string(text)}}); })
+        .code();
+  };
+  CHECK(refused("2") == StatusCode::kInvalidArgument);
+  CHECK(refused(",") == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE(gpu_values_come_back_in_every_order_that_the_device_may_take) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const auto client = client_on("devices=2 delay=50 seed=" + std::to_string(seed));
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, 3 * kMiB}) {
+      const std::vector<float> values = counting(count);
+      const Ref<Buffer> first = put(*client, memory_of(*client), values, seed % 3);
+      // Not waited for: the copy between devices begins behind the one from the host.
+      const Ref<Buffer> second = client->copy(*first, memory_of(*client, 1), false, 1);
+      const Ref<Buffer> third = client->copy(*second, memory_of(*client, 0, "pinned_host"), false);
+      CHECK(fetch(*client, *second) == values);
+      CHECK(fetch(*client, *third) == values);
+    }
+    client->close();
+    check_no_reports();
+  }
+}
+
+TEST_CASE(gpu_buffers_may_go_while_the_device_uses_them) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const auto client = client_on("delay=200 seed=" + std::to_string(seed));
+    for (const std::size_t count : {std::size_t{4096}, kMiB}) {
+      const std::vector<float> values = counting(count);
+      const Ref<Buffer> pinned = put(*client, memory_of(*client, 0, "pinned_host"), values);
+      std::vector<Ref<Buffer>> kept;
+      for (int i = 0; i < 8; ++i) {
+        (void)client->copy(*pinned, memory_of(*client), false, i);  // goes at once
+        kept.push_back(client->copy(*pinned, memory_of(*client), false, i));
+      }
+      for (const Ref<Buffer>& buffer : kept) CHECK(fetch(*client, *buffer) == values);
+    }
+    client->close();
+    check_no_reports();
+  }
+}
+
+TEST_CASE(gpu_large_buffers_are_given_back_without_a_wait) {
+  const auto client = client_on("delay=2000 seed=3");
+  const std::vector<float> values = counting(2 * kMiB);
+  const Ref<Buffer> pinned = put(*client, memory_of(*client, 0, "pinned_host"), values);
+  Ref<Buffer> buffer = client->copy(*pinned, memory_of(*client), false);
+  const auto waits = [] {
+    return devrt_simulator_count("cuStreamSynchronize") + devrt_simulator_count("cuCtxSynchronize");
+  };
+  const unsigned long long before = waits();
+  buffer.reset();
+  CHECK(waits() == before);
+  client->close();
+  check_no_reports();
+}
+
+TEST_CASE(gpu_memory_that_is_full_is_an_error_with_its_picture) {
+  for (const char* allocator : {"cuda_async", "bfc", "platform"}) {
+    const auto client = client_on("memory=67108864", {{"allocator", std::string(allocator)}});
+    Memory& device = memory_of(*client);
+    const std::vector<float> values = counting(8 * kMiB);  // 32 MiB
+    Ref<Buffer> first = put(*client, device, values);
+    const Status status =
+        harness::status_of([&] { (void)put(*client, device, counting(9 * kMiB)); });
+    CHECK(status.code() == StatusCode::kResourceExhausted);
+    CHECK(status.device() == "cuda:0" && status.report());
+    CHECK(status.report()->live_bytes == 32 * static_cast<std::int64_t>(kMiB));
+    first.reset();
+    const Ref<Buffer> again = put(*client, device, values);
+    CHECK(fetch(*client, *again) == values);
+    client->close();
+    check_no_reports();
+  }
+}
+
+TEST_CASE(gpu_that_is_lost_leaves_the_others_at_work) {
+  const auto client = client_on("devices=2");
+  const std::vector<float> values = counting(1000);
+  const Ref<Buffer> good = put(*client, memory_of(*client, 1), values);
+  const Ref<Buffer> lost = put(*client, memory_of(*client), values);
+  raise_if_error(lost->ready().wait());
+  devrt_simulator_lose(0);
+  const Status status = harness::status_of([&] { (void)fetch(*client, *lost); });
+  CHECK(status.code() == StatusCode::kDataLoss && status.device() == "cuda:0");
+  const Status next = harness::status_of(
+      [&] { raise_if_error(put(*client, memory_of(*client), values)->ready().wait()); });
+  CHECK(next.code() == StatusCode::kDataLoss);
+  CHECK(fetch(*client, *good) == values);
+}
+
+TEST_CASE(gpu_client_that_is_closed_gives_everything_back) {
+  for (const char* allocator : {"default", "bfc", "platform"}) {
+    auto client = client_on(
+        "devices=2",
+        {{"allocator", std::string(allocator)}, {"preallocate", true}, {"memory_fraction", 0.25f}});
+    {
+      const std::vector<float> values = counting(3 * kMiB);
+      const Ref<Buffer> buffer = put(*client, memory_of(*client), values);
+      CHECK(fetch(*client, *buffer).size() == 3 * kMiB);
+    }
+    client->close();
+    const std::string living = devrt_simulator_living();
+    CHECK(living.find("device=0 managed=0 pinned=0") == 0);
+    client.reset();
+    CHECK(std::string(devrt_simulator_living()).find("streams=0 events=0") != std::string::npos);
+    CHECK(std::string(devrt_simulator_living()).find("contexts=0") != std::string::npos);
+    check_no_reports();
+  }
+}
+
+}  // namespace devrt::gpu
