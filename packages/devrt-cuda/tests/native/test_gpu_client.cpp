@@ -57,7 +57,7 @@ Ref<Buffer> put(Client& client, Memory& memory, const std::vector<float>& values
                  {&stride, 1},
                  sizeof(float),
                  1};
-  // The caller keeps the values, as one who waits for the transfer does.
+  // The caller keeps the values until the transfer has ended.
   ExternalOwner hold(new int, [](void* held) noexcept { delete static_cast<int*>(held); });
   return client.put(memory, source, hold,
                     {.semantics = Semantics::kUntilTransferCompletes, .stream = stream});
