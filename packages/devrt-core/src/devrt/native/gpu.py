@@ -6,7 +6,6 @@ variables and simulated devices are decided here, once.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -237,6 +236,8 @@ def _simulator(native: Any, platform: str, devices: int) -> str:
     One process has one simulated machine, as it has one driver: it keeps the most devices that were
     requested before its first client.
     """
+    import ctypes  # a native library, which importing a plugin must not load
+
     folder = os.path.dirname(native.__file__)
     path = os.path.join(folder, f"libdevrt_{platform}_simulator.so")
     if not os.path.isfile(path):
