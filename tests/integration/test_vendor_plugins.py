@@ -28,7 +28,7 @@ def test_one_platform_is_registered_as_jax_registers_it(name):
     )
     assert {f"{name}_mock", f"{name}_visible_devices"} <= {spec.name for spec in record.options}
     row = tomllib.loads(files(f"devrt_{name}").joinpath("devrt.toml").read_text())["backend"][0]
-    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (["gpu"], 200, True)
+    assert (row["aliases"], row["priority"], row["fail_quietly"]) == (["gpu"], 90, True)
 
 
 @of_gpus

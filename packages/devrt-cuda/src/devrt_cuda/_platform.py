@@ -13,5 +13,6 @@ PLATFORM = GpuPlatform(
     visible_variable="JAX_CUDA_VISIBLE_DEVICES",
     libraries=("libcuda.so.1",),
     folders=("usr/lib/wsl/lib",),  # where Windows puts the driver library of its Linux guests
+    compilers=("devrt-tpu", "devrt-cuda[xla]"),
 )
 """The platform ``cuda``."""

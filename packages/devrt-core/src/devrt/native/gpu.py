@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from devrt import hardware
 from devrt._support.record import record
-from devrt.errors import BackendUnavailableError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    BackendUnavailableError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    UnimplementedError,
+)
 from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
 if TYPE_CHECKING:
-    from devrt.contract import Capabilities, Client
+    from devrt.contract import Client
 
 __all__ = ["GpuPlatform"]
 
@@ -62,6 +67,8 @@ class GpuPlatform:
         Names of the driver's library, the newest first.
     folders : tuple of str
         Patterns of folders where it may lie beside those that the loader searches.
+    compilers : tuple of str
+        What to install for programs, which these clients do not compile yet.
     """
 
     name: str
@@ -70,6 +77,7 @@ class GpuPlatform:
     visible_variable: str
     libraries: tuple[str, ...]
     folders: tuple[str, ...] = ()
+    compilers: tuple[str, ...] = ()
 
     @property
     def mock_variable(self) -> str:
@@ -113,7 +121,8 @@ class GpuPlatform:
         if found := self._driver_library():
             driver["library"] = found
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
-        native = register(self.module, self.prefix, capabilities=_capabilities)
+        native = register(self.module, self.prefix)
+        getattr(native, f"{self.prefix}Client").compile_and_load = self._refuse_programs
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -128,6 +137,16 @@ class GpuPlatform:
             distributed_client=options.get("distributed_client"),
         )
         return cast("Client", client)  # registered as one by `register`
+
+    def _refuse_programs(self, program: str | bytes, devices: Any = None, **options: Any) -> None:
+        """Raise what says who compiles programs for the platform."""
+        from devrt.contract.installation import how_to_install
+
+        msg = f"The {self.name} client of devrt compiles no programs yet."
+        if self.compilers:
+            command = how_to_install(*self.compilers)
+            msg += f" XLA's plugin does, and then serves the platform: {command}"
+        raise UnimplementedError(msg, operation="compile_and_load", platform=self.name)
 
     def _driver_library(self) -> str:
         """Return the path of the driver's library; empty where only the loader may know."""
@@ -148,13 +167,6 @@ class GpuPlatform:
             return _joined(given)
         text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
         return None if not text or text == "all" else str(text)
-
-
-def _capabilities(self: Client) -> Capabilities:
-    """Return what can be counted on; see `devrt.contract.Capabilities`."""
-    from devrt.contract import Capabilities
-
-    return Capabilities.of(self, asynchronous=True, layouts=True)
 
 
 def _joined(numbers: Any) -> str:

@@ -1,0 +1,53 @@
+"""The CUDA backend on simulated devices, which need no hardware."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from devrt.testing.conformance import Status, conform
+
+
+@pytest.mark.parametrize("level", ["load", "memory", "transfer", "shard"])
+def test_every_case_passes(monkeypatch, level):
+    monkeypatch.setenv("DEVRT_CUDA_MOCK", "2")
+    monkeypatch.setenv("DEVRT_CONFORM_LATENCY", "1e9")  # a simulation's says nothing of a GPU
+    monkeypatch.delenv("TEST_LEAK_WARNINGS", raising=False)  # users do not set it, and forks differ
+    report = conform("cuda@devrt-cuda", level)
+    assert [f"{result.id}: {result.came}" for result in report.failures] == []
+    assert any(result.status is Status.PASSED for result in report.results)
+
+
+PROGRAM = """
+import json
+import devrt
+import numpy as np
+
+devices = devrt.devices("cuda")
+x = devrt.device_put(np.arange(8, dtype=np.float32), devices[0])
+there = devrt.device_put(x, devices[1])
+try:
+    x + 1
+except devrt.errors.UnimplementedError as error:
+    refusal = str(error)
+kinds = sorted({device.device_kind for device in devices})
+print(json.dumps([len(devices), kinds, np.asarray(there).tolist(), refusal]))
+"""
+
+
+def test_arrays_go_to_simulated_devices_and_programs_name_who_compiles_them():
+    environ = os.environ | {"DEVRT_CUDA_MOCK": "2"}
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    count, kinds, values, refusal = json.loads(ran.stdout)
+    assert count == 2
+    assert all("simulated" in kind for kind in kinds)
+    assert values == list(range(8))
+    assert "devrt-cuda[xla]" in refusal
