@@ -118,8 +118,6 @@ class GpuPlatform:
         allowed = self._allowed(options)
         if allowed is not None:
             driver["allowed_devices"] = allowed
-        if found := self._driver_library():
-            driver["library"] = found
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
         native = register(self.module, self.prefix)
         getattr(native, f"{self.prefix}Client").compile_and_load = self._refuse_programs
@@ -128,6 +126,8 @@ class GpuPlatform:
             simulated_nodes, devices = mock
             driver["library"] = _simulator(native, self.name, devices)
             nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
+        elif found := self._driver_library():
+            driver["library"] = found
         client = native.make_client(
             driver,
             node_id=nodes[0],
