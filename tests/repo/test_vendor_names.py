@@ -21,6 +21,8 @@ JAXLIB_NAMES = {
 }
 
 EXCEPTIONS = {
+    # Protocols of Python's libraries, which those for every vendor's GPUs have by these names.
+    "*": {"__cuda_array_interface__", "__cuda_stream__"},
     # Names that jaxlib's users write, and that devrt offers under the same names.
     "xla_client/*": JAXLIB_NAMES,
     "xla_bridge/*": {

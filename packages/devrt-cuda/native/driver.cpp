@@ -9,8 +9,10 @@ namespace {
 
 /// The ABI that every function is requested in, and the least version that has them all.
 constexpr int kAbi = 12000;
-constexpr unsigned kMemoryType = 2;  // an attribute of a pointer
-constexpr int kHost = 1;             // its value
+constexpr unsigned kMemoryType = 2;     // an attribute of a pointer
+constexpr int kHost = 1;                // its value
+constexpr unsigned kDevice = 2;         // another
+constexpr unsigned kDeviceOrdinal = 9;  // an attribute
 
 using GetProcAddress = Result (*)(const char* name, void** function, int version,
                                   std::uint64_t flags, int* found);
@@ -38,7 +40,7 @@ class CudaDriver final : public Driver {
                   .managed_memory = 83,
                   .memory_pools = 115,
                   .numa_node = 134};
-    dlpack = {.device = 2, .pinned = 3, .managed = 13};
+    dlpack = {.device = 2, .pinned = 3, .managed = 13, .default_stream = 1};
     from.find_by(&find);
     fill_devices(from);
     fill_memory(from);
@@ -85,6 +87,14 @@ class CudaDriver final : public Driver {
     unsigned type = 0;  // stays so for memory that the driver does not know
     void* value = &type;
     return pointer_attributes_(1, &attribute, &value, data) == kSuccess && type == kHost;
+  }
+  int device_at(const void* data) const noexcept override {
+    unsigned attributes[] = {kMemoryType, kDeviceOrdinal};
+    unsigned type = 0;
+    int ordinal = -1;
+    void* values[] = {&type, &ordinal};
+    const Result result = pointer_attributes_(2, attributes, values, data);
+    return result == kSuccess && type == kDevice ? ordinal : -1;
   }
   std::string architecture(int major, int minor, const std::string&) const override {
     return "sm_" + std::to_string(major) + std::to_string(minor);

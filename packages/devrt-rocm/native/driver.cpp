@@ -10,7 +10,8 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr int kFloor = 50200000;  // HIP 5.2
+constexpr int kFloor = 50200000;   // HIP 5.2
+constexpr int kDeviceOrdinal = 9;  // an attribute of a pointer, in all versions
 
 /// What hipStreamAddCallback calls, given on to what hipLaunchHostFunc would call.
 struct HostCall {
@@ -38,11 +39,14 @@ class HipDriver final : public Driver {
                   .managed_memory = 24,
                   .memory_pools = 88,
                   .numa_node = -1};
-    dlpack = {.device = 10, .pinned = 11, .managed = 11};
+    dlpack = {.device = 10, .pinned = 11, .managed = 11, .default_stream = 0};
     fill_devices(from);
     fill_memory(from);
     fill_work(from);
     launch_host_ = reinterpret_cast<decltype(launch_host_)>(from.look_up("hipLaunchHostFunc"));
+    // Needed for arrays whose interface does not say which device they are on.
+    pointer_attribute_ =
+        reinterpret_cast<decltype(pointer_attribute_)>(from.look_up("hipPointerGetAttribute"));
     if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
     from.finish(*this, kFloor, "HIP 5.2", "Install a later ROCm: https://rocm.docs.amd.com");
   }
@@ -87,6 +91,14 @@ class HipDriver final : public Driver {
     // The attributes of pointers have other numbers in other versions.
     void* device = nullptr;
     return call.host_device_pointer(&device, const_cast<void*>(data), 0) == kSuccess;
+  }
+  int device_at(const void* data) const noexcept override {
+    if (is_page_locked(data)) return -1;
+    int ordinal = -1;
+    const Result result =
+        pointer_attribute_ ? pointer_attribute_(&ordinal, kDeviceOrdinal, const_cast<void*>(data))
+                           : kNoDevice;
+    return result == kSuccess ? ordinal : -1;
   }
   std::string architecture(int, int, const std::string& pci) const override;
 
@@ -172,6 +184,7 @@ class HipDriver final : public Driver {
   Result (*enable_peer_)(DeviceNumber, unsigned) = nullptr;
   Result (*copy_peer_)(void*, int, const void*, int, std::size_t, StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
+  Result (*pointer_attribute_)(void*, int, void*) = nullptr;
   Result (*add_callback_)(StreamHandle*, void (*)(StreamHandle*, Result, void*), void*,
                           unsigned) = nullptr;
 };

@@ -1,5 +1,9 @@
 """The ROCm backend on simulated devices, which need no hardware."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from devrt.testing.conformance import Status, conform
@@ -21,3 +25,30 @@ def test_every_case_passes(monkeypatch, level):
     report = conform("rocm@devrt-rocm", level)
     assert [f"{result.id}: {result.came}" for result in report.failures] == []
     assert any(result.status is Status.PASSED for result in report.results)
+
+
+PROGRAM = """
+import devrt
+import numpy as np
+
+x = devrt.device_put(np.arange(4, dtype=np.int32), devrt.devices("rocm")[1])
+class Shown:
+    # The interface calls a default stream so.
+    __cuda_array_interface__ = x.__cuda_array_interface__ | {"stream": 1}
+shared = devrt.device_put(Shown(), may_alias=True)
+assert shared.device == x.device and shared.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+for stream in (None, 0, -1, x.device.get_stream_for_external_ready_events()):
+    x.__dlpack__(stream=stream)
+for stream in (1, 2):
+    try:
+        x.__dlpack__(stream=stream)
+    except devrt.errors.InvalidArgumentError as error:
+        print(error)
+"""
+
+
+def test_the_default_stream_is_0_and_the_interface_has_its_usual_name():
+    environ = os.environ | {"DEVRT_ROCM_MOCK": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert ran.stdout.count("the default stream is 0") == 2

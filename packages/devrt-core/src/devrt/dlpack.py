@@ -11,6 +11,7 @@ from typing import Any
 
 from devrt import dtypes
 from devrt.arrays import Array
+from devrt.arrays.external import is_on_device, taken_over
 from devrt.arrays.missing import gone
 from devrt.arrays.put import ALIAS, COPY, put_array, put_host, resolve_target, target_kind
 from devrt.contract import Buffer, Device
@@ -67,6 +68,8 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
         raise InvalidTypeError(msg, type=type(external_array).__name__)
     kind = target_kind(device, "from_dlpack")
     try:
+        if is_on_device(external_array) and (taken := taken_over(external_array, copy)) is not None:
+            return taken if device is None else _from_array(taken, device, copy and None)
         where = _where(external_array)
         target, kind = (_device_for(where[0]), "device") if device is None else (device, kind)
         made = _taken(external_array, where, target, kind, copy)

@@ -266,6 +266,10 @@ class UnimplementedError(DevrtError, NotImplementedError):
     default_code = StatusCode.UNIMPLEMENTED
 
 
+class NoInterfaceError(UnimplementedError, AttributeError):
+    """An array does not show itself through a protocol of other libraries; `hasattr` says so."""
+
+
 class DistributedError(DevrtError):
     """Another process of the cluster failed, or the coordination service did."""
 

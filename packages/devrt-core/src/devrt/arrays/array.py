@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._config.layers import Config
 from devrt.arrays.described import Described
-from devrt.arrays.exported import BROKEN_OFF, exported, raise_broken_off
+from devrt.arrays.exported import BROKEN_OFF, device_interface, exported, raise_broken_off
 from devrt.arrays.missing import NoShards, gone, held_elsewhere
 from devrt.arrays.numpy_functions import NumpyFunctions
 from devrt.arrays.printed import outline, representation
@@ -294,6 +294,8 @@ class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter, metaclass
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._only("__dlpack_device__").__dlpack_device__()
+
+    __cuda_array_interface__ = property(device_interface)
 
     def item(self, *index: int) -> Any:
         """Return one element as a Python scalar, by NumPy's rules."""

@@ -8,7 +8,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devrt._config.layers import Config
-from devrt.errors import DevrtError
+from devrt.arrays.missing import gone
+from devrt.errors import DevrtError, InvalidArgumentError, NoInterfaceError, UnimplementedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from devrt.arrays.array import Array
     from devrt.contract import Buffer
 
-__all__ = ["BROKEN_OFF", "exported", "raise_broken_off"]
+__all__ = ["BROKEN_OFF", "device_interface", "exported", "raise_broken_off"]
 
 # Of inspect.BufferFlags, which Python 3.11 does not have.
 _WRITABLE = 0x1
@@ -124,3 +125,23 @@ def _laid_out(host: np.ndarray[Any, Any], flags: int) -> np.ndarray[Any, Any]:
         host.flags.writeable = False
     # Bytes without a shape or a format: those of every dtype.
     return host if flags else host.reshape(-1).view(np.uint8)
+
+
+def device_interface(x: Array) -> dict[str, Any]:
+    """Return what other libraries read the memory of a GPU by: version 3, for reading only.
+
+    Raises
+    ------
+    DeletedError
+        If the array was deleted.
+    NoInterfaceError
+        If it lies on no GPU or on several, or the interface has no name for its dtype.
+    """
+    operation = "__cuda_array_interface__"
+    if x.is_deleted():
+        raise gone(x, operation)
+    try:
+        shown: dict[str, Any] = getattr(x._only(operation), operation)
+    except (AttributeError, InvalidArgumentError, UnimplementedError) as error:
+        raise NoInterfaceError(str(error), operation=operation) from error
+    return shown

@@ -8,6 +8,7 @@ from devrt._support.words import kind_of
 from devrt.arrays.array import Array
 from devrt.arrays.checked import PUT, SHARDED, check_made
 from devrt.arrays.dispatch_key import key_with
+from devrt.arrays.external import is_on_device, taken_over
 from devrt.arrays.guards import Config, check_transfer
 from devrt.arrays.missing import NoShards, gone
 from devrt.arrays.reshard import move_to_memory, reshard, targets_of
@@ -90,6 +91,8 @@ def put_host(
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
     if type(x) not in HOST_LEAVES:
         refuse_nulls(x, operation)
+        if is_on_device(x) and (taken := taken_over(x, semantics == COPY)) is not None:
+            return put_array(taken, target, kind, None, False, True, operation)
     # Requested before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
     if Config.guards_are_set:

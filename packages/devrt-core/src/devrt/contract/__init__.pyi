@@ -22,6 +22,7 @@ from devrt.contract.nulls import refuse_nulls as refuse_nulls
 from devrt.contract.op_sharding import OpSharding as OpSharding
 from devrt.contract.pjrt_loader import PjrtLoader as PjrtLoader
 from devrt.contract.public_modules import PUBLIC_MODULES as PUBLIC_MODULES
+from devrt.contract.streams import StreamHandle as StreamHandle
 from devrt.contract.streams import current_stream as current_stream
 from devrt.contract.streams import execution_stream_id as execution_stream_id
 from devrt.contract.streams import get_execution_stream_id as get_execution_stream_id

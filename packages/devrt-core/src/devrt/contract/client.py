@@ -194,6 +194,33 @@ class Client(BatchedTransfers, metaclass=Contract):
             If the memory is full.
         """
 
+    def buffer_from_external(self, value: Any, copy: bool | None = None) -> Buffer | None:
+        """Take over an array of another library that lies on a device of this client.
+
+        Parameters
+        ----------
+        value
+            An object with ``__dlpack__`` or ``__cuda_array_interface__``. It must not change while
+            the buffer, or a copy that is being made, reads it.
+        copy
+            True copies always, False never; None where the elements are not dense, or not aligned
+            as the device needs them.
+
+        Returns
+        -------
+        Buffer or None
+            On the device where the array lies, ready when its owner's work and a copy have ended;
+            does not wait. None if it lies on no device of this client.
+
+        Raises
+        ------
+        InvalidTypeError
+            If it has a dtype that no device holds, a mask, or is not what the protocols say.
+        InvalidArgumentError
+            If ``copy`` is False and a copy is needed.
+        """
+        return None
+
     def batched_buffer_from_pyval(
         self,
         argument: Any,

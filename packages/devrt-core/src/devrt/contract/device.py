@@ -126,6 +126,9 @@ class Device(metaclass=Contract):
     def get_stream_for_external_ready_events(self) -> int:
         """Return a handle of the stream on which another runtime may signal readiness.
 
+        It is that of the calling thread's execution stream, a `StreamHandle`: what fills memory for
+        this client has the stream wait for its work.
+
         Raises
         ------
         UnimplementedError

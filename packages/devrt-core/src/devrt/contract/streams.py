@@ -10,11 +10,23 @@ from collections.abc import Iterator
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
+    "StreamHandle",
     "current_stream",
     "execution_stream_id",
     "get_execution_stream_id",
     "set_execution_stream_id",
 ]
+
+
+class StreamHandle(int):
+    """A stream of a device, as its driver numbers it.
+
+    It is valid as long as its device's client is open. Libraries that take objects with
+    ``__cuda_stream__`` take it as it is, others its number.
+    """
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(self)
 
 
 class _CurrentStream(threading.local):

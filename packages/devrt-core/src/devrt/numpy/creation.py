@@ -14,6 +14,7 @@ import numpy as np
 
 from devrt.arrays import Array, device_put
 from devrt.arrays.dispatch_key import WEAK, weakened
+from devrt.arrays.external import is_on_device, taken_over
 from devrt.arrays.guards import Config
 from devrt.arrays.like import converted, filled, filled_like
 from devrt.arrays.missing import gone
@@ -127,6 +128,8 @@ def array(
         return _staged(_of_values(object, _dtype(dtype, "array")), device)
     if type(object) is Array:
         return _of_array(object, _dtype(dtype, "array"), bool(copy), device)
+    if is_on_device(object) and (taken := taken_over(object, copy is not False)) is not None:
+        return _of_array(taken, _dtype(dtype, "array"), False, device)
     has_dtype = hasattr(object, "dtype")
     wanted = _dtype(dtype, "array") or held_dtype(object)
     host = as_host_array(object, wanted, "devrt.numpy.array")

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "binding/exchange.hpp"
 #include "binding/host_value.hpp"
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
@@ -308,6 +309,10 @@ void bind_client_class(nb::module_& module) {
                  "typing.Any = None) -> " DEVRT_CLASS_PREFIX "Buffer"),
          "Start the transfer of a host value to a device or memory.\n\n"
          "The elements lie in row-major order, or in that of `layout`, a Layout or PjRtLayout.")
+      .def("buffer_from_external", &buffer_from_external, "value"_a, "copy"_a = nb::none(),
+           nb::sig("def buffer_from_external(self, value: typing.Any, copy: bool | None = None) "
+                   "-> " DEVRT_CLASS_PREFIX "Buffer | None"),
+           "Take over an array of another library that lies on a device of this client.")
       .def("batched_buffer_from_pyval", &batched_buffer_from_pyval, "argument"_a.none(),
            "devices"_a.none(), "offsets"_a.none(), "shape"_a.none(),
            "host_buffer_semantics"_a.none() = 0,

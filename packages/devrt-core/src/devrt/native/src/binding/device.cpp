@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "binding/exchange.hpp"
 #include "binding/python.hpp"
 #include "client/release_queue.hpp"
 
@@ -151,9 +152,9 @@ void bind_device(nb::module_& module) {
           nb::sig("def memory_stats(self) -> dict[str, int]"),
           "Return counts and bytes over the device's memories, keyed as JAX keys them.\n\n"
           "The reserved bytes are those held for all devices of the client, as they share blocks.")
-      .def("get_stream_for_external_ready_events", [](const Device&) -> int {
-        raise_unimplemented("get_stream_for_external_ready_events", "the platform has no streams.");
-      });
+      .def("get_stream_for_external_ready_events", &stream_for_others,
+           nb::sig("def get_stream_for_external_ready_events(self) -> int"),
+           "Return the handle of the stream that others have wait for what they fill.");
 }
 
 }  // namespace

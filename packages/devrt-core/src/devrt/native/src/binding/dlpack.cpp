@@ -1,6 +1,7 @@
 // DLPack export of buffers.
 #include <memory>
 
+#include "binding/exchange.hpp"
 #include "binding/python.hpp"
 #include "client/release_queue.hpp"
 #include "devrt/buffers/dlpack.hpp"
@@ -16,13 +17,18 @@ struct Export {
   Ref<Storage> storage;
   Dims shape;
   Dims strides;
+  Consumer consumer;
 
-  static void release(Managed* managed) { delete static_cast<Export*>(managed->context); }
+  /// The consumer is done with it, its stream may not be: what is there stays until it is.
+  static void release(Managed* managed) {
+    const std::unique_ptr<Export> self(static_cast<Export*>(managed->context));
+    if (self->consumer.stream) hold_until_used(*self->storage, *self->consumer.stream);
+  }
 };
 
 template <class Managed>
 std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> storage,
-                                             dlpack::Device device) {
+                                             dlpack::Device device, Consumer consumer) {
   auto exported = std::make_unique<Export<Managed>>();
   exported->shape = buffer.shape().copy();
   exported->strides = ordered_strides(buffer.shape().span(), 1, buffer.order());
@@ -34,6 +40,7 @@ std::unique_ptr<Export<Managed>> make_export(const Buffer& buffer, Ref<Storage> 
   tensor.shape = exported->shape.data();
   tensor.strides = exported->strides.data();
   exported->storage = std::move(storage);
+  exported->consumer = std::move(consumer);
   exported->managed.context = exported.get();
   exported->managed.deleter = &Export<Managed>::release;
   return exported;
@@ -80,6 +87,18 @@ dlpack::Device requested_device(const Memory& memory, nb::handle dl_device) {
                              .c_str());
 }
 
+/// Returns the storage once the consumer's stream, or else the host, has waited for the buffer.
+Ref<Storage> read_in_order(const Buffer& buffer, const Consumer& consumer) {
+  Ref<Storage> storage = buffer.memory()->client().storage_of(buffer, "__dlpack__");
+  if (buffer.ready().is_ready()) {
+    raise_if_error(buffer.ready().error());
+  } else if (!consumer.is_unordered &&
+             !(consumer.stream && consumer.stream->wait(buffer.ready()))) {
+    await(buffer);
+  }
+  return storage;
+}
+
 Ref<Storage> duplicate_on_host(const Storage& source) {
   Ref<Storage> copied = Storage::allocate(std::make_shared<AlignedAllocator>(), source.bytes());
   if (source.bytes() > 0) std::memcpy(copied->data(), source.data(), source.bytes());
@@ -92,7 +111,8 @@ struct Exported {
   bool is_copy = false;
 };
 
-Exported storage_on(const Buffer& buffer, dlpack::Device device, nb::handle copy) {
+Exported storage_on(const Buffer& buffer, dlpack::Device device, nb::handle copy,
+                    const Consumer& consumer) {
   const Memory& memory = *buffer.memory();
   const bool must_copy = !copy.is_none() && to_bool(copy, "copy", "__dlpack__");
   if (memory.is_host_visible()) {
@@ -107,9 +127,9 @@ Exported storage_on(const Buffer& buffer, dlpack::Device device, nb::handle copy
     }
     return {read_on_host(buffer, "__dlpack__"), true};
   }
-  if (!must_copy) return {read(buffer, "__dlpack__"), false};
+  if (!must_copy) return {read_in_order(buffer, consumer), false};
   const Ref<Buffer> copied = memory.client().copy(buffer, *buffer.memory(), false);
-  return {read(*copied, "__dlpack__"), true};
+  return {read_in_order(*copied, consumer), true};
 }
 
 }  // namespace
@@ -118,10 +138,7 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
                          nb::handle dl_device, nb::handle copy) {
   const Buffer& buffer = *self.state;
   (void)buffer.memory()->client().storage_of(buffer, "__dlpack__");
-  if (!stream.is_none()) {
-    throw nb::buffer_error(
-        ("The " + platform().name + " has no streams: stream must be None.").c_str());
-  }
+  Consumer consumer = consumer_of(*buffer.memory(), stream);
   const dlpack::Device device = requested_device(*buffer.memory(), dl_device);
   if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
     throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
@@ -134,12 +151,14 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
     throw nb::buffer_error(
         "A type of less than 8 bits needs DLPack 1.0: pass max_version=(1, 0), or convert it.");
   }
-  auto [storage, copied] = storage_on(buffer, device, copy);
+  auto [storage, copied] = storage_on(buffer, device, copy, consumer);
   if (!versioned) {
-    return to_capsule(make_export<dlpack::Managed>(buffer, std::move(storage), device), "dltensor",
-                      [](PyObject* c) { free_unused<dlpack::Managed>(c, "dltensor"); });
+    return to_capsule(
+        make_export<dlpack::Managed>(buffer, std::move(storage), device, std::move(consumer)),
+        "dltensor", [](PyObject* c) { free_unused<dlpack::Managed>(c, "dltensor"); });
   }
-  auto exported = make_export<dlpack::ManagedVersioned>(buffer, std::move(storage), device);
+  auto exported = make_export<dlpack::ManagedVersioned>(buffer, std::move(storage), device,
+                                                        std::move(consumer));
   exported->managed.version = {dlpack::kMajor, dlpack::kMinor};
   exported->managed.flags =
       (copied ? dlpack::kIsCopied : dlpack::kReadOnly) | (subbyte ? dlpack::kSubbytePadded : 0);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "binding/dlpack_import.hpp"
 #include "devrt/buffers/dlpack.hpp"
 
 namespace devrt::native {
@@ -20,19 +21,6 @@ struct BufferRelease : DeferredRelease {
     delete self;
   }
   Py_buffer view{};
-};
-
-/// A DLPack tensor that is given back through the release queue, as its deleter may take the GIL.
-template <class Managed>
-struct DlpackRelease : DeferredRelease {
-  explicit DlpackRelease(Managed* tensor) noexcept
-      : DeferredRelease(&DlpackRelease::release), managed(tensor) {}
-  static void release(DeferredRelease* node) {
-    auto* self = static_cast<DlpackRelease*>(node);
-    if (self->managed->deleter) self->managed->deleter(self->managed);
-    delete self;
-  }
-  Managed* managed;
 };
 
 constexpr const char* kOperation = "buffer_from_pyval";
@@ -60,29 +48,6 @@ PyObject* refuse_nulls_function = nullptr;
 void refuse_nulls(nb::handle value) {
   (void)call_python(module_attribute(refuse_nulls_function, "devrt.contract", "refuse_nulls"),
                     value, nb::str(kOperation));
-}
-
-/// Takes the tensor out of a capsule, so that the capsule frees it no more.
-template <class Managed>
-Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name) {
-  if (!PyCapsule_IsValid(capsule.ptr(), name)) {
-    raise_value_type("__dlpack__ returned no unused DLPack capsule but a value of type " +
-                     kind_of(capsule) +
-                     ". The exporter is at fault; pass numpy.asarray(x) instead.");
-  }
-  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
-  if (!managed || PyCapsule_SetName(capsule.ptr(), used_name) != 0) throw nb::python_error();
-  return managed;
-}
-
-nb::object call_dlpack(nb::handle value) {
-  try {
-    return value.attr("__dlpack__")(nb::arg("max_version") =
-                                        nb::make_tuple(dlpack::kMajor, dlpack::kMinor));
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_TypeError)) throw;  // an exporter from before max_version
-    return value.attr("__dlpack__")();
-  }
 }
 
 bool is_scalar_sequence(nb::handle value) {
@@ -191,39 +156,10 @@ void HostValue::open_dlpack(nb::handle value) {
                       std::to_string(device_type) + "). Copy it to the host first.",
                   "buffer_from_pyval");
   }
-  nb::object capsule = call_dlpack(value);
-  const dlpack::Tensor* tensor = nullptr;
-  bool padded = false;  // whether elements of less than a byte have a byte each, as NumPy has them
-  if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
-    using Managed = dlpack::ManagedVersioned;
-    auto* managed = take_tensor<Managed>(capsule, "dltensor_versioned", "used_dltensor_versioned");
-    hold_ = release_later(new DlpackRelease<Managed>(managed));
-    if (managed->version.major != dlpack::kMajor) raise_value_type("The DLPack version is not 1.");
-    tensor = &managed->tensor;
-    padded = (managed->flags & dlpack::kSubbytePadded) != 0;
-  } else {
-    auto* managed = take_tensor<dlpack::Managed>(capsule, "dltensor", "used_dltensor");
-    hold_ = release_later(new DlpackRelease<dlpack::Managed>(managed));
-    tensor = &managed->tensor;
-  }
-  const auto type = dlpack::type_of(tensor->dtype);
-  if (!type || tensor->ndim < 0 || (info(*type).bits < 8 && !padded)) {
-    raise_value_type("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) +
-                     " and " + std::to_string(tensor->dtype.bits) +
-                     " bits cannot be held by a device. Convert it.");
-  }
-  if (tensor->ndim > 0 && !tensor->shape) raise_value_type("A DLPack tensor has no shape.");
-  const std::span<const std::int64_t> shape{tensor->shape, static_cast<std::size_t>(tensor->ndim)};
-  const auto size = static_cast<std::int64_t>(itemsize(*type));
-  bytes_ = checked_bytes(shape, itemsize(*type));
-  if (bytes_ > 0 && !tensor->data) raise_value_type("A DLPack tensor has no data.");
-  strides_ = dense_strides(shape, itemsize(*type));
-  for (std::size_t i = 0; tensor->strides && i < shape.size(); ++i) {
-    strides_[i] = tensor->strides[i] * size;
-  }
-  array_ = {{static_cast<const std::byte*>(tensor->data) + tensor->byte_offset, shape,
-             strides_.span(), itemsize(*type), 1},
-            *type};
+  open_capsule(call_dlpack(value), tensor_);
+  array_ = tensor_.array;
+  bytes_ = tensor_.bytes;
+  hold_ = std::move(tensor_.hold);
 }
 
 void HostValue::open_other(nb::handle value, bool keep) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "binding/dlpack_import.hpp"
 #include "binding/python.hpp"
 #include "client/release_queue.hpp"
 
@@ -36,7 +37,7 @@ class HostValue {
   alignas(16) std::byte scalar_[16] = {};
   HostArray array_;
   std::size_t bytes_ = 0;
-  Dims strides_;  // of a DLPack source, which counts them in elements
+  ImportedTensor tensor_;  // of a DLPack source
   ExternalOwner hold_;
 };
 

@@ -1,6 +1,7 @@
 // What shows a buffer's data to others: the buffer protocol and NumPy views.
 #include <memory>
 
+#include "binding/exchange.hpp"
 #include "binding/python.hpp"
 #include "client/release_queue.hpp"
 
@@ -200,11 +201,14 @@ void bind_views(nb::class_<BufferHandle>& cls) {
           "Return the data as a NumPy array: a read-only view unless a copy is requested.")
       .def("__dlpack__", &export_dlpack, nb::kw_only(), "stream"_a = nb::none(),
            "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none(),
-           nb::sig(
-               "def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None "
-               "= None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> "
-               "typing.Any"),
+           nb::sig("def __dlpack__(self, *, stream: typing.Any = None, max_version: tuple[int, "
+                   "int] | None "
+                   "= None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> "
+                   "typing.Any"),
            "Export the data as a DLPack capsule that keeps the storage alive.")
+      .def_prop_ro("__cuda_array_interface__", &array_interface,
+                   nb::sig("def __cuda_array_interface__(self) -> dict[str, typing.Any]"),
+                   "What others read the memory of a GPU by: version 3, for reading only.")
       .def(
           "__dlpack_device__",
           [](const BufferHandle& b) {

@@ -72,6 +72,7 @@ struct Block {
   Dims offset;
 };
 
+struct External;
 struct Assembly;
 
 /// A filled buffer to be copied into an array of the host: where its first element goes.
@@ -330,6 +331,9 @@ class Client {
   /// Writes filled buffers into a dense array of the host; each must lie within `shape`.
   void gather(std::span<const Gathered> parts, std::byte* out, std::span<const std::int64_t> shape,
               std::size_t itemsize);
+
+  /// Shows an array of another library, or starts a copy of it.
+  Ref<Buffer> take_over(Memory& memory, External&& source, std::int64_t stream);
 
   /// A storage that the host can read once it is ready.
   struct Fetched {

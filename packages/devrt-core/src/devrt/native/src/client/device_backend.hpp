@@ -60,7 +60,9 @@ struct MemoryCapacity {
 };
 
 /// Which way the copies of a queue go: most devices copy both ways at once.
-enum class Lane { kToDevice, kFromDevice, kWithin };
+/// `kExternal` has no work of the client's: others have it wait for what they filled.
+enum class Lane { kToDevice, kFromDevice, kWithin, kExternal };
+inline constexpr std::size_t kLanes = 4;
 
 /// An order of work: what is given to one queue is done in that order.
 struct Queue {
@@ -68,6 +70,26 @@ struct Queue {
   Lane lane = Lane::kWithin;
   std::int64_t stream = 0;
 };
+
+/// A stream of another library, on one device. Thread-safe.
+class OtherStream {
+ public:
+  OtherStream() = default;
+  OtherStream(const OtherStream&) = delete;
+  OtherStream& operator=(const OtherStream&) = delete;
+  virtual ~OtherStream() = default;
+
+  /// Has what is given to it from now on begin after an event. Returns false where it cannot: then
+  /// the caller waits.
+  virtual bool wait(const ReadyEvent& event) = 0;
+  /// Returns the event of what was given to it until now.
+  virtual ReadyEvent record() = 0;
+  /// The same for a stream whose owner may have destroyed it since: ready if that cannot be known.
+  virtual ReadyEvent record_if_there() noexcept = 0;
+};
+
+/// Which protocol has the number of a stream: they differ in what the default stream is called.
+enum class StreamProtocol { kDlpack, kArrayInterface };
 
 /// The devices of this process. Made for each client, which shares it with what it allocates from
 /// it: every allocator of a backend must stay usable as long as somebody has a share of it.
@@ -111,6 +133,23 @@ class DeviceBackend {
   }
   /// Returns why a device takes no more work; OK while it does.
   virtual Status health(std::size_t /*device*/) const noexcept { return {}; }
+
+  /// Returns a stream of another library by its number; without one, the default stream. `is_kept`
+  /// says that it will be there for as long as the result. Null where devices have no streams;
+  /// throws for a number that stands for none.
+  virtual std::shared_ptr<OtherStream> other_stream(std::size_t /*device*/,
+                                                    std::optional<std::intptr_t> /*number*/,
+                                                    StreamProtocol, bool /*is_kept*/) {
+    return nullptr;
+  }
+  /// Returns the handle of a queue's stream, for other libraries; nothing where there are none.
+  virtual std::optional<std::intptr_t> stream_handle(const Queue&) { return std::nullopt; }
+  /// Returns the event of what a queue was given until now, by others too.
+  virtual ReadyEvent end_of(const Queue&) { return {}; }
+  /// Returns which of the devices an address belongs to; nothing for any other.
+  virtual std::optional<std::size_t> device_at(const void* /*address*/) const noexcept {
+    return std::nullopt;
+  }
 
   /// Has the work of an engine on a device begin after an event, and returns the engine's stream
   /// for a view of what the event fills; nothing where the client must wait.

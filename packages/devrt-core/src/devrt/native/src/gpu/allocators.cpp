@@ -81,7 +81,8 @@ bool PoolAllocator::deallocate_after(void* data, std::size_t,
 Result PoolAllocator::free_behind(void* data, std::span<const ReadyEvent> uses) noexcept {
   const Driver& driver = device_->driver();
   const Current current(driver, device_->context());
-  if (uses.size() == 1 && &driver_event(uses[0])->device() == device_.get()) {
+  if (uses.size() == 1 && driver_event(uses[0])->is_in_stream() &&
+      &driver_event(uses[0])->device() == device_.get()) {
     // In the stream of the use itself, which need not wait for its own event.
     return driver.call.free_async(data, driver_event(uses[0])->stream().handle());
   }

@@ -6,6 +6,7 @@
 
 #include "devrt/memory/limit_allocator.hpp"
 #include "gpu/facts.hpp"
+#include "gpu/other_stream.hpp"
 
 namespace devrt::gpu {
 
@@ -245,6 +246,34 @@ bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
   if (!lane.thread().is_idle()) return false;
   const Current current(driver_, devices_[queue.device]->context());
   return driver_.call.stream_wait_event(lane.stream().handle(), source->handle(), 0) == kSuccess;
+}
+
+std::shared_ptr<native::OtherStream> GpuBackend::other_stream(std::size_t device,
+                                                              std::optional<std::intptr_t> number,
+                                                              native::StreamProtocol protocol,
+                                                              bool is_kept) {
+  const auto& owner = devices_[device];
+  return std::make_shared<ForeignStream>(owner, handle_of(*owner, number, protocol), is_kept);
+}
+
+std::optional<std::intptr_t> GpuBackend::stream_handle(const native::Queue& queue) {
+  Stream& stream = devices_[queue.device]->stream(queue.lane, queue.stream);
+  return reinterpret_cast<std::intptr_t>(stream.handle());
+}
+
+ReadyEvent GpuBackend::end_of(const native::Queue& queue) {
+  GpuDevice& device = *devices_[queue.device];
+  const Current current(driver_, device.context());
+  device.check(current.result(), "set_current");
+  return device.record(device.stream(queue.lane, queue.stream));
+}
+
+std::optional<std::size_t> GpuBackend::device_at(const void* address) const noexcept {
+  const int ordinal = driver_.device_at(address);
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i]->ordinal() == ordinal) return i;
+  }
+  return std::nullopt;
 }
 
 bool GpuBackend::is_idle() const noexcept {

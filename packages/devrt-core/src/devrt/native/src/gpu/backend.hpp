@@ -26,6 +26,13 @@ class GpuBackend final : public native::DeviceBackend {
   std::shared_ptr<HostAllocator> staging() override { return staging_; }
   ReadyEvent copy(const native::Queue& queue, std::span<const native::RegionCopy> copies) override;
   bool wait(const native::Queue& queue, const ReadyEvent& event) override;
+  std::shared_ptr<native::OtherStream> other_stream(std::size_t device,
+                                                    std::optional<std::intptr_t> number,
+                                                    native::StreamProtocol protocol,
+                                                    bool is_kept) override;
+  std::optional<std::intptr_t> stream_handle(const native::Queue& queue) override;
+  ReadyEvent end_of(const native::Queue& queue) override;
+  std::optional<std::size_t> device_at(const void* address) const noexcept override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;

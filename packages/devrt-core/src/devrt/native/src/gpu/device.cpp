@@ -135,14 +135,15 @@ void GpuDevice::give_event(EventHandle* event) noexcept {
   (void)driver_.call.event_destroy(event);
 }
 
-ReadyEvent GpuDevice::record(Stream& stream) {
+ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream) {
   EventHandle* handle = take_event();
-  const Result result = driver_.call.event_record(handle, stream.handle());
+  const Result result = driver_.call.event_record(handle, recorded);
   if (result != kSuccess) {
     give_event(handle);
     raise_if_error(status(result, "event_record"));
   }
-  return ReadyEvent::of(std::make_shared<DriverEvent>(shared_from_this(), stream, handle));
+  return ReadyEvent::of(
+      std::make_shared<DriverEvent>(shared_from_this(), stream, handle, is_in_stream));
 }
 
 bool GpuDevice::is_idle() const noexcept {

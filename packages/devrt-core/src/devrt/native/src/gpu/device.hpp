@@ -42,8 +42,10 @@ class Stream {
 /// The end of what was given to a stream before it was recorded.
 class DriverEvent final : public EventSource {
  public:
-  DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle) noexcept
-      : device_(std::move(device)), stream_(stream), handle_(handle) {}
+  /// `stream` calls back; `is_in_stream` where the event is of its work, not of another library's.
+  DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle,
+              bool is_in_stream) noexcept
+      : device_(std::move(device)), stream_(stream), handle_(handle), is_in_stream_(is_in_stream) {}
   ~DriverEvent() override;
 
   std::optional<Status> query() noexcept override;
@@ -52,6 +54,7 @@ class DriverEvent final : public EventSource {
 
   const GpuDevice& device() const noexcept { return *device_; }
   Stream& stream() const noexcept { return stream_; }
+  bool is_in_stream() const noexcept { return is_in_stream_; }
   EventHandle* handle() const noexcept { return handle_; }
 
  private:
@@ -60,6 +63,7 @@ class DriverEvent final : public EventSource {
   const std::shared_ptr<GpuDevice> device_;
   Stream& stream_;
   EventHandle* const handle_;
+  const bool is_in_stream_;
 };
 
 /// A device and its context. Whatever uses the device has a share; the last gives the context back.
@@ -84,7 +88,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   /// Returns the stream that memory is given back on, behind what still uses it.
   Stream& release_stream() { return made(release_); }
   /// Returns an event of what was given to a stream until now. The device must be current.
-  ReadyEvent record(Stream& stream);
+  ReadyEvent record(Stream& stream) { return record(stream.handle(), stream, true); }
+  /// The same of a stream of another library's.
+  ReadyEvent record_other(StreamHandle* stream) { return record(stream, release_stream(), false); }
   bool is_idle() const noexcept;
   void drain() noexcept;
 
@@ -103,6 +109,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   using Slot = std::atomic<Stream*>;
 
   Stream& made(Slot& slot);
+  ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream);
   EventHandle* take_event();
   void give_event(EventHandle* event) noexcept;
 
@@ -115,7 +122,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   ForkGuard fork_;
   mutable std::mutex mutex_;
   std::vector<EventHandle*> free_events_;
-  std::array<Slot, 3 * kStreamsPerLane> lanes_{};
+  std::array<Slot, native::kLanes * kStreamsPerLane> lanes_{};
   Slot release_{nullptr};
   std::vector<std::unique_ptr<Stream>> streams_;  // under the lock; only added to
 };

@@ -147,6 +147,8 @@ struct DlpackTypes {
   int device;
   int pinned;
   int managed;
+  /// What the vendor's protocols call the default stream.
+  int default_stream;
 };
 
 /// One library, loaded for the rest of the process.
@@ -181,6 +183,9 @@ class Driver {
                              void* data) const noexcept = 0;
   /// Returns whether the driver knows the address as one of page-locked memory.
   virtual bool is_page_locked(const void* data) const noexcept = 0;
+  /// Returns the number of the device that an address belongs to; -1 for the host's and unknown
+  /// ones.
+  virtual int device_at(const void* data) const noexcept = 0;
   /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
   virtual std::string architecture(int major, int minor, const std::string& pci) const = 0;
 

@@ -1,0 +1,42 @@
+"""Arrays of other libraries that lie on devices, and what arrays show to those libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from devrt.arrays.array import Array
+from devrt.runtime import default_runtime
+
+if TYPE_CHECKING:
+    from devrt.contract import Buffer
+
+__all__ = ["is_on_device", "taken_over"]
+
+_HOST_TYPES = (1, 3, 11)  # of DLDeviceType: memory that the host reads
+
+
+def is_on_device(x: Any) -> bool:
+    """Return whether a value says that it lies in memory that the host may not read."""
+    kind = type(x)
+    if kind.__module__ in ("numpy", "builtins"):
+        return False
+    if hasattr(kind, "__dlpack_device__"):
+        try:
+            return x.__dlpack_device__()[0] not in _HOST_TYPES
+        except Exception:  # noqa: BLE001  another library's code; who reads the value learns why
+            return False
+    return hasattr(x, "__cuda_array_interface__")
+
+
+def taken_over(x: Any, copy: bool | None) -> Array | None:
+    """Return an array of another library on the device where it lies; None if no client has it.
+
+    With ``copy`` the result is waited for, because its source may change afterwards.
+    """
+    runtime = default_runtime()
+    runtime.default_device()  # so that there is a client
+    for client in runtime.live_clients().values():
+        buffer: Buffer | None = client.buffer_from_external(x, copy)
+        if buffer is not None:
+            return Array((buffer.block_until_ready() if copy else buffer,), None, None, False)
+    return None

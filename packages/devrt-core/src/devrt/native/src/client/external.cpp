@@ -1,0 +1,92 @@
+// Arrays of other libraries that lie on a device of the client: shown as they are, or copied there.
+#include "client/external.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "client/device_copy.hpp"
+
+namespace devrt::native {
+
+namespace {
+
+/// Returns the order in which the elements lie densely; nothing where they do not.
+std::optional<Dims> dense_order(const StridedView& view) {
+  std::vector<std::int64_t> order(view.shape.size());
+  std::iota(order.rbegin(), order.rend(), 0);  // of equal strides, as a row-major array has them
+  const auto at = [](std::span<const std::int64_t> values, std::int64_t i) {
+    return values[static_cast<std::size_t>(i)];
+  };
+  const bool is_empty = std::ranges::find(view.shape, 0) != view.shape.end();
+  const bool has_order = std::ranges::none_of(view.shape, [](auto extent) { return extent == 1; });
+  if (has_order && !is_empty) {
+    std::ranges::stable_sort(order, {}, [&](std::int64_t i) { return at(view.strides, i); });
+  }
+  auto step = static_cast<std::int64_t>(view.itemsize);
+  for (const std::int64_t i : order) {
+    if (is_empty || at(view.shape, i) == 1) continue;
+    if (at(view.strides, i) != step) return std::nullopt;
+    step *= at(view.shape, i);
+  }
+  return is_row_major(order) ? Dims() : Dims(order);
+}
+
+/// Appends the copies that make a dense row-major array of one with any strides.
+void add_strided_copy(const StridedView& view, std::byte* to, int space,
+                      std::vector<RegionCopy>& copies) {
+  detail::DeepCopy deep{view.data, to, view.itemsize, 0, {}, {}, {}, space, space};
+  const Dims steps = dense_strides(view.shape, view.itemsize);
+  for (std::size_t i = view.shape.size(); i-- > 0;) {
+    if (view.shape[i] == 1) continue;
+    if (deep.depth == 0 && view.strides[i] == static_cast<std::int64_t>(deep.run)) {
+      deep.run *= static_cast<std::size_t>(view.shape[i]);
+      continue;
+    }
+    deep.extent[deep.depth] = view.shape[i];
+    deep.from_step[deep.depth] = view.strides[i];
+    deep.to_step[deep.depth++] = steps[i];
+  }
+  detail::emit(deep, deep.depth, deep.from, deep.to, copies);
+}
+
+}  // namespace
+
+Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t stream) {
+  check_open("buffer_from_external");
+  const StridedView& view = source.array.view;
+  const std::size_t bytes = checked_bytes(view.shape, view.itemsize);
+  const std::optional<Dims> order = dense_order(view);
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % memory.alignment() == 0;
+  Dims shape(view.shape);
+  if (order && is_aligned && source.copy != Copy::kAlways) {
+    return Buffer::make(memory.shared(), source.array.type, std::move(shape),
+                        Storage::lend(view.data, bytes, std::move(source.hold)),
+                        std::move(source.ready),
+                        order->size() > 0 ? std::make_unique<const Dims>(order->copy()) : nullptr);
+  }
+  if (source.copy == Copy::kNever) {
+    raise_invalid(
+        "The array cannot be shared as it is: it is not dense, or does not begin at a "
+        "multiple of " +
+            std::to_string(memory.alignment()) +
+            " bytes. Leave copy out to have it copied where it must be.",
+        "buffer_from_external");
+  }
+  Ref<Storage> storage = memory.allocate(bytes);
+  ReadyEvent ready = std::move(source.ready);
+  if (bytes > 0) {
+    DeviceCopies work{
+        {static_cast<std::size_t>(memory.device().local_id()), Lane::kWithin, stream}};
+    add_strided_copy(view, storage->data(), memory.space(), work.copies);
+    work.storages.push_back(Storage::lend(view.data, bytes, std::move(source.hold)));
+    work.storages.push_back(storage.share());
+    work.after.push_back(std::move(ready));
+    ready = copy_by_device(std::move(work));
+  }
+  return Buffer::make(memory.shared(), source.array.type, std::move(shape), std::move(storage),
+                      std::move(ready));
+}
+
+}  // namespace devrt::native

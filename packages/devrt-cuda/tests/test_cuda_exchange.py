@@ -1,0 +1,304 @@
+"""Memory that is shared with another library on simulated devices: what waits for what.
+
+Gates hold streams back until the host opens them. A call that waited on the host for work behind a
+gate would not return. The simulator reports accesses that nothing orders, whatever the timing.
+"""
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import devrt
+import gpu_library
+from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, NoInterfaceError
+from gpu_library import Driver, Stream, Tensor, allocate
+
+COUNT = 1 << 20  # float32: more than the arena in front of the driver's pool takes
+BYTES = 4 * COUNT
+OF_NUMBER = {"small": 1 << 10, "large": COUNT}
+
+
+@pytest.fixture(scope="module")
+def devices():
+    before = devrt.runtime.set_default_runtime(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEVRT_CUDA_MOCK", "2")
+        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
+        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+            found = devrt.devices("cuda")
+        yield found
+        devrt.runtime.set_default_runtime(before).close()
+
+
+@pytest.fixture
+def driver(devices):
+    found = Driver()
+    found.reports()
+    yield found
+    found.reports()
+
+
+class Foreign:
+    """An array of the other library, which its stream fills."""
+
+    def __init__(self, stream, count=COUNT, *, waits=True):
+        self.stream, self.count, self.waits = stream, count, waits
+        self.address = allocate(stream.driver, 4 * count)
+        self.is_released = False
+
+    def fill(self):
+        self.stream.fill(self.address, 4 * self.count)
+
+    def interface(self, **changes):
+        stream = self.stream.handle if self.waits else None
+        return {"shape": (self.count,), "typestr": "<i4", "data": (self.address, False),
+                "version": 3, "stream": stream, **changes}  # fmt: skip
+
+
+class ByInterface(Foreign):
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface()
+
+
+class ByDlpack(Foreign):
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, *, stream=None):
+        """Lend the memory of an array of devrt's own, whose address stands for this one's."""
+        if self.waits:
+            self.stream.wait_for(int(stream))
+        return make_capsule(self)
+
+
+_living = {}
+
+
+def make_capsule(foreign):
+    """Return a capsule of a one-dimensional tensor of int32."""
+    words = (ctypes.c_int64 * 12)()
+    shape = (ctypes.c_int64 * 1)(foreign.count)
+
+    def delete(address):
+        foreign.is_released = True
+        _living.pop(address)
+
+    deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(delete)
+    words[0], words[1] = foreign.address, 2  # on CUDA's device 0
+    words[2] = 1 | (0 | 32 << 8 | 1 << 16) << 32  # one dimension; int, 32 bits, one lane
+    words[3], words[4], words[5] = ctypes.addressof(shape), 0, 0
+    words[7] = ctypes.cast(deleter, ctypes.c_void_p).value
+    _living[ctypes.addressof(words)] = words, shape, deleter
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return make(ctypes.addressof(words), gpu_library._CAPSULE, None)
+
+
+def pending(driver, devices):
+    """Return an array that is not ready before its gate is opened."""
+    stream = Stream(driver)
+    gate = stream.gate()
+    foreign = ByInterface(stream)
+    foreign.fill()
+    return devrt.device_put(foreign, may_alias=True), gate
+
+
+def read_by(stream, address, count=BYTES):
+    stream.copy(allocate(stream.driver, count), address, count)
+
+
+@pytest.mark.parametrize("how", ["handle", "object", "default"])
+def test_the_consumers_stream_waits_and_the_host_does_not(driver, devices, how):
+    x, gate = pending(driver, devices)
+    consumer = Stream(driver, 1 if how == "default" else None)
+    given = {"handle": consumer.handle, "object": consumer, "default": None}[how]
+    tensor = Tensor(x.__dlpack__(stream=given))
+    read_by(consumer, tensor.address)
+    assert not x.is_ready()
+    gate.set()
+    consumer.synchronize()
+    tensor.release()
+    assert driver.reports() == []
+
+
+def test_without_the_wait_the_access_is_reported(driver, devices):
+    x, gate = pending(driver, devices)
+    consumer = Stream(driver)
+    tensor = Tensor(x.__dlpack__(stream=-1))
+    read_by(consumer, tensor.address)
+    gate.set()
+    consumer.synchronize()
+    tensor.release()
+    assert driver.reports() != []
+
+
+@pytest.mark.parametrize("size", OF_NUMBER)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_memory_is_used_again_after_a_stream_that_is_known_to_be_there(
+    driver, devices, is_known, size
+):
+    count = OF_NUMBER[size]
+    x = devrt.device_put(np.ones(count, np.float32), devices[0]).block_until_ready()
+    consumer = Stream(driver)
+    tensor = Tensor(x.__dlpack__(stream=consumer if is_known else consumer.handle))
+    gate = consumer.gate()
+    read_by(consumer, tensor.address, 4 * count)
+    tensor.release()
+    x.delete()
+    again = [devrt.device_put(np.zeros(count, np.float32), devices[0]) for _ in range(3)]
+    gate.set()
+    consumer.synchronize()
+    for each in again:
+        each.block_until_ready()
+    assert (driver.reports() == []) == is_known
+
+
+@pytest.mark.parametrize("kind", [ByInterface, ByDlpack])
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_taken_over_is_used_after_its_owners_work(driver, devices, kind, waits):
+    stream = Stream(driver)
+    gate = stream.gate()
+    foreign = kind(stream, waits=waits)
+    foreign.fill()
+    x = devrt.device_put(foreign, may_alias=True)
+    there = devrt.device_put(x, devices[1])
+    assert not x.is_ready() or not waits
+    gate.set()
+    there.block_until_ready()
+    stream.synchronize()
+    assert (driver.reports() == []) == waits
+    if waits:
+        assert np.asarray(there)[0] == 0x01010101
+
+
+def test_the_owners_memory_is_held_until_uses_of_it_have_ended(driver, devices):
+    stream = Stream(driver)
+    foreign = ByDlpack(stream)
+    foreign.fill()
+    gate = stream.gate()
+    x = devrt.dlpack.from_dlpack(foreign)
+    copied = x.copy()
+    x.delete()
+    assert not foreign.is_released
+    gate.set()
+    copied.block_until_ready()
+    devrt.device_put(0, devices[0])  # a call releases what other threads queued
+    for device in devices:
+        device.client.defragment()
+    _wait_for(lambda: foreign.is_released, devices)
+    assert driver.reports() == []
+
+
+def _wait_for(condition, devices):
+    for _ in range(1000):
+        if condition():
+            return
+        devrt.device_put(np.zeros(4), devices[0]).block_until_ready()
+    raise AssertionError("it did not come true")
+
+
+def test_device_put_copies_and_waits_since_the_source_may_change(driver, devices):
+    foreign = ByInterface(Stream(driver), 4)
+    foreign.fill()
+    x = devrt.device_put(foreign, devices[0])
+    assert x.is_ready()
+    assert x.unsafe_buffer_pointer() != foreign.address
+    assert np.asarray(x).tolist() == [0x01010101] * 4
+    shared = devrt.device_put(foreign, may_alias=True)
+    assert shared.unsafe_buffer_pointer() == foreign.address
+    assert driver.reports() == []
+
+
+def test_strides_of_the_interface_are_obeyed(driver, devices):
+    y = devrt.device_put(np.arange(24, dtype=np.int32), devices[0]).block_until_ready()
+    address = y.__cuda_array_interface__["data"][0]
+    for strides, shape, wanted in (
+        ((4, 8), (2, 3), [[0, 2, 4], [1, 3, 5]]),
+        ((-8,), (3,), [23, 21, 19]),
+        ((0, 4), (2, 2), [[0, 1], [0, 1]]),
+    ):
+        foreign = ByInterface(Stream(driver), 1)
+        begin = address + (23 * 4 if strides[0] < 0 else 0)
+        changes = {"shape": shape, "strides": strides, "data": (begin, True)}
+        shown = foreign.interface(**changes)
+        foreign.interface = lambda shown=shown: shown
+        assert np.asarray(devrt.numpy.asarray(foreign)).tolist() == wanted
+    assert driver.reports() == []
+
+
+def test_columns_first_is_a_layout_and_needs_no_copy(driver, devices):
+    x = devrt.device_put(np.arange(6, dtype=np.float32).reshape(2, 3), devices[0])
+    foreign = ByInterface(Stream(driver), 1)
+    changes = {"shape": (3, 2), "strides": (4, 12), "typestr": "<f4"}
+    address = x.block_until_ready().unsafe_buffer_pointer()
+    foreign.interface = lambda: Foreign.interface(foreign, data=(address, True), **changes)
+    y = devrt.device_put(foreign, may_alias=True)
+    assert y.unsafe_buffer_pointer() == address
+    assert np.asarray(y).tolist() == np.asarray(x).T.tolist()
+    assert y.__cuda_array_interface__["strides"] == (4, 12)
+
+
+def test_an_array_that_is_ready_is_shown_without_a_call_of_the_driver(driver, devices):
+    x = devrt.device_put(np.ones(8, np.float32), devices[0]).block_until_ready()
+    before = driver.calls()
+    shown = x.__cuda_array_interface__
+    capsule = x.__dlpack__(stream=1)
+    assert driver.calls() == before
+    Tensor(capsule).release()
+    assert shown == {"shape": (8,), "typestr": "<f4", "data": (x.unsafe_buffer_pointer(), True),
+                     "strides": None, "stream": None, "version": 3}  # fmt: skip
+
+
+def test_an_array_that_is_not_ready_names_the_stream_to_wait_for(driver, devices):
+    x, gate = pending(driver, devices)
+    shown = x.__cuda_array_interface__
+    consumer, ours = Stream(driver), Stream(driver, shown["stream"])
+    ours.wait_for(consumer.handle)
+    read_by(consumer, shown["data"][0])
+    gate.set()
+    consumer.synchronize()
+    assert driver.reports() == []
+
+
+def test_streams_of_execution_streams_differ_and_say_what_they_are(devices):
+    first = devices[0].get_stream_for_external_ready_events()
+    assert first.__cuda_stream__() == (0, first)
+    with devrt.contract.execution_stream_id(1):
+        assert devices[0].get_stream_for_external_ready_events() != first
+    assert devices[1].get_stream_for_external_ready_events() != first
+
+
+def test_what_cannot_be_shown_says_so(driver, devices):
+    x = devrt.device_put(np.ones(8, np.float32), devices[0])
+    for stream, error in ((0, InvalidArgumentError), ("x", InvalidTypeError)):
+        with pytest.raises(error):
+            x.__dlpack__(stream=stream)
+    bfloat16 = devrt.device_put(np.ones(8, ml_dtypes.bfloat16), devices[0])
+    host = devrt.device_put(np.ones(8), devrt.devices("cpu")[0])
+    mesh = devrt.sharding.Mesh(np.array(devices), "x")
+    spec = devrt.sharding.NamedSharding(mesh, devrt.sharding.PartitionSpec("x"))
+    for y in (bfloat16, host, devrt.device_put(np.ones(8), spec)):
+        assert not hasattr(y, "__cuda_array_interface__")
+        with pytest.raises(NoInterfaceError):
+            _ = y.__cuda_array_interface__
+    x.delete()
+    with pytest.raises(DeletedError):
+        _ = x.__cuda_array_interface__
+
+
+def test_an_interface_that_is_wrong_is_refused(driver, devices):
+    foreign = ByInterface(Stream(driver), 4)
+    for change, error in (
+        ({"mask": 1}, InvalidTypeError),
+        ({"typestr": "<V2"}, InvalidTypeError),
+        ({"stream": 0}, InvalidArgumentError),
+        ({"data": None}, InvalidTypeError),
+        ({"strides": (4, 4)}, InvalidTypeError),
+    ):
+        foreign.interface = lambda change=change: Foreign.interface(foreign, **change)
+        with pytest.raises(error):
+            devrt.device_put(foreign, devices[0])

@@ -1,0 +1,104 @@
+"""A library beside devrt that works on the simulated devices through the driver's own functions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any
+
+import devrt_cuda._ext
+
+_VOID = ctypes.c_void_p
+_HOST_FUNCTION = ctypes.CFUNCTYPE(None, _VOID)
+_NON_BLOCKING = 1
+_CAPSULE = b"dltensor"
+
+
+class Driver:
+    """The simulated driver, as devrt loaded it."""
+
+    def __init__(self) -> None:
+        folder = os.path.dirname(devrt_cuda._ext.__file__)
+        self._library = ctypes.CDLL(os.path.join(folder, "libdevrt_cuda_simulator.so"))
+        self._library.devrt_simulator_reports.restype = ctypes.c_char_p
+        self._library.devrt_simulator_count.restype = ctypes.c_ulonglong
+
+    def __call__(self, function: str, *arguments: Any) -> None:
+        # Addresses and handles are wider than what ctypes takes a number for.
+        wide = [_VOID(each) if type(each) is int else each for each in arguments]
+        result = getattr(self._library, function)(*wide)
+        assert result == 0, (function, result)
+
+    def calls(self, function: str = "") -> int:
+        return int(self._library.devrt_simulator_count(function.encode()))
+
+    def reports(self) -> list[str]:
+        return self._library.devrt_simulator_reports(1).decode().splitlines()
+
+
+class Stream:
+    """A stream of the library on device 0; the default one by its number."""
+
+    def __init__(self, driver: Driver, number: int | None = None) -> None:
+        self.driver = driver
+        self._kept: list[Any] = []
+        context = _VOID()
+        driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(0))
+        driver("cuCtxSetCurrent", context)
+        handle = _VOID(number)
+        if number is None:
+            driver("cuStreamCreateWithPriority", ctypes.byref(handle), _NON_BLOCKING, 0)
+        self.handle = int(handle.value or 0)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+    def gate(self) -> threading.Event:
+        """Have what follows on the stream wait for the host."""
+        opened = threading.Event()
+        function = _HOST_FUNCTION(lambda _: None if opened.wait(30) else os._exit(7))
+        self._kept.append(function)
+        self.driver("cuLaunchHostFunc", self.handle, function, 0)
+        return opened
+
+    def copy(self, to: int, source: int, count: int) -> None:
+        self.driver("cuMemcpyDtoDAsync_v2", to, source, count, self.handle)
+
+    def fill(self, to: int, count: int) -> None:
+        self.driver("cuMemsetD8Async", to, ctypes.c_ubyte(1), count, self.handle)
+
+    def wait_for(self, other: int) -> None:
+        """Have another stream wait for what this one was given."""
+        event = _VOID()
+        self.driver("cuEventCreate", ctypes.byref(event), 2)
+        self.driver("cuEventRecord", event, self.handle)
+        self.driver("cuStreamWaitEvent", other, event, 0)
+
+    def synchronize(self) -> None:
+        self.driver("cuStreamSynchronize", self.handle)
+
+
+def allocate(driver: Driver, count: int) -> int:
+    address = _VOID()
+    driver("cuMemAlloc_v2", ctypes.byref(address), count)
+    return int(address.value or 0)
+
+
+class Tensor:
+    """The consumer of a capsule: an address, until it is released."""
+
+    def __init__(self, capsule: Any) -> None:
+        pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer_of.restype, pointer_of.argtypes = _VOID, [ctypes.py_object, ctypes.c_char_p]
+        rename = ctypes.pythonapi.PyCapsule_SetName
+        rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        self._managed = pointer_of(capsule, _CAPSULE)
+        self._used = ctypes.c_char_p(b"used_dltensor")
+        rename(capsule, self._used)
+        self.address = int(_VOID.from_address(self._managed).value or 0)
+
+    def release(self) -> None:
+        # A DLTensor takes 48 bytes; the context and the deleter follow.
+        deleter = ctypes.CFUNCTYPE(None, _VOID).from_address(self._managed + 56)
+        deleter(self._managed)
