@@ -57,7 +57,7 @@ class Stream:
     def gate(self) -> threading.Event:
         """Have what follows on the stream wait for the host."""
         opened = threading.Event()
-        function = _HOST_FUNCTION(lambda _: None if opened.wait(30) else os._exit(7))
+        function = _HOST_FUNCTION(lambda _: None if opened.wait(5) else os._exit(7))
         self._kept.append(function)
         self.driver("cuLaunchHostFunc", self.handle, function, 0)
         return opened

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include "gpu/backend.hpp"
+#include "gpu/engine.hpp"
 
 namespace devrt::gpu {
 
@@ -196,8 +197,20 @@ std::unique_ptr<const Driver> open_driver(const std::string& library) {
 
 namespace devrt::native {
 
+namespace {
+
+std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices) {
+  return gpu::engine_options(devices, "cuda_async");
+}
+
+}  // namespace
+
 const Platform& platform() {
-  static const Platform cuda{.name = "cuda", .engine = {}};
+  static const Platform cuda{
+      .name = "cuda",
+      .engine = gpu::engine_policy("cuda", "CUDA",
+                                   "Install a later one: pip install --upgrade jax-cuda13-pjrt.",
+                                   &engine_options)};
   return cuda;
 }
 

@@ -58,4 +58,4 @@ def test_arrays_go_to_simulated_devices_and_programs_name_who_compiles_them():
     assert count == 2
     assert all("simulated" in kind for kind in kinds)
     assert values == list(range(8))
-    assert "devrt-cuda[xla]" in refusal
+    assert "jax-cuda13-pjrt" in refusal

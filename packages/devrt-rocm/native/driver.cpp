@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "gpu/backend.hpp"
+#include "gpu/engine.hpp"
 
 namespace devrt::gpu {
 
@@ -93,7 +94,6 @@ class HipDriver final : public Driver {
     return call.host_device_pointer(&device, const_cast<void*>(data), 0) == kSuccess;
   }
   int device_at(const void* data) const noexcept override {
-    if (is_page_locked(data)) return -1;
     int ordinal = -1;
     const Result result =
         pointer_attribute_ ? pointer_attribute_(&ordinal, kDeviceOrdinal, const_cast<void*>(data))
@@ -234,8 +234,21 @@ std::unique_ptr<const Driver> open_driver(const std::string& library) {
 
 namespace devrt::native {
 
+namespace {
+
+/// The plugin takes no pool on ROCm: its memory and the client's come from two.
+std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices) {
+  return gpu::engine_options(devices, "");
+}
+
+}  // namespace
+
 const Platform& platform() {
-  static const Platform rocm{.name = "rocm", .engine = {}};
+  static const Platform rocm{
+      .name = "rocm",
+      .engine = gpu::engine_policy("rocm", "ROCM",
+                                   "Install a later one: pip install --upgrade jax-rocm7-pjrt.",
+                                   &engine_options)};
   return rocm;
 }
 

@@ -13,6 +13,8 @@ PLATFORM = GpuPlatform(
     visible_variable="JAX_CUDA_VISIBLE_DEVICES",
     libraries=("libcuda.so.1",),
     folders=("usr/lib/wsl/lib",),  # where Windows puts the driver library of its Linux guests
-    compilers=("devrt-tpu", "devrt-cuda[xla]"),
+    compilers=("devrt-cuda[xla]",),
+    wheels=(("jax-cuda13-pjrt", "jax_plugins/xla_cuda13/xla_cuda_plugin.so"),),
+    engine="devrt_cuda._engine:ENGINE",
 )
 """The platform ``cuda``."""

@@ -13,5 +13,8 @@ PLATFORM = GpuPlatform(
     visible_variable="JAX_ROCM_VISIBLE_DEVICES",
     libraries=("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"),
     folders=("opt/rocm/lib", "opt/rocm-*/lib"),
+    compilers=("jax-rocm7-pjrt",),
+    wheels=(("jax-rocm7-pjrt", "jax_plugins/xla_rocm7/xla_rocm_plugin.so"),),
+    engine="devrt_rocm._engine:ENGINE",
 )
 """The platform ``rocm``."""

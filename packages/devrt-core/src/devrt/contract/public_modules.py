@@ -37,6 +37,7 @@ PUBLIC_MODULES = (
     "devrt.native.engine",
     "devrt.native.engines",
     "devrt.native.gpu",
+    "devrt.native.gpu_engine",
     "devrt.records",
     "devrt.testing.conformance",
     "devrt.topology",

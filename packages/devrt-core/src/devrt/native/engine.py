@@ -90,7 +90,7 @@ class Engine(Generic[Found]):
     def check_flags(self, library: Found, flags: Mapping[str, object], operation: str) -> None:
         """Refuse flags of the caller's that a compiler does not have."""
 
-    def flags(self, library: Found, program: Program) -> Mapping[str, Flag]:
+    def flags(self, library: Found, program: Program) -> Mapping[str, Flag | str]:
         """Return the flags that a program is compiled with, unless the caller gives others."""
         return {}
 

@@ -16,7 +16,6 @@ from devrt.errors import (
     BackendUnavailableError,
     InvalidArgumentError,
     InvalidTypeError,
-    UnimplementedError,
 )
 from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
@@ -68,7 +67,11 @@ class GpuPlatform:
     folders : tuple of str
         Patterns of folders where it may lie beside those that the loader searches.
     compilers : tuple of str
-        What to install for programs, which these clients do not compile yet.
+        What to install for programs.
+    wheels : tuple of tuple of str
+        The wheels that have XLA's plugin, and the plugin's path in each; the preferred one first.
+    engine : str
+        Where the `devrt.native.gpu_engine.GpuEngine` is (``"devrt_acme._engine:ENGINE"``).
     """
 
     name: str
@@ -78,11 +81,18 @@ class GpuPlatform:
     libraries: tuple[str, ...]
     folders: tuple[str, ...] = ()
     compilers: tuple[str, ...] = ()
+    wheels: tuple[tuple[str, str], ...] = ()
+    engine: str = ""
 
     @property
     def mock_variable(self) -> str:
         """The environment variable that asks for simulated devices."""
         return f"DEVRT_{self.name.upper()}_MOCK"
+
+    @property
+    def engine_variable(self) -> str:
+        """The environment variable that names another library to compile with."""
+        return f"DEVRT_{self.name.upper()}_ENGINE"
 
     def options(self) -> tuple[OptionSpec, ...]:
         """Return the configuration options of the platform."""
@@ -119,8 +129,7 @@ class GpuPlatform:
         if allowed is not None:
             driver["allowed_devices"] = allowed
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
-        native = register(self.module, self.prefix)
-        getattr(native, f"{self.prefix}Client").compile_and_load = self._refuse_programs
+        native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -137,16 +146,6 @@ class GpuPlatform:
             distributed_client=options.get("distributed_client"),
         )
         return cast("Client", client)  # registered as one by `register`
-
-    def _refuse_programs(self, program: str | bytes, devices: Any = None, **options: Any) -> None:
-        """Raise what says who compiles programs for the platform."""
-        from devrt.contract.installation import how_to_install
-
-        msg = f"The {self.name} client of devrt compiles no programs yet."
-        if self.compilers:
-            command = how_to_install(*self.compilers)
-            msg += f" XLA's plugin does, and then serves the platform: {command}"
-        raise UnimplementedError(msg, operation="compile_and_load", platform=self.name)
 
     def _driver_library(self) -> str:
         """Return the path of the driver's library; empty where only the loader may know."""
@@ -167,6 +166,12 @@ class GpuPlatform:
             return _joined(given)
         text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
         return None if not text or text == "all" else str(text)
+
+
+def _capabilities(self: Any) -> Any:
+    from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
+
+    return gpu_engine.capabilities(self)
 
 
 def _joined(numbers: Any) -> str:

@@ -153,16 +153,20 @@ class DeviceBackend {
 
   /// Has the work of an engine on a device begin after an event, and returns the engine's stream
   /// for a view of what the event fills; nothing where the client must wait.
-  virtual std::optional<std::intptr_t> order_engine(const pjrt::Client&, std::size_t /*device*/,
+  virtual std::optional<std::intptr_t> order_engine(const pjrt::Client&, PJRT_Device*,
                                                     const ReadyEvent&) {
     return std::nullopt;
   }
+  /// Called once an engine's client was made, which may have changed what the two share.
+  virtual void engine_was_made() {}
 };
 
 /// How a backend uses the PJRT plugin that compiles for it.
 struct EnginePolicy {
   /// What the plugin says that it is for.
   std::string_view platform;
+  /// The oldest minor version of the C API that works, and the devices' way with views needs.
+  int oldest_minor = 54;
   /// Extensions that only plugins for other devices have, by number, and what those are.
   std::span<const int> other_extensions = {};
   std::string_view others = {};
@@ -180,7 +184,8 @@ struct EnginePolicy {
   /// Fills memory that a custom call was given, in the order of the program's work; null for the
   /// host's memset.
   pjrt::ffi::Fill fill = nullptr;
-  /// Whether the plugin takes over views of what a program donates. Else it is given the memory.
+  /// Whether the plugin takes over views of what a program donates, as it does on GPUs. Else it is
+  /// given the memory. Such a plugin may also give up other views before a program has ended.
   bool donates_views = false;
 };
 

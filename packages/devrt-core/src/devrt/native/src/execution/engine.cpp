@@ -9,8 +9,6 @@ namespace devrt::native {
 
 namespace {
 
-constexpr int kOldestMinor = 54;  // of the C API; the loader needs no older one either
-
 [[noreturn]] void refuse(const std::string& library, const std::string& why) {
   raise_invalid(library + " is no engine for the " + platform().name + " platform: " + why + " " +
                     std::string(platform().engine.remedy),
@@ -19,12 +17,12 @@ constexpr int kOldestMinor = 54;  // of the C API; the loader needs no older one
 
 /// Refuses what cannot be an engine before it is initialised, which takes some minutes.
 void check_engine(const pjrt::Api& api) {
-  if (api.minor_version() < kOldestMinor) {
-    refuse(api.path(), "it has version 0." + std::to_string(api.minor_version()) +
-                           " of the PJRT C API, and devrt needs 0." + std::to_string(kOldestMinor) +
-                           " or later.");
-  }
   const EnginePolicy& policy = platform().engine;
+  if (api.minor_version() < policy.oldest_minor) {
+    refuse(api.path(), "it has version 0." + std::to_string(api.minor_version()) +
+                           " of the PJRT C API, and devrt needs 0." +
+                           std::to_string(policy.oldest_minor) + " or later.");
+  }
   for (const int type : policy.other_extensions) {
     if (!api.extension(static_cast<PJRT_Extension_Type>(type))) continue;
     refuse(api.path(), "it is a plugin for " + std::string(policy.others) + ".");
@@ -45,6 +43,7 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner) {
   const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
   Ref<pjrt::Client> client = pjrt::Client::make(api, options);
+  owner.backend().engine_was_made();
   const std::string found = client->platform_name();
   if (found != policy.platform) refuse(library, "its platform is '" + found + "'.");
   if (client->devices().size() == num_devices) return client;
@@ -96,8 +95,7 @@ Ref<pjrt::Buffer> Engine::view(Buffer& buffer) {
     return Ref<pjrt::Buffer>::adopt(known);
   }
   Ref<Storage> storage = buffer.memory()->client().storage_of(buffer, "execute");
-  const std::intptr_t stream = await(buffer);
-  Ref<pjrt::Buffer> made = make_view(buffer, std::move(storage), stream);
+  Ref<pjrt::Buffer> made = make_view(buffer, std::move(storage));
   buffer.attach(Ref<Attachment>::share_of(made.get()));
   return made;
 }
@@ -106,8 +104,8 @@ std::intptr_t Engine::await(const Buffer& buffer) const {
   Client& client = buffer.memory()->client();
   const ReadyEvent& ready = buffer.ready();
   if (!ready.is_ready()) {
-    const auto device = static_cast<std::size_t>(buffer.memory()->device().local_id());
-    if (const auto stream = client.backend().order_engine(*client_, device, ready)) return *stream;
+    const auto stream = client.backend().order_engine(*client_, device_of(buffer), ready);
+    if (stream) return *stream;
   }
   raise_if_error(client.wait(ready));
   return 0;
@@ -130,14 +128,35 @@ Ref<pjrt::Buffer> Engine::give(const Buffer& buffer, const Ref<Storage>& storage
       !is_usable(buffer, *storage)) {
     return {};
   }
-  const auto give =
-      platform().engine.donates_views ? &pjrt::Buffer::give_view : &pjrt::Buffer::give;
-  return give(*client_, device_of(buffer), storage->data(), buffer.type(), buffer.shape().span(),
-              share_for_engine(storage.share()));
+  return give_always(buffer, storage);
 }
 
-Ref<pjrt::Buffer> Engine::make_view(const Buffer& buffer, Ref<Storage> storage,
-                                    std::intptr_t stream) {
+Ref<pjrt::Buffer> Engine::give_always(const Buffer& buffer, const Ref<Storage>& storage) {
+  PJRT_Device* device = device_of(buffer);
+  const std::span<const std::int64_t> dims = buffer.shape().span();
+  ExternalOwner share = share_for_engine(storage.share());
+  if (!platform().engine.donates_views) {
+    return pjrt::Buffer::give(*client_, device, storage->data(), buffer.type(), dims,
+                              std::move(share));
+  }
+  const std::intptr_t stream = await(buffer);
+  return pjrt::Buffer::view(*client_, device, storage->data(), buffer.type(), dims,
+                            std::move(share), stream, pjrt::Buffer::Memory::kGiven);
+}
+
+Ref<pjrt::Buffer> Engine::give_copy(const Buffer& buffer, const Ref<Storage>& storage) {
+  const Ref<Buffer> source = Buffer::make(buffer.memory(), buffer.type(), buffer.shape().copy(),
+                                          storage.share(), buffer.ready());
+  const Ref<Buffer> copied =
+      buffer.memory()->client().copy(*source, *buffer.memory(), /*may_alias=*/false);
+  counters_.copies.fetch_add(1, std::memory_order_relaxed);
+  counters_.bytes_copied.fetch_add(static_cast<std::int64_t>(storage->bytes()),
+                                   std::memory_order_relaxed);
+  return give_always(*copied, copied->storage());
+}
+
+Ref<pjrt::Buffer> Engine::make_view(const Buffer& buffer, Ref<Storage> storage) {
+  const std::intptr_t stream = await(buffer);
   PJRT_Device* device = device_of(buffer);
   const std::span<const std::int64_t> dims = buffer.shape().span();
   if (is_usable(buffer, *storage)) {

@@ -61,11 +61,14 @@ class Engine {
   /// it is devrt's own or the engine takes over views, `storage` is its only share, and the engine
   /// can use it as it is.
   Ref<pjrt::Buffer> give(const Buffer& buffer, const Ref<Storage>& storage);
+  /// Gives a copy of a deleted buffer's memory, which somebody else still sees.
+  Ref<pjrt::Buffer> give_copy(const Buffer& buffer, const Ref<Storage>& storage);
   /// Shows the memory of a deleted buffer to the engine.
-  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage, std::intptr_t stream = 0);
+  Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
 
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;
+  Ref<pjrt::Buffer> give_always(const Buffer& buffer, const Ref<Storage>& storage);
   /// Waits for a buffer's data, or has the engine do it; then returns the stream that will.
   std::intptr_t await(const Buffer& buffer) const;
 

@@ -16,15 +16,24 @@ namespace {
 
 using Context = Ref<pjrt::ffi::HoldingContext>;
 
+/// Returns whether a call has to hold the storages of its arguments itself.
+bool holds_storages() noexcept { return platform().engine.donates_views; }
+
 /// One device's part of a call.
 struct Shard {
   Shard() = default;
 
-  void prepare(Engine& engine, std::span<Buffer* const> buffers, std::size_t num_outputs) {
+  void prepare(Engine& engine, std::span<Buffer* const> buffers, const pjrt::Signature& signature) {
+    const std::size_t num_outputs = signature.outputs.size();
     views.emplace(buffers.size());
     arguments.emplace(buffers.size());
     outputs.emplace(num_outputs);
-    for (std::size_t i = 0; i < buffers.size(); ++i) set_view(i, engine.view(*buffers[i]));
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      set_view(i, engine.view(*buffers[i]));
+      if (holds_storages() && !signature.parameters[i].is_donated) {
+        storages.push_back(buffers[i]->storage());
+      }
+    }
   }
 
   void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
@@ -39,7 +48,8 @@ struct Shard {
   std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
-  bool has_ended = false;  // before the call returned
+  std::vector<Ref<Storage>> storages;  // that the engine may give up before it has read them
+  bool has_ended = false;              // before the call returned
 };
 
 /// Buffers that a call takes the memory of; given back unless the call is made.
@@ -61,20 +71,25 @@ class Donations {
 
   /// Deletes a buffer that is the argument `i` of a shard. Returns whether an output may take its
   /// memory, which nobody else can see then.
-  bool claim(Shard& shard, std::size_t i, Buffer& buffer) {
+  bool claim(Shard& shard, std::size_t i, Buffer& buffer, bool is_must) {
     claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take(), &shard, i});
     Buffer::Contents& contents = claims_.back().contents;
     if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
-    if (!(*shard.views)[i]->is_view()) return contents.storage->is_sole_share();
+    if (!(*shard.views)[i]->is_view()) {
+      if (contents.storage->is_sole_share()) return true;
+      return keep(shard, i, buffer, contents, is_must);
+    }
     // The engine takes no memory of a view. It is released with the last work that reads it, unless
     // some is under way.
     contents.attachment.reset();
     (*shard.views)[i].reset();
     Ref<pjrt::Buffer> given = engine_.give(buffer, contents.storage);
-    const bool is_given = static_cast<bool>(given);
-    if (!is_given) given = engine_.make_view(buffer, contents.storage.share());
-    shard.set_view(i, std::move(given));
-    return is_given;
+    if (given) {
+      shard.set_view(i, std::move(given));
+      return true;
+    }
+    shard.set_view(i, engine_.make_view(buffer, contents.storage.share()));
+    return keep(shard, i, buffer, contents, is_must);
   }
 
   /// Releases what was given, now or once the program has ended.
@@ -86,6 +101,15 @@ class Donations {
   }
 
  private:
+  /// Withholds memory that somebody else still sees; an engine that must have it gets a copy.
+  bool keep(Shard& shard, std::size_t i, const Buffer& buffer, const Buffer::Contents& contents,
+            bool is_must) {
+    if (!holds_storages()) return false;
+    shard.storages.push_back(contents.storage.share());
+    if (is_must) shard.set_view(i, engine_.give_copy(buffer, contents.storage));
+    return is_must;
+  }
+
   struct Claim {
     Ref<Buffer> buffer;
     Buffer::Contents contents;
@@ -127,7 +151,8 @@ std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
     bool is_seen = false;
     for (std::size_t d = 0; d < arguments.size(); ++d) {
       check_given_once(signature, arguments[d], i);
-      is_seen = !donations.claim(shards[d], i, *arguments[d][i]) || is_seen;
+      const bool is_must = signature.parameters[i].is_must;
+      is_seen = !donations.claim(shards[d], i, *arguments[d][i], is_must) || is_seen;
     }
     if (is_seen) kept.push_back(static_cast<std::int64_t>(i));
   }
@@ -140,6 +165,8 @@ void await_arguments(const Client& client, std::span<const std::span<Buffer* con
                      const std::string& program) {
   for (const std::span<Buffer* const> shard : arguments) {
     for (std::size_t i = 0; i < shard.size(); ++i) {
+      // The engine's streams wait for a device's work. Where that fails, the device is lost.
+      if (platform().engine.donates_views && shard[i]->ready().source()) continue;
       const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
@@ -252,9 +279,11 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   SmallArray<Ref<pjrt::Buffer>, kFew> views(arguments.size());
   SmallArray<PJRT_Buffer*, kFew> raw(arguments.size());
   SmallArray<PJRT_Buffer*, kFew> outputs(results.size());
+  std::vector<Ref<Storage>> storages;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     views[i] = engine_->view(*arguments[i]);
     raw[i] = views[i]->get();
+    if (holds_storages()) storages.push_back(arguments[i]->storage());
   }
   has_begun = true;
   pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
@@ -266,7 +295,7 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
                 views.span(),
                 {},
                 loaded->devices().front()},
-               {});
+               {.storages = std::move(storages)});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -288,7 +317,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   }
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    shards[i].prepare(*engine_, arguments[i], num_outputs);
+    shards[i].prepare(*engine_, arguments[i], *signature_);
   }
   StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
@@ -318,7 +347,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     ReadyEvent event =
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
-                      context ? context.share() : Context()});
+                      context ? context.share() : Context(), std::move(shards[i].storages)});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "execution/engine_event.hpp"
+
 namespace devrt::native {
 
 namespace {
@@ -134,6 +136,7 @@ class Pending {
         note_(std::move(kept.note)),
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
+        storages_(std::move(kept.storages)),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors[i];
@@ -145,10 +148,20 @@ class Pending {
 
   ReadyEvent event() const { return countdown_->event(); }
 
+  /// Returns the event of one output: of all, and one that streams can wait for where errors come
+  /// with the device's own.
+  ReadyEvent event_of(std::size_t i) {
+    Part& part = parts_[i];
+    if (!part.is_plain || context_ || !pjrt::streams_of(client_->api())) return event();
+    part.event = std::make_shared<EngineEvent>(event(), part.output.engine.share());
+    return ReadyEvent::of(part.event);
+  }
+
   /// Called once, in a thread of the engine or of the caller.
   void finish(const Status& reported) noexcept {
     const Status status = outcome(reported, context_);
     temporaries_.end();  // before anybody learns that it has ended
+    storages_.clear();   // the same: what was read may be donated
     for (Part& part : parts_) {
       try {
         finish_part(part, status);
@@ -164,11 +177,13 @@ class Pending {
     Output output;
     std::size_t dims = 0;
     bool is_plain = true;
+    std::shared_ptr<EngineEvent> event = {};  // null where no stream can wait for it
   };
 
   void finish_part(Part& part, const Status& status) const {
     if (!part.is_plain && status.ok()) return unpack(part);
     part.output.storage->settle();
+    if (part.event) part.event->end();
     part.output = {};  // before the event: what is ready may be donated
     countdown_->arrive(status);
   }
@@ -190,6 +205,7 @@ class Pending {
   const pjrt::Running::Note note_;
   HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
+  std::vector<Ref<Storage>> storages_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
 };
@@ -229,7 +245,8 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   }
   // Moved: a share more would forbid donation.
   for (std::size_t i = 0; i < raw.size(); ++i) {
-    make_buffer(std::move(outputs[i]), i, targets, ready, holds_errors);
+    make_buffer(std::move(outputs[i]), i, targets, pending ? pending->event_of(i) : ready,
+                holds_errors);
   }
   if (pending) {
     pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "devrt/memory/limit_allocator.hpp"
+#include "devrt/pjrt/engine/streams.hpp"
+#include "gpu/engine.hpp"
 #include "gpu/facts.hpp"
 #include "gpu/other_stream.hpp"
 
@@ -239,13 +241,35 @@ void GpuBackend::copy_run(const GpuDevice& device, Lane& lane, const RegionCopy&
 }
 
 bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
-  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
-  if (!source || &source->device().driver() != &driver_) return false;
+  if (!event.source()) return false;
   Lane& lane = lane_of(queue);
   // What its thread has still to give to the stream comes before.
   if (!lane.thread().is_idle()) return false;
   const Current current(driver_, devices_[queue.device]->context());
-  return driver_.call.stream_wait_event(lane.stream().handle(), source->handle(), 0) == kSuccess;
+  return order_stream(driver_, lane.stream().handle(), event);
+}
+
+std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine,
+                                                      PJRT_Device* device,
+                                                      const ReadyEvent& event) {
+  if (!event.source()) return std::nullopt;
+  const auto found = pjrt::stream_of(engine.api(), device);
+  if (!found) return std::nullopt;
+  return order_stream(driver_, reinterpret_cast<StreamHandle*>(*found), event) ? found
+                                                                               : std::nullopt;
+}
+
+void GpuBackend::engine_was_made() {
+  // The plugin has the pools that it shares keep nothing.
+  for (const auto& device : devices_) {
+    int has_pools = 0;
+    (void)driver_.call.device_attribute(&has_pools, driver_.attributes.memory_pools,
+                                        device->number());
+    if (has_pools && options_.allocator != AllocatorKind::kPlatform &&
+        options_.allocator != AllocatorKind::kBfc) {
+      PoolAllocator::keep_freed(*device);
+    }
+  }
 }
 
 std::shared_ptr<native::OtherStream> GpuBackend::other_stream(std::size_t device,

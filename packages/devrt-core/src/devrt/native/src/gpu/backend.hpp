@@ -32,6 +32,9 @@ class GpuBackend final : public native::DeviceBackend {
                                                     bool is_kept) override;
   std::optional<std::intptr_t> stream_handle(const native::Queue& queue) override;
   ReadyEvent end_of(const native::Queue& queue) override;
+  std::optional<std::intptr_t> order_engine(const pjrt::Client& engine, PJRT_Device* device,
+                                            const ReadyEvent& event) override;
+  void engine_was_made() override;
   std::optional<std::size_t> device_at(const void* address) const noexcept override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;

@@ -89,6 +89,7 @@ native::DeviceFacts facts_of(const GpuDevice& device, const std::vector<std::int
   add_text("uuid", uuid_of(device));
   add("numa_node", numa_of(device, pci));
   facts.attributes.emplace_back("peers", peers);
+  facts.attributes.emplace_back("memory_pools", attribute(device, numbers.memory_pools) > 0);
   add_text("driver_version", driver.version_text());
   return facts;
 }

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "gpu/engine.hpp"
+
 namespace devrt::gpu {
 
 namespace {
@@ -50,11 +52,10 @@ bool ForeignStream::is_capturing() const noexcept {
 }
 
 bool ForeignStream::wait(const ReadyEvent& event) {
-  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
-  if (!source || &source->device().driver() != &device_->driver()) return false;
+  if (!event.source()) return false;
   const Current current(device_->driver(), device_->context());
   if (is_capturing()) return false;  // a graph must not wait for an event from outside
-  return device_->driver().call.stream_wait_event(handle_, source->handle(), 0) == kSuccess;
+  return order_stream(device_->driver(), handle_, event);
 }
 
 ReadyEvent ForeignStream::record() {

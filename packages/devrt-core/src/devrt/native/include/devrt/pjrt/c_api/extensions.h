@@ -8,6 +8,27 @@ typedef struct PJRT_Layouts_MemoryLayout PJRT_Layouts_MemoryLayout;
 typedef struct PJRT_Layouts_SerializedLayout PJRT_Layouts_SerializedLayout;
 typedef struct PJRT_MemoryDescription PJRT_MemoryDescription;
 
+/* Extension 3: streams of GPUs, by the driver's handles. `get_stream` gives the one that is to wait
+ * for what a view shows; `wait_stream` has any stream wait for a buffer. */
+
+typedef struct PJRT_Get_Stream_For_External_Ready_Events_Args {
+  size_t struct_size;
+  PJRT_Device* device;
+  intptr_t stream;
+} PJRT_Get_Stream_For_External_Ready_Events_Args;
+
+typedef struct PJRT_Wait_Until_Buffer_Ready_On_Stream_Args {
+  size_t struct_size;
+  intptr_t stream;
+  PJRT_Buffer* buffer;
+} PJRT_Wait_Until_Buffer_Ready_On_Stream_Args;
+
+typedef struct PJRT_Stream_Extension {
+  PJRT_Extension_Base base;
+  PJRT_Error* (*get_stream)(PJRT_Get_Stream_For_External_Ready_Events_Args* args);
+  PJRT_Error* (*wait_stream)(PJRT_Wait_Until_Buffer_Ready_On_Stream_Args* args);
+} PJRT_Stream_Extension;
+
 /* Extension 4: layouts as serialized text. The caller destroys each layout. */
 
 typedef struct PJRT_Layouts_MemoryLayout_Destroy_Args {

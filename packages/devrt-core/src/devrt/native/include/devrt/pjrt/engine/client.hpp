@@ -265,12 +265,6 @@ class Buffer final : public Attachment {
     return made;
   }
 
-  /// The same for an engine that takes over views of what a program donates.
-  static Ref<Buffer> give_view(Client& client, PJRT_Device* device, void* data, ElementType type,
-                               std::span<const std::int64_t> dims, ExternalOwner owner) {
-    return view(client, device, data, type, dims, std::move(owner), 0, Memory::kGiven);
-  }
-
   /// Copies row-major memory, one element a byte at least, into memory of the engine's own.
   static Ref<Buffer> copy(Client& client, PJRT_Device* device, const void* data, ElementType type,
                           std::span<const std::int64_t> dims) {

@@ -31,7 +31,8 @@ struct HloShape {
 /// A parameter whose memory a result may take.
 struct HloDonation {
   int parameter = 0;
-  int result = -1;  ///< which one; -1 where any may
+  int result = -1;       ///< which one; -1 where any may
+  bool is_must = false;  ///< whether the engine refuses a call that withholds the memory
 };
 
 /// Facts of one module.
@@ -121,6 +122,7 @@ inline void read_donated(std::string_view message, std::uint32_t parameter_field
     for_each_field(entry.bytes, [&](const ProtoField& field) {
       if (field.number == parameter_field) donation.parameter = static_cast<int>(field.value);
       if (field.number == result_field) append_ints(field, index);
+      if (field.number == 4) donation.is_must = field.value == 2;
     });
     // A result that is no tuple has an empty index.
     if (result_field != 0) donation.result = index.empty() ? 0 : static_cast<int>(index.front());

@@ -23,6 +23,7 @@ struct Tensor {
   std::size_t bytes = 0;    ///< row-major, one element a byte at least
   bool is_plain = true;     ///< whether the engine lays it out as devrt does
   bool is_donated = false;  ///< whether an output may take a parameter's memory
+  bool is_must = false;     ///< whether a donated parameter's memory must be taken
   int donor = -1;           ///< the parameter whose memory an output may take; -1 for none
   std::string memory_kind;  ///< of an output; empty where the plugin does not say
 };
@@ -130,6 +131,7 @@ inline Signature make_signature(const HloModule& module) {
     const auto parameter = static_cast<std::size_t>(donation.parameter);
     if (donation.parameter < 0 || parameter >= signature.parameters.size()) continue;
     signature.parameters[parameter].is_donated = true;
+    signature.parameters[parameter].is_must |= donation.is_must;
     signature.has_donation = true;
   }
   for (std::size_t i = 0; i < module.results.size(); ++i) {

@@ -1,0 +1,86 @@
+#include "gpu/engine.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "execution/engine_event.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+/// Of the C API. Older plugins may give up a view before the program that reads it has ended.
+constexpr int kOldestMinor = 115;
+constexpr std::string_view kArena = "bfc";
+
+bool has_pools(const native::DeviceFacts& device) {
+  return std::ranges::any_of(device.attributes, [](const auto& attribute) {
+    const auto* value = std::get_if<bool>(&attribute.second);
+    return attribute.first == "memory_pools" && value && *value;
+  });
+}
+
+int hardware_id(const pjrt::Client& engine, PJRT_Device* device) {
+  auto args = pjrt::make_args<PJRT_Device_LocalHardwareId_Args>();
+  args.device = device;
+  engine.api().check<&PJRT_Api::PJRT_Device_LocalHardwareId>(args);
+  return args.local_hardware_id;
+}
+
+/// Returns that the plugin's devices are in the client's order, in which it was given their
+/// numbers. Throws INTERNAL where it says otherwise: programs name devices by their places.
+std::vector<std::size_t> find_order(const pjrt::Client& engine,
+                                    std::span<const native::DeviceFacts> devices) {
+  std::vector<std::size_t> order;
+  for (const native::DeviceFacts& device : devices) {
+    const int theirs = hardware_id(engine, engine.devices()[order.size()]);
+    // A plugin may count the visible ones, too.
+    if (theirs != device.local_hardware_id && theirs != static_cast<int>(order.size())) {
+      throw StatusError(Status(StatusCode::kInternal,
+                               "The plugin's device " + std::to_string(order.size()) +
+                                   " is the driver's " + std::to_string(theirs) + ", and must be " +
+                                   std::to_string(device.local_hardware_id) +
+                                   ". Install another version of it.")
+                            .during("compile_and_load"));
+    }
+    order.push_back(order.size());
+  }
+  return order;
+}
+
+}  // namespace
+
+bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& event) noexcept {
+  if (auto* output = dynamic_cast<native::EngineEvent*>(event.source())) {
+    return output->order(reinterpret_cast<std::intptr_t>(stream));
+  }
+  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
+  if (!source || &source->device().driver() != &driver) return false;
+  return driver.call.stream_wait_event(stream, source->handle(), 0) == kSuccess;
+}
+
+std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,
+                                         std::string_view pool_allocator) {
+  // The plugin ends the process where it is given a pool and a device has none.
+  const bool shares_pool = !pool_allocator.empty() && std::ranges::all_of(devices, has_pools);
+  std::vector<std::int64_t> visible;
+  for (const native::DeviceFacts& device : devices) visible.push_back(device.local_hardware_id);
+  return {{"allocator", std::string(shares_pool ? pool_allocator : kArena)},
+          {"preallocate", false},
+          {"visible_devices", std::move(visible)}};
+}
+
+native::EnginePolicy engine_policy(const char* platform, const char* ffi_platform,
+                                   std::string_view remedy,
+                                   decltype(native::EnginePolicy::options) options) {
+  return {.platform = platform,
+          .oldest_minor = kOldestMinor,
+          .remedy = remedy,
+          .ffi_platform = ffi_platform,
+          .options = options,
+          .order = &find_order,
+          .donates_views = true};
+}
+
+}  // namespace devrt::gpu

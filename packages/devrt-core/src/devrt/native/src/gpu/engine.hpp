@@ -1,0 +1,26 @@
+// XLA's plugin for GPUs as the engine over the client's memory.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "gpu/device.hpp"
+
+namespace devrt::gpu {
+
+/// Has a stream wait for an event of a device's or an engine's. Returns false where it cannot. The
+/// device of the stream must be current.
+bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& event) noexcept;
+
+/// Returns the options that a plugin's client is made with: the client's devices, and memory from
+/// `pool_allocator` where every device has pools, else from an arena of the plugin's.
+std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,
+                                         std::string_view pool_allocator);
+
+/// Returns how the client uses a plugin for `platform`. `options` calls `engine_options`.
+native::EnginePolicy engine_policy(const char* platform, const char* ffi_platform,
+                                   std::string_view remedy,
+                                   decltype(native::EnginePolicy::options) options);
+
+}  // namespace devrt::gpu

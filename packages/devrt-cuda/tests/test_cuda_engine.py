@@ -1,0 +1,330 @@
+"""Programs on simulated devices, by a fake plugin that has streams of its own.
+
+Gates hold the work before a program back until the host opens them: a call that waited on the host
+would not return. The simulator reports what nothing orders; the plugin's faults show that it does.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import devrt_cuda._ext
+import numpy as np
+import pytest
+
+import devrt
+import gpu_library
+from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.native import gpu_engine, include_dir
+from devrt.records import ClientContext
+from devrt_cuda._platform import PLATFORM
+from gpu_library import Driver, Stream, Tensor, allocate
+
+pytestmark = pytest.mark.engine
+
+COUNT = 1 << 20
+KEEPS_ALL = 2**64 - 1
+FAKE = Path(__file__).parent / "fake"
+TYPE = f"tensor<{COUNT}xf32>"
+BINARY = (
+    "module @{name} {{ func.func @main(%a: {type}, %b: {type}) -> {type} {{\n"
+    "%0 = stablehlo.add %a, %b : {type}\nreturn %0 : {type} }} }}"
+)
+DONATING = (
+    "module @{name} {{ func.func @main(%a: {type} {{tf.aliasing_output = 0 : i32}}) -> {type} {{\n"
+    "%0 = stablehlo.negate %a : {type}\nreturn %0 : {type} }} }}"
+)
+TWO = BINARY.replace("-> {type}", "-> ({type}, {type})").replace(
+    "return %0 : {type}", "return %0, %a : {type}, {type}"
+)
+PROGRAMS = {"add": BINARY, "add_all": BINARY, "two": TWO, "same": DONATING, "same_must": DONATING}
+MAY, MUST = b"\x0a\x02\x20\x01", b"\x0a\x02\x20\x02"  # an entry of HloInputOutputAliasProto
+
+
+def text(name):
+    return PROGRAMS[name].format(name=name, type=TYPE)
+
+
+def build(folder):
+    """Build the plugin and its kernels; return their paths."""
+    sources = Path(include_dir()).parent / "src"
+    plugin, kernels = folder / "fake_gpu.so", folder / "kernels.so"
+    shared = ["-shared", "-fPIC", "-O1"]
+    compiler = os.environ.get("CXX", "g++")
+    run = [compiler, "-std=c++20", *shared, f"-I{include_dir()}", str(FAKE / "plugin.cpp")]
+    subprocess.run([*run, "-o", str(plugin)], check=True)
+    run = [os.environ.get("CC", "gcc"), *shared, f"-I{sources}", str(FAKE / "kernels.c")]
+    subprocess.run([*run, "-o", str(kernels)], check=True)
+    return plugin, kernels
+
+
+def write_modules(folder):
+    """Have XLA's compiler for the CPU say what the programs take and give."""
+    client = devrt.devices("cpu")[0].client
+    for name in PROGRAMS:
+        code = client.compile_and_load(text(name)).optimized_program()[1]
+        if name.endswith("_must"):
+            assert code.count(MAY) == 1
+            code = code.replace(MAY, MUST)
+        (folder / f"{name}.hlo").write_bytes(code)
+    (folder / "jit_add.hlo").write_bytes((folder / "add.hlo").read_bytes())
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="module")
+def devices(plugin, tmp_path_factory):
+    modules = tmp_path_factory.mktemp("modules")
+    folder = os.path.dirname(devrt_cuda._ext.__file__)
+    before = devrt.runtime.set_default_runtime(None)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("DEVRT_CUDA_MOCK", "2"),
+            ("DEVRT_PLATFORMS", "cuda,cpu"),
+            ("DEVRT_CUDA_ENGINE", str(plugin[0])),
+            ("FAKE_GPU_DRIVER", os.path.join(folder, "libdevrt_cuda_simulator.so")),
+            ("FAKE_GPU_KERNELS", str(plugin[1])),
+            ("FAKE_GPU_MODULES", str(modules)),
+        ):
+            patch.setenv(name, value)
+        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+            found = devrt.devices("cuda")
+        write_modules(modules)
+        yield found
+        devrt.runtime.set_default_runtime(before).close()
+
+
+@pytest.fixture
+def driver(devices):
+    found = Driver()
+    found.reports()
+    yield found
+    found.reports()
+
+
+@pytest.fixture
+def faults(monkeypatch):
+    monkeypatch.setenv("FAKE_GPU_FAULTS", "")
+    return lambda *names: monkeypatch.setenv("FAKE_GPU_FAULTS", " ".join(names))
+
+
+UNIT = np.uint32(0x01010101).view(np.float32)  # what the stream writes
+
+
+class Units:
+    """Memory of another library on device 0 that its stream fills once a gate is opened."""
+
+    def __init__(self, driver):
+        self.stream = Stream(driver)
+        self.address = allocate(driver, 4 * COUNT)
+        self.gate = self.stream.gate()
+        self.stream.fill(self.address, 4 * COUNT)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (COUNT,), "typestr": "<f4", "data": (self.address, False), "version": 3,
+                "stream": self.stream.handle}  # fmt: skip
+
+
+def pending(driver, device):
+    """Return an array of units of devrt's own that waits for a gate, and the gate."""
+    units = Units(driver)
+    shared = devrt.device_put(units, may_alias=True)
+    copied = shared.copy() if device is shared.device else devrt.device_put(shared, device)
+    return copied, units.gate
+
+
+def call(name, devices, *arguments):
+    program = devices[0].client.compile_and_load(text(name), [devices[0]])
+    results = program.execute([argument._buffers[0] for argument in arguments])
+    return [devrt.Array((result,)) for result in results]
+
+
+def put(value, device):
+    return devrt.device_put(np.full(COUNT, value, np.float32), device).block_until_ready()
+
+
+def test_programs_are_ordered_by_streams_and_the_host_waits_for_nothing(driver, devices, faults):
+    x, gate = pending(driver, devices[0])
+    (y,) = call("add", devices, x, x)
+    (z,) = call("add", devices, y, x)
+    there = devrt.device_put(z, devices[1])
+    consumer = Stream(driver)
+    tensor = Tensor(z.__dlpack__(stream=consumer))
+    consumer.copy(allocate(driver, 4 * COUNT), tensor.address, 4 * COUNT)
+    assert not any(array.is_ready() for array in (x, y, z, there))
+    gate.set()
+    consumer.synchronize()
+    tensor.release()
+    assert set(np.asarray(there)) == {UNIT + UNIT + UNIT}
+    assert set(np.asarray(z)) == {UNIT + UNIT + UNIT}
+    assert driver.reports() == []
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_wait_that_is_missing_is_reported(driver, devices, faults, fault):
+    faults(fault)
+    x, gate = pending(driver, devices[0])
+    (y,) = call("add", devices, x, x)
+    there = devrt.device_put(y, devices[1])
+    gate.set()
+    there.block_until_ready()
+    y.block_until_ready()
+    assert driver.reports() != []
+
+
+def test_arguments_live_until_the_program_has_ended(driver, devices, faults):
+    faults("early")
+    x, gate = pending(driver, devices[0])
+    (y,) = call("add", devices, x, x)
+    x.delete()
+    later = [put(value, devices[0]) for value in range(3)]
+    gate.set()
+    assert set(np.asarray(y)) == {UNIT + UNIT}
+    assert [np.asarray(each)[0] for each in later] == [0, 1, 2]
+    assert driver.reports() == []
+
+
+LOST = """
+import sys
+import devrt
+import numpy as np
+from gpu_library import Driver, Stream
+
+device = devrt.devices("cuda")[0]
+x = devrt.device_put(np.ones(1 << 20, np.float32), device).block_until_ready()
+program = device.client.compile_and_load(sys.argv[1], [device])
+for _ in range(20):
+    y = x.copy().block_until_ready()
+    (result,) = program.execute([y._buffers[0], y._buffers[0]])
+    y.delete()
+    try:
+        devrt.device_put(np.zeros(1 << 20, np.float32), device).block_until_ready()
+    except devrt.errors.DevrtError:
+        break
+print(len(Driver().reports()), flush=True)
+import os
+os._exit(0)  # a device that is lost ends in no order
+"""
+
+
+@pytest.mark.parametrize("fault", ["", "early", "early done"])
+def test_memory_that_goes_before_the_program_has_ended_is_reported(devices, faults, fault):
+    environ = os.environ | {
+        "FAKE_GPU_FAULTS": fault,
+        "DEVRT_GPU_SIMULATOR": "delay=2000",
+        "PYTHONPATH": os.path.dirname(gpu_library.__file__),
+    }
+    command = [sys.executable, "-W", "ignore", "-c", LOST, text("add")]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    # The plugin ends the process where the driver refuses what it does.
+    is_found = ran.returncode != 0 or int(ran.stdout) > 0
+    assert is_found == ("done" in fault), ran.stderr
+
+
+def test_the_results_of_a_program_are_several(driver, devices, faults):
+    total, first = call("two", devices, put(2, devices[0]), put(3, devices[0]))
+    assert (np.asarray(total)[0], np.asarray(first)[0]) == (5, 2)
+    assert driver.reports() == []
+
+
+def test_a_donated_argument_gives_its_memory(driver, devices, faults):
+    x = put(2, devices[0])
+    address = x.unsafe_buffer_pointer()
+    (y,) = call("same", devices, x)
+    assert x.is_deleted()
+    assert y.unsafe_buffer_pointer() == address
+    (z,) = call("same", devices, y)  # of the plugin's own memory now
+    assert y.is_deleted()
+    assert z.block_until_ready().unsafe_buffer_pointer() == address
+    assert driver.reports() == []
+
+
+@pytest.mark.parametrize("seized", [False, True])
+def test_a_donated_argument_that_is_shared_is_withheld(driver, devices, faults, seized):
+    x = put(2, devices[0])
+    shared = x.clone()
+    faults(*(["seize"] if seized else []))
+    gate_of = devrt.device_put(shared, devices[1])  # reads while the program runs
+    (y,) = call("same", devices, x)
+    assert y.block_until_ready().unsafe_buffer_pointer() != shared.unsafe_buffer_pointer() or seized
+    is_whole = np.asarray(shared)[0] == 2
+    gate_of.block_until_ready()
+    assert (is_whole and driver.reports() == []) == (not seized)
+
+
+def test_one_that_must_be_taken_is_copied_where_it_is_shared(driver, devices, faults):
+    x = put(2, devices[0])
+    shared = x.clone()
+    (y,) = call("same_must", devices, x)
+    assert np.asarray(y)[0] == 0  # the plugin wrote to what it was given
+    assert np.asarray(shared)[0] == 2
+    assert driver.reports() == []
+
+
+def test_a_program_on_two_devices_waits_for_nothing_on_the_host(driver, devices, faults):
+    given = [pending(driver, device) for device in devices]
+    program = devices[0].client.compile_and_load(text("add_all"), devices, num_replicas=2)
+    shards = [x._buffers[0] for x, _ in given]
+    (sums,) = program.execute_sharded([shards, shards])
+    assert not any(each.is_ready() for each in sums)
+    for _, gate in given:
+        gate.set()
+    assert [np.asarray(each)[0] for each in sums] == [UNIT + UNIT] * 2
+    assert [each.device for each in sums] == devices
+    assert driver.reports() == []
+
+
+def test_traced_functions_run(driver, devices, faults):
+    def add(a, b):
+        return a + b
+
+    x = put(2, devices[0])
+    assert np.asarray(devrt.jit(add)(x, x))[0] == 4
+    assert driver.reports() == []
+
+
+def test_the_plugin_shares_the_pool_which_keeps_what_is_freed(driver, devices, plugin, faults):
+    call("add", devices, put(1, devices[0]), put(1, devices[0]))
+    options = ctypes.CDLL(str(plugin[0])).fake_gpu_options
+    options.restype = ctypes.c_char_p
+    assert options() == b"cuda_async as needed"
+    for number in range(2):
+        pool, threshold = ctypes.c_void_p(), ctypes.c_uint64()
+        driver("cuDeviceGetDefaultMemPool", ctypes.byref(pool), ctypes.c_int(number))
+        driver("cuMemPoolGetAttribute", pool, ctypes.c_int(4), ctypes.byref(threshold))
+        assert threshold.value == KEEPS_ALL
+
+
+def test_a_plugin_that_is_too_old_is_refused(devices, plugin, monkeypatch, tmp_path):
+    old = tmp_path / "old.so"
+    old.write_bytes(plugin[0].read_bytes())
+    monkeypatch.setenv("FAKE_GPU_MINOR", "114")
+    monkeypatch.setenv("DEVRT_CUDA_ENGINE", str(old))
+    client = PLATFORM.make_client(ClientContext(options={"mock_num_gpus": 2, "mock": True}))
+    try:
+        with pytest.raises(InvalidArgumentError, match=r"0\.114.*0\.115.*jax-cuda13-pjrt"):
+            client.compile_and_load(text("add"))
+    finally:
+        client.close()
+
+
+def test_without_a_plugin_the_error_names_its_wheel(devices, monkeypatch):
+    monkeypatch.delenv("DEVRT_CUDA_ENGINE")
+    monkeypatch.setattr(metadata, "distribution", _absent)
+    gpu_engine._installed.cache_clear()
+    x = devrt.device_put(np.arange(3), devices[0])
+    assert not x.device.client.capabilities.donation
+    with pytest.raises(UnimplementedError, match=r"jax-cuda13-pjrt.*devrt-cuda\[xla\]"):
+        x.device.client.compile_and_load(text("add"))
+    assert np.asarray(devrt.device_put(x, devices[1])).tolist() == [0, 1, 2]
+
+
+def _absent(name):
+    raise metadata.PackageNotFoundError(name)
