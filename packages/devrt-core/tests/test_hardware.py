@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from devrt.hardware import PciDevice, find_shared_library, pci_devices, pci_vendors
+from devrt.hardware import (
+    PciDevice,
+    find_shared_library,
+    numa_cpus,
+    pci_connection,
+    pci_devices,
+    pci_vendors,
+)
 
 
 def write(root, path, content=""):
@@ -145,3 +152,43 @@ def test_the_real_machine_has_a_c_library():
     found = find_shared_library("libc.so.6", "libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1")
     assert found is not None
     assert found.is_file()
+
+
+def add_way(root, *way, node=0):
+    """Make a device below its bridges as the kernel lays them out, and its entry on the bus."""
+    folder = root.joinpath("sys/devices", *way)
+    folder.mkdir(parents=True)
+    (folder / "numa_node").write_text(f"{node}\n")
+    bus = root / "sys/bus/pci/devices"
+    bus.mkdir(parents=True, exist_ok=True)
+    (bus / way[-1]).symlink_to(os.path.relpath(folder, bus))
+    return way[-1]
+
+
+def test_what_data_passes_between_two_pci_devices(tmp_path):
+    switch = ("pci0000:3a", "0000:3a:00.0", "0000:3b:00.0")
+    first = add_way(tmp_path, *switch, "0000:3c:00.0", "0000:3d:00.0")
+    same_switch = add_way(tmp_path, *switch, "0000:3c:10.0", "0000:3e:00.0")
+    deeper = add_way(tmp_path, *switch, "0000:3c:18.0", "0000:40:00.0", "0000:41:00.0")
+    same_bridge = add_way(tmp_path, "pci0000:3a", "0000:3a:02.0", "0000:60:00.0")
+    same_node = add_way(tmp_path, "pci0000:80", "0000:80:00.0", "0000:81:00.0")
+    far = add_way(tmp_path, "pci0000:c0", "0000:c0:00.0", "0000:c1:00.0", node=1)
+    found = {
+        name: pci_connection(first, other, root=tmp_path)
+        for name, other in {
+            "PIX": same_switch,
+            "PXB": deeper,
+            "PHB": same_bridge,
+            "NODE": same_node,
+            "SYS": far,
+            "": "0000:ff:00.0",
+        }.items()
+    }
+    assert found == {name: name for name in found}
+    assert pci_connection(deeper, first, root=tmp_path) == "PXB"
+
+
+def test_the_processors_of_a_numa_node(tmp_path):
+    write(tmp_path, "sys/devices/system/node/node1/cpulist", "16-31,48-63\n")
+    assert numa_cpus(1, root=tmp_path) == "16-31,48-63"
+    assert numa_cpus(0, root=tmp_path) == ""

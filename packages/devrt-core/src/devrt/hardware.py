@@ -7,6 +7,7 @@ its own. Where a file system has no such files (another operating system), they 
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +18,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["PciDevice", "find_shared_library", "pci_devices", "pci_vendors"]
+__all__ = [
+    "DeviceLink",
+    "DeviceProcess",
+    "DeviceReading",
+    "PciDevice",
+    "find_shared_library",
+    "numa_cpus",
+    "pci_connection",
+    "pci_devices",
+    "pci_vendors",
+]
 
 _BUS = "sys/bus/pci/devices"
 _TABLE = "proc/bus/pci/devices"
+_NUMA_NODES = "sys/devices/system/node"
 
 
 @record(frozen=True, slots=True)
@@ -43,6 +55,72 @@ class PciDevice:
     vendor: int
     device: int
     class_code: int
+
+
+@record(frozen=True, slots=True)
+class DeviceLink:
+    """How two devices of a client are connected.
+
+    Attributes
+    ----------
+    first, second : int
+        The devices' ids. A link is the same from either side, and is given once.
+    kind : str
+        In the letters that tools draw it with: ``"NV"``, ``"XGMI"``, or what `pci_connection`
+        returns.
+    count : int
+        How many links there are between the two, where that can be counted; else 0.
+    """
+
+    first: int
+    second: int
+    kind: str
+    count: int = 0
+
+
+@record(frozen=True, slots=True)
+class DeviceProcess:
+    """A process that holds memory of a device, as the vendor's library reports it.
+
+    Attributes
+    ----------
+    pid : int
+        The process, as this process's namespace numbers it.
+    bytes : int or None
+        What it holds; None where the library does not say.
+    """
+
+    pid: int
+    bytes: int | None = None
+
+
+@record(frozen=True, slots=True)
+class DeviceReading:
+    """What a device does now, over all processes; None is what nobody reports.
+
+    Attributes
+    ----------
+    device : int
+        The device's id.
+    memory_used, memory_total : int, optional
+        Bytes of its memory.
+    utilization : int, optional
+        Percent of the last moment in which something ran on it.
+    temperature : int, optional
+        Degrees Celsius.
+    power : float, optional
+        Watts.
+    processes : tuple of DeviceProcess
+        Who holds its memory.
+    """
+
+    device: int
+    memory_used: int | None = None
+    memory_total: int | None = None
+    utilization: int | None = None
+    temperature: int | None = None
+    power: float | None = None
+    processes: tuple[DeviceProcess, ...] = ()
 
 
 def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[PciDevice, ...]:
@@ -90,6 +168,74 @@ def pci_vendors(*, root: str | os.PathLike[str] = "/") -> frozenset[int]:
     return found or frozenset(_read_id(bus, name, "vendor") for name in _addresses(bus))
 
 
+def pci_connection(first: str, second: str, *, root: str | os.PathLike[str] = "/") -> str:
+    """Return what data passes on the way between two PCI devices, in the words of GPU tools.
+
+    Parameters
+    ----------
+    first, second
+        Addresses (``"0000:3b:00.0"``).
+    root
+        The folder that counts as the root of the file system.
+
+    Returns
+    -------
+    str
+        ``"PIX"``: at most one bridge or switch; ``"PXB"``: several; ``"PHB"``: the host bridge;
+        ``"NODE"``: two host bridges of one NUMA node; ``"SYS"``: what connects NUMA nodes. Empty
+        where the kernel does not show one of the two.
+    """
+    bus = os.path.join(root, _BUS)
+    ways = [_pci_way(bus, address) for address in (first, second)]
+    if not all(ways):
+        return ""
+    pairs = zip(*ways, strict=False)  # one may be deeper
+    shared = len([*itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)])
+    if shared == 0:
+        nodes = {_numa_node(bus, address) for address in (first, second)}
+        return "NODE" if len(nodes) == 1 else "SYS"
+    if shared == 1:
+        return "PHB"
+    # A switch is a port above and a port below for each device; both ports are bridges.
+    return "PIX" if all(len(way) - shared <= 2 for way in ways) else "PXB"
+
+
+def _pci_way(bus: str, address: str) -> list[str]:
+    """Return the names from the host bridge (``pci0000:3a``) down to a device."""
+    path = os.path.join(bus, address)
+    if not os.path.exists(path):
+        return []
+    parts = os.path.realpath(path).split(os.sep)
+    bridge = next((i for i, part in enumerate(parts) if part.startswith("pci")), len(parts))
+    return parts[bridge:]
+
+
+def _numa_node(bus: str, address: str) -> int:
+    try:
+        with open(os.path.join(bus, address, "numa_node"), encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return -1  # as the kernel says where there is one node
+
+
+def numa_cpus(node: int, *, root: str | os.PathLike[str] = "/") -> str:
+    """Return the processors of a NUMA node as the kernel lists them; empty for no such node.
+
+    Parameters
+    ----------
+    node
+        The node's number.
+    root
+        The folder that counts as the root of the file system.
+    """
+    try:
+        path = os.path.join(root, _NUMA_NODES, f"node{node}", "cpulist")
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
+
+
 def _addresses(bus: str) -> list[str]:
     try:
         return os.listdir(bus)
@@ -133,7 +279,6 @@ def find_shared_library(
     Path or None
         An existing file, or None. Whether the loader can load it is not tried.
     """
-    import itertools
     from pathlib import Path
 
     root = Path("/") if root is None else root

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from devrt._support.record import record
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import os
     from typing import Any
 
-    from devrt.contract import Client, Topology
+    from devrt.contract import Client, Device, Topology
     from devrt.errors import DevrtError
+    from devrt.hardware import DeviceLink, DeviceReading
 
 __all__ = [
     "CACHE_OPTIONS",
@@ -194,6 +195,10 @@ def _nothing(_: Mapping[str, Any]) -> str:
     return ""
 
 
+def _unknown(_: Sequence[Device]) -> tuple[Any, ...]:
+    return ()
+
+
 def _set_ones(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
@@ -233,6 +238,11 @@ class ClientFactory:
     describe : callable
         Takes the options in force and returns what reports say of the backend, as a clause:
         ``"compiles with acme-cc 3.1"``. Called for reports only; opens no device.
+    links : callable
+        Takes local devices and returns `devrt.hardware.DeviceLink` records of pairs. Of a pair that
+        it leaves out, ``devrt topo`` shows the way between their attributes ``pci_bus_id``.
+    readings : callable
+        Takes local devices and returns `devrt.hardware.DeviceReading` records, for ``devrt top``.
     api_version : str, optional
         The version of the contract that the plugin was built against, as a literal (``"1.0"``).
         None: what its manifest says, and without one ``"1.0"``.
@@ -254,6 +264,8 @@ class ClientFactory:
     fail_quietly: bool = False
     options: tuple[OptionSpec, ...] = ()
     describe: Callable[[Mapping[str, Any]], str] = _nothing
+    links: Callable[[Sequence[Device]], Iterable[DeviceLink]] = _unknown
+    readings: Callable[[Sequence[Device]], Iterable[DeviceReading]] = _unknown
     api_version: str | int | None = None
     simulates: bool = False
 

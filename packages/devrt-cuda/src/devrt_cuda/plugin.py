@@ -12,9 +12,19 @@ from devrt.hookspecs import hookimpl
 from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
 
 if TYPE_CHECKING:
-    from devrt.contract import Client
+    from collections.abc import Sequence
 
-__all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "probe"]
+    from devrt.contract import Client, Device
+    from devrt.hardware import DeviceLink, DeviceReading
+
+__all__ = [
+    "devrt_client_factories",
+    "devrt_plugin_traits",
+    "links",
+    "make_client",
+    "probe",
+    "readings",
+]
 
 
 @hookimpl
@@ -27,6 +37,8 @@ def devrt_client_factories() -> list[ClientFactory]:
             factory=make_client,
             probe=probe,
             options=PLATFORM.options(),
+            links=links,
+            readings=readings,
             simulates=True,
         )
     ]
@@ -53,3 +65,20 @@ def make_client(context: ClientContext) -> Client:
     from devrt_cuda._platform import PLATFORM
 
     return PLATFORM.make_client(context)
+
+
+def links(devices: Sequence[Device]) -> list[DeviceLink]:
+    """Return the NVLinks between local devices."""
+    from devrt.native.gpu import simulated_links
+    from devrt_cuda._nvml import nvlinks
+
+    simulated = simulated_links(devices)
+    return nvlinks(devices) if simulated is None else simulated
+
+
+def readings(devices: Sequence[Device]) -> list[DeviceReading]:
+    """Return what NVML tells of local devices; it knows nothing of simulated ones."""
+    from devrt.native.gpu import simulated_links
+    from devrt_cuda import _nvml
+
+    return _nvml.readings(devices) if simulated_links(devices) is None else []

@@ -11,9 +11,12 @@ from devrt.hookspecs import hookimpl
 from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
 
 if TYPE_CHECKING:
-    from devrt.contract import Client
+    from collections.abc import Sequence
 
-__all__ = ["devrt_client_factories", "devrt_plugin_traits", "make_client", "probe"]
+    from devrt.contract import Client, Device
+    from devrt.hardware import DeviceLink
+
+__all__ = ["devrt_client_factories", "devrt_plugin_traits", "links", "make_client", "probe"]
 
 
 @hookimpl
@@ -26,6 +29,7 @@ def devrt_client_factories() -> list[ClientFactory]:
             factory=make_client,
             probe=probe,
             options=PLATFORM.options(),
+            links=links,
             simulates=True,
         )
     ]
@@ -52,3 +56,12 @@ def make_client(context: ClientContext) -> Client:
     from devrt_rocm._platform import PLATFORM
 
     return PLATFORM.make_client(context)
+
+
+def links(devices: Sequence[Device]) -> list[DeviceLink]:
+    """Return the XGMI links between local devices."""
+    from devrt.native.gpu import simulated_links
+    from devrt_rocm._kfd import xgmi_links
+
+    simulated = simulated_links(devices)
+    return xgmi_links(devices) if simulated is None else simulated

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from devrt.cli.group import Commands, errors_as_json, print_json
+from devrt.cli.machine_commands import MACHINE_COMMANDS
 
 __all__ = ["main"]
 
@@ -32,22 +33,8 @@ def main() -> None:
     """Find the accelerators of this machine, and run programs on them."""
 
 
-@main.command()
-@click.option("--platform", help="Only this platform's devices.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def devices(platform: str | None, as_json: bool) -> None:
-    """Show the devices of every backend that can be used."""
-    from devrt.cli import report as _report
-    from devrt.cli import tables
-
-    with errors_as_json(as_json):
-        report = _report.devices(platform)
-    if as_json:
-        print_json(report)
-    else:
-        tables.show_devices(report)
-    if not report["devices"]:
-        click.get_current_context().exit(1)
+for _command in MACHINE_COMMANDS:
+    main.add_command(_command)
 
 
 @main.command(name="list", short_help="Show the installed backends, which is chosen, and why.")
@@ -118,47 +105,26 @@ def cache(as_json: bool, clear: bool) -> None:
     type=click.IntRange(min=1, max=1024),
     help="Virtual devices of the host to shard over.",
 )
-def demo(path: str | None, count: int) -> None:
-    """Shard real data over a mesh of devices, move it about, and check it bit for bit."""
+@click.option(
+    "--mock",
+    metavar="PLATFORM:DEVICES",
+    help="Simulated devices in their place: PLATFORM:4, or PLATFORM:2x4 for two nodes of four.",
+)
+def demo(path: str | None, count: int, mock: str | None) -> None:
+    """Shard real data over a mesh of devices, move it about, and check it bit for bit.
+
+    On simulated devices an array is moved about that is made up, and no program runs.
+    """
+    if mock is not None:
+        from devrt.cli import demo as _demo
+
+        if not _demo.run_simulated(mock):
+            click.get_current_context().exit(1)
+        return
     from devrt.examples import digits
 
     if not digits.run(path, count):
         click.get_current_context().exit(1)
-
-
-@main.command(short_help="Examine every plugin; say what is wrong and what to do.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--level",
-    type=click.Choice(["metadata", "load", "client"]),
-    help="How far to go: run nothing, load and probe, or make a client. By default a client, "
-    "except for devices that only one process can hold.",
-)
-@click.option(
-    "--platform", "platforms", multiple=True, help="Ask for this platform, not for the default."
-)
-# Every probe is a fresh one; the flag is taken for the scripts that give it.
-@click.option("--fresh", is_flag=True, hidden=True, expose_value=False)
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each plugin."
-)
-def doctor(
-    as_json: bool, level: str | None, platforms: tuple[str, ...], timeout: float | None
-) -> None:
-    """Examine every plugin in a child process and say what is wrong and what to do.
-
-    The exit status is 0 if the default backend works and nothing is wrong, 1 if it works and
-    something is wrong, 2 if no backend can be used.
-    """
-    from devrt.cli import doctor as _doctor
-    from devrt.doctor import diagnose
-
-    report = diagnose(level=level, platforms=platforms, timeout=timeout)
-    if as_json:
-        print_json(report.to_dict())
-    else:
-        _doctor.show(report)
-    click.get_current_context().exit(report.status)
 
 
 @main.command()

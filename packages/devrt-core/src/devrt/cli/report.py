@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from devrt.contract import Client, Device
 from devrt.doctor import PluginEntry, entries, examine
 from devrt.errors import BackendInitializationError, DevrtError
-from devrt.plugins import Broken, Decision
+from devrt.plugins import Broken, Decision, PluginRef
 from devrt.probing.isolated import Level
+from devrt.records import ClientFactory
 from devrt.runtime import Runtime, default_runtime
 
-__all__ = ["backends", "devices"]
+__all__ = ["Found", "backends", "devices", "usable"]
 
 
 def devices(platform: str | None = None) -> dict[str, Any]:
@@ -23,23 +24,46 @@ def devices(platform: str | None = None) -> dict[str, Any]:
     and message for backends that could not be initialised).
     """
     runtime = default_runtime()
+    found = usable(platform)
+    rows = [_device(device, client) for client in found.clients for device in client.devices()]
+    default = rows[0]["platform"] if rows else None
+    if platform is not None:
+        with _probing_apart(runtime):
+            chosen = runtime.decide().chosen
+        default = None if chosen is None else chosen.ref.platform
+    return {"default": default, "devices": rows, "failures": found.failures}
+
+
+class Found(NamedTuple):
+    """Every usable backend: its client and its record, in order; and those without a client."""
+
+    clients: list[Client]
+    factories: list[ClientFactory]
+    failures: list[dict[str, str]]
+
+
+def usable(platform: str | None = None) -> Found:
+    """Return the client of every usable backend, the default's first.
+
+    Raises
+    ------
+    SelectionError, BackendInitializationError
+        If there is none, or ``platform`` is given and has none.
+    """
+    runtime = default_runtime()
     with _probing_apart(runtime):
         decision = runtime.decide(platform)
         if decision.chosen is None or platform is not None:
             runtime.get_backend(platform)  # raises with every cause
         failures = _failed_before(decision)
-        clients = _make_clients(runtime, platform, failures)
-        rows = [_device(device, client) for client in clients for device in client.devices()]
-        default = rows[0]["platform"] if rows else None
-        if platform is not None:
-            chosen = runtime.decide().chosen
-            default = None if chosen is None else chosen.ref.platform
-    return {"default": default, "devices": rows, "failures": failures}
+        made = _make_clients(runtime, platform, failures)
+        factories = [runtime.plugins.resolve(ref).factory for ref, _ in made]
+    return Found([client for _, client in made], factories, failures)
 
 
 def _make_clients(
     runtime: Runtime, platform: str | None, failures: list[dict[str, str]]
-) -> list[Client]:
+) -> list[tuple[PluginRef, Client]]:
     """Return a client of each usable backend, in order, and add to ``failures`` those without.
 
     A backend that fails no longer stands before another of the same platform, so it is queried
@@ -59,8 +83,8 @@ def _make_clients(
             except DevrtError as error:
                 about = {"type": type(error).__name__, "message": error.message}
                 failures.append({"platform": name.partition("@")[0]} | about)
-    usable = (candidate.ref.name for candidate in runtime.decide(platform).usable)
-    return [clients[name] for name in usable if name in clients]
+    refs = (candidate.ref for candidate in runtime.decide(platform).usable)
+    return [(ref, clients[ref.name]) for ref in refs if ref.name in clients]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ variables and simulated devices are decided here, once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from devrt import hardware
@@ -20,9 +20,9 @@ from devrt.errors import (
 from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
 if TYPE_CHECKING:
-    from devrt.contract import Client
+    from devrt.contract import Client, Device
 
-__all__ = ["GpuPlatform"]
+__all__ = ["GpuPlatform", "simulated_links"]
 
 _ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
 _SIMULATOR = "DEVRT_GPU_SIMULATOR"
@@ -172,6 +172,22 @@ def _capabilities(self: Any) -> Any:
     from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
 
     return gpu_engine.capabilities(self)
+
+
+def simulated_links(devices: Sequence[Device]) -> list[hardware.DeviceLink] | None:
+    """Return how the simulator connects its devices; None where they are no simulated ones.
+
+    ``SIM`` where it gives two of them access to each other, else what is farthest: their PCI
+    addresses are made up, and may be those of devices that this machine has.
+    """
+    if not all("(simulated)" in device.device_kind for device in devices):
+        return None
+    return [
+        hardware.DeviceLink(a.id, b.id, "SIM" if j in a.attributes["peers"] else "SYS")
+        for i, a in enumerate(devices)
+        for j, b in enumerate(devices)
+        if i < j
+    ]
 
 
 def _joined(numbers: Any) -> str:

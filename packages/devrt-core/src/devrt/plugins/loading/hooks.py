@@ -68,7 +68,8 @@ def _are_types(values: Any) -> bool:
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _UNSET = object()
 _CALLED = (
-    "create_options probe describe environment adapt_options adapt_topology compiler_flags explain"
+    "create_options probe describe links readings "
+    "environment adapt_options adapt_topology compiler_flags explain"
 ).split()
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "platform": _is_name,

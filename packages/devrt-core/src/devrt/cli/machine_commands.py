@@ -1,0 +1,110 @@
+"""The commands that show the machine: its devices, how they are connected, and what is wrong."""
+
+from __future__ import annotations
+
+import click
+
+from devrt.cli.group import errors_as_json, print_json
+
+__all__ = ["MACHINE_COMMANDS"]
+
+
+@click.command()
+@click.option("--platform", help="Only this platform's devices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def devices(platform: str | None, as_json: bool) -> None:
+    """Show the devices of every backend that can be used."""
+    from devrt.cli import report as _report
+    from devrt.cli import tables
+
+    with errors_as_json(as_json):
+        report = _report.devices(platform)
+    if as_json:
+        print_json(report)
+    else:
+        tables.show_devices(report)
+    if not report["devices"]:
+        click.get_current_context().exit(1)
+
+
+@click.command(short_help="Show how devices are connected, as a matrix.")
+@click.option("--platform", help="Only this platform's devices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def topo(platform: str | None, as_json: bool) -> None:
+    """Show how the devices that are attached here are connected, and which processors are near.
+
+    Links are as the vendor's library reports them; where there are none, the way over the PCI bus.
+    """
+    from devrt.cli import topo as _topo
+
+    with errors_as_json(as_json):
+        found = _topo.topology(platform)
+    if as_json:
+        print_json(found)
+    else:
+        _topo.show(found)
+
+
+@click.command(short_help="Examine every plugin; say what is wrong and what to do.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--level",
+    type=click.Choice(["metadata", "load", "client"]),
+    help="How far to go: run nothing, load and probe, or make a client. By default a client, "
+    "except for devices that only one process can hold.",
+)
+@click.option(
+    "--platform", "platforms", multiple=True, help="Ask for this platform, not for the default."
+)
+# Every probe is a fresh one; the flag is taken for the scripts that give it.
+@click.option("--fresh", is_flag=True, hidden=True, expose_value=False)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for each plugin."
+)
+def doctor(
+    as_json: bool, level: str | None, platforms: tuple[str, ...], timeout: float | None
+) -> None:
+    """Examine every plugin in a child process and say what is wrong and what to do.
+
+    The exit status is 0 if the default backend works and nothing is wrong, 1 if it works and
+    something is wrong, 2 if no backend can be used.
+    """
+    from devrt.cli import doctor as _doctor
+    from devrt.doctor import diagnose
+
+    report = diagnose(level=level, platforms=platforms, timeout=timeout)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _doctor.show(report)
+    click.get_current_context().exit(report.status)
+
+
+@click.command(short_help="Show what devices do now: memory, processes, how busy they are.")
+@click.option("--platform", help="Only this platform's devices.")
+@click.option("--once", is_flag=True, help="Print it once, and end.")
+@click.option(
+    "--interval",
+    default=2.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds from one reading to the next.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print it once, as JSON.")
+def top(platform: str | None, once: bool, interval: float, as_json: bool) -> None:
+    """Show what the devices that are attached here do now, again and again.
+
+    Use over all processes, temperature and power are as the vendor's library reports them.
+    """
+    from devrt.cli import report as _report
+    from devrt.cli import top as _top
+
+    if not as_json:
+        _top.watch(platform, interval, 1 if once else None)
+        return
+    with errors_as_json(as_json):
+        found = _top.snapshot(_report.usable(platform))
+    print_json(found)
+
+
+MACHINE_COMMANDS = (devices, topo, top, doctor)

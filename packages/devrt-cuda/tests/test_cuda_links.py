@@ -1,0 +1,132 @@
+"""Links and readings of NVIDIA's GPUs through NVML: the real binding over a library of the tests.
+
+Against a real NVML this has not run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support import shared_library
+
+pytest.importorskip("pynvml")
+
+PROGRAM = """
+import json
+from types import SimpleNamespace
+
+from devrt_cuda._nvml import nvlinks, readings
+
+devices = [
+    SimpleNamespace(id=10 + i, attributes={"pci_bus_id": f"0000:{bus}:00.0"})
+    for i, bus in enumerate(("3d", "3e", "3f"))
+]
+links = [[link.first, link.second, link.kind, link.count] for link in nvlinks(devices)]
+first, second, _ = readings(devices)
+print(json.dumps([links, [first.memory_used, first.memory_total, first.utilization],
+    [first.temperature, first.power], [[p.pid, p.bytes] for p in first.processes],
+    [second.utilization, len(second.processes)]]))
+"""
+
+
+def run(program, **environ):
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+
+@pytest.fixture
+def library(tmp_path):
+    """Return the folder of a libnvidia-ml.so.1 that is made for the test."""
+    source = Path(__file__).with_name("nvml_stand_in.c")
+    shared_library(tmp_path / "libnvidia-ml.so.1", source)
+    return tmp_path
+
+
+def test_links_and_readings(library):
+    answer = json.loads(run(PROGRAM, LD_LIBRARY_PATH=str(library)))
+    links, memory, sensors, processes, second = answer
+    assert links == [[10, 11, "NV", 4], [10, 12, "NV", 2]]
+    assert memory == [3 << 30, 80 << 30, 37]
+    assert sensors == [41, 71.5]
+    assert processes == [[4242, 2 << 30]]
+    assert second == [None, 0]
+
+
+WITHOUT = """
+from devrt.errors import BackendUnavailableError
+from devrt_cuda._nvml import nvlinks
+
+try:
+    nvlinks([])
+except BackendUnavailableError as error:
+    print(error)
+"""
+
+
+def test_where_there_is_no_nvml_the_error_says_what_brings_it(tmp_path):
+    if "libnvidia-ml" in subprocess.run(["ldconfig", "-p"], capture_output=True, text=True).stdout:
+        pytest.skip("libnvidia-ml.so.1 is installed")
+    message = run(WITHOUT)
+    assert "libnvidia-ml.so.1" in message
+    assert "NVIDIA_DRIVER_CAPABILITIES" in message
+
+
+def devrt(*arguments, **environ):
+    command = [sys.executable, "-m", "devrt", *arguments]
+    return subprocess.run(
+        command, env=os.environ | environ, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_topo_draws_the_links_of_simulated_devices():
+    environ = {"DEVRT_CUDA_MOCK": "4", "DEVRT_GPU_SIMULATOR": "group=2"}
+    done = devrt("topo", "--platform", "cuda", "--json", **environ)
+    (platform,) = json.loads(done.stdout)["platforms"]
+    assert platform["matrix"] == [
+        ["X", "SIM", "SYS", "SYS"],
+        ["SIM", "X", "SYS", "SYS"],
+        ["SYS", "SYS", "X", "SIM"],
+        ["SYS", "SYS", "SIM", "X"],
+    ]
+    assert platform["problem"] is None
+
+
+def test_the_demo_on_simulated_devices_says_so_and_shows_their_topology():
+    done = devrt("demo", "--mock", "cuda:2x4")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("These devices are SIMULATED: cuda:2x4")
+    assert "cuda:3  SIM     SIM     SIM     X" in done.stdout
+    assert "and 4 devices of other processes" in done.stdout
+    assert "DIFFERENT" not in done.stdout
+    assert "not run: " in done.stdout
+
+
+@pytest.mark.parametrize(("requested", "says"), [("cuda", "PLATFORM:4"), ("cpu:2", "no simulated")])
+def test_the_demo_refuses_what_it_cannot_simulate(requested, says):
+    done = devrt("demo", "--mock", requested)
+    assert done.returncode == 1
+    assert says in done.stderr
+
+
+def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():
+    environ = {"DEVRT_CUDA_MOCK": "2"}
+    found = json.loads(devrt("top", "--platform", "cuda", "--json", **environ).stdout)
+    assert [row["id"] for row in found["devices"]] == [0, 1]
+    first = found["devices"][0]
+    assert first["memory"] == {"device": 0}
+    assert first["total"] == 1 << 30
+    assert (first["used"], first["utilization"], first["processes"]) == (None, None, [])
+    assert found["problems"] == {}
+    once = devrt("top", "--platform", "cuda", "--once", **environ).stdout.splitlines()
+    assert once[0].split()[:4] == ["device", "kind", "used", "total"]
+    assert once[1].startswith("cuda:0  NVIDIA")
