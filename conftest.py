@@ -1,6 +1,7 @@
 """What all test folders share: eight virtual host devices, and a clean environment."""
 
 import os
+import signal
 import tempfile
 
 import pytest
@@ -31,6 +32,9 @@ if _engine:
     os.environ["DEVRT_CPU_ENGINE"] = _engine
 # What native modules keep at the end of a process is reported on its standard error.
 os.environ["TEST_LEAK_WARNINGS"] = "1"
+# A shell starts what runs in its background with SIGINT ignored, and so would be the tests' children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Neither the developer's configuration nor his verdicts on plugins belong in a test.
 _folder = tempfile.TemporaryDirectory(prefix="devrt-tests-")
 os.environ["XDG_CACHE_HOME"] = os.environ["XDG_CONFIG_HOME"] = _folder.name
