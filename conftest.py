@@ -32,7 +32,7 @@ if _engine:
     os.environ["DEVRT_CPU_ENGINE"] = _engine
 # What native modules keep at the end of a process is reported on its standard error.
 os.environ["TEST_LEAK_WARNINGS"] = "1"
-# A shell starts what runs in its background with SIGINT ignored, and so would be the tests' children.
+# Shells start what runs in their background with SIGINT ignored: the tests' children would be too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # Neither the developer's configuration nor his verdicts on plugins belong in a test.
