@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
-from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
+from devrt.records import (
+    Available,
+    ClientContext,
+    ClientFactory,
+    DoctorFinding,
+    PluginTraits,
+    ProbeResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "devrt_client_factories",
+    "devrt_doctor_findings",
     "devrt_plugin_traits",
     "links",
     "make_client",
@@ -50,6 +58,15 @@ def devrt_plugin_traits() -> list[PluginTraits]:
     from devrt_cuda.traits import CUDA
 
     return [CUDA]
+
+
+@hookimpl
+def devrt_doctor_findings() -> list[DoctorFinding]:
+    """Return which of CUDA's libraries are too old for XLA's plugin, where that is installed."""
+    from devrt_cuda import _versions
+    from devrt_cuda._platform import PLATFORM
+
+    return [] if PLATFORM.is_simulated() else list(_versions.findings())
 
 
 def probe() -> ProbeResult:

@@ -22,6 +22,13 @@ def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, 
     return "", expand(name, options)
 
 
+def _client_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    from devrt_cuda import _versions
+
+    _versions.check()
+    return renamed_gpu_options(options, _NAMES)
+
+
 def _flags() -> Mapping[str, str]:
     from devrt_cuda._tools import compiler_flags
 
@@ -41,7 +48,7 @@ CUDA = PluginTraits(
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
     topology_options={"topology": str, "target_config": str},
-    adapt_options=lambda options: renamed_gpu_options(options, _NAMES),
+    adapt_options=_client_options,
     adapt_topology=_topology,
     compiler_flags=_flags,
     explain=_explain,

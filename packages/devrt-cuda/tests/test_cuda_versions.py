@@ -1,0 +1,76 @@
+"""Versions of CUDA's libraries, read in a child process from libraries that the test compiles."""
+
+import pytest
+
+from devrt.errors import BackendUnavailableError
+from devrt_cuda import _versions
+from devrt_cuda.traits import CUDA
+from support import shared_library
+
+SOURCES = {
+    "cudart": "int cudaRuntimeGetVersion(int* v) { *v = 13050; return 0; }",
+    "cudnn": "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 91101; }",
+    "cufft": "int cufftGetVersion(int* v) { *v = 12500; return 0; }",
+    "cusolver": "#include <stdlib.h>\nint cusolverGetVersion(int* v) { *v = 1; return 0; }",
+    "cupti": "int cuptiGetVersion(unsigned* v) { return 999; }",
+    "cublas": "int cublasGetProperty(int p, int* v) { *v = p ? 10 : 13; return 0; }",
+    "cusparse": "#include <stdlib.h>\nint cusparseGetProperty(int p, int* v) { abort(); }",
+}
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+    """Return what is read of a library of each kind; the last one crashes."""
+    for row in _versions.LIBRARIES:
+        shared_library(tmp_path / row.file, SOURCES[row.name])
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.delenv(_versions.IGNORED, raising=False)
+    monkeypatch.setattr(_versions, "_PLUGIN", "devrt-cuda")  # one that is installed
+    _versions._found.cache_clear()
+    yield {each.library.name: each for each in _versions._found()}
+    _versions._found.cache_clear()
+
+
+def test_versions_are_read_as_each_library_gives_them(found, tmp_path):
+    versions = {name: each.version for name, each in found.items() if each.version}
+    assert versions == {
+        "cudart": (13, 5),
+        "cudnn": (9, 11),
+        "cufft": (12, 5),
+        "cusolver": (0, 0),
+        "cublas": (13, 10),
+    }
+    assert found["cudart"].path == str(tmp_path / "libcudart.so.13")
+    assert "status 999" in found["cupti"].problem
+    assert "ended with status -6" in found["cusparse"].problem
+
+
+def test_an_old_library_is_refused_with_its_file_and_both_versions(found, monkeypatch):
+    with pytest.raises(BackendUnavailableError) as raised:
+        _versions.check()
+    for text in (found["cudnn"].path, "version 9.11", "9.12 or later", "nvidia-cudnn-cu13"):
+        assert text in str(raised.value)
+    monkeypatch.setenv(_versions.IGNORED, "cudnn, cusolver")
+    _versions.check()  # what cannot be read is left to the plugin
+
+
+def test_the_doctor_has_a_finding_for_each(found):
+    codes = {each.code: each.severity for each in _versions.findings()}
+    assert codes == {
+        "cudnn-old": "error",
+        "cusolver-old": "error",
+        "cupti-unknown": "info",
+        "cusparse-unknown": "info",
+    }
+
+
+def test_nothing_is_read_where_the_plugin_is_not_installed(monkeypatch):
+    monkeypatch.setattr(_versions, "_PLUGIN", "a-wheel-that-is-not-here")
+    _versions._found.cache_clear()
+    assert _versions._found() == ()
+    _versions._found.cache_clear()
+
+
+def test_the_loader_reads_them_before_the_plugins_client(found):
+    with pytest.raises(BackendUnavailableError, match=r"libcudnn.so.9"):
+        CUDA.adapt_options({"preallocate": False})
