@@ -48,6 +48,7 @@ def devrt_client_factories() -> list[ClientFactory]:
             links=links,
             readings=readings,
             simulates=True,
+            describe=PLATFORM.describe,
         )
     ]
 

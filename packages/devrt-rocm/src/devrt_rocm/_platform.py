@@ -15,6 +15,7 @@ PLATFORM = GpuPlatform(
     folders=("opt/rocm/lib", "opt/rocm-*/lib"),
     compilers=("jax-rocm7-pjrt",),
     wheels=(("jax-rocm7-pjrt", "jax_plugins/xla_rocm7/xla_rocm_plugin.so"),),
+    shares_pool=False,
     engine="devrt_rocm._engine:ENGINE",
 )
 """The platform ``rocm``."""

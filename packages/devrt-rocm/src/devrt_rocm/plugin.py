@@ -31,6 +31,7 @@ def devrt_client_factories() -> list[ClientFactory]:
             options=PLATFORM.options(),
             links=links,
             simulates=True,
+            describe=PLATFORM.describe,
         )
     ]
 

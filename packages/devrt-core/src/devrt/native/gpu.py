@@ -72,6 +72,8 @@ class GpuPlatform:
         The wheels that have XLA's plugin, and the plugin's path in each; the preferred one first.
     engine : str
         Where the `devrt.native.gpu_engine.GpuEngine` is (``"devrt_acme._engine:ENGINE"``).
+    shares_pool : bool
+        Whether XLA's plugin takes its memory from the device's pool, as devrt does.
     """
 
     name: str
@@ -83,6 +85,7 @@ class GpuPlatform:
     compilers: tuple[str, ...] = ()
     wheels: tuple[tuple[str, str], ...] = ()
     engine: str = ""
+    shares_pool: bool = True
 
     @property
     def mock_variable(self) -> str:
@@ -113,6 +116,12 @@ class GpuPlatform:
             ),
             TRACEBACK_IN_BUFFERS,
         )
+
+    def describe(self, options: Mapping[str, Any]) -> str:
+        """Return what compiles programs, for reports; opens nothing."""
+        from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
+
+        return gpu_engine.describe(self)
 
     def is_simulated(self, environ: Mapping[str, str] | None = None) -> bool:
         """Return whether the environment asks for simulated devices."""

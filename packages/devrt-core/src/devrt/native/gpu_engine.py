@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from devrt.contract import Capabilities
     from devrt.native.gpu import GpuPlatform
 
-__all__ = ["GpuEngine", "GpuLibrary", "capabilities"]
+__all__ = ["GpuEngine", "GpuLibrary", "capabilities", "describe"]
 
 
 class GpuLibrary(NamedTuple):
@@ -138,6 +138,15 @@ def _installed(vendor: GpuPlatform) -> GpuLibrary:
         f"installed; all else works without. Install it with: {how_to_install(*vendor.compilers)}"
     )
     raise UnimplementedError(msg, operation="compile_and_load", platform=vendor.name)
+
+
+def describe(vendor: GpuPlatform) -> str:
+    """Return what compiles for a vendor's clients, for reports, or what to do where nothing can."""
+    try:
+        found = f"compiles with {find(vendor)}"
+    except (InvalidArgumentError, UnimplementedError) as error:
+        return f"compiles nothing: {error.message}"
+    return found if vendor.shares_pool else f"{found}, whose memory is a second pool beside devrt's"
 
 
 def capabilities(self: Any) -> Capabilities:
