@@ -6,6 +6,7 @@ Beside it, XLA's plugin for GPUs can serve the platform, run by the PJRT loader
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
@@ -63,11 +64,13 @@ def devrt_plugin_traits() -> list[PluginTraits]:
 
 @hookimpl
 def devrt_doctor_findings() -> list[DoctorFinding]:
-    """Return which of CUDA's libraries are too old for XLA's plugin, where that is installed."""
-    from devrt_cuda import _versions
+    """Return what hides devices, and which libraries are too old for XLA's plugin."""
+    from devrt_cuda import _versions, _visibility
     from devrt_cuda._platform import PLATFORM
 
-    return [] if PLATFORM.is_simulated() else list(_versions.findings())
+    if PLATFORM.is_simulated():  # neither is about them
+        return []
+    return [*_visibility.findings(os.environ), *_versions.findings()]
 
 
 def probe() -> ProbeResult:
