@@ -31,6 +31,7 @@ EXCEPTIONS = {
     },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
     "native/gpu.py": {"cuda_async"},
+    "distributed/protocol/messages.py": {"google"},  # where protobuf's modules lie
     "native/src/gpu/options.cpp": {"cuda_async"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
     "runtime/pjrt_questions.py": {"make_pjrt_tpu_topology", "TPU_LIBRARY_PATH", "tpu"},

@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_NOT_YET = {"distributed"}
-
 _exported, _, __all__ = attach(__name__)
 __all__ += ["__version__", "config"]
 
@@ -25,7 +23,7 @@ fork.refuse_lost_imports()
 def _advice(name: str) -> str:
     from devrt._support.absent import advice
 
-    return advice("devrt", name, __all__, _NOT_YET)
+    return advice("devrt", name, __all__)
 
 
 explain_absent(__name__, _advice)

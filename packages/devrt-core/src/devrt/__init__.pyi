@@ -3,6 +3,7 @@ from devrt import arrays as arrays
 from devrt import compiling as compiling
 from devrt import contract as contract
 from devrt import debug as debug
+from devrt import distributed as distributed
 from devrt import dlpack as dlpack
 from devrt import doctor as doctor
 from devrt import dtypes as dtypes

@@ -32,6 +32,7 @@ __all__ = [
     "NoBackendError",
     "NonConcreteBooleanIndexError",
     "OutOfMemoryError",
+    "PeerLostError",
     "PluginBusyError",
     "PluginContractError",
     "PluginError",
@@ -274,6 +275,13 @@ class DistributedError(DevrtError):
     """Another process of the cluster failed, or the coordination service did."""
 
     default_code = StatusCode.UNAVAILABLE
+
+
+class PeerLostError(DistributedError):
+    """Processes of the cluster died, stopped or left, and what waited for them cannot end.
+
+    ``processes`` has their ids, ``phases`` what each did last.
+    """
 
 
 class InternalError(DevrtError):

@@ -10,7 +10,6 @@ from devrt.compiling.device_assignment import DeviceAssignment as DeviceAssignme
 from devrt.contract import Client as Client
 from devrt.contract import CpuCollectives as CpuCollectives
 from devrt.contract import Device as Device
-from devrt.contract import DistributedRuntimeClient as DistributedRuntimeClient
 from devrt.contract import execution_stream_id as execution_stream_id
 from devrt.contract import get_execution_stream_id as get_execution_stream_id
 from devrt.contract import HostBufferSemantics as HostBufferSemantics
@@ -18,6 +17,10 @@ from devrt.contract import LoadedExecutable as LoadedExecutable
 from devrt.contract import Memory as Memory
 from devrt.contract import set_execution_stream_id as set_execution_stream_id
 from devrt.contract import TransferServerInterfaceFactory as TransferServerInterfaceFactory
+from devrt.distributed import DistributedRuntimeClient as DistributedRuntimeClient
+from devrt.distributed import DistributedRuntimeService as DistributedRuntimeService
+from devrt.distributed import get_distributed_runtime_client as get_distributed_runtime_client
+from devrt.distributed import get_distributed_runtime_service as get_distributed_runtime_service
 from devrt.layout import Layout as Layout
 from devrt.layout import PjRtLayout as PjRtLayout
 from devrt.runtime import initialize_pjrt_plugin as initialize_pjrt_plugin

@@ -1,0 +1,9 @@
+from devrt.distributed.client import DistributedRuntimeClient as DistributedRuntimeClient
+from devrt.distributed.factories import get_distributed_runtime_client as get_distributed_runtime_client
+from devrt.distributed.factories import get_distributed_runtime_service as get_distributed_runtime_service
+from devrt.distributed.memory_store import MemoryStore as MemoryStore
+from devrt.distributed.service import DistributedRuntimeService as DistributedRuntimeService
+from devrt.distributed.store import Entry as Entry
+from devrt.distributed.store import Lease as Lease
+from devrt.distributed.store import Store as Store
+from devrt.distributed.store import Watch as Watch

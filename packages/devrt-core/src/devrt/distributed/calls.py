@@ -1,0 +1,247 @@
+"""What the coordination service answers to each call of its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from devrt.distributed.cluster import Cluster
+from devrt.distributed.faults import refused
+from devrt.distributed.keyspace import Keyspace, normalised, not_found
+from devrt.distributed.memory_store import MemoryStore
+from devrt.distributed.protocol.messages import message
+from devrt.distributed.security import Bounds
+from devrt.errors import StatusCode
+
+__all__ = ["Calls"]
+
+_STATES = {"registering": 1, "absent": 1, "left": 2, "connected": 3, "leaving": 3, "lost": 4}
+
+
+class Calls:
+    """The calls, under the protocol's names; all run in the service's one thread.
+
+    Parameters
+    ----------
+    cluster
+        The processes.
+    incarnation
+        The number that tells this service from one that is started after it.
+    bounds
+        What one process may take up.
+    """
+
+    def __init__(self, cluster: Cluster, incarnation: int, bounds: Bounds) -> None:
+        self._cluster = cluster
+        self._keys = Keyspace(MemoryStore())
+        self._incarnation = incarnation
+        self._bounds = bounds
+        self._waiting: dict[int, int] = {}
+        self._open: set[asyncio.Future[Any]] = set()
+
+    def close(self) -> None:
+        """End every call that waits."""
+        for future in list(self._open):
+            if not future.done():
+                words = "the coordination service is shutting down."
+                future.set_exception(refused(StatusCode.CANCELLED, words))
+
+    async def RegisterTask(self, request: Any) -> Any:  # noqa: N802
+        """Take a process in; answers when all are there."""
+        number = request.source_task_id
+        with self._wait(-1) as (future, done):
+            self._cluster.register(number, request.incarnation, done)
+            try:
+                await future
+            except asyncio.CancelledError:
+                self._cluster.withdraw(number)
+                raise
+        return message("RegisterTaskResponse")(service_incarnation=self._incarnation)
+
+    async def Heartbeat(self, request: Any) -> Any:  # noqa: N802
+        """Note that a process is alive."""
+        self._same_service(request)
+        self._cluster.heartbeat(request.source_task_id, request.incarnation)
+        return message("HeartbeatResponse")(service_incarnation=self._incarnation)
+
+    async def ShutdownTask(self, request: Any) -> Any:  # noqa: N802
+        """Let a process leave; answers when the others leave too."""
+        number = self._caller(request, request.source_task_id, leaving=True)
+        with self._wait(number) as (future, done):
+            self._cluster.leave(number, done)
+            await future
+        return message("ShutdownTaskResponse")()
+
+    async def PollForError(self, request: Any) -> Any:  # noqa: N802
+        """Answer, with an error, when a process is lost."""
+        number = self._caller(request, request.source_task_id)
+        with self._wait(number) as (future, done):
+            key = self._cluster.until_loss(number, done)
+            try:
+                await future
+            finally:
+                self._cluster.forget(key)
+        return message("PollForErrorResponse")()
+
+    async def WatchTasks(self, request: Any) -> Any:  # noqa: N802
+        """Answer with the states of all processes when they are others than the caller knows."""
+        self._caller(request)
+        while self._cluster.version <= request.version_number:
+            await asyncio.sleep(0.05)
+        info = message("TaskInfo")
+        states = [
+            info(
+                task_id=node.number,
+                state=_STATES[node.state],
+                error_code=0 if node.error is None else int(node.error.code),
+                error_message=str(node.error or ""),
+                incarnation=node.incarnation,
+            )
+            for node in self._cluster.nodes
+        ]
+        return message("WatchTasksResponse")(
+            task_state=states, version_number=self._cluster.version
+        )
+
+    async def GetAliveTasks(self, request: Any) -> Any:  # noqa: N802
+        """Answer which processes are alive."""
+        self._caller(request)
+        alive = self._cluster.alive(request.task_ids)
+        return message("GetAliveTasksResponse")(
+            alive_task_ids=[node.number for node in alive],
+            incarnations=[node.incarnation for node in alive],
+        )
+
+    async def InsertKeyValue(self, request: Any) -> Any:  # noqa: N802
+        """Set a key."""
+        self._caller(request)
+        key, value = self._key(request.kv.key), request.kv.value
+        self._keys.set(key, value, request.allow_overwrite)
+        return message("InsertKeyValueResponse")()
+
+    async def TryGetKeyValue(self, request: Any) -> Any:  # noqa: N802
+        """Answer with a key's value, if it is there."""
+        self._caller(request)
+        value = self._keys.get(self._key(request.key))
+        if value is None:
+            raise not_found(request.key)
+        entry = message("KeyValueEntry")(key=request.key, value=value)
+        return message("TryGetKeyValueResponse")(kv=entry)
+
+    async def GetKeyValue(self, request: Any) -> Any:  # noqa: N802
+        """Answer with a key's value, once it is there."""
+        number = self._caller(request)
+        value = self._keys.get(self._key(request.key))
+        if value is None:
+            value = await self._awaited(number, request.key)
+        entry = message("KeyValueEntry")(key=request.key, value=value)
+        return message("GetKeyValueResponse")(kv=entry)
+
+    async def IncrementKeyValue(self, request: Any) -> Any:  # noqa: N802
+        """Add to a key's number."""
+        self._caller(request)
+        total = self._keys.increment(self._key(request.key), request.increment)
+        entry = message("KeyValueEntry")(key=request.key, value=str(total).encode())
+        return message("IncrementKeyValueResponse")(kv=entry)
+
+    async def GetKeyValueDir(self, request: Any) -> Any:  # noqa: N802
+        """Answer with the keys below one."""
+        self._caller(request)
+        key = request.directory_key
+        entry = message("KeyValueEntry")
+        rows = [entry(key=name, value=value) for name, value in self._keys.directory(key)]
+        return message("GetKeyValueDirResponse")(directory_key=key, kv=rows)
+
+    async def DeleteKeyValue(self, request: Any) -> Any:  # noqa: N802
+        """Delete a key and those below it."""
+        self._caller(request)
+        self._keys.delete(request.key)
+        return message("DeleteKeyValueResponse")()
+
+    async def Barrier(self, request: Any) -> Any:  # noqa: N802
+        """Let a process wait at a barrier."""
+        number = self._caller(request, request.source_task_id)
+        name = self._key(request.barrier_id)
+        seconds = max(0, request.barrier_timeout_in_ms) / 1000
+        with self._wait(number) as (future, done):
+            counter = self._cluster.arrive(name, number, seconds, request.task_ids, done)
+            await future
+        return message("BarrierResponse")(counter=counter)
+
+    async def CancelBarrier(self, request: Any) -> Any:  # noqa: N802
+        """End a barrier for all."""
+        number = self._caller(request, request.source_task_id)
+        self._cluster.cancel(request.barrier_id, number)
+        return message("CancelBarrierResponse")()
+
+    def _caller(self, request: Any, number: int | None = None, leaving: bool = False) -> int:
+        """Return which process calls; it must be the one that registered."""
+        self._same_service(request)
+        # jaxlib's client leaves out its number in some calls; the incarnation is always there.
+        incarnation = request.incarnations.task_incarnation
+        if number is None:
+            number = self._cluster.number_of(incarnation)
+        node = self._cluster.node(number, incarnation)
+        if node.phase == "connected" and not leaving:
+            node.phase = "running"
+        return node.number
+
+    def _same_service(self, request: Any) -> None:
+        given = request.incarnations.service_incarnation
+        if given not in {0, self._incarnation}:
+            words = "the coordination service was started again since this process connected."
+            raise refused(StatusCode.ABORTED, words)
+
+    def _key(self, key: str) -> str:
+        if len(key.encode()) > self._bounds.key_bytes:
+            words = f"a key has at most {self._bounds.key_bytes} bytes; one has {len(key)}."
+            raise refused(StatusCode.INVALID_ARGUMENT, words)
+        return key
+
+    async def _awaited(self, number: int, key: str) -> bytes:
+        node = self._cluster.nodes[number]
+        node.phase = f"waiting for key {normalised(key)!r}"
+        with self._wait(number) as (future, done):
+            loss = self._cluster.until_loss(number, done)
+            watch = self._keys.store.watch(
+                self._keys.stored(key), lambda entry: _give(future, entry.value)
+            )
+            try:
+                value: bytes = await future
+            finally:
+                watch.close()
+                self._cluster.forget(loss)
+        node.phase = f"after key {normalised(key)!r}"
+        return value
+
+    @contextmanager
+    def _wait(self, number: int) -> Iterator[tuple[asyncio.Future[Any], Callable[[Any], None]]]:
+        """Count a call that waits; give its future, and the function that ends it."""
+        waiting = self._waiting.get(number, 0)
+        if waiting >= self._bounds.waiting_calls:
+            words = f"{waiting} calls of one process wait already."
+            raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = waiting + 1
+        self._open.add(future)
+        try:
+            yield future, lambda error: _end(future, error)
+        finally:
+            self._waiting[number] -= 1
+            self._open.discard(future)
+
+
+def _end(future: asyncio.Future[Any], error: Exception | None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+            future.exception()  # the call may have ended meanwhile
+
+
+def _give(future: asyncio.Future[Any], value: bytes | None) -> None:
+    if value is not None and not future.done():
+        future.set_result(value)

@@ -1,0 +1,249 @@
+"""One process's connection to a coordination service: calls, heartbeats, and what ends waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from devrt._support import log
+from devrt.distributed.faults import from_wire, refused
+from devrt.distributed.protocol.messages import METHODS, SERVICE, grpc_module, message
+from devrt.distributed.security import Security
+from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
+
+__all__ = ["Connection"]
+
+_BEATS = 4  # heartbeats in the time that may pass without one
+
+
+class Connection:
+    """The channel of one process, from its registration to its end.
+
+    Parameters
+    ----------
+    address
+        The service's.
+    process
+        The number of this process.
+    incarnation
+        What tells this process from an earlier one with its number.
+    security
+        How the two sides know each other.
+    heartbeat
+        Seconds without an answer after which the service counts as lost.
+    compress
+        Whether messages are compressed.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        process: int,
+        incarnation: int,
+        security: Security,
+        heartbeat: float,
+        compress: bool,
+    ) -> None:
+        self._grpc = grpc_module()
+        self._address = address
+        self._process = process
+        self._security = security
+        self._heartbeat = heartbeat
+        self._ids = message("Incarnations")(task_id=process, task_incarnation=incarnation)
+        self._channel = self._open(compress)
+        self._methods = {name: self._method(name) for name in METHODS}
+        self._lock = threading.Lock()
+        self._waits: set[Any] = set()
+        self._rounds: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._poll: Any = None
+        self.loss: DevrtError | None = None
+        self.is_joined = False
+        self.on_loss: Callable[[Exception], Any] | None = None
+
+    def join(self, seconds: float) -> None:
+        """Register, and begin to give signs of life."""
+        if self.is_joined:
+            return
+        if self._ended.is_set():
+            words = "connect() was called after shutdown(). Make another client."
+            raise refused(StatusCode.FAILED_PRECONDITION, words)
+        request = message("RegisterTaskRequest")(
+            incarnation=self._ids.task_incarnation, source_task_id=self._process
+        )
+        log.info("process %d joins the cluster at %s", self._process, self._address)
+        try:
+            answer = self._methods["RegisterTask"](
+                request, timeout=seconds, wait_for_ready=True, metadata=self._security.metadata
+            )
+        except self._grpc.RpcError as error:
+            raise self._error(error, f"process {self._process} joining the cluster") from error
+        self._ids.service_incarnation = answer.service_incarnation
+        self.is_joined = True
+        threading.Thread(target=self._beat, name="devrt-heartbeat", daemon=True).start()
+        poll = message("PollForErrorRequest")(incarnations=self._ids, source_task_id=self._process)
+        self._poll = self._methods["PollForError"].future(poll, metadata=self._security.metadata)
+        self._poll.add_done_callback(self._polled)
+        log.info("process %d is connected: all processes are there", self._process)
+
+    def call(self, method: str, request: Any, seconds: float) -> Any:
+        """Make a call that waits for no other process."""
+        request.incarnations.CopyFrom(self._ids)
+        try:
+            return self._methods[method](request, timeout=seconds, metadata=self._security.metadata)
+        except self._grpc.RpcError as error:
+            raise self._error(error, method) from error
+
+    def wait(self, method: str, request: Any, seconds: float, what: str) -> Any:
+        """Make a call that waits for others: it ends, with the error, where one is lost."""
+        if not self.is_joined:
+            words = f"{what} needs connect() first, and no shutdown()."
+            raise refused(StatusCode.FAILED_PRECONDITION, words)
+        request.incarnations.CopyFrom(self._ids)
+        with self._lock:
+            future = self._methods[method].future(
+                request, timeout=seconds, metadata=self._security.metadata
+            )
+            self._waits.add(future)
+        try:
+            if self._ended.is_set():
+                future.cancel()
+            return future.result()
+        except self._grpc.FutureCancelledError as error:
+            raise self._cancelled(what) from error
+        except self._grpc.RpcError as error:
+            raise self._error(error, what) from error
+        finally:
+            with self._lock:
+                self._waits.discard(future)
+
+    def round(self, barrier: str) -> int:
+        """Return how often a barrier has been passed."""
+        return self._rounds.get(barrier, -1) + 1
+
+    def passed(self, barrier: str, counter: int) -> None:
+        """Note that a barrier was passed."""
+        self._rounds[barrier] = counter
+
+    def leave(self, seconds: float) -> None:
+        """Leave the cluster, together with the others, and close. Idempotent."""
+        with self._lock:
+            was_joined, self.is_joined = self.is_joined, False
+        try:
+            if was_joined and not self._ended.is_set():
+                kind = message("ShutdownTaskRequest")
+                request = kind(source_task_id=self._process)
+                self.call("ShutdownTask", request, seconds)
+        except DevrtError:
+            if self.loss is None:  # of a loss it was reported before
+                raise
+        finally:
+            self.close()
+
+    def close(self, _: float = 0) -> None:
+        """End heartbeats and calls that wait. Idempotent."""
+        self.is_joined = False
+        self._ended.set()
+        self._cancel_waits()
+        if self._poll is not None:
+            self._poll.cancel()
+        self._channel.close()
+
+    def _open(self, compress: bool) -> Any:
+        grpc = self._grpc
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
+        how = {"compression": grpc.Compression.Gzip} if compress else {}
+        if self._security.has_certificates:
+            credentials = self._security.channel_credentials(grpc)
+            return grpc.secure_channel(self._address, credentials, options, **how)
+        return grpc.insecure_channel(self._address, options, **how)
+
+    def _method(self, name: str) -> Any:
+        return self._channel.unary_unary(
+            f"/{SERVICE}/{name}",
+            message(f"{name}Request").SerializeToString,
+            message(f"{name}Response").FromString,
+        )
+
+    def _beat(self) -> None:
+        """Give signs of life until the end, or until the service is silent for too long."""
+        request = message("HeartbeatRequest")(
+            incarnations=self._ids,
+            incarnation=self._ids.task_incarnation,
+            source_task_id=self._process,
+        )
+        period = self._heartbeat / _BEATS
+        failures = 0
+        while not self._ended.wait(period):
+            try:
+                self._methods["Heartbeat"](
+                    request, timeout=period, metadata=self._security.metadata
+                )
+                failures = 0
+            except (self._grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
+                failures += 1
+                if self._ended.is_set() or not self._is_final(error, failures):
+                    continue
+                self._lose(self._error(error, "the heartbeat"))
+                return
+
+    def _is_final(self, error: Exception, failures: int) -> bool:
+        silent = {self._grpc.StatusCode.UNAVAILABLE, self._grpc.StatusCode.DEADLINE_EXCEEDED}
+        code = getattr(error, "code", lambda: None)()
+        return (
+            failures >= _BEATS
+            or (code not in silent and code is not None)
+            or (self.loss is not None)
+        )
+
+    def _polled(self, future: Any) -> None:
+        if self._ended.is_set() or future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            return
+        loss = self._error(error, "the job")
+        silent = {self._grpc.StatusCode.UNAVAILABLE, self._grpc.StatusCode.CANCELLED}
+        # A service that is gone is found by the heartbeats, which try again.
+        if isinstance(loss, PeerLostError) or error.code() not in silent:
+            self._lose(loss)
+
+    def _lose(self, error: DevrtError) -> None:
+        """Take note of a loss, once; end what waits, and report it."""
+        with self._lock:
+            if self.loss is not None or not self.is_joined:
+                return
+            self.loss = error
+        log.info("process %d: %s", self._process, error)
+        if not isinstance(error, PeerLostError):  # else the service ends the calls that it hits
+            self._cancel_waits()
+        if self.on_loss is not None:
+            self.on_loss(error)
+
+    def _cancel_waits(self) -> None:
+        with self._lock:
+            waits = list(self._waits)
+        for future in waits:
+            future.cancel()
+
+    def _cancelled(self, what: str) -> DevrtError:
+        if self.loss is not None:
+            return self.loss.fresh()
+        return refused(StatusCode.CANCELLED, f"{what} ended: this client was shut down.")
+
+    def _error(self, error: Any, what: str) -> DevrtError:
+        if not hasattr(error, "code"):
+            return DistributedError(f"{what} failed: {error}", code=StatusCode.CANCELLED)
+        code = int(error.code().value[0])
+        details = dict(error.trailing_metadata() or ()).get("devrt-error-bin")
+        if details:
+            return from_wire(code, str(error.details()), bytes(details))
+        words = f"{what} failed at the coordination service {self._address}: {error.details()}"
+        return from_wire(code, words, None)

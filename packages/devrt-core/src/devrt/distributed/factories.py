@@ -1,0 +1,146 @@
+"""Services and clients under jaxlib's names and keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from devrt.distributed.client import DistributedRuntimeClient, Times
+from devrt.distributed.cluster import Limits
+from devrt.distributed.security import Security
+from devrt.distributed.service import DistributedRuntimeService
+
+__all__ = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
+
+
+def get_distributed_runtime_service(
+    address: str,
+    num_nodes: int,
+    heartbeat_timeout: float | None = None,
+    cluster_register_timeout: float | None = None,
+    shutdown_timeout: float | None = None,
+    recoverable: bool | None = None,
+    *,
+    allow_remote: bool = False,
+    token: str | None = None,
+    mtls_cert_file: str | None = None,
+    mtls_key_file: str | None = None,
+    mtls_ca_file: str | None = None,
+    mtls_peer_uri_prefix: str | None = None,
+) -> DistributedRuntimeService:
+    """Start the coordination service of a cluster, in a thread of this process.
+
+    Parameters
+    ----------
+    address
+        ``host:port``; port 0 takes one that is free.
+    num_nodes
+        How many processes the cluster has.
+    heartbeat_timeout
+        Seconds without a heartbeat after which a process counts as lost; 100 when omitted.
+    cluster_register_timeout
+        Seconds that the first process waits for the last; 3600 when omitted.
+    shutdown_timeout
+        Seconds that a process which shuts down waits for the others; 300 when omitted.
+    recoverable
+        Whether the job goes on when a process is lost, and that one may come again.
+    allow_remote
+        Whether an address that other machines reach may be used: with mTLS or a token alone.
+    token
+        A secret that every process has to give.
+    mtls_cert_file, mtls_key_file, mtls_ca_file
+        Certificate and key of the service, and who signs the clients'; read again as they change.
+    mtls_peer_uri_prefix
+        What a URI in a client's certificate must begin with.
+
+    Returns
+    -------
+    DistributedRuntimeService
+        It listens; ``address`` is where.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the address is none, or could be reached from other machines without protection.
+    DistributedError
+        If it cannot listen there, or gRPC is not installed.
+    """
+    limits = Limits(
+        heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
+        register=3600 if cluster_register_timeout is None else cluster_register_timeout,
+        shutdown=300 if shutdown_timeout is None else shutdown_timeout,
+    )
+    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, token)
+    return DistributedRuntimeService(
+        address, num_nodes, limits, bool(recoverable), allow_remote, security
+    )
+
+
+def get_distributed_runtime_client(
+    address: str,
+    node_id: int,
+    rpc_timeout: float | None = None,
+    init_timeout: float | None = None,
+    shutdown_timeout: float | None = None,
+    heartbeat_timeout: float | None = None,
+    missed_heartbeat_callback: Callable[[Exception], Any] | None = None,
+    shutdown_on_destruction: bool | None = None,
+    use_compression: bool | None = None,
+    recoverable: bool | None = None,
+    *,
+    token: str | None = None,
+    mtls_cert_file: str | None = None,
+    mtls_key_file: str | None = None,
+    mtls_ca_file: str | None = None,
+) -> DistributedRuntimeClient:
+    """Make the client of one process; ``connect`` joins the cluster.
+
+    Parameters
+    ----------
+    address
+        The service's ``host:port``: devrt's, or jaxlib's.
+    node_id
+        This process's number in the cluster, from 0.
+    rpc_timeout
+        Seconds that a call which does not wait for others may take; 120 when omitted.
+    init_timeout
+        Seconds that ``connect`` waits for the service and the other processes; 300 when omitted.
+    shutdown_timeout
+        Seconds that ``shutdown`` waits for the other processes; 300 when omitted.
+    heartbeat_timeout
+        Seconds without the service after which it counts as lost; 100 when omitted.
+    missed_heartbeat_callback
+        Called once, on a thread of the client, with the error when a process or the service is
+        lost. The process goes on in any case.
+    shutdown_on_destruction
+        Whether the client shuts down when it is deleted, or Python ends; not, when omitted.
+    use_compression
+        Whether messages are compressed.
+    recoverable
+        Taken as jaxlib's is; the service decides.
+    token
+        The secret of the service.
+    mtls_cert_file, mtls_key_file, mtls_ca_file
+        Certificate and key of this process, and who signs the service's.
+
+    Returns
+    -------
+    DistributedRuntimeClient
+        Not connected yet.
+    """
+    times = Times(
+        rpc=120 if rpc_timeout is None else rpc_timeout,
+        connect=300 if init_timeout is None else init_timeout,
+        shutdown=300 if shutdown_timeout is None else shutdown_timeout,
+        heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
+    )
+    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, None, token)
+    return DistributedRuntimeClient(
+        address,
+        node_id,
+        times,
+        security,
+        missed_heartbeat_callback,
+        bool(shutdown_on_destruction),
+        bool(use_compression),
+    )

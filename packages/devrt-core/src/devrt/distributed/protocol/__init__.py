@@ -1,0 +1,1 @@
+"""What goes over the wire between a coordination service and its clients."""

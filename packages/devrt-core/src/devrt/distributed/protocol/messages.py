@@ -1,0 +1,56 @@
+"""Messages of the coordination service, in a pool of descriptors of their own."""
+
+from __future__ import annotations
+
+import base64
+import functools
+from typing import Any
+
+from devrt.distributed.protocol.descriptors import FILES
+from devrt.errors import DistributedError, StatusCode
+
+__all__ = ["METHODS", "SERVICE", "STATUS", "grpc_module", "message"]
+
+SERVICE = "xla.coordination.CoordinationService"
+STATUS = "/devrt.Coordination/Status"
+"""A call of devrt's own, beside jaxlib's: the cluster as JSON."""
+
+METHODS = (
+    *("RegisterTask", "Heartbeat", "ShutdownTask", "PollForError", "WatchTasks", "GetAliveTasks"),
+    *("InsertKeyValue", "GetKeyValue", "TryGetKeyValue", "IncrementKeyValue", "GetKeyValueDir"),
+    *("DeleteKeyValue", "Barrier", "CancelBarrier"),
+)
+
+
+def grpc_module() -> Any:
+    """Return gRPC's module, which is imported when a service or a client is made."""
+    try:
+        import grpc
+        import grpc.aio
+    except ImportError as error:
+        msg = (
+            f"the coordination service needs grpcio and protobuf, and {error.name or error} could "
+            "not be imported. Install devrt-core with its extra 'distributed'."
+        )
+        raise DistributedError(msg, code=StatusCode.FAILED_PRECONDITION) from error
+    return grpc
+
+
+@functools.cache
+def _pool(file: str) -> Any:
+    grpc_module()  # its error says what to install
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    pool = descriptor_pool.DescriptorPool()
+    files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(FILES[file]))
+    for one in files.file:
+        pool.AddSerializedFile(one.SerializeToString())
+    return pool
+
+
+@functools.cache
+def message(name: str, file: str = "coordination", package: str = "xla.coordination") -> Any:
+    """Return the class of a message."""
+    from google.protobuf import message_factory
+
+    return message_factory.GetMessageClass(_pool(file).FindMessageTypeByName(f"{package}.{name}"))

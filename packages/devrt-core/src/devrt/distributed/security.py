@@ -1,0 +1,150 @@
+"""Who may join a cluster: certificates on both sides, a token, and limits for each process."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from devrt._support.record import record
+from devrt.errors import InvalidArgumentError, StatusCode
+
+__all__ = ["Bounds", "Security", "bound_address", "check_loopback"]
+
+
+@record(frozen=True, slots=True)
+class Bounds:
+    """What one process, and one message, may take up of the service.
+
+    Parameters
+    ----------
+    message_bytes
+        The largest message.
+    key_bytes
+        The longest key, or name of a barrier.
+    waiting_calls
+        How many calls of one process may wait at a time.
+    """
+
+    message_bytes: int = 16 << 20
+    key_bytes: int = 4096
+    waiting_calls: int = 4096
+
+
+@record(frozen=True, slots=True)
+class Security:
+    """How the two sides of a connection know each other; by default not at all.
+
+    Parameters
+    ----------
+    mtls_cert_file, mtls_key_file
+        The certificate of this process and its key, as PEM files.
+    mtls_ca_file
+        The certificates that the other side's must be signed by.
+    mtls_peer_uri_prefix
+        What a URI in the other side's certificate must begin with; only the service checks it.
+    token
+        A secret that every process gives.
+    """
+
+    mtls_cert_file: str | None = None
+    mtls_key_file: str | None = None
+    mtls_ca_file: str | None = None
+    mtls_peer_uri_prefix: str | None = None
+    token: str | None = None
+
+    @property
+    def has_certificates(self) -> bool:
+        """Whether connections are encrypted and both sides known; raises if files are missing."""
+        files = (self.mtls_cert_file, self.mtls_key_file, self.mtls_ca_file)
+        if any(files) and not all(files):
+            msg = (
+                "mTLS needs all of mtls_cert_file, mtls_key_file and mtls_ca_file, and some are "
+                "missing. Give all three, or none."
+            )
+            raise InvalidArgumentError(msg)
+        return all(files)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What a client sends with every call."""
+        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+
+    def accepts(self, context: Any) -> bool:
+        """Return whether a call comes from a process that may make it."""
+        if self.token is not None:
+            given = dict(context.invocation_metadata()).get("authorization", "")
+            text = given if isinstance(given, str) else ""
+            if not hmac.compare_digest(text.encode(), f"Bearer {self.token}".encode()):
+                return False
+        return self.mtls_peer_uri_prefix is None or self._has_uri(context)
+
+    def server_credentials(self, grpc: Any) -> Any:
+        """Return gRPC's credentials of a service; the files are read again for each connection."""
+        first = self._server_configuration(grpc)
+        return grpc.dynamic_ssl_server_credentials(
+            first, lambda: self._server_configuration(grpc), require_client_authentication=True
+        )
+
+    def channel_credentials(self, grpc: Any) -> Any:
+        """Return gRPC's credentials of a client."""
+        key, cert, authority = self._files()
+        return grpc.ssl_channel_credentials(authority, key, cert)
+
+    def _server_configuration(self, grpc: Any) -> Any:
+        key, cert, authority = self._files()
+        return grpc.ssl_server_certificate_configuration([(key, cert)], authority)
+
+    def _files(self) -> list[bytes]:
+        found = []
+        for path in (self.mtls_key_file, self.mtls_cert_file, self.mtls_ca_file):
+            try:
+                found.append(Path(path or "").read_bytes())
+            except OSError as error:
+                msg = f"the mTLS file {path!r} cannot be read: {error.strerror}. Check the path."
+                raise InvalidArgumentError(msg, path=path) from error
+        return found
+
+    def _has_uri(self, context: Any) -> bool:
+        prefix = (self.mtls_peer_uri_prefix or "").encode()
+        names: Sequence[bytes] = context.auth_context().get("x509_subject_alternative_name", ())
+        return any(name.startswith(prefix) for name in names)
+
+
+def bound_address(address: str) -> tuple[str, int]:
+    """Return the host and the port of ``host:port``."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        msg = f"{address!r} is no address of a coordination service. Give it as host:port."
+        raise InvalidArgumentError(msg, address=address)
+    return host.strip("[]"), int(port)
+
+
+def check_loopback(host: str, allow_remote: bool, security: Security) -> None:
+    """Refuse an address that other machines can reach, but where that is wanted and secured."""
+    if _is_loopback(host):
+        return
+    if not allow_remote:
+        msg = (
+            f"a coordination service at {host!r} could be reached from other machines. Use "
+            "localhost, or give allow_remote=True with mTLS files or a token."
+        )
+    elif not security.has_certificates and not security.token:
+        msg = (
+            f"a coordination service at {host!r} needs mTLS files (mtls_cert_file, mtls_key_file, "
+            "mtls_ca_file) or a token: any process that reaches it could change the keys."
+        )
+    else:
+        return
+    raise InvalidArgumentError(msg, code=StatusCode.PERMISSION_DENIED, host=host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)

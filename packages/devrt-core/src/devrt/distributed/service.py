@@ -1,0 +1,180 @@
+"""The embedded coordination service: gRPC in a thread of this process, for jaxlib's clients too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from devrt.distributed.calls import Calls
+from devrt.distributed.cluster import Cluster, Limits
+from devrt.distributed.faults import refused, to_wire
+from devrt.distributed.protocol.messages import METHODS, SERVICE, STATUS, grpc_module, message
+from devrt.distributed.security import Bounds, Security, bound_address, check_loopback
+from devrt.errors import DevrtError, DistributedError, StatusCode
+
+__all__ = ["DistributedRuntimeService"]
+
+_TICK = 0.05
+_START_SECONDS = 30.0
+
+
+class DistributedRuntimeService:
+    """The service that keys, barriers and heartbeats of a cluster go through.
+
+    It runs until ``shutdown``. `get_distributed_runtime_service` describes the parameters.
+
+    Attributes
+    ----------
+    address : str
+        Where clients find it; of port 0, with the port that was free.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        num_nodes: int,
+        limits: Limits,
+        recoverable: bool = False,
+        allow_remote: bool = False,
+        security: Security | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._grpc = grpc_module()
+        self._security = security or Security()
+        self._bounds = bounds or Bounds()
+        self._host, self._port = bound_address(address)
+        check_loopback(self._host, allow_remote, self._security)
+        self._certified = self._security.has_certificates
+        if num_nodes < 1:
+            words = f"a cluster has at least one process, and num_nodes is {num_nodes}."
+            raise refused(StatusCode.INVALID_ARGUMENT, words)
+        self._cluster = Cluster(num_nodes, limits, recoverable)
+        self._calls = Calls(self._cluster, secrets.randbits(63), self._bounds)
+        self._refusals: dict[str, int] = {}
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._started: list[DevrtError | None] = []
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="devrt-coordination", daemon=True)
+        self._thread.start()
+        self._ready.wait(_START_SECONDS)
+        if self._started and self._started[0] is not None:
+            raise self._started[0]
+        self.address = f"{self._host}:{self._port}"
+
+    def shutdown(self) -> None:
+        """End the service; calls that wait get an error. Idempotent."""
+        if self._thread.is_alive():
+            try:
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            except RuntimeError:  # it has just ended
+                return
+            self._thread.join(_START_SECONDS)
+
+    def status(self) -> dict[str, Any]:
+        """Return as JSON has it who is there, what is waited for, and which calls were refused."""
+        return {**self._cluster.describe(), "refused": dict(self._refusals)}
+
+    def __enter__(self) -> DistributedRuntimeService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except DevrtError as error:
+            self._started.append(error)
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        server = self._grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", self._bounds.message_bytes),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_metadata_size", 16 << 10),
+            ]
+        )
+        server.add_generic_rpc_handlers(tuple(self._handlers()))
+        self._port = self._bind(server)
+        await server.start()
+        self._started.append(None)
+        self._ready.set()
+        while not self._stopping.is_set():
+            try:
+                await asyncio.wait_for(self._stopping.wait(), _TICK)
+            except TimeoutError:
+                self._cluster.tick()
+        self._calls.close()
+        await asyncio.sleep(_TICK)  # the errors of calls that waited go out first
+        await server.stop(0)
+
+    def _bind(self, server: Any) -> int:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        where = f"{host}:{self._port}"
+        cause: RuntimeError | None = None
+        try:
+            if self._certified:
+                credentials = self._security.server_credentials(self._grpc)
+                port = server.add_secure_port(where, credentials)
+            else:
+                port = server.add_insecure_port(where)
+        except RuntimeError as error:
+            port, cause = 0, error
+        if not port:
+            msg = (
+                f"the coordination service cannot listen at {where}: the port is in use, or the "
+                "address is none of this machine. Choose another port, or 0 for one that is free."
+            )
+            raise DistributedError(msg, address=where) from cause
+        return int(port)
+
+    def _handlers(self) -> list[Any]:
+        grpc = self._grpc
+        rows = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._guarded(getattr(self._calls, name)),
+                message(f"{name}Request").FromString,
+                message(f"{name}Response").SerializeToString,
+            )
+            for name in METHODS
+        }
+        status = grpc.unary_unary_rpc_method_handler(self._guarded(self._status))
+        package, _, method = STATUS.lstrip("/").partition("/")
+        return [
+            grpc.method_handlers_generic_handler(SERVICE, rows),
+            grpc.method_handlers_generic_handler(package, {method: status}),
+        ]
+
+    def _guarded(self, call: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        async def guarded(request: Any, context: Any) -> Any:
+            try:
+                if not self._security.accepts(context):
+                    words = "this service needs the job's token, or a certificate that it accepts."
+                    raise refused(StatusCode.UNAUTHENTICATED, words)
+                return await call(request)
+            except DevrtError as error:
+                self._count(error)
+                words = str(error).removeprefix(f"{error.code.name}: ")  # the client puts it back
+                details = (("devrt-error-bin", to_wire(error)),)
+                await context.abort(self._grpc_code(error), words, details)
+
+        return guarded
+
+    def _count(self, error: DevrtError) -> None:
+        name = error.code.name
+        self._refusals[name] = self._refusals.get(name, 0) + 1
+
+    def _grpc_code(self, error: DevrtError) -> Any:
+        return getattr(self._grpc.StatusCode, error.code.name)
+
+    async def _status(self, _: bytes) -> bytes:
+        return json.dumps(self.status()).encode()
