@@ -38,6 +38,7 @@ PUBLIC_MODULES = (
     "devrt.native.engines",
     "devrt.native.gpu",
     "devrt.native.gpu_engine",
+    "devrt.native.kernel_compiler",
     "devrt.records",
     "devrt.testing.conformance",
     "devrt.topology",

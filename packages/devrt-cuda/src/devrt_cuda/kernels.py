@@ -1,0 +1,18 @@
+"""NVRTC, which compiles CUDA C++ for devices that need not be there."""
+
+from __future__ import annotations
+
+from devrt.native.kernel_compiler import KernelCompiler
+
+__all__ = ["NVRTC"]
+
+NVRTC = KernelCompiler(
+    format="cuda",
+    prefix="nvrtc",
+    image="CUBIN",
+    architecture="--gpu-architecture=",
+    libraries=("libnvrtc.so.13", "libnvrtc.so.12"),
+    folders=("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"),
+    remedy="Install its wheel: pip install nvidia-cuda-nvrtc",
+)
+"""The compiler of CUDA C++, from its wheel (extra ``nvrtc``) or the system."""

@@ -1,0 +1,66 @@
+"""NVRTC compiles CUDA C++ for real, for devices that are not there."""
+
+import pytest
+
+from devrt.compiling.cache import ExecutableCache
+from devrt.errors import BackendUnavailableError, InvalidArgumentError
+from devrt.native.kernel_compiler import KernelCompiler
+from devrt_cuda.kernels import NVRTC
+
+GOOD = """extern "C" __global__ void add(const float* x, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  y[i] = x[i] + 1;
+}"""
+BAD = GOOD.replace("x[i] + 1", "x[i] + missing")
+
+
+@pytest.fixture
+def compiler():
+    try:
+        NVRTC.version()
+    except BackendUnavailableError:
+        pytest.skip("NVRTC is not installed (nvidia-cuda-nvrtc)")
+    return NVRTC
+
+
+def test_a_source_becomes_a_cubin_for_each_architecture(compiler):
+    images = [compiler.compile(GOOD, name) for name in ("sm_80", "sm_90")]
+    assert [image[:4] for image in images] == [b"\x7fELF"] * 2
+    assert all(int.from_bytes(image[18:20], "little") == 190 for image in images)  # EM_CUDA
+    assert all(b"add" in image for image in images)
+    assert images[0] != images[1]
+
+
+def test_a_source_that_is_wrong_is_refused_with_the_line(compiler):
+    with pytest.raises(
+        InvalidArgumentError, match=r"kernels\.cuda\(3\): error.*missing"
+    ) as refused:
+        compiler.compile(BAD, "sm_90")
+    assert refused.value.data["operation"] == "compile"
+    with pytest.raises(InvalidArgumentError, match="gpu-architecture"):
+        compiler.compile(GOOD, "sm_1")
+
+
+def test_an_image_is_kept_by_source_options_and_architecture(compiler, tmp_path):
+    cache = ExecutableCache(tmp_path / "kept")
+    first = compiler.compile(GOOD, "sm_90", cache=cache)
+    (entry,) = cache.entries()
+    assert compiler.compile(GOOD, "sm_90", cache=cache) == first
+    assert [each.path for each in cache.entries()] == [entry.path]
+    compiler.compile(GOOD, "sm_80", cache=cache)
+    compiler.compile(GOOD, "sm_90", ["--use_fast_math"], cache)
+    compiler.compile(GOOD + " ", "sm_90", cache=cache)
+    assert len(cache.entries()) == 4
+
+
+def test_an_absent_compiler_says_what_to_install():
+    absent = KernelCompiler(
+        format="acme",
+        prefix="acmertc",
+        image="Code",
+        architecture="--arch=",
+        libraries=("libacmertc.so.1",),
+        remedy="Install its wheel: pip install acmertc",
+    )
+    with pytest.raises(BackendUnavailableError, match=r"libacmertc\.so\.1 .* pip install acmertc"):
+        absent.compile(GOOD, "acme1")
