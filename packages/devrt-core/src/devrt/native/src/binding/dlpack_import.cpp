@@ -9,10 +9,10 @@ namespace devrt::native {
 
 namespace {
 
-constexpr const char* kOperation = "buffer_from_pyval";
+constexpr const char* kTensorOperation = "buffer_from_pyval";
 
-[[noreturn]] void raise_value_type(std::string message) {
-  raise_type(std::move(message), kOperation);
+[[noreturn]] void refuse_tensor(std::string message) {
+  raise_type(std::move(message), kTensorOperation);
 }
 
 /// A DLPack tensor that is given back through the release queue, as its deleter may take the GIL.
@@ -32,9 +32,8 @@ struct DlpackRelease : DeferredRelease {
 template <class Managed>
 Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name) {
   if (!PyCapsule_IsValid(capsule.ptr(), name)) {
-    raise_value_type("__dlpack__ returned no unused DLPack capsule but a value of type " +
-                     kind_of(capsule) +
-                     ". The exporter is at fault; pass numpy.asarray(x) instead.");
+    refuse_tensor("__dlpack__ returned no unused DLPack capsule but a value of type " +
+                  kind_of(capsule) + ". The exporter is at fault; pass numpy.asarray(x) instead.");
   }
   auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (!managed || PyCapsule_SetName(capsule.ptr(), used_name) != 0) throw nb::python_error();
@@ -64,7 +63,7 @@ void open_capsule(nb::handle capsule, ImportedTensor& found) {
     using Managed = dlpack::ManagedVersioned;
     auto* managed = take_tensor<Managed>(capsule, "dltensor_versioned", "used_dltensor_versioned");
     found.hold = release_later(new DlpackRelease<Managed>(managed));
-    if (managed->version.major != dlpack::kMajor) raise_value_type("The DLPack version is not 1.");
+    if (managed->version.major != dlpack::kMajor) refuse_tensor("The DLPack version is not 1.");
     tensor = &managed->tensor;
     padded = (managed->flags & dlpack::kSubbytePadded) != 0;
   } else {
@@ -74,15 +73,15 @@ void open_capsule(nb::handle capsule, ImportedTensor& found) {
   }
   const auto type = dlpack::type_of(tensor->dtype);
   if (!type || tensor->ndim < 0 || (info(*type).bits < 8 && !padded)) {
-    raise_value_type("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) +
-                     " and " + std::to_string(tensor->dtype.bits) +
-                     " bits cannot be held by a device. Convert it.");
+    refuse_tensor("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) + " and " +
+                  std::to_string(tensor->dtype.bits) +
+                  " bits cannot be held by a device. Convert it.");
   }
-  if (tensor->ndim > 0 && !tensor->shape) raise_value_type("A DLPack tensor has no shape.");
+  if (tensor->ndim > 0 && !tensor->shape) refuse_tensor("A DLPack tensor has no shape.");
   const std::span<const std::int64_t> shape{tensor->shape, static_cast<std::size_t>(tensor->ndim)};
   const auto size = static_cast<std::int64_t>(itemsize(*type));
   found.bytes = checked_bytes(shape, itemsize(*type));
-  if (found.bytes > 0 && !tensor->data) raise_value_type("A DLPack tensor has no data.");
+  if (found.bytes > 0 && !tensor->data) refuse_tensor("A DLPack tensor has no data.");
   found.strides = dense_strides(shape, itemsize(*type));
   for (std::size_t i = 0; tensor->strides && i < shape.size(); ++i) {
     found.strides[i] = tensor->strides[i] * size;
