@@ -9,8 +9,8 @@ import pytest
 
 from devrt.testing.conformance import Status, conform
 
-# Of the last two, one of forty runs failed and is not explained yet: in a forked child, or in
-# an assembly whose sources are deleted at once.
+# Of the last, about one of forty runs failed in an assembly whose sources are deleted at once (two
+# elements were wrong), which is not explained yet.
 LEVELS = (
     "load",
     "transfer",

@@ -1,6 +1,11 @@
 // The GPU client on simulated devices, which report what it does out of order.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "client/client.hpp"
@@ -213,6 +218,35 @@ TEST_CASE(gpu_client_that_is_closed_gives_everything_back) {
     CHECK(std::string(devrt_simulator_living()).find("contexts=0") != std::string::npos);
     check_no_reports();
   }
+}
+
+TEST_CASE(gpu_devices_go_in_a_forked_child_whose_parent_had_locked_them) {
+  (void)devrt_simulator_configure("devices=2");
+  auto backend = make_gpu_backend(options_with());
+  (void)backend->devices();
+  std::atomic<bool> stop{false};
+  std::atomic<bool> is_started{false};
+  std::thread user([&stop, &is_started, &used = *backend] {
+    is_started = true;
+    while (!stop) (void)used.is_idle();  // holds the locks for most of the time
+  });
+  while (!is_started) std::this_thread::yield();
+  int failed = 0;
+  for (int i = 0; i < 50; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(2);  // a hang ends as a failure
+      backend.reset();
+      _exit(0);
+    }
+    int status = -1;
+    (void)waitpid(child, &status, 0);
+    failed += status != 0;
+    if (failed > 0) break;
+  }
+  stop = true;
+  user.join();
+  CHECK(failed == 0);
 }
 
 }  // namespace devrt::gpu

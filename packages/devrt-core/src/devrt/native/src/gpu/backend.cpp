@@ -60,6 +60,12 @@ GpuBackend::GpuBackend(const Driver& driver, Options options)
 }
 
 GpuBackend::~GpuBackend() {
+  if (fork_.is_child()) {
+    // The threads of the lanes and of the driver do not exist here, and nobody unlocks what they
+    // had locked.
+    for (auto& [key, lane] : lanes_) (void)lane.release();
+    return;
+  }
   drain();
   lanes_.clear();
 }
@@ -311,6 +317,7 @@ bool GpuBackend::is_idle() const noexcept {
 }
 
 void GpuBackend::drain() noexcept {
+  if (fork_.is_child()) return;
   std::vector<Lane*> lanes;  // which stay: they go with the backend
   {
     std::lock_guard lock(mutex_);

@@ -9,6 +9,7 @@
 
 #include "client/client.hpp"
 #include "devrt/async/thread_pool.hpp"
+#include "devrt/base/fork_guard.hpp"
 #include "gpu/allocators.hpp"
 #include "gpu/options.hpp"
 #include "gpu/staging.hpp"
@@ -70,6 +71,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::shared_ptr<PinnedAllocator> pinned_;
   std::shared_ptr<HostAllocator> staging_;
   ThreadPool pool_;
+  ForkGuard fork_;
   mutable std::mutex mutex_;
   std::map<std::tuple<std::size_t, native::Lane, const Stream*>, std::unique_ptr<Lane>> lanes_;
 };

@@ -35,6 +35,12 @@ void Stream::drain() noexcept {
 DriverEvent::~DriverEvent() { device_->give_event(handle_); }
 
 std::optional<Status> DriverEvent::query() noexcept {
+  // In a forked child the driver may hold locks for ever; what is destroyed there asks nonetheless.
+  if (device_->is_forked()) {
+    return Status(StatusCode::kFailedPrecondition, "The process was forked.")
+        .because(Reason::kForked)
+        .during("event_query");
+  }
   // Of all that is done with an event, this alone needs no context.
   const Result result = device_->driver().call.event_query(handle_);
   if (result == kNotReady) return std::nullopt;
