@@ -107,7 +107,10 @@ class CpuDevice:
         The reserved bytes are those held for all devices of the client, as they share blocks.
         """
 
-    def get_stream_for_external_ready_events(self) -> int: ...
+    def get_stream_for_external_ready_events(self) -> int:
+        """
+        Return the handle of the stream that others have wait for what they fill.
+        """
 
     def mark_peak_bytes(self) -> int:
         """
@@ -122,6 +125,11 @@ class CpuClient:
         Start the transfer of a host value to a device or memory.
 
         The elements lie in row-major order, or in that of `layout`, a Layout or PjRtLayout.
+        """
+
+    def buffer_from_external(self, value: Any, copy: bool | None = None) -> CpuBuffer | None:
+        """
+        Take over an array of another library that lies on a device of this client.
         """
 
     def batched_buffer_from_pyval(self, argument: Any, devices: Sequence[CpuDevice | CpuMemory], offsets: Sequence[tuple[int, ...]], shape: tuple[int, ...], host_buffer_semantics: int = 0) -> list[CpuBuffer]:
@@ -369,8 +377,12 @@ class CpuBuffer:
         Return the data as a NumPy array: a read-only view unless a copy is requested.
         """
 
-    def __dlpack__(self, *, stream: None = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """Export the data as a DLPack capsule that keeps the storage alive."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """What others read the memory of a GPU by: version 3, for reading only."""
 
     def __dlpack_device__(self) -> tuple[int, int]: ...
 

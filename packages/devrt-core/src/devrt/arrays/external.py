@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays.array import Array
@@ -22,7 +23,7 @@ def is_on_device(x: Any) -> bool:
         return False
     if hasattr(kind, "__dlpack_device__"):
         try:
-            return x.__dlpack_device__()[0] not in _HOST_TYPES
+            return operator.index(x.__dlpack_device__()[0]) not in _HOST_TYPES
         except Exception:  # noqa: BLE001  another library's code; who reads the value learns why
             return False
     return hasattr(x, "__cuda_array_interface__")
