@@ -35,6 +35,7 @@ MODULES = [
         "devrt.nn",
         "devrt.debug",
         "devrt.dlpack",
+        "devrt.distributed",
         "devrt.tree_util",
         "devrt.tree",
     ),

@@ -24,7 +24,13 @@ def test_one_platform_is_registered_as_jax_registers_it(name):
     plugin = plugin_of(name)
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
-        factory=plugin.make_client, probe=plugin.probe, options=record.options, simulates=True
+        factory=plugin.make_client,
+        probe=plugin.probe,
+        options=record.options,
+        links=plugin.links,
+        readings=record.readings,
+        describe=record.describe,
+        simulates=True,
     )
     assert {f"{name}_mock", f"{name}_visible_devices"} <= {spec.name for spec in record.options}
     row = tomllib.loads(files(f"devrt_{name}").joinpath("devrt.toml").read_text())["backend"][0]
