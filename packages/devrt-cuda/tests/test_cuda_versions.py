@@ -1,9 +1,13 @@
 """Versions of CUDA's libraries, read in a child process from libraries that the test compiles."""
 
+import types
+
 import pytest
 
 from devrt.errors import BackendUnavailableError
+from devrt.native import gpu_engine
 from devrt_cuda import _versions
+from devrt_cuda._engine import ENGINE
 from devrt_cuda.traits import CUDA
 from support import shared_library
 
@@ -18,12 +22,19 @@ SOURCES = {
 }
 
 
-@pytest.fixture
-def found(tmp_path, monkeypatch):
-    """Return what is read of a library of each kind; the last one crashes."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with a library of each kind; the last one crashes."""
+    folder = tmp_path_factory.mktemp("libraries")
     for row in _versions.LIBRARIES:
-        shared_library(tmp_path / row.file, SOURCES[row.name])
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        shared_library(folder / row.file, SOURCES[row.name])
+    return folder
+
+
+@pytest.fixture
+def found(folder, monkeypatch):
+    """Return what is read of them."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     monkeypatch.delenv(_versions.IGNORED, raising=False)
     monkeypatch.setattr(_versions, "_PLUGIN", "devrt-cuda")  # one that is installed
     _versions._found.cache_clear()
@@ -31,7 +42,7 @@ def found(tmp_path, monkeypatch):
     _versions._found.cache_clear()
 
 
-def test_versions_are_read_as_each_library_gives_them(found, tmp_path):
+def test_versions_are_read_as_each_library_gives_them(found, folder):
     versions = {name: each.version for name, each in found.items() if each.version}
     assert versions == {
         "cudart": (13, 5),
@@ -40,7 +51,7 @@ def test_versions_are_read_as_each_library_gives_them(found, tmp_path):
         "cusolver": (0, 0),
         "cublas": (13, 10),
     }
-    assert found["cudart"].path == str(tmp_path / "libcudart.so.13")
+    assert found["cudart"].path == str(folder / "libcudart.so.13")
     assert "status 999" in found["cupti"].problem
     assert "ended with status -6" in found["cusparse"].problem
 
@@ -74,3 +85,18 @@ def test_nothing_is_read_where_the_plugin_is_not_installed(monkeypatch):
 def test_the_loader_reads_them_before_the_plugins_client(found):
     with pytest.raises(BackendUnavailableError, match=r"libcudnn.so.9"):
         CUDA.adapt_options({"preallocate": False})
+
+
+def test_the_clients_engine_reads_them_before_it_opens_the_wheels_plugin(found, monkeypatch):
+    client = types.SimpleNamespace(local_devices=list)  # none of them simulated
+    wheel = gpu_engine.GpuLibrary("plugin.so", "jax-cuda13-pjrt", "0.12")
+    monkeypatch.setattr(gpu_engine, "find", lambda vendor: wheel)
+    for use in (
+        lambda: ENGINE.compile_and_load(client, "func.func @main() { return }"),
+        lambda: ENGINE.deserialize_executable(client, b""),
+    ):
+        with pytest.raises(BackendUnavailableError, match=r"libcudnn.so.9"):
+            use()
+    named = gpu_engine.GpuLibrary("plugin.so")  # its needs are not known
+    monkeypatch.setattr(gpu_engine, "find", lambda vendor: named)
+    assert ENGINE.opened(client) is named

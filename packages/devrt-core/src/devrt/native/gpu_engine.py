@@ -57,12 +57,21 @@ class GpuEngine(Engine[GpuLibrary]):
         The package's platform; its `GpuPlatform.wheels` say where the library is.
     flags
         Returns flags of XLA that the machine needs, by name.
+    check
+        Raises where the machine lacks what the wheels' plugins need. It is called before one is
+        opened, not for a library that the environment names.
     """
 
-    def __init__(self, vendor: GpuPlatform, flags: Callable[[], Mapping[str, str]] = dict) -> None:
+    def __init__(
+        self,
+        vendor: GpuPlatform,
+        flags: Callable[[], Mapping[str, str]] = dict,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(vendor.name, vendor.module.rpartition(".")[0])
         self._vendor = vendor
         self._flags = flags
+        self._check = check
 
     @property
     def native(self) -> Any:
@@ -78,6 +87,13 @@ class GpuEngine(Engine[GpuLibrary]):
                 "ones, and would take their addresses for its own."
             )
             raise UnimplementedError(msg, operation="compile_and_load", platform=self.platform)
+        return found
+
+    def opened(self, client: Any) -> GpuLibrary:
+        """Return the same, once the machine is known to have what it needs."""
+        found = self.library(client)
+        if self._check is not None and found.wheel:
+            self._check()
         return found
 
     def more_devices(self, needed: int) -> str:
