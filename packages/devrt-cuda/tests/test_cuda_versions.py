@@ -12,6 +12,7 @@ from devrt_cuda.traits import CUDA
 from support import shared_library
 
 SOURCES = {
+    "driver": "int cuDriverGetVersion(int* v) { *v = 13000; return 0; }",
     "cudart": "int cudaRuntimeGetVersion(int* v) { *v = 13050; return 0; }",
     "cudnn": "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 91101; }",
     "cufft": "int cufftGetVersion(int* v) { *v = 12500; return 0; }",
@@ -45,6 +46,7 @@ def found(folder, monkeypatch):
 def test_versions_are_read_as_each_library_gives_them(found, folder):
     versions = {name: each.version for name, each in found.items() if each.version}
     assert versions == {
+        "driver": (13, 0),
         "cudart": (13, 5),
         "cudnn": (9, 11),
         "cufft": (12, 5),
@@ -100,3 +102,29 @@ def test_the_clients_engine_reads_them_before_it_opens_the_wheels_plugin(found, 
     named = gpu_engine.GpuLibrary("plugin.so")  # its needs are not known
     monkeypatch.setattr(gpu_engine, "find", lambda vendor: named)
     assert ENGINE.opened(client) is named
+
+
+def test_an_old_driver_is_refused_before_the_libraries(found, folder, monkeypatch):
+    (folder / "old").mkdir()
+    shared_library(
+        folder / "old/libcuda.so.1", "int cuDriverGetVersion(int* v) { *v = 12040; return 0; }"
+    )
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{folder}/old:{folder}")
+    _versions._found.cache_clear()
+    with pytest.raises(BackendUnavailableError) as raised:
+        CUDA.adapt_options({})
+    for text in (f"{folder}/old/libcuda.so.1", "up to 12.4", "needs 13.0", "driver 580"):
+        assert text in str(raised.value)
+    (finding,) = (each for each in _versions.findings() if each.code == "driver-old")
+    assert finding.severity == "error"
+    assert finding.remedy.startswith("Install driver 580")
+    monkeypatch.setenv(_versions.IGNORED, "driver,cudnn,cusolver")
+    _versions.check()
+
+
+def test_a_driver_that_is_not_there_is_the_probes_to_report(monkeypatch):
+    absent = [_versions.Found(row, row.file, (), "not there") for row in _versions.LIBRARIES]
+    monkeypatch.setattr(_versions, "_found", lambda: absent)
+    codes = [each.code for each in _versions.findings()]
+    assert "cudart-unknown" in codes
+    assert "driver-unknown" not in codes

@@ -149,4 +149,4 @@ def test_what_the_manifest_of_cuda_reads(tmp_path, text, version):
     (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
     (tmp_path / "proc/driver/nvidia/version").write_text(text)
     reason = found.missing(tmp_path).reason
-    assert f"is of version {version}, older than 525.60.13" in reason
+    assert f"is of version {version}, older than 525," in reason

@@ -1,6 +1,7 @@
 """Which versions of CUDA's libraries XLA's plugin finds here, and whether they are new enough.
 
-Each row of `LIBRARIES` says how a library gives its version and from which one on the plugin works.
+Each row of `LIBRARIES` says how a library gives its version and from which one on the plugin works;
+the driver's library is one of them, whose version is the latest of CUDA that it serves.
 The libraries are loaded in a child process: one that crashes, or takes long, ends that alone. They
 are looked for where the plugin finds them: ``LD_LIBRARY_PATH``, the wheels beside it, the loader.
 """
@@ -28,6 +29,10 @@ IGNORED = "DEVRT_CUDA_IGNORE_VERSIONS"
 """The environment variable that lists names of libraries that are taken as they are."""
 
 _PLUGIN = "jax-cuda13-pjrt"  # the wheel whose needs these are; CUDA 12's plugin has others
+_GET_DRIVER = (
+    "Install driver 580 or later (https://www.nvidia.com/drivers), or NVIDIA's package for forward "
+    "compatibility with CUDA 13"
+)
 _CHILD = Path(__file__).with_name("_versions_child.py")
 _PATIENCE = 20.0  # seconds; the libraries have gigabytes, and a disk may be cold
 
@@ -40,14 +45,15 @@ class Library(NamedTuple):
     ``function`` fills an integer of which ``units`` are what one of major and minor counts; where
     ``units`` is empty it fills the part of the version that its first argument names (0 for major,
     1 for minor). Where ``returns`` is true it returns the integer. What follows the minor version
-    does not count: of all these libraries a patch breaks nothing, newer or older.
+    does not count: of all these libraries a patch breaks nothing, newer or older. ``wheel`` has the
+    library; the driver's is in none.
     """
 
     name: str
     file: str
     function: str
     oldest: Version
-    wheel: str
+    wheel: str = ""
     units: tuple[int, ...] = ()
     returns: bool = False
 
@@ -55,6 +61,11 @@ class Library(NamedTuple):
 # The oldest are those that the extra `xla` requires. A library of another major version has another
 # file name, so that it is not found at all.
 LIBRARIES = (
+    # 580 is the oldest driver for any CUDA 13, by the table of
+    # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html.
+    # Its library counts in place of the kernel module, since NVIDIA's package for forward
+    # compatibility brings a later library for an older module.
+    Library("driver", "libcuda.so.1", "cuDriverGetVersion", (13, 0), units=(1000, 10)),
     Library(
         "cudart",
         "libcudart.so.13",
@@ -121,8 +132,9 @@ def check(environ: dict[str, str] | None = None) -> None:
 def findings() -> Iterator[DoctorFinding]:
     """Yield what is wrong with the libraries, for the doctor."""
     for found in problems(_found(), os.environ):
-        command = how_to_install(f"{found.library.wheel}>={_dotted(found.library.oldest)}")
-        remedy = f"Install a later one: {command}, or list {found.library.name} in {IGNORED}."
+        if not (found.version or found.library.wheel):
+            continue  # whether there is a driver at all is the probe's to say
+        remedy = f"{_command(found.library)}, or list {found.library.name} in {IGNORED}."
         # One that is not there is in order where programs are compiled only.
         severity = "error" if found.version else "info"
         code = f"{found.library.name}-{'old' if found.version else 'unknown'}"
@@ -141,14 +153,27 @@ def problems(found: Iterable[Found], environ: os._Environ[str] | dict[str, str])
 
 
 def _message(found: Found) -> str:
-    library = found.library
+    library, oldest = found.library, _dotted(found.library.oldest)
     if not found.version:
         return f"the version of {library.file} cannot be read: {found.problem}."
+    have, go_on = _dotted(found.version), f"{IGNORED}={library.name} has it used all the same."
+    if not library.wheel:
+        return (
+            f"the NVIDIA driver ({found.path}) serves CUDA up to {have}, and XLA's plugin for GPUs "
+            f"({_PLUGIN}) needs {oldest}. {_GET_DRIVER}; {go_on}"
+        )
     return (
-        f"{library.file} ({found.path}) is of version {_dotted(found.version)}, and XLA's plugin "
-        f"for GPUs needs {_dotted(library.oldest)} or later. Install {library.wheel} of such a "
-        f"version, or take away the older one; {IGNORED}={library.name} has it used all the same."
+        f"{library.file} ({found.path}) is of version {have}, and XLA's plugin for GPUs needs "
+        f"{oldest} or later. Install {library.wheel} of such a version, or take away the older "
+        f"one; {go_on}"
     )
+
+
+def _command(library: Library) -> str:
+    if not library.wheel:
+        return _GET_DRIVER
+    wanted = how_to_install(f"{library.wheel}>={_dotted(library.oldest)}")
+    return f"Install a later one: {wanted}"
 
 
 def _dotted(version: Version) -> str:
