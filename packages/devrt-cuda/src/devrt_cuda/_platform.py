@@ -11,6 +11,7 @@ PLATFORM = GpuPlatform(
     module="devrt_cuda._ext",
     prefix="Cuda",
     visible_variable="JAX_CUDA_VISIBLE_DEVICES",
+    hiding_variables=("CUDA_VISIBLE_DEVICES",),
     libraries=("libcuda.so.1",),
     folders=("usr/lib/wsl/lib",),  # where Windows puts the driver library of its Linux guests
     compilers=("devrt-cuda[xla]",),

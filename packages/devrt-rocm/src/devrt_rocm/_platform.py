@@ -11,6 +11,11 @@ PLATFORM = GpuPlatform(
     module="devrt_rocm._ext",
     prefix="Rocm",
     visible_variable="JAX_ROCM_VISIBLE_DEVICES",
+    hiding_variables=(
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "CUDA_VISIBLE_DEVICES",
+    ),
     libraries=("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"),
     folders=("opt/rocm/lib", "opt/rocm-*/lib"),
     compilers=("jax-rocm7-pjrt",),

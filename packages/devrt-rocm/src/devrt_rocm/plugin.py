@@ -5,10 +5,18 @@ This plugin also says what the loader of PJRT libraries must know of those for A
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
-from devrt.records import Available, ClientContext, ClientFactory, PluginTraits, ProbeResult
+from devrt.records import (
+    Available,
+    ClientContext,
+    ClientFactory,
+    DoctorFinding,
+    PluginTraits,
+    ProbeResult,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +24,14 @@ if TYPE_CHECKING:
     from devrt.contract import Client, Device
     from devrt.hardware import DeviceLink
 
-__all__ = ["devrt_client_factories", "devrt_plugin_traits", "links", "make_client", "probe"]
+__all__ = [
+    "devrt_client_factories",
+    "devrt_doctor_findings",
+    "devrt_plugin_traits",
+    "links",
+    "make_client",
+    "probe",
+]
 
 
 @hookimpl
@@ -42,6 +57,15 @@ def devrt_plugin_traits() -> list[PluginTraits]:
     from devrt_rocm.traits import ROCM
 
     return [ROCM]
+
+
+@hookimpl
+def devrt_doctor_findings() -> list[DoctorFinding]:
+    """Return what hides devices."""
+    from devrt_rocm import _visibility
+    from devrt_rocm._platform import PLATFORM
+
+    return [] if PLATFORM.is_simulated() else list(_visibility.findings(os.environ))
 
 
 def probe() -> ProbeResult:

@@ -14,8 +14,10 @@ from devrt import hardware
 from devrt._support.record import record
 from devrt.errors import (
     BackendUnavailableError,
+    DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
+    StatusCode,
 )
 from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
@@ -62,6 +64,8 @@ class GpuPlatform:
         Its ``CLASS_PREFIX``.
     visible_variable : str
         JAX's variable for the devices to use.
+    hiding_variables : tuple of str
+        The driver's own variables that hide devices, the one that acts first at the start.
     libraries : tuple of str
         Names of the driver's library, the newest first.
     folders : tuple of str
@@ -81,6 +85,7 @@ class GpuPlatform:
     prefix: str
     visible_variable: str
     libraries: tuple[str, ...]
+    hiding_variables: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     compilers: tuple[str, ...] = ()
     wheels: tuple[tuple[str, str], ...] = ()
@@ -146,15 +151,23 @@ class GpuPlatform:
             nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
         elif found := self._driver_library():
             driver["library"] = found
-        client = native.make_client(
-            driver,
-            node_id=nodes[0],
-            num_nodes=nodes[1],
-            memory_kinds=context.memory_kinds,
-            traceback_in_buffers=options.get("traceback_in_buffers", "sampled"),
-            distributed_client=options.get("distributed_client"),
-        )
-        return cast("Client", client)  # registered as one by `register`
+        try:
+            client = _native_client(native, driver, nodes, context)
+        except DevrtError as error:
+            if allowed is None and error.code is not StatusCode.UNAVAILABLE:
+                raise
+            raise self._with_variables(error, is_simulated=bool(mock)) from None
+        return client
+
+    def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:
+        """Return an error about missing devices, with the variables that are set and hide some."""
+        hiding = () if is_simulated else self.hiding_variables
+        names = [name for name in (*hiding, self.visible_variable) if name in os.environ]
+        if not names:
+            return error
+        listed = ", ".join(f"{name}={os.environ[name]!r}" for name in names)
+        msg = f"{error.message} Variables that choose devices are set: {listed}."
+        return type(error)(msg, code=error.code, **error.data)
 
     def _driver_library(self) -> str:
         """Return the path of the driver's library; empty where only the loader may know."""
@@ -175,6 +188,20 @@ class GpuPlatform:
             return _joined(given)
         text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
         return None if not text or text == "all" else str(text)
+
+
+def _native_client(
+    native: Any, driver: dict[str, Any], nodes: tuple[int, int], context: ClientContext
+) -> Client:
+    client = native.make_client(
+        driver,
+        node_id=nodes[0],
+        num_nodes=nodes[1],
+        memory_kinds=context.memory_kinds,
+        traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
+        distributed_client=context.options.get("distributed_client"),
+    )
+    return cast("Client", client)  # registered as one by `register`
 
 
 def _capabilities(self: Any) -> Any:
