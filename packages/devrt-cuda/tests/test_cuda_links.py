@@ -111,11 +111,19 @@ def test_the_demo_on_simulated_devices_says_so_and_shows_their_topology():
     assert "not run: " in done.stdout
 
 
-@pytest.mark.parametrize(("requested", "says"), [("cuda", "PLATFORM:4"), ("cpu:2", "no simulated")])
+@pytest.mark.parametrize(
+    ("requested", "says"),
+    [
+        ("cuda", "PLATFORM:4"),
+        ("cpu:2", "no simulated"),
+        ("cuda:2y4", "not '2y4'. Correct the value"),
+    ],
+)
 def test_the_demo_refuses_what_it_cannot_simulate(requested, says):
     done = devrt("demo", "--mock", requested)
     assert done.returncode == 1
     assert says in done.stderr
+    assert "Upgrade" not in done.stderr
 
 
 def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():

@@ -6,6 +6,7 @@ variables and simulated devices are decided here, once.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ from devrt import hardware
 from devrt._support.record import record
 from devrt.errors import (
     BackendUnavailableError,
+    ConfigError,
     DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
@@ -266,26 +268,39 @@ def _allocation(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:
     """Return how many nodes of how many simulated devices are requested; None for real ones."""
-    topology = options.get("mock_gpu_topology") or options.get(f"{platform}_mock") or ""
+    given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
     count = options.get("mock_num_gpus")
-    if not (topology or options.get("mock") or options.get("use_mock_gpu_client")):
-        return None
-    if not topology:
+    if given:
+        return _parsed(str(given), "mock_gpu_topology")
+    if configured:
+        return _configured_topology(str(configured), f"{platform}_mock")
+    if options.get("mock") or options.get("use_mock_gpu_client"):
         return 1, _in_range(1 if count is None else count, _MOST_DEVICES, "mock_num_gpus")
-    parts = str(topology).lower().replace(" ", "").split("x")
+    return None
+
+
+def _configured_topology(text: str, option: str) -> tuple[int, int]:
+    """Return the same of the configuration's option, whose errors are the user's to correct."""
+    try:
+        return _parsed(text, option)
+    except InvalidArgumentError as error:
+        msg = f"option {option!r} (DEVRT_{option.upper()}): {error.message}"
+        remedy = "Correct the value, or unset it."
+        raise ConfigError(msg, option=option, value=text, remedy=remedy) from None
+
+
+def _parsed(text: str, option: str) -> tuple[int, int]:
+    parts = text.lower().replace(" ", "").split("x")
     if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
         msg = (
             f"a topology of simulated devices is written 8, 2x8 (nodes, devices of each) or 2x4x8 "
-            f"(slices, nodes of each, devices of each), not {topology!r}."
+            f"(slices, nodes of each, devices of each), not {text!r}."
         )
-        raise InvalidArgumentError(msg, option="mock_gpu_topology")
+        raise InvalidArgumentError(msg, option=option)
     *groups, devices = map(int, parts)
-    nodes = 1
-    for group in groups:
-        nodes *= group
     return (
-        _in_range(nodes, _MOST_NODES, "mock_gpu_topology"),
-        _in_range(devices, _MOST_DEVICES, "mock_gpu_topology"),
+        _in_range(math.prod(groups), _MOST_NODES, option),
+        _in_range(devices, _MOST_DEVICES, option),
     )
 
 
