@@ -16,7 +16,7 @@ SOURCES := requirements-dev.txt $(wildcard packages/*/pyproject.toml examples/*/
 help:
 	@echo "make demo      discover the backends, shard a data set over a mesh, check it bit for bit"
 	@echo "make test      the test-suite (a few minutes)"
-	@echo "make plugins   real PJRT plugins, to compile for TPUs and GPUs (470 MB; make test does it)"
+	@echo "make plugins   real PJRT plugins, to compile for TPUs and GPUs (520 MB; make test does it)"
 	@echo "make test-all  the test-suite on every Python, wheels, native sanitizers (long)"
 	@echo "make check     lint, types, rules, stubs, the test-suite and the documentation"
 	@echo "make native    the C++ tests under sanitizers, which CI runs too"
@@ -34,7 +34,7 @@ plugins: $(PLUGINS)
 
 # Without a network the tests that need them are skipped by name, and the next run tries again.
 $(PLUGINS): requirements-plugins.txt | $(STAMP)
-	@echo "installing real PJRT plugins for the tests (once; 470 MB)"
+	@echo "installing real PJRT plugins for the tests (once; 520 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< \
 		&& touch $@ || echo "they cannot be had; tests that need them are skipped"
 
