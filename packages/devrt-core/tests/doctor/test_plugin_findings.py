@@ -140,3 +140,19 @@ def test_what_this_process_set_and_what_failed_in_it(plugins, tmp_path):
     assert {"plugin-client-failed", "plugin-failed-here"} <= found.keys()
     assert "in this process" in found["plugin-failed-here"].message
     assert "clear_backends" in found["plugin-failed-here"].remedy
+
+
+def test_a_known_conflict_that_only_warns_is_a_finding(plugins, tmp_path, monkeypatch):
+    manifest = (
+        'schema = 1\n[[backend]]\n[[backend.conflicts]]\ndistribution = "pytest"\n'
+        'reason = "it is slow"\nremedy = "Wait."\nid = "slow"\nseverity = "warning"\n'
+    )
+    plugins.package("one", manifest)
+    with plugins.runtime() as runtime:
+        report = diagnose(runtime=runtime, root=tmp_path, level="metadata")
+        monkeypatch.setenv("DEVRT_IGNORE_CONFLICTS", "slow")
+        ignoring = diagnose(runtime=runtime, root=tmp_path, level="metadata")
+    (found,) = (each for each in report.findings if each.code == "plugin-conflict")
+    assert (found.severity, found.message) == ("warning", "it is slow.")
+    assert found.remedy == "Wait. DEVRT_IGNORE_CONFLICTS=slow goes on all the same."
+    assert "plugin-conflict" not in {each.code for each in ignoring.findings}

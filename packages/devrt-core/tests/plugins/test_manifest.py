@@ -285,6 +285,31 @@ def test_a_conflict_with_an_installed_distribution(plugins, write_distribution, 
     assert candidate.state == expected or isinstance(candidate.state, expected)
 
 
+NAMED = 'distribution = "acme-runtime"\nreason = "its sums are wrong"\nremedy = "Upgrade it."\n'
+
+
+@pytest.mark.parametrize("ignored", ["", "other", "other, acme-sums"])
+def test_a_conflict_with_an_id_can_be_passed_over(
+    plugins, write_distribution, monkeypatch, ignored
+):
+    monkeypatch.setenv("DEVRT_IGNORE_CONFLICTS", ignored)
+    plugins.package("acme2", backend(f'[[backend.conflicts]]\n{NAMED}id = "acme-sums"\n'))
+    write_distribution(plugins.path, "acme-runtime", "", version="2.0")
+    (candidate,) = PluginRegistry(plugins.refs).candidates()
+    assert isinstance(candidate.state, Available) == ("acme-sums" in ignored)
+    if not isinstance(candidate.state, Available):
+        assert candidate.state.remedy.endswith(
+            "DEVRT_IGNORE_CONFLICTS=acme-sums goes on all the same."
+        )
+
+
+def test_a_conflict_that_only_warns_leaves_the_backend_usable(plugins, write_distribution):
+    plugins.package("acme2", backend(f'[[backend.conflicts]]\n{NAMED}severity = "warning"\n'))
+    write_distribution(plugins.path, "acme-runtime", "", version="2.0")
+    (candidate,) = PluginRegistry(plugins.refs).candidates()
+    assert isinstance(candidate.state, Available)
+
+
 # -- devrt's own backends -------------------------------------------------------------------------
 
 
@@ -339,6 +364,8 @@ PRINTABLE = "printable text of at most 255 characters"
         (REQUIRES.format(f'library = "{"a" * 5000}"'), "requires[0].library", PRINTABLE),
         (REQUIRES.format('library = "\ud800"'), "requires[0].library", PRINTABLE),
         (CONFLICTS.format(f'versions = "<{"9" * 5000}"'), "versions", "a version specifier of"),
+        (CONFLICTS.format('severity = "bad"'), "severity", "'error' or 'warning'"),
+        (CONFLICTS.format('id = "a,b"'), "id", "no comma"),
     ],
     ids=lambda value: value[:30],
 )

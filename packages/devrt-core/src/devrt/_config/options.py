@@ -76,5 +76,6 @@ NOT_OPTIONS = (
     "DEVRT_CACHE_DIR",
     "DEVRT_CONFORM_LATENCY",
     "DEVRT_CONFORM_TOPOLOGY",
+    "DEVRT_IGNORE_CONFLICTS",
 )
 """Variables that begin with ``DEVRT_`` and configure something else than an option."""

@@ -28,6 +28,7 @@ CODES: Mapping[str, str] = {
     "default-failed": "error",
     "discovery-failed": "error",
     "probe-not-started": "error",
+    "plugin-conflict": "warning",
     "platform-duplicate": "warning",
     "plugin-not-recorded": "warning",
     "plugin-options-lost": "warning",

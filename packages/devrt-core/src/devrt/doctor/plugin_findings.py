@@ -1,4 +1,4 @@
-"""What plugins themselves have to say to the doctor, through the hook ``devrt_doctor_findings``."""
+"""What plugins say to the doctor: by the hook ``devrt_doctor_findings``, and in their manifests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = ["plugin_findings"]
 
 def plugin_findings(examined: Examined) -> Iterator[Finding]:
     """Yield a plugin's findings, their codes behind its name, or what kept it from having any."""
+    yield from _conflicts(examined)
     reported = examined.report.findings if examined.report is not None else None
     ref = examined.ref
     if isinstance(reported, str):
@@ -31,3 +32,13 @@ def plugin_findings(examined: Examined) -> Iterator[Finding]:
             item["command"],
             item["severity"],
         )
+
+
+def _conflicts(examined: Examined) -> Iterator[Finding]:
+    """Yield the known conflicts that only warn; another makes the platform unavailable."""
+    manifest = examined.manifest
+    for conflict in manifest.conflicts if manifest is not None else ():
+        if conflict.severity == "warning" and conflict.holds():
+            message = f"{conflict.reason.rstrip('.')}."
+            name = examined.ref.name
+            yield Finding("plugin-conflict", name, message, conflict.what_to_do())

@@ -34,6 +34,8 @@ or for a module in a namespace package, the folder of the first regular package.
     versions = "<2.1"
     reason = "acme-runtime before 2.1 returns wrong sums"
     remedy = "pip install 'acme-runtime>=2.1'"
+    id = "acme-sums"             # DEVRT_IGNORE_CONFLICTS lists those that are passed over
+    severity = "error"           # or "warning": the doctor tells, and the backend is used
 
     [[backend.drivers]]          # here, and of a version that does not do: unavailable
     name = "the Acme driver"
@@ -119,8 +121,8 @@ class BackendManifest:
             if not requirement.is_met(root):
                 return Unavailable(requirement.reason, requirement.remedy)
         for conflict in self.conflicts:
-            if conflict.is_installed():
-                return Unavailable(conflict.reason, conflict.remedy)
+            if conflict.severity == "error" and conflict.holds():
+                return Unavailable(conflict.reason, conflict.what_to_do())
         found = (driver.problem(root) for driver in self.drivers)
         return next(filter(None, found), None)
 

@@ -288,6 +288,12 @@ class _Reader:
         if len(made.versions) > _MAX_TEXT or not is_specifier(made.versions):
             what = f"a version specifier of at most {_MAX_TEXT} characters, such as '>=1,<2'"
             raise self.invalid(f"{where}.versions must be {what}, not {_shown(made.versions)}")
+        if made.severity not in ("error", "warning"):
+            what = f"'error' or 'warning', not {_shown(made.severity)}"
+            raise self.invalid(f"{where}.severity must be {what}")
+        self.check_texts(where, id=(made.id,))
+        if "," in made.id or made.id != made.id.strip():
+            raise self.invalid(f"{where}.id must have no comma and no blank at its ends")
         return made
 
 

@@ -7,7 +7,10 @@ from fnmatch import fnmatchcase
 
 from devrt._support.record import record
 
-__all__ = ["Conflict", "Requirement"]
+__all__ = ["IGNORED_CONFLICTS", "Conflict", "Requirement"]
+
+IGNORED_CONFLICTS = "DEVRT_IGNORE_CONFLICTS"
+"""The environment variable that lists ids of conflicts that are passed over."""
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -45,15 +48,30 @@ class Requirement:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Versions of another distribution that the backend is known not to work with."""
+    """Versions of another distribution that the backend is known not to work with.
+
+    One with an ``id`` can be passed over. Its ``severity`` says what it does: an ``"error"`` makes
+    the backend unavailable, and of a ``"warning"`` the doctor tells.
+    """
 
     distribution: str
     reason: str
     remedy: str
     versions: str = ""
+    id: str = ""
+    severity: str = "error"
 
-    def is_installed(self) -> bool:
-        """Return whether such a version is installed."""
+    def holds(self) -> bool:
+        """Return whether such a version is installed, and the conflict is not passed over."""
+        ignored = os.environ.get(IGNORED_CONFLICTS, "").split(",")
+        return self._is_installed() and not (self.id and self.id in map(str.strip, ignored))
+
+    def what_to_do(self) -> str:
+        """Return the remedy, with how to go on all the same where that can be."""
+        override = f" {IGNORED_CONFLICTS}={self.id} goes on all the same." if self.id else ""
+        return f"{self.remedy}{override}"
+
+    def _is_installed(self) -> bool:
         from importlib import metadata
 
         from devrt.plugins.loading.versions import matches
