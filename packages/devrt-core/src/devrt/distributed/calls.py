@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,7 +38,7 @@ class Calls:
         self._keys = Keyspace(MemoryStore())
         self._incarnation = incarnation
         self._bounds = bounds
-        self._waiting: dict[int, int] = {}
+        self._waiting: dict[Hashable, int] = {}  # no zeros: ids that are none leave nothing
         self._open: set[asyncio.Future[Any]] = set()
 
     def close(self) -> None:
@@ -51,7 +51,8 @@ class Calls:
     async def RegisterTask(self, request: Any) -> Any:  # noqa: N802
         """Take a process in; answers when all are there."""
         number = request.source_task_id
-        with self._wait(-1) as (future, done):
+        # Counted apart: a caller that gives the number of a process that is there takes none of its calls.
+        with self._wait(("registration", number)) as (future, done):
             self._cluster.register(number, request.incarnation, done)
             try:
                 await future
@@ -166,9 +167,10 @@ class Calls:
         name = self._key(request.barrier_id)
         seconds = max(0, request.barrier_timeout_in_ms) / 1000
         with self._wait(number) as (future, done):
-            counter = self._cluster.arrive(name, number, seconds, request.task_ids, done)
+            self._cluster.arrive(name, number, seconds, request.task_ids, done)
             await future
-        return message("BarrierResponse")(counter=counter)
+        # Clients of jaxlib's count the uses of a barrier for its service; here nothing needs them.
+        return message("BarrierResponse")(counter=request.counter)
 
     async def CancelBarrier(self, request: Any) -> Any:  # noqa: N802
         """End a barrier for all."""
@@ -217,19 +219,21 @@ class Calls:
         return value
 
     @contextmanager
-    def _wait(self, number: int) -> Iterator[tuple[asyncio.Future[Any], Callable[[Any], None]]]:
+    def _wait(self, who: Hashable) -> Iterator[tuple[asyncio.Future[Any], Callable[[Any], None]]]:
         """Count a call that waits; give its future, and the function that ends it."""
-        waiting = self._waiting.get(number, 0)
+        waiting = self._waiting.get(who, 0)
         if waiting >= self._bounds.waiting_calls:
             words = f"{waiting} calls of one process wait already."
             raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = waiting + 1
+        self._waiting[who] = waiting + 1
         self._open.add(future)
         try:
             yield future, lambda error: _end(future, error)
         finally:
-            self._waiting[number] -= 1
+            self._waiting[who] -= 1
+            if not self._waiting[who]:
+                del self._waiting[who]
             self._open.discard(future)
 
 

@@ -80,7 +80,6 @@ class Cluster:
         self._registration: Gathering | None = None
         self._shutdown: Gathering | None = None
         self._barriers: dict[str, Gathering] = {}
-        self._rounds: dict[str, int] = {}
         self._on_loss: dict[object, tuple[int, Done]] = {}
 
     def node(self, number: int, incarnation: int | None = None) -> Node:
@@ -157,15 +156,13 @@ class Cluster:
 
     def arrive(
         self, name: str, number: int, seconds: float, processes: Collection[int], done: Done
-    ) -> int:
-        """Let a process wait at a barrier; return how often that has been used before."""
+    ) -> None:
+        """Let a process wait at a barrier."""
         expected = set(processes) or set(range(len(self.nodes)))
         self._check_barrier(name, number, expected)
         barrier = self._barriers.get(name)
         if barrier is None:
             barrier = Gathering(f"barrier {name!r}", expected, seconds, self.clock())
-            barrier.round = self._rounds.get(name, -1) + 1
-            self._rounds[name] = barrier.round
             self._barriers[name] = barrier
         self.nodes[number].phase = f"waiting at barrier {name!r}"
         barrier.arrive(number, done)
@@ -174,7 +171,6 @@ class Cluster:
             self._end_barrier(name, self._loss(f"barrier {name!r}", gone))
         elif barrier.is_complete:
             self._end_barrier(name, None)
-        return barrier.round
 
     def cancel(self, name: str, number: int) -> None:
         """End a barrier: a process says that it will not come."""

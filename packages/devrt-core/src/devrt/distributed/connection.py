@@ -14,6 +14,7 @@ from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["Connection"]
 
+_ROUNDS = 16384  # names of barriers that are remembered
 _BEATS = 4  # heartbeats in the time that may pass without one
 
 
@@ -123,8 +124,16 @@ class Connection:
         return self._rounds.get(barrier, -1) + 1
 
     def passed(self, barrier: str, counter: int) -> None:
-        """Note that a barrier was passed."""
-        self._rounds[barrier] = counter
+        """Note that a barrier was passed.
+
+        jaxlib's service refuses a barrier with the number of an earlier use; devrt's needs none.
+        A job that gives each barrier a name of its own must not grow: the oldest are forgotten.
+        """
+        with self._lock:
+            self._rounds.pop(barrier, None)
+            self._rounds[barrier] = counter
+            if len(self._rounds) > _ROUNDS:
+                del self._rounds[next(iter(self._rounds))]
 
     def leave(self, seconds: float) -> None:
         """Leave the cluster, together with the others, and close. Idempotent."""

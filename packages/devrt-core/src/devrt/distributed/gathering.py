@@ -32,7 +32,6 @@ class Gathering:
         self.seconds = seconds
         self.deadline = now + seconds
         self.began = now
-        self.round = 0
         self._waiting: dict[int, list[Done]] = {}
 
     @property
