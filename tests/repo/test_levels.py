@@ -13,6 +13,7 @@ FACADE = "__init__"
 
 LEVELS = {
     0: {
+        "_clusters",
         "_config",
         "_pytree",
         "_support",

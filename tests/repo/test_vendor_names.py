@@ -31,6 +31,7 @@ EXCEPTIONS = {
     },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
     "native/gpu.py": {"cuda_async"},
+    "distributed/state.py": {"tpu"},  # what `cluster_detection_method` takes
     "distributed/protocol/messages.py": {"google"},  # where protobuf's modules lie
     "native/src/gpu/options.cpp": {"cuda_async"},
     # The registry's names of JAX, and its configuration's, which devrt accepts as aliases.
@@ -57,6 +58,7 @@ EXCEPTIONS = {
 """The whole identifiers in which a vendor's name is let pass, by file."""
 
 DATA = {
+    "_clusters/data/*.toml": "the variables of what starts processes",
     "plugins/discovery/data/*.toml": "what the machine's hardware and others' wheels are called",
 }
 """Folders of tables that name vendors, with what they hold: no line of the core's code does."""

@@ -9,16 +9,6 @@ from devrt import xla_client
 from devrt.records import MemoryKind
 
 
-@pytest.mark.parametrize("name", ["global_state", "initialize"])
-def test_a_name_that_will_come_says_so(name):
-    with pytest.raises(AttributeError) as caught:
-        getattr(devrt.distributed, name)
-    assert str(caught.value) == (
-        f"module 'devrt.distributed' has no attribute {name!r}; it needs what this release does "
-        "not have yet."
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [

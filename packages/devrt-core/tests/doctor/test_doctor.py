@@ -289,7 +289,7 @@ def test_the_schema(mixed, examine):
     assert found["schema"] == SCHEMA_VERSION == 1
     assert list(found) == [
         *("schema", "status", "default", "default_reason", "policy", "plugins", "hardware"),
-        *("environment", "settings", "versions", "findings", "next"),
+        *("environment", "settings", "cluster", "versions", "findings", "next"),
     ]
     assert list(found["findings"][0]) == [
         *("severity", "code", "subject", "message", "remedy", "command"),

@@ -77,5 +77,10 @@ NOT_OPTIONS = (
     "DEVRT_CONFORM_LATENCY",
     "DEVRT_CONFORM_TOPOLOGY",
     "DEVRT_IGNORE_CONFLICTS",
+    "DEVRT_COORDINATOR_ADDRESS",
+    "DEVRT_COORDINATOR_BIND_ADDRESS",
+    "DEVRT_NUM_PROCESSES",
+    "DEVRT_PROCESS_ID",
+    "DEVRT_LOCAL_DEVICE_IDS",
 )
 """Variables that begin with ``DEVRT_`` and configure something else than an option."""

@@ -51,12 +51,12 @@ _INSTEAD = {
 }
 
 
-def absent(module: str, name: str, present: Collection[str], not_yet: Collection[str] = ()) -> str:
+def absent(module: str, name: str, present: Collection[str]) -> str:
     """Return why a module has no attribute of a name, and what to do; arguments as of `advice`."""
-    return f"module {module!r} has no attribute {name!r}{advice(module, name, present, not_yet)}"
+    return f"module {module!r} has no attribute {name!r}{advice(module, name, present)}"
 
 
-def advice(module: str, name: str, present: Collection[str], not_yet: Collection[str] = ()) -> str:
+def advice(module: str, name: str, present: Collection[str]) -> str:
     """Return what follows the words that a name is not there: what to do, or nothing.
 
     Parameters
@@ -65,11 +65,7 @@ def advice(module: str, name: str, present: Collection[str], not_yet: Collection
         The module, and what it does not have.
     present
         The names that it has, one of which may have been meant.
-    not_yet
-        The names that will come.
     """
-    if name in not_yet:
-        return "; it needs what this release does not have yet."
     if instead := _INSTEAD.get(module, {}).get(name):
         return f". {instead}"
     if name.startswith("_"):  # other libraries look for such names, and nobody means another

@@ -22,6 +22,7 @@ def show(report: Report) -> None:
     _show_plugins(out, report)
     _show_rules(out, report)
     _show_surroundings(out, report)
+    _show_job(out, report)
     _show_findings(out, report)
     out.command(RichText.assemble("next: ", (report.next_command, "bold")))
 
@@ -106,6 +107,20 @@ def _show_surroundings(out: Output, report: Report) -> None:
             out.line(_text(f"{setting['name']} = {setting['value']!r} ({setting['origin']})"))
     for line in _version_lines(report.versions):
         out.sentences(line, "dim", indent=0)
+
+
+def _show_job(out: Output, report: Report) -> None:
+    """Show which clusters are seen, by which variables, and what bring-up would use."""
+    found, seen = report.job or (None, ())
+    if found is None or not (found.values or seen):
+        return
+    _heading(out, "cluster")
+    for number, cluster in enumerate(seen):
+        unused = " (not used: another comes first)" if number else ""
+        variables = ", ".join(f"{name}={value}" for name, value in cluster.variables.items())
+        out.line(_text(f"{cluster.title}{unused}: {variables}"))
+    missing = f"; missing: {', '.join(found.missing)}" if found.missing else ""
+    out.line(_text(f"initialize() would use: {found.described() or 'nothing'}{missing}"))
 
 
 def _version_lines(versions: Mapping[str, str]) -> Iterator[str]:

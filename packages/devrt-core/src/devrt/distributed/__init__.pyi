@@ -3,6 +3,11 @@ from devrt.distributed.factories import get_distributed_runtime_client as get_di
 from devrt.distributed.factories import get_distributed_runtime_service as get_distributed_runtime_service
 from devrt.distributed.memory_store import MemoryStore as MemoryStore
 from devrt.distributed.service import DistributedRuntimeService as DistributedRuntimeService
+from devrt.distributed.state import State as State
+from devrt.distributed.state import global_state as global_state
+from devrt.distributed.state import initialize as initialize
+from devrt.distributed.state import is_initialized as is_initialized
+from devrt.distributed.state import shutdown as shutdown
 from devrt.distributed.store import Entry as Entry
 from devrt.distributed.store import Lease as Lease
 from devrt.distributed.store import Store as Store

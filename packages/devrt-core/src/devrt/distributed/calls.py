@@ -51,7 +51,7 @@ class Calls:
     async def RegisterTask(self, request: Any) -> Any:  # noqa: N802
         """Take a process in; answers when all are there."""
         number = request.source_task_id
-        # Counted apart: a caller that gives the number of a process that is there takes none of its calls.
+        # Counted apart: who registers under another's number takes none of that one's calls.
         with self._wait(("registration", number)) as (future, done):
             self._cluster.register(number, request.incarnation, done)
             try:

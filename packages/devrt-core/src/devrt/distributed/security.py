@@ -12,7 +12,7 @@ from typing import Any
 from devrt._support.record import record
 from devrt.errors import InvalidArgumentError, StatusCode
 
-__all__ = ["Bounds", "Security", "bound_address", "check_loopback"]
+__all__ = ["Bounds", "Security", "bound_address", "check_loopback", "is_loopback"]
 
 
 @record(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def bound_address(address: str) -> tuple[str, int]:
 
 def check_loopback(host: str, allow_remote: bool, security: Security) -> None:
     """Refuse an address that other machines can reach, but where that is wanted and secured."""
-    if _is_loopback(host):
+    if is_loopback(host):
         return
     if not allow_remote:
         msg = (
@@ -142,7 +142,8 @@ def check_loopback(host: str, allow_remote: bool, security: Security) -> None:
     raise InvalidArgumentError(msg, code=StatusCode.PERMISSION_DENIED, host=host)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host's addresses."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, None)}
     except OSError:

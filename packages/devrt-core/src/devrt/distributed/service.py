@@ -12,6 +12,7 @@ from typing import Any
 from devrt.distributed.calls import Calls
 from devrt.distributed.cluster import Cluster, Limits
 from devrt.distributed.faults import refused, to_wire
+from devrt.distributed.ports import is_taken
 from devrt.distributed.protocol.messages import METHODS, SERVICE, STATUS, grpc_module, message
 from devrt.distributed.security import Bounds, Security, bound_address, check_loopback
 from devrt.errors import DevrtError, DistributedError, StatusCode
@@ -122,7 +123,9 @@ class DistributedRuntimeService:
         where = f"{host}:{self._port}"
         cause: RuntimeError | None = None
         try:
-            if self._certified:
+            if is_taken(self._host, self._port):
+                port = 0
+            elif self._certified:
                 credentials = self._security.server_credentials(self._grpc)
                 port = server.add_secure_port(where, credentials)
             else:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from devrt.contract.installation import install_command, loader_wheel
 from devrt.doctor import environment
+from devrt.doctor.cluster import cluster_findings, seen_job
 from devrt.doctor.examination import REQUEST, Examination, Examined, examine
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import hardware_findings, seen_hardware
@@ -90,6 +91,7 @@ def diagnose(
     options = sorted({name for row in rows for name in row.facts.get("options", ())})
     declared = runtime.plugins.variables() if rows else {}  # none where they cannot be listed
     variables = environment.variables_in_force(runtime.config, options, declared=declared)
+    job = seen_job(runtime.config.environ)
     findings = [
         *_trouble(found),
         *(finding for row in rows for finding in _of_plugin(row, found)),
@@ -100,6 +102,7 @@ def diagnose(
         *_of_global_symbols(rows),
         *hardware_findings(hardware, {row.platform for row in rows}),
         *environment.environment_findings(runtime.config, variables, options, _unasked(rows)),
+        *cluster_findings(job),
     ]
     chosen = found.chosen
     why_none = found.problem or found.undecided
@@ -115,6 +118,7 @@ def diagnose(
         versions=environment.versions(),
         findings=_sorted(findings),
         is_undecided=bool(found.undecided),
+        job=job,
     )
 
 

@@ -35,6 +35,8 @@ CODES: Mapping[str, str] = {
     "libraries-share-symbols": "warning",
     "hardware-without-backend": "warning",
     "env-unknown": "warning",
+    "cluster-malformed": "warning",
+    "cluster-incomplete": "info",
     "platform-unavailable": "info",
     "platform-excluded": "info",
     "library-opened-globally": "info",

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from devrt._clusters import Membership, SeenCluster
+from devrt.doctor.cluster import SeenJob
 from devrt.doctor.findings import Finding
 from devrt.doctor.hardware import SeenHardware
 
@@ -125,6 +127,10 @@ class Report:
         Versions of what takes part.
     findings : tuple of Finding
         What is worth knowing, the gravest first.
+    is_undecided : bool
+        Whether it is not known which backend is the default.
+    job : tuple or None
+        What `devrt.distributed.initialize` would use, and the clusters that are seen.
     """
 
     default: str
@@ -138,6 +144,7 @@ class Report:
     versions: Mapping[str, str]
     findings: tuple[Finding, ...]
     is_undecided: bool = False
+    job: SeenJob | None = None
 
     @property
     def status(self) -> int:
@@ -182,7 +189,17 @@ class Report:
                 for variable in self.environment
             ],
             "settings": [dict(setting) for setting in self.settings],
+            "cluster": None if self.job is None else _job(*self.job),
             "versions": dict(self.versions),
             "findings": [finding.to_dict() for finding in self.findings],
             "next": self.next_command,
         }
+
+
+def _job(found: Membership, seen: tuple[SeenCluster, ...]) -> dict[str, Any]:
+    return {
+        "values": dict(found.values),
+        "sources": dict(found.sources),
+        "missing": found.missing,
+        "seen": [cluster.to_dict() for cluster in seen],
+    }

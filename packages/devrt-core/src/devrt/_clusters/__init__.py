@@ -1,0 +1,25 @@
+"""What starts the processes of a job, as its variables show it; the doctor and bring-up read it."""
+
+from __future__ import annotations
+
+from devrt._clusters.detection import (
+    SeenCluster,
+    address_of,
+    cluster_named,
+    number_of,
+    seen_clusters,
+    settings,
+)
+from devrt._clusters.membership import NEEDED, Membership, membership
+
+__all__ = [
+    "NEEDED",
+    "Membership",
+    "SeenCluster",
+    "address_of",
+    "cluster_named",
+    "membership",
+    "number_of",
+    "seen_clusters",
+    "settings",
+]

@@ -1,0 +1,248 @@
+"""What this process has of its job: ``initialize``, ``shutdown`` and what is known in between."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from devrt._clusters import Membership
+from devrt._support.record import record
+from devrt.distributed.bringup import resolved
+from devrt.distributed.client import DistributedRuntimeClient, Times
+from devrt.distributed.cluster import Limits
+from devrt.distributed.faults import refused
+from devrt.distributed.security import Security, bound_address, check_loopback, is_loopback
+from devrt.distributed.service import DistributedRuntimeService
+from devrt.errors import StatusCode
+from devrt.runtime import default_runtime
+
+__all__ = ["State", "global_state", "initialize", "is_initialized", "shutdown"]
+
+_RPC_SECONDS = 120
+_GRACE = 10  # the service's own deadline comes first: its error names who is missing
+_BIND_VARIABLES = ("DEVRT_COORDINATOR_BIND_ADDRESS", "JAX_COORDINATOR_BIND_ADDRESS")
+_VISIBLE = "_visible_devices"
+
+
+@record(frozen=True, slots=True)
+class _How:
+    """How a process joins, and process 0 serves."""
+
+    limits: Limits
+    security: Security
+    bind_address: str | None
+    allow_remote: bool
+    recoverable: bool
+    on_loss: Callable[[Exception], Any] | None
+
+
+class State:
+    """What this process knows of its job; `global_state` is the only one.
+
+    Attributes
+    ----------
+    process_id, num_processes : int
+        Which of how many processes it is; 0 of 1 before ``initialize``.
+    service : DistributedRuntimeService or None
+        The coordination service, in process 0.
+    client : DistributedRuntimeClient or None
+        The connection to it: keys and barriers.
+    coordinator_address : str or None
+        Where it is.
+    partition_index : int or None
+        As given.
+    """
+
+    process_id: int = 0
+    num_processes: int = 1
+    service: DistributedRuntimeService | None = None
+    client: DistributedRuntimeClient | None = None
+    coordinator_address: str | None = None
+    partition_index: int | None = None
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def _join(self, given: dict[str, Any], method: str | None, how: _How) -> None:
+        with self._lock:
+            if self.client is not None:
+                words = "devrt.distributed.initialize should only be called once. Call shutdown()."
+                raise refused(StatusCode.FAILED_PRECONDITION, words)
+            found = resolved(given, method)
+            _use_devices(found.values.get("local_device_ids"))
+            service = _served(found, how) if found.values["process_id"] == 0 else None
+            try:
+                client, address = _connected(found, how, service)
+            except BaseException:
+                if service is not None:
+                    service.shutdown()
+                raise
+            self.process_id = found.values["process_id"]
+            self.num_processes = found.values["num_processes"]
+            self.service, self.client, self.coordinator_address = service, client, address
+
+    def _leave(self) -> None:
+        with self._lock:
+            client, service = self.client, self.service
+            vars(self).update({name: getattr(State, name) for name in State.__annotations__})
+        try:
+            if client is not None:
+                client.shutdown()
+        finally:
+            if service is not None:
+                service.shutdown()
+
+    def _end(self) -> None:
+        """End the service with the process; nobody is waited for, as the job may have failed."""
+        if self.service is not None:
+            self.service.shutdown()
+
+
+global_state = State()
+atexit.register(global_state._end)
+
+
+def initialize(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    local_device_ids: int | Sequence[int] | None = None,
+    cluster_detection_method: str | None = None,
+    initialization_timeout: float = 300,
+    heartbeat_timeout_seconds: float = 100,
+    shutdown_timeout_seconds: float = 300,
+    coordinator_bind_address: str | None = None,
+    slice_index: int | None = None,
+    partition_index: int | None = None,
+    *,
+    missed_heartbeat_callback: Callable[[Exception], Any] | None = None,
+    recoverable: bool = False,
+    allow_remote: bool = False,
+    token: str | None = None,
+    mtls_cert_file: str | None = None,
+    mtls_key_file: str | None = None,
+    mtls_ca_file: str | None = None,
+    mtls_peer_uri_prefix: str | None = None,
+) -> None:
+    """Join the job that this process is one of; return when every process has.
+
+    What is not given is read from variables (``DEVRT_COORDINATOR_ADDRESS``,
+    ``DEVRT_NUM_PROCESSES``, ``DEVRT_PROCESS_ID``, ``DEVRT_LOCAL_DEVICE_IDS``, or JAX's of these
+    names), and else from the cluster that started the process. Process 0 starts the service.
+
+    Parameters
+    ----------
+    coordinator_address
+        ``host:port`` of process 0.
+    num_processes, process_id
+        How many processes there are, and which this is, from 0.
+    local_device_ids
+        The devices of this machine that this process uses: GPUs, by the driver's numbers.
+    cluster_detection_method
+        ``"ompi"``, ``"mpich"``, ``"slurm"``, ``"k8s"``, ``"tpu"`` or ``"mpi4py"``; the last only
+        where it is named. ``"deactivate"`` detects no cluster.
+    initialization_timeout
+        Seconds that the first process waits for the last.
+    heartbeat_timeout_seconds
+        Seconds without a sign after which a process, or the service, counts as lost.
+    shutdown_timeout_seconds
+        Seconds that ``shutdown`` waits for the other processes.
+    coordinator_bind_address
+        Where process 0 listens, if not at ``coordinator_address``.
+    slice_index, partition_index
+        Kept as ``global_state.partition_index``; the second wins.
+    missed_heartbeat_callback, recoverable
+        As of `get_distributed_runtime_client` and `get_distributed_runtime_service`.
+    allow_remote, token, mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix
+        Who may join, as of `get_distributed_runtime_service`; the same in every process.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an address or a number is not known, or cannot be.
+    DeadlineExceededError
+        If processes did not come in time; ``missing`` has their ids.
+    DistributedError
+        If it was called before, the port is in use, or the service refuses this process.
+    """
+    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, token)
+    limits = Limits(heartbeat_timeout_seconds, initialization_timeout, shutdown_timeout_seconds)
+    how = _How(
+        limits,
+        security,
+        coordinator_bind_address,
+        allow_remote,
+        recoverable,
+        missed_heartbeat_callback,
+    )
+    is_one = isinstance(local_device_ids, int)
+    given = {
+        "coordinator_address": coordinator_address,
+        "num_processes": num_processes,
+        "process_id": process_id,
+        "local_device_ids": [local_device_ids] if is_one else local_device_ids,
+    }
+    global_state._join(given, cluster_detection_method, how)
+    global_state.partition_index = slice_index if partition_index is None else partition_index
+
+
+def shutdown() -> None:
+    """Leave the job when every process that is alive does; process 0 ends the service. Idempotent.
+
+    Raises
+    ------
+    DeadlineExceededError
+        If others did not leave in time; this process has left nevertheless.
+    """
+    global_state._leave()
+
+
+def is_initialized() -> bool:
+    """Return whether this process has joined a job, and not left it."""
+    return global_state.client is not None
+
+
+def _served(found: Membership, how: _How) -> DistributedRuntimeService:
+    """Start the service: on loopback where that is enough, else on every address."""
+    address = found.values["coordinator_address"]
+    host, port = bound_address(address)
+    bind = how.bind_address or next(filter(None, map(os.environ.get, _BIND_VARIABLES)), None)
+    if bind is None and not is_loopback(host):
+        check_loopback(host, how.allow_remote, how.security)  # its error names the host given
+        bind = f"[::]:{port}"
+    size = found.values["num_processes"]
+    return DistributedRuntimeService(
+        bind or address, size, how.limits, how.recoverable, how.allow_remote, how.security
+    )
+
+
+def _connected(
+    found: Membership, how: _How, service: DistributedRuntimeService | None
+) -> tuple[DistributedRuntimeClient, str]:
+    address = found.values["coordinator_address"]
+    if service is not None and bound_address(address)[1] == 0:
+        address = service.address
+    limits = how.limits
+    times = Times(_RPC_SECONDS, limits.register + _GRACE, limits.shutdown, limits.heartbeat)
+    client = DistributedRuntimeClient(
+        address, found.values["process_id"], times, how.security, how.on_loss
+    )
+    client.connect()
+    return client, address
+
+
+def _use_devices(ids: Sequence[int] | None) -> None:
+    """Let the clients of this process use some of the machine's devices: those that can be chosen.
+
+    Every platform of GPUs has an option for it.
+    """
+    if ids is None:
+        return
+    runtime = default_runtime()
+    runtime.load_options()
+    for name in runtime.config.names():
+        if name.endswith(_VISIBLE):
+            runtime.config.update(name, ",".join(map(str, ids)))
