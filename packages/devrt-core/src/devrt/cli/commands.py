@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from devrt.cli.group import Commands, errors_as_json, print_json
+from devrt.cli.job_commands import JOB_COMMANDS
 from devrt.cli.machine_commands import MACHINE_COMMANDS
 
 __all__ = ["main"]
@@ -33,7 +34,7 @@ def main() -> None:
     """Find the accelerators of this machine, and run programs on them."""
 
 
-for _command in MACHINE_COMMANDS:
+for _command in (*MACHINE_COMMANDS, *JOB_COMMANDS):
     main.add_command(_command)
 
 

@@ -1,0 +1,46 @@
+"""What a running coordination service says of its job, to one that is no process of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from devrt.distributed.protocol.messages import STATUS, grpc_module
+from devrt.distributed.security import Security, bound_address
+from devrt.errors import DistributedError, StatusCode
+
+__all__ = ["read_status"]
+
+
+def read_status(address: str, security: Security, seconds: float = 10) -> dict[str, Any]:
+    """Return the processes of a job, its waits and refused calls, as `status` of its service.
+
+    Raises
+    ------
+    DistributedError
+        If no service answers there, it is not devrt's, or it refuses.
+    """
+    bound_address(address)
+    grpc = grpc_module()
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    if security.has_certificates:
+        channel = grpc.secure_channel(address, security.channel_credentials(grpc), options)
+    else:
+        channel = grpc.insecure_channel(address, options)
+    with channel:
+        try:
+            answer = channel.unary_unary(STATUS)(b"", timeout=seconds, metadata=security.metadata)
+        except grpc.RpcError as error:
+            raise _error(address, error) from error
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def _error(address: str, error: Any) -> DistributedError:
+    code = StatusCode(int(error.code().value[0]))
+    advice = {
+        StatusCode.UNAVAILABLE: "Look whether the job runs, and whether the address is right.",
+        StatusCode.UNIMPLEMENTED: "It is not devrt's: jaxlib's service tells nothing of its job.",
+    }.get(code, "")
+    msg = f"{code.name}: the coordination service at {address} gave no status: {error.details()}. "
+    return DistributedError(f"{msg}{advice}".strip(), code=code, address=address)
