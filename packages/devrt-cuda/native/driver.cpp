@@ -40,7 +40,12 @@ class CudaDriver final : public Driver {
                   .integrated = 18,
                   .managed_memory = 83,
                   .memory_pools = 115,
-                  .numa_node = 134};
+                  .numa_node = 134,
+                  .launch = {.threads_of_block = 1,
+                             .first_of_block = 2,
+                             .first_of_grid = 5,
+                             .shared_bytes = 8,
+                             .shared_bytes_on_request = 97}};
     dlpack = {.device = 2, .pinned = 3, .managed = 13, .default_stream = 1};
     from.find_by(&find);
     fill_devices(from);
@@ -171,6 +176,10 @@ class CudaDriver final : public Driver {
     from.get(call.module_unload, "cuModuleUnload");
     from.get(call.module_function, "cuModuleGetFunction");
     from.get(call.function_attribute, "cuFuncGetAttribute");
+    from.get(call.function_set_attribute, "cuFuncSetAttribute");
+    // Since CUDA 12.4; without it the driver checks no sizes.
+    call.function_parameter = reinterpret_cast<decltype(call.function_parameter)>(
+        dlsym(from.handle(), "cuFuncGetParamInfo"));
     from.get(call.launch, "cuLaunchKernel");
   }
 

@@ -20,6 +20,7 @@ constexpr std::array kErrors = {
     Error{Code::kNoDevice, 100, "CUDA_ERROR_NO_DEVICE"},
     Error{Code::kInvalidDevice, 101, "CUDA_ERROR_INVALID_DEVICE"},
     Error{Code::kInvalidImage, 200, "CUDA_ERROR_INVALID_IMAGE"},
+    Error{Code::kNoImageForDevice, 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
     Error{Code::kInvalidContext, 201, "CUDA_ERROR_INVALID_CONTEXT"},
     Error{Code::kDeviceLost, 214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
     Error{Code::kPeerAccessUnsupported, 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},

@@ -201,6 +201,13 @@ Result cuFuncGetAttribute(int* value, int attribute, Handle function) {
     *value = function_attribute(attribute);
   });
 }
+Result cuFuncGetParamInfo(Handle function, std::size_t index, std::size_t* offset,
+                          std::size_t* bytes) {
+  return call(__func__, [&](Machine& m, const Call&) {
+    *offset = 0;  // not known of a function of the host
+    *bytes = m.parameter_bytes(function, index);
+  });
+}
 Result cuFuncSetAttribute(Handle function, int, int) {
   return call(__func__, [&](Machine& m, const Call&) { m.check_function(function); });
 }

@@ -39,7 +39,12 @@ class HipDriver final : public Driver {
                   .integrated = 16,
                   .managed_memory = 24,
                   .memory_pools = 88,
-                  .numa_node = -1};
+                  .numa_node = -1,
+                  .launch = {.threads_of_block = 56,
+                             .first_of_block = 26,
+                             .first_of_grid = 29,
+                             .shared_bytes = 74,
+                             .shared_bytes_on_request = -1}};
     dlpack = {.device = 10, .pinned = 11, .managed = 11, .default_stream = 0};
     fill_devices(from);
     fill_memory(from);

@@ -20,6 +20,7 @@ constexpr std::array kErrors = {
     Error{Code::kNoDevice, 100, "hipErrorNoDevice"},
     Error{Code::kInvalidDevice, 101, "hipErrorInvalidDevice"},
     Error{Code::kInvalidImage, 200, "hipErrorInvalidImage"},
+    Error{Code::kNoImageForDevice, 209, "hipErrorNoBinaryForGpu"},
     Error{Code::kInvalidContext, 201, "hipErrorInvalidContext"},
     Error{Code::kDeviceLost, 214, "hipErrorECCNotCorrectable"},
     Error{Code::kPeerAccessUnsupported, 217, "hipErrorPeerAccessUnsupported"},

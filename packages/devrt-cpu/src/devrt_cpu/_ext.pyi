@@ -402,6 +402,14 @@ def arena_allocator(upstream: object, *, region_bytes: int, granule: int, keep_b
 
 def limited_allocator(upstream: object, limit_bytes: int) -> object: ...
 
+class _Kernel:
+    def launch(self, arguments: object, grid: object, block: object, shared_bytes: int) -> object: ...
+
+class _KernelModule:
+    def function(self, name: str) -> _Kernel: ...
+
+def _load_kernels(device: object, image: bytes) -> _KernelModule: ...
+
 class CpuToken:
     """The end of a program on one device, apart from its results."""
 

@@ -17,5 +17,6 @@ PLATFORM = GpuPlatform(
     compilers=("devrt-cuda[xla]",),
     wheels=(("jax-cuda13-pjrt", "jax_plugins/xla_cuda13/xla_cuda_plugin.so"),),
     engine="devrt_cuda._engine:ENGINE",
+    kernels="devrt_cuda.kernels:FORMATS",
 )
 """The platform ``cuda``."""

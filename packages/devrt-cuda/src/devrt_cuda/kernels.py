@@ -1,10 +1,11 @@
-"""NVRTC, which compiles CUDA C++ for devices that need not be there."""
+"""The kernels that NVIDIA's devices take, and NVRTC, which compiles CUDA C++ for them."""
 
 from __future__ import annotations
 
 from devrt.native.kernel_compiler import KernelCompiler
+from devrt.native.kernels import KernelFormats
 
-__all__ = ["NVRTC"]
+__all__ = ["FORMATS", "NVRTC"]
 
 NVRTC = KernelCompiler(
     format="cuda",
@@ -16,3 +17,6 @@ NVRTC = KernelCompiler(
     remedy="Install its wheel: pip install nvidia-cuda-nvrtc",
 )
 """The compiler of CUDA C++, from its wheel (extra ``nvrtc``) or the system."""
+
+FORMATS = KernelFormats(images=("ptx", "cubin"), compiler=NVRTC)
+"""The driver itself compiles PTX for its device."""

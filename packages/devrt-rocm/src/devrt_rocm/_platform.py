@@ -22,5 +22,6 @@ PLATFORM = GpuPlatform(
     wheels=(("jax-rocm7-pjrt", "jax_plugins/xla_rocm7/xla_rocm_plugin.so"),),
     shares_pool=False,
     engine="devrt_rocm._engine:ENGINE",
+    kernels="devrt_rocm.kernels:FORMATS",
 )
 """The platform ``rocm``."""

@@ -39,6 +39,7 @@ PUBLIC_MODULES = (
     "devrt.native.gpu",
     "devrt.native.gpu_engine",
     "devrt.native.kernel_compiler",
+    "devrt.native.kernels",
     "devrt.records",
     "devrt.testing.conformance",
     "devrt.topology",

@@ -21,7 +21,7 @@ from devrt.errors import (
     InvalidTypeError,
     StatusCode,
 )
-from devrt.records import TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
+from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
 if TYPE_CHECKING:
     from devrt.contract import Client, Device
@@ -80,6 +80,9 @@ class GpuPlatform:
         Where the `devrt.native.gpu_engine.GpuEngine` is (``"devrt_acme._engine:ENGINE"``).
     shares_pool : bool
         Whether XLA's plugin takes its memory from the device's pool, as devrt does.
+    kernels : str
+        Where the vendor's `devrt.native.kernels.KernelFormats` are, imported when a kernel is first
+        compiled (``"devrt_acme.kernels:FORMATS"``). Empty for clients that run none.
     """
 
     name: str
@@ -93,6 +96,7 @@ class GpuPlatform:
     wheels: tuple[tuple[str, str], ...] = ()
     engine: str = ""
     shares_pool: bool = True
+    kernels: str = ""
 
     @property
     def mock_variable(self) -> str:
@@ -122,6 +126,7 @@ class GpuPlatform:
                 f"for what {self.visible_variable} says.",
             ),
             TRACEBACK_IN_BUFFERS,
+            *CACHE_OPTIONS,
         )
 
     def describe(self, options: Mapping[str, Any]) -> str:
@@ -136,6 +141,7 @@ class GpuPlatform:
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
+        from devrt.native import kernels  # not at the top: importing a plugin has no use for it
         from devrt.native.classes import register
 
         options = dict(context.options)
@@ -146,6 +152,8 @@ class GpuPlatform:
             driver["allowed_devices"] = allowed
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
         native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
+        if self.kernels:
+            getattr(native, f"{self.prefix}Client").compile = kernels.compile_member(self.kernels)
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -159,6 +167,7 @@ class GpuPlatform:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
             raise self._with_variables(error, is_simulated=bool(mock)) from None
+        kernels.remember_cache(client, options)
         return client
 
     def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:

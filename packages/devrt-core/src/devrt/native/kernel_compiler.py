@@ -38,6 +38,8 @@ class KernelCompiler:
         Names of the library, the newest first.
     folders : tuple of str
         Folders of wheels that have it, below ``site-packages``.
+    system_folders : tuple of str
+        Patterns of folders where it may lie beside those that the loader searches.
     remedy : str
         What to do where it is absent.
     """
@@ -48,6 +50,7 @@ class KernelCompiler:
     architecture: str
     libraries: tuple[str, ...]
     folders: tuple[str, ...] = ()
+    system_folders: tuple[str, ...] = ()
     remedy: str = ""
 
     def compile(
@@ -160,6 +163,6 @@ def _candidates(compiler: KernelCompiler) -> Iterator[Path]:
             for name in compiler.libraries:
                 if (path := Path(root, rest, name)).is_file():
                     yield path
-    found = hardware.find_shared_library(*compiler.libraries)
+    found = hardware.find_shared_library(*compiler.libraries, folders=compiler.system_folders)
     if found is not None:
         yield found

@@ -24,6 +24,7 @@ NB_MODULE(_ext, module) {
   bind_backend(module);
   bind_buffer(module);
   bind_allocators(module);
+  bind_kernels(module);
   bind_batched();
   bind_executable(module);
   bind_custom_calls(module);

@@ -268,6 +268,7 @@ void wait_unlocked(const std::function<void()>& wait);
 /// Throws what the handlers of signals raise, with the GIL or without; for `ClientOptions`.
 void check_signals();
 void bind_allocators(nb::module_& module);
+void bind_kernels(nb::module_& module);
 /// Adds what works on many buffers to the classes; called once all of them are there.
 void bind_batched();
 

@@ -76,6 +76,12 @@ ReadyEvent DeviceBackend::copy(const Queue&, std::span<const RegionCopy>) {
                         .during("copy"));
 }
 
+std::shared_ptr<KernelModule> DeviceBackend::load_kernels(std::size_t, const std::string&) {
+  throw StatusError(
+      Status(StatusCode::kUnimplemented, "The " + platform().name + " backend runs no kernels.")
+          .during("compile"));
+}
+
 std::int64_t default_recycled_bytes() noexcept {
   return std::min(std::int64_t{1} << 30, physical_memory_bytes() / 16);
 }

@@ -26,6 +26,7 @@
 namespace devrt::native {
 
 struct ClientOptions;
+class KernelModule;
 
 /// One kind of memory of a device.
 struct MemoryKind {
@@ -118,6 +119,8 @@ class DeviceBackend {
   /// Has what is given to a queue from now on begin after an event. Returns false where the device
   /// cannot, or would go on after a failure: then the client waits, in a thread of its own.
   virtual bool wait(const Queue&, const ReadyEvent&) { return false; }
+  /// Loads an image of kernels. Throws UNIMPLEMENTED where the devices run none.
+  virtual std::shared_ptr<KernelModule> load_kernels(std::size_t device, const std::string& image);
   /// Returns whether nothing that was given to any queue is under way.
   virtual bool is_idle() const noexcept { return true; }
   /// Waits for all that was given to any queue, and for the callbacks of its events.

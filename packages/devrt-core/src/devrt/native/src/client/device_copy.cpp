@@ -1,8 +1,9 @@
 // Copies that the client has a device make: one side is memory that the host cannot reach.
 #include "client/device_copy.hpp"
 
-#include <algorithm>
 #include <utility>
+
+#include "client/device_work.hpp"
 
 namespace devrt::native {
 
@@ -23,38 +24,6 @@ std::size_t number_of(const Memory& memory) {
   return static_cast<std::size_t>(memory.device().local_id());
 }
 
-/// Returns the first event that has failed already, or one that is ready.
-ReadyEvent first_failed(std::span<const ReadyEvent> events) {
-  for (const ReadyEvent& event : events) {
-    if (event.is_ready() && !event.error().ok()) return event;
-  }
-  return {};
-}
-
-ReadyEvent start(DeviceBackend& backend, const Queue& queue, std::span<const RegionCopy> copies,
-                 std::span<const Ref<Storage>> storages) {
-  ReadyEvent ended = backend.copy(queue, copies);
-  try {
-    for (const Ref<Storage>& storage : storages) storage->used_until(ended);
-  } catch (...) {
-    (void)ended.wait();  // no memory to keep them longer than this call
-    throw;
-  }
-  return ended;
-}
-
-/// Does the same once all events have come, which the device cannot wait for by itself.
-void start_after_waiting(DeviceBackend& backend, const DeviceCopies& work, ReadyPromise promise) {
-  try {
-    for (const ReadyEvent& event : work.after) raise_if_error(event.wait());
-    start(backend, work.queue, work.copies, work.storages)
-        .on_ready(
-            [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
-  } catch (const StatusError& error) {
-    promise.set(error.status());
-  }
-}
-
 }  // namespace
 
 Queue queue_between(const Memory& from, const Memory& to, std::int64_t stream) {
@@ -63,25 +32,8 @@ Queue queue_between(const Memory& from, const Memory& to, std::int64_t stream) {
 }
 
 ReadyEvent Client::copy_by_device(DeviceCopies work) {
-  raise_if_error(backend_->health(work.queue.device));
-  ReadyEvent ready = first_failed(work.after);
-  if (!ready.error().ok()) return ready;
-  StreamQueues& waiting = local_devices()[work.queue.device]->queue();
-  const auto begins_after = [&](const ReadyEvent& event) {
-    return event.is_ready() || backend_->wait(work.queue, event);
-  };
-  // What waits in a thread was there before.
-  if (waiting.is_idle() && std::ranges::all_of(work.after, begins_after)) {
-    ready = start(*backend_, work.queue, work.copies, work.storages);
-  } else {
-    ReadyPromise promise;
-    ready = promise.event();
-    const std::int64_t stream = work.queue.stream;
-    waiting.enqueue(stream, [backend = backend_, work = std::move(work),
-                             promise = std::move(promise)]() mutable {
-      start_after_waiting(*backend, work, std::move(promise));
-    });
-  }
+  Device& device = *local_devices()[work.queue.device];
+  ReadyEvent ready = start_in_order(backend_, device, std::move(work));
   if (!options_.asynchronous) (void)ready.wait();
   return ready;
 }
@@ -99,7 +51,10 @@ ReadyEvent Client::put_by_device(const Memory& memory, const StridedView& view, 
   if (is_plain && bytes <= read_at_once_) {
     raise_if_error(backend_->health(queue.device));
     const RegionCopy copy = whole(view.data, kHostSpace, *storage, memory.space());
-    ReadyEvent ready = start(*backend_, queue, {&copy, 1}, {&storage, 1});
+    DeviceCopies work{queue};
+    work.copies.push_back(copy);
+    work.storages.push_back(storage.share());
+    ReadyEvent ready = start_now(*backend_, work);
     if (!options_.asynchronous) (void)ready.wait();
     return ready;
   }

@@ -14,6 +14,8 @@ struct DeviceCopies {
   std::vector<Ref<Storage>> storages =
       {};  ///< of both sides; they live until the copies have ended
   std::vector<ReadyEvent> after = {};
+
+  ReadyEvent start(DeviceBackend& backend) const { return backend.copy(queue, copies); }
 };
 
 /// Returns which way a copy goes, seen from the device whose memory the host cannot reach.

@@ -8,6 +8,7 @@
 #include "devrt/pjrt/engine/streams.hpp"
 #include "gpu/engine.hpp"
 #include "gpu/facts.hpp"
+#include "gpu/kernels.hpp"
 #include "gpu/other_stream.hpp"
 
 namespace devrt::gpu {
@@ -304,6 +305,11 @@ std::optional<std::size_t> GpuBackend::device_at(const void* address) const noex
     if (devices_[i]->ordinal() == ordinal) return i;
   }
   return std::nullopt;
+}
+
+std::shared_ptr<native::KernelModule> GpuBackend::load_kernels(std::size_t device,
+                                                               const std::string& image) {
+  return load_module(devices_[device], image);
 }
 
 bool GpuBackend::is_idle() const noexcept {

@@ -37,6 +37,8 @@ class GpuBackend final : public native::DeviceBackend {
                                             const ReadyEvent& event) override;
   void engine_was_made() override;
   std::optional<std::size_t> device_at(const void* address) const noexcept override;
+  std::shared_ptr<native::KernelModule> load_kernels(std::size_t device,
+                                                     const std::string& image) override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;

@@ -120,10 +120,24 @@ struct Functions {
   Result (*module_unload)(ModuleHandle* module);
   Result (*module_function)(FunctionHandle** function, ModuleHandle* module, const char* name);
   Result (*function_attribute)(int* value, int attribute, FunctionHandle* function);
+  /// Null where a function needs no permission for large shared memory.
+  Result (*function_set_attribute)(FunctionHandle* function, int attribute, int value);
+  /// Null where the driver does not tell what parameters a function has.
+  Result (*function_parameter)(FunctionHandle* function, std::size_t index, std::size_t* offset,
+                               std::size_t* bytes);
   Result (*launch)(FunctionHandle* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    StreamHandle* stream, void** parameters, void** extra);
   Result (*ipc_handle)(IpcHandle* handle, void* data);
+};
+
+/// The attributes that limit a launch; those along x, y and z follow one another.
+struct LaunchNumbers {
+  int threads_of_block;
+  int first_of_block;
+  int first_of_grid;
+  int shared_bytes;
+  int shared_bytes_on_request;  ///< with `function_set_attribute`
 };
 
 /// How a vendor numbers the attributes of its devices; -1 where it has none.
@@ -140,6 +154,7 @@ struct AttributeNumbers {
   int managed_memory;
   int memory_pools;
   int numa_node;
+  LaunchNumbers launch;
 };
 
 /// The types of devices by which DLPack knows a vendor's memory.

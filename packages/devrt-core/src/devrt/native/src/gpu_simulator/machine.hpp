@@ -115,6 +115,7 @@ class Machine : public std::enable_shared_from_this<Machine> {
   void unload_module(const Call& call, Handle module);
   Handle function(const Call& call, Handle module, const char* name);
   void check_function(Handle function);
+  std::size_t parameter_bytes(Handle function, std::size_t index);
   void launch(const Call& call, const Launch& launch, Handle function, Handle stream);
 
  private:

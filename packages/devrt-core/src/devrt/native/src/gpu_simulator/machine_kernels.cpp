@@ -112,6 +112,15 @@ void Machine::check_function(Handle handle) {
   if (!kernels_.contains(handle)) throw Failure{Code::kInvalidHandle};
 }
 
+std::size_t Machine::parameter_bytes(Handle handle, std::size_t index) {
+  const Lock lock(state_);
+  const auto found = kernels_.find(handle);
+  if (found == kernels_.end()) throw Failure{Code::kInvalidHandle};
+  const std::vector<std::size_t>& sizes = found->second.parameters;
+  if (index >= sizes.size()) throw Failure{Code::kInvalidValue};
+  return sizes[index];
+}
+
 void Machine::launch(const Call& call, const Launch& launch, Handle handle, Handle stream_handle) {
   const Lock lock(state_);
   const auto found = kernels_.find(handle);

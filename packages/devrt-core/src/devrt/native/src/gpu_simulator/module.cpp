@@ -11,11 +11,21 @@
 namespace devrt::gpu_simulator {
 namespace {
 
+#if defined(__x86_64__)
+constexpr int kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr int kMachine = EM_AARCH64;
+#else
+constexpr int kMachine = EM_NONE;  // not looked at
+#endif
+
 /// Returns how long an image is: the table of sections is what linkers write last.
 std::size_t image_bytes(const void* image) {
   Elf64_Ehdr header;
   if (!image || std::memcmp(image, ELFMAG, SELFMAG) != 0) throw Failure{Code::kInvalidImage};
   std::memcpy(&header, image, sizeof(header));
+  const bool is_of_host = kMachine == EM_NONE || header.e_machine == kMachine;
+  if (!is_of_host) throw Failure{Code::kNoImageForDevice};  // as of a real device's
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_DYN) {
     throw Failure{Code::kInvalidImage};
   }

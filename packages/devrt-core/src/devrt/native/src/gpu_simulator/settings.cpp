@@ -8,7 +8,7 @@
 namespace devrt::gpu_simulator {
 namespace {
 
-constexpr std::array<std::pair<Code, std::string_view>, 26> kCodes{{
+constexpr std::array<std::pair<Code, std::string_view>, 27> kCodes{{
     {Code::kSuccess, "success"},
     {Code::kInvalidValue, "invalid_value"},
     {Code::kOutOfMemory, "out_of_memory"},
@@ -17,6 +17,7 @@ constexpr std::array<std::pair<Code, std::string_view>, 26> kCodes{{
     {Code::kNoDevice, "no_device"},
     {Code::kInvalidDevice, "invalid_device"},
     {Code::kInvalidImage, "invalid_image"},
+    {Code::kNoImageForDevice, "no_image_for_device"},
     {Code::kInvalidContext, "invalid_context"},
     {Code::kPeerAccessUnsupported, "peer_access_unsupported"},
     {Code::kDeviceLost, "device_lost"},

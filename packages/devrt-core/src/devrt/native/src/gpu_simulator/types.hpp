@@ -27,6 +27,7 @@ enum class Code {
   kNoDevice,
   kInvalidDevice,
   kInvalidImage,
+  kNoImageForDevice,
   kInvalidContext,
   kPeerAccessUnsupported,
   kDeviceLost,

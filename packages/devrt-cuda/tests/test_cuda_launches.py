@@ -1,0 +1,355 @@
+"""Kernels of one's own on simulated devices, whose images are shared objects of the host.
+
+Gates hold streams back until the host opens them, so a launch that waited for work behind one would
+not return; the simulator reports accesses that nothing orders, whatever the timing.
+"""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import devrt
+from devrt.compiling.cache import ExecutableCache
+from devrt.errors import (
+    BackendUnavailableError,
+    DeletedError,
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+)
+from devrt_cuda.kernels import NVRTC
+from gpu_library import Driver, Stream, allocate
+from support import python, shared_library
+
+SOURCES = Path(devrt.__file__).parent / "native" / "src"
+COUNT = 1 << 19  # int32: more than the arena in front of the driver's pool takes
+OUT = devrt.ShapeDtypeStruct((COUNT,), np.int32)
+SIZES = {"grid": COUNT >> 10, "block": 1 << 10}
+ONE = np.int32(1)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    source = Path(__file__).with_name("launched_kernels.c")
+    made = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    return shared_library(made, source, f"-I{SOURCES}")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def devices(kept):
+    before = devrt.runtime.set_default_runtime(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEVRT_CUDA_MOCK", "2")
+        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
+        patch.setenv("DEVRT_COMPILATION_CACHE_DIR", str(kept))
+        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+            found = devrt.devices("cuda")
+        yield found
+        devrt.runtime.set_default_runtime(before).close()
+
+
+@pytest.fixture
+def driver(devices):
+    found = Driver()
+    found.reports()
+    yield found
+    assert found.reports() == []
+
+
+@pytest.fixture
+def module(devices, image):
+    return devices[0].client.compile(image.read_bytes(), format="cubin")
+
+
+class Foreign:
+    """An array of another library's, full of 0x01010101: not ready before its gate is opened."""
+
+    def __init__(self, driver):
+        self.stream = Stream(driver)
+        self.address = allocate(driver, 4 * COUNT)
+        self.gate = self.stream.gate()
+        self.stream.fill(self.address, 4 * COUNT)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (COUNT,), "typestr": "<i4", "data": (self.address, False), "version": 3,
+                "stream": self.stream.handle}  # fmt: skip
+
+
+def put(number, device):
+    return devrt.device_put(np.full(COUNT, number, np.int32), device)
+
+
+def test_a_launch_begins_behind_the_puts_of_its_arrays(driver, devices, module):
+    for number, device in enumerate(devices):
+        (z,) = module["add"](put(number, device), put(2, device), OUT, np.int32(3), **SIZES)
+        assert z.device is device
+        assert z.shape == OUT.shape
+        assert z.dtype == OUT.dtype
+        assert (np.asarray(z) == number + 5).all()
+
+
+def test_launches_and_copies_follow_one_another(driver, devices, module):
+    add, x = module["add"], put(1, devices[0])
+    (y,) = add(x, x, OUT, ONE, **SIZES)
+    there = devrt.device_put(y, devices[1])
+    (z,) = add(there, there, OUT, ONE, **SIZES)
+    assert z.device is devices[1]
+    assert (np.asarray(z) == 7).all()
+
+
+def test_the_host_waits_for_nothing(driver, devices, module):
+    add, y, nines = module["add"], put(2, devices[0]), np.full(COUNT, 9, np.int32)
+    foreign = Foreign(driver)
+    x = devrt.device_put(foreign, may_alias=True)
+    (z,) = add(x, y, OUT, ONE, **SIZES)
+    (last,) = add(z, y, OUT, ONE, **SIZES)
+    for array in (y, z):  # the memory stays until the launches have ended
+        array.delete()
+    again = [devrt.device_put(nines, devices[0]) for _ in range(2)]
+    del add, module
+    assert not last.is_ready()
+    foreign.gate.set()
+    assert (np.asarray(last) == 0x01010101 + 6).all()
+    assert all((np.asarray(each) == 9).all() for each in again)
+
+
+def test_a_kernel_gets_the_sizes_that_were_given(driver, devices, module):
+    out = devrt.ShapeDtypeStruct((7,), np.uint32)
+    how = {"grid": (1, 1, 1), "block": (4, 2), "shared_bytes": 64}
+    (first,) = module["shape"](out, **how)
+    (other,) = module["shape"](out, **how, device=devices[1])
+    assert first.device is devices[0]
+    assert other.device is devices[1]
+    assert list(np.asarray(first)) == list(np.asarray(other)) == [1, 1, 1, 4, 2, 1, 64]
+
+
+def test_a_launch_takes_two_calls_of_the_driver(driver, devices, module):
+    add, x = module["add"], put(1, devices[0]).block_until_ready()
+    before = [add(x, x, OUT, ONE, **SIZES)[0].block_until_ready() for _ in range(2)]
+    names = ("cuLaunchKernel", "cuEventRecord", "cuStreamWaitEvent", "cuStreamSynchronize",
+             "cuEventSynchronize", "cuFuncGetAttribute", "cuDeviceGetAttribute")  # fmt: skip
+    small = devrt.ShapeDtypeStruct((7,), np.uint32)  # from the arena in front of the pool
+    shape = module["shape"]
+    shape(small, grid=1, block=1)[0].block_until_ready()
+    counts, total = [driver.calls(name) for name in names], driver.calls()
+    (made,) = shape(small, grid=1, block=1)
+    total = driver.calls() - total
+    counts = [driver.calls(name) - count for name, count in zip(names, counts, strict=True)]
+    assert counts == [1, 1, 0, 0, 0, 0, 0]
+    # Beside these two the thread's context is looked at.
+    assert total <= 4
+    assert made.block_until_ready().is_ready()
+    assert len(before) == 2
+
+
+def test_a_module_is_unloaded_with_its_last_kernel(driver, devices, image):
+    def modules():
+        living = driver._library.devrt_simulator_living
+        living.restype = ctypes.c_char_p
+        return int(living().split(b"modules=")[1].split()[0])
+
+    before = modules()
+    module = devices[0].client.compile(image.read_bytes(), devices[:1], format="cubin")
+    assert modules() == before + 1
+    kernel, x = module["add"], put(1, devices[0])
+    del module
+    (z,) = kernel(x, x, OUT, ONE, **SIZES)
+    assert modules() == before + 1
+    z.block_until_ready()
+    del kernel
+    assert modules() == before
+
+
+BAD_SIZES = {
+    "no block": ({"grid": 0}, "grid must have sizes from 1"),
+    "four": ({"grid": (1, 1, 1, 1)}, "one to three sizes"),
+    "words": ({"grid": "many"}, "grid must hold integers"),
+    "grid.y": ({"grid": (1, 70000)}, "grid.y is 70000.*at most 65535"),
+    "block.x": ({"block": 2048}, "block.x is 2048.*at most 1024"),
+    "threads": ({"block": (512, 4)}, "threads of a block is 2048.*at most 1024"),
+    "shared": ({"shared_bytes": 1 << 20}, "shared_bytes is 1048576.*at most 232448"),
+    "negative": ({"shared_bytes": -1}, "shared_bytes is -1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SIZES)
+def test_a_launch_out_of_range_is_refused_before_the_driver(driver, devices, module, case):
+    changes, words = BAD_SIZES[case]
+    kernel, x = module["add"], put(1, devices[0])
+    launches = driver.calls("cuLaunchKernel")
+    with pytest.raises(InvalidArgumentError, match=words) as refused:
+        kernel(x, x, OUT, ONE, **SIZES | changes)
+    assert refused.value.data["operation"] == "launch"
+    assert driver.calls("cuLaunchKernel") == launches
+
+
+def of_elsewhere(devices):
+    return {
+        "number": ([3], InvalidTypeError, r"argument 3 is of type int.*numpy\.int32"),
+        "wide": ([np.int64(3)], InvalidArgumentError, "argument 3 has 8 bytes, .* parameter 4"),
+        "host array": ([np.ones(3)], InvalidTypeError, "argument 3 is of type ndarray"),
+        "few": ([], InvalidArgumentError, "takes 4 parameters, and 3 are given"),
+        "many": ([ONE, ONE], InvalidArgumentError, "takes 4 parameters, and 5 are given"),
+    }
+
+
+@pytest.mark.parametrize("case", ["number", "wide", "host array", "few", "many"])
+def test_numbers_have_the_type_of_the_parameter(driver, devices, module, case):
+    last, kind, words = of_elsewhere(devices)[case]
+    x = put(1, devices[0])
+    with pytest.raises(kind, match=words) as refused:
+        module["add"](x, x, OUT, *last, **SIZES)
+    assert refused.value.data["operation"] == "launch"
+
+
+def test_arrays_of_elsewhere_are_refused(driver, devices, module, image):
+    add, x = module["add"], put(1, devices[0])
+    with pytest.raises(
+        InvalidArgumentError, match="argument 1 lies in device of cuda:1"
+    ) as refused:
+        add(x, put(1, devices[1]), OUT, ONE, **SIZES)
+    assert refused.value.data["device"] == "cuda:0"
+    with pytest.raises(InvalidArgumentError, match="argument 1 lies in pinned_host of cuda:0"):
+        add(x, devrt.device_put(x, devices[0].memory("pinned_host")), OUT, ONE, **SIZES)
+    for arrays in ((x, put(1, devrt.devices("cpu")[0])), (put(1, devrt.devices("cpu")[0]), x)):
+        with pytest.raises(
+            InvalidArgumentError, match=r"loaded on cuda:0, cuda:1, not on CpuDevice"
+        ):
+            add(*arrays, OUT, ONE, **SIZES)
+    alone = devices[0].client.compile(image.read_bytes(), devices[:1], format="cubin")
+    with pytest.raises(InvalidArgumentError, match=r"loaded on cuda:0, not on CudaDevice"):
+        alone["shape"](devrt.ShapeDtypeStruct((7,), np.uint32), grid=1, block=1, device=devices[1])
+
+
+def test_an_array_that_was_deleted_is_refused(driver, devices, module):
+    x, y = put(1, devices[0]), put(1, devices[0])
+    y.delete()
+    with pytest.raises(DeletedError, match="launch failed"):
+        module["add"](x, y, OUT, ONE, **SIZES)
+
+
+def test_a_name_that_the_module_lacks_is_refused(driver, module):
+    with pytest.raises(DevrtError, match=r"no kernel 'subtract'.*extern \"C\"") as refused:
+        module["subtract"]
+    assert refused.value.data["device"] == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda image: image[: len(image) // 2], "the image is damaged"),
+        (lambda image: image[:20], "the image is damaged"),
+        (lambda image: b"", "the image is empty"),
+        (lambda image: b"nothing", "CUDA_ERROR_INVALID_IMAGE"),
+        # For NVIDIA's devices, which these are not.
+        (
+            lambda image: image[:18] + (190).to_bytes(2, "little") + image[20:],
+            r"NO_BINARY_FOR_GPU.*has nothing for this device: .*\(simulated\), sm_90",
+        ),
+    ],
+)
+def test_an_image_that_the_device_cannot_load_is_refused(driver, devices, image, change, words):
+    with pytest.raises(InvalidArgumentError, match=words) as refused:
+        devices[0].client.compile(change(image.read_bytes()), format="cubin")
+    assert refused.value.data["operation"] == "compile"
+
+
+def test_a_format_of_others_and_devices_of_others_are_refused(driver, devices, image):
+    client = devices[0].client
+    with pytest.raises(
+        InvalidArgumentError, match="no kernels as 'hip'; it takes cuda, ptx, cubin"
+    ):
+        client.compile("source", format="hip")
+    with pytest.raises(InvalidArgumentError, match="loaded on devices of this client"):
+        client.compile(image.read_bytes(), devrt.devices("cpu"), format="cubin")
+
+
+def test_without_a_format_a_program_is_compiled(driver, devices):
+    # That is what the engine says of simulated devices, or that no compiler is installed.
+    with pytest.raises(devrt.errors.UnimplementedError, match=r"programs .*do not run|need XLA"):
+        devices[0].client.compile("module {}")
+
+
+def test_source_goes_through_the_compiler_and_its_cache_to_the_driver(driver, devices, kept):
+    try:
+        NVRTC.version()
+    except BackendUnavailableError:
+        pytest.skip("NVRTC is not installed (nvidia-cuda-nvrtc)")
+    client = devices[0].client
+    source = 'extern "C" __global__ void f(float* x) { x[threadIdx.x] = 1; }'
+    with pytest.raises(InvalidArgumentError, match=r"kernels\.cuda\(1\): error.*missing"):
+        client.compile(source.replace("= 1", "= missing"), format="cuda")
+    for _ in range(2):
+        # The simulated devices take no image for real ones, which this one is.
+        with pytest.raises(InvalidArgumentError, match="has nothing for this device"):
+            client.compile(source, format="cuda", options=["--use_fast_math"])
+    (entry,) = ExecutableCache(kept).entries()
+    assert b"\x7fELF" in Path(kept, entry.path).read_bytes()
+
+
+FAULT = """
+import sys
+import numpy as np
+import devrt
+
+first, other = devrt.devices("cuda")
+module = first.client.compile(open(sys.argv[1], "rb").read(), format="cubin")
+x = devrt.device_put(np.ones(1 << 19, np.int32), first)
+out = devrt.ShapeDtypeStruct(x.shape, x.dtype)
+(z,) = module["add"](x, x, out, np.int32(1), grid=520, block=1024)  # beyond its arrays
+for _ in range(2):
+    try:
+        z.block_until_ready()
+    except devrt.errors.DevrtError as error:
+        print(error.data["device"], type(error).__name__)
+    z = module["shape"](devrt.ShapeDtypeStruct((7,), np.uint32), grid=1, block=1, device=other)[0]
+print(np.asarray(z)[3], flush=True)
+import os
+os._exit(0)  # a device that is lost ends in no order
+"""
+
+
+def test_a_kernel_that_fails_loses_its_device_and_no_other(image):
+    ran = python(FAULT, image, options=("-W", "ignore"), DEVRT_CUDA_MOCK="2")
+    lost, number = ran.stdout.split("\n")[:2]
+    assert lost.startswith("cuda:0 ")
+    assert number == "1"
+
+
+def test_a_forked_child_and_a_closed_client_launch_nothing(image):
+    code = """
+    import os, sys
+    import numpy as np, devrt
+
+    device = devrt.devices("cuda")[0]
+    module = device.client.compile(open(sys.argv[1], "rb").read(), format="cubin")
+    kernel, out = module["shape"], devrt.ShapeDtypeStruct((7,), np.uint32)
+    uses = (lambda: module["add"], lambda: kernel(out, grid=1, block=1))
+
+    def refused():
+        for use in uses:
+            try:
+                use()
+            except devrt.errors.DevrtError as error:
+                print(type(error).__name__, flush=True)
+
+    child = os.fork()
+    if child == 0:
+        refused()
+        os._exit(0)
+    os.waitpid(child, 0)
+    device.client.close()
+    refused()
+    del module, kernel, uses
+    """
+    ran = python(code, image, options=("-W", "ignore"), DEVRT_CUDA_MOCK="1")
+    assert ran.stdout.split() == ["ForkedError"] * 2 + ["ClosedError"] * 2
+    assert not ran.stderr
