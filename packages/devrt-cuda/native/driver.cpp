@@ -56,7 +56,7 @@ class CudaDriver final : public Driver {
       call.driver_version = reinterpret_cast<decltype(call.driver_version)>(
           dlsym(from.handle(), "cuDriverGetVersion"));
     }
-    from.finish(*this, kAbi, "CUDA 12.0 (driver 525.60.13)",
+    from.finish(*this, kAbi, "CUDA 12.0 (driver 525)",
                 "Install a later driver: https://www.nvidia.com/drivers");
   }
 
