@@ -44,6 +44,8 @@ class Spec:
         The environments of ``peers.toml`` that devrt is measured beside.
     devices
         How many CPU devices the worker processes have.
+    platform
+        ``"cpu"``, or ``"gpu"``: what the worker processes compute on.
     sweep
         The point of a sweep that this case is, or None for a case of its own.
     is_large
@@ -53,6 +55,7 @@ class Spec:
     name: str
     peers: tuple[str, ...] = ("jax",)
     devices: int = 1
+    platform: str = "cpu"
     sweep: Sweep | None = None
     is_large: bool = False
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from bench import machine, store
 from bench.driver import Context, Options, run_subject
 from bench.environments import Environment, load_peers, parse_overrides, resolve
 from bench.rows import Row
 from bench.sides import ROOT
-from bench.subjects import ALIASES, SUBJECTS, module_of
+from bench.subjects import ALIASES, ON_HARDWARE, SUBJECTS, module_of
 from bench.table import render
 
-__all__ = ["main"]
+__all__ = ["main", "write"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks that the command line asks for; returns the exit status."""
     parser = _parser()
     flags = parser.parse_args(arguments)
-    names = list(dict.fromkeys(ALIASES.get(name, name) for name in flags.subjects)) or [*SUBJECTS]
+    names = list(dict.fromkeys(ALIASES.get(name, name) for name in flags.subjects))
+    names = names or [name for name in SUBJECTS if name not in ON_HARDWARE]
     if unknown := [name for name in names if name not in SUBJECTS]:
         parser.error(f"no subject {unknown[0]!r}; there are {', '.join(SUBJECTS)}")
     if flags.list:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sections[name] = store.section(found, began, os.getloadavg(), context.versions)
         if not (flags.quick or flags.null or flags.no_write or flags.engine):
             # At once: a run that is stopped keeps the subjects that it has measured.
-            store.write(_result_path(), machine.facts(), {name: sections[name]})
+            write(name, sections[name], context)
     _report(flags, rows, sections)
     return 0
 
@@ -122,6 +123,16 @@ def _report(
         print(render(rows, f"{flags.null} (again)" if flags.null else "devrt"))
 
 
-def _result_path() -> Path:
-    slug = machine.slug(machine.cpu_model(), os.cpu_count() or 1)
-    return ROOT / "bench" / "results" / f"{slug}.json"
+def write(name: str, section: dict[str, object], context: Context) -> None:
+    """Put a subject's section into the machine's file; a GPU has a file of its own."""
+    folder = ROOT / "bench" / "results"
+    if name not in ON_HARDWARE:
+        slug = machine.slug(machine.cpu_model(), os.cpu_count() or 1)
+        store.write(folder / f"{slug}.json", machine.facts(), {name: section})
+        return
+    kind = context.versions.get("devrt", {}).get("device", "")
+    if not kind or "simulated" in kind:
+        print(f"{name}: nothing is written, since there is no GPU", file=sys.stderr)
+        return
+    facts = machine.facts() | {"device": kind}
+    store.write(folder / f"{machine.words(kind)}.json", facts, {name: section})

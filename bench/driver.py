@@ -20,7 +20,7 @@ START_TIMEOUT = 120.0
 PREPARE_TIMEOUT = 180.0
 BLOCK_TIMEOUT = 120.0
 
-Start = Callable[[Environment, int], Worker]
+Start = Callable[[Environment, Spec], Worker]
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,21 @@ class Context:
         return " ".join(filter(None, (environment.peer.library, version, named)))
 
 
-def start_worker(environment: Environment, devices: int) -> Worker:
-    """Start the worker of an environment with `devices` CPU devices."""
+def start_worker(environment: Environment, spec: Spec) -> Worker:
+    """Start the worker of an environment on the devices that a case needs."""
     assert environment.python is not None
-    side = environment.peer.side
+    peer = environment.peer
+    given = variables(peer.side, spec.devices, engine=environment.engine, platform=spec.platform)
     return Worker(
-        [environment.python, "-m", "bench.worker", side],
+        [environment.python, "-m", "bench.worker", peer.side],
+        given | peer.variables,
         # The checkout's root, for `bench` itself; -m puts the working directory first anyway.
-        variables(side, devices, engine=environment.engine),
         ROOT,
     )
 
 
 class Pool:
-    """The workers that are alive, one for an environment; all have the same device count.
+    """The workers that are alive, one for an environment; all have the same devices.
 
     A worker that died or timed out is started again for the next case; an environment that cannot
     start at all keeps its reason.
@@ -75,7 +76,7 @@ class Pool:
     def __init__(self, context: Context, start: Start = start_worker) -> None:
         self._context = context
         self._start = start
-        self._devices = 0
+        self._devices = ("", 0)
         self._alive: dict[str, Worker] = {}
         self._broken: dict[str, str] = {}
 
@@ -91,35 +92,39 @@ class Pool:
             worker.close()
         self._alive.clear()
 
-    def get(self, name: str, devices: int) -> Worker:
-        """Return the environment's worker.
+    def get(self, name: str, spec: Spec) -> Worker:
+        """Return the environment's worker, on the devices that a case needs.
 
         Raises
         ------
         WorkerError
             The environment has no Python, or its library cannot be imported.
         """
-        if devices != self._devices:
+        if (spec.platform, spec.devices) != self._devices:
             self.close()
-            self._devices = devices
+            self._devices = (spec.platform, spec.devices)
         if name in self._broken:
             raise WorkerError(self._broken[name])
         found = self._alive.get(name)
         if found is not None and found.is_alive:
             return found
-        self._alive[name] = self._greet(name, devices)
+        self._alive[name] = self._greet(name, spec)
         return self._alive[name]
 
-    def _greet(self, name: str, devices: int) -> Worker:
+    def _greet(self, name: str, spec: Spec) -> Worker:
         environment = self._context.environments[name]
         if environment.python is None:
             raise WorkerError(self._break(name, environment.reason))
         try:
-            worker = self._start(environment, devices)
+            worker = self._start(environment, spec)
         except OSError as error:
             raise WorkerError(self._break(name, f"{name}: {error}")) from error
         try:
-            hello = {"op": "hello", "library": environment.peer.library}
+            hello = {
+                "op": "hello",
+                "library": environment.peer.library,
+                "platform": spec.platform,
+            }
             self._context.versions[name] = worker.ask(hello, START_TIMEOUT)
         except WorkerError as error:
             worker.close()
@@ -144,14 +149,14 @@ def measure(
     prepare = {"op": "prepare", "subject": subject, "case": spec.name}
     for name in names:
         try:
-            ready = pool.get(name, spec.devices).ask(prepare, PREPARE_TIMEOUT)
+            ready = pool.get(name, spec).ask(prepare, PREPARE_TIMEOUT)
             samples[name], notes[name] = [], ready.get("note", "")
         except WorkerError as error:
             failed[name] = Outcome(reason=str(error))
     for _ in range(blocks + 1):
         for name in list(samples):
             try:
-                reply = pool.get(name, spec.devices).ask({"op": "block"}, BLOCK_TIMEOUT)
+                reply = pool.get(name, spec).ask({"op": "block"}, BLOCK_TIMEOUT)
                 samples[name].append(reply["seconds"])
             except WorkerError as error:
                 del samples[name]

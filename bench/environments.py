@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ class Peer:
     side: str
     library: str
     requirements: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,13 @@ def load_peers(
     """Read the environments that cases can name, with what each has on a version of Python."""
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     return {
-        name: Peer(name, table["side"], table["library"], _requirements(table, python))
+        name: Peer(
+            name,
+            table["side"],
+            table["library"],
+            _requirements(table, python),
+            table.get("variables", {}),
+        )
         for name, table in tables.items()
     }
 

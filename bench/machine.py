@@ -7,7 +7,7 @@ import platform
 import re
 from pathlib import Path
 
-__all__ = ["cpu_model", "facts", "slug"]
+__all__ = ["cpu_model", "facts", "slug", "words"]
 
 
 def cpu_model() -> str:
@@ -25,9 +25,13 @@ def cpu_model() -> str:
 
 def slug(model: str, cores: int) -> str:
     """Return the name of the machine's result file: processor and core count."""
+    return f"{words(model)}-{cores}-cores"
+
+
+def words(model: str) -> str:
+    """Return a processor's or a device's name as part of a file's name."""
     cleaned = re.sub(r"\((r|tm|c)\)|\bcpu\b|\bprocessor\b", " ", model.lower())
-    words = re.findall(r"[a-z0-9]+", cleaned.replace("@", " ").replace(".", "p"))
-    return "-".join([*words, f"{cores}-cores"])
+    return "-".join(re.findall(r"[a-z0-9]+", cleaned.replace("@", " ").replace(".", "p")))
 
 
 def facts() -> dict[str, object]:

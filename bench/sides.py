@@ -16,6 +16,12 @@ _OWNED = ("XLA_FLAGS", "JAX_PLATFORMS", "JAX_NUM_CPU_DEVICES", "DEVRT_PLATFORMS"
           # An installed package has its bytecode; a checkout writes it at the first start.
           "PYTHONDONTWRITEBYTECODE")  # fmt: skip
 
+# devrt's own client, where XLA's may be preferred.
+_ON_GPUS = {
+    "devrt": {"DEVRT_PLATFORMS": "cuda@devrt-cuda"},
+    "jax": {"JAX_PLATFORMS": "cuda"},
+}
+
 
 def variables(
     side: str,
@@ -23,6 +29,7 @@ def variables(
     extra_path: str = "",
     base: Mapping[str, str] | None = None,
     engine: str = "",
+    platform: str = "cpu",
 ) -> dict[str, str]:
     """Return the environment of a child process.
 
@@ -38,6 +45,8 @@ def variables(
         The variables to start from; the caller's own when None.
     engine
         devrt's compiler for the CPU; empty for its own choice.
+    platform
+        ``"cpu"`` or ``"gpu"``: of the latter, the devices are those that the machine has.
 
     Notes
     -----
@@ -50,7 +59,9 @@ def variables(
     path = [part for part in (extra_path, inherited) if part]
     if path:
         made["PYTHONPATH"] = os.pathsep.join(path)
-    if side == "devrt":
+    if platform == "gpu":
+        made |= _ON_GPUS.get(side, {})
+    elif side == "devrt":
         made["DEVRT_PLATFORMS"] = "cpu"
         if engine:
             made["DEVRT_CPU_ENGINE"] = engine

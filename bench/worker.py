@@ -6,7 +6,7 @@ object with an ``op``; each reply is one object, with ``error`` in it when the r
 ======== ============================== ========================================
 op       takes                          gives
 ======== ============================== ========================================
-hello    library                        version, python, numpy
+hello    library, platform              version, python, numpy; engine or device
 prepare  subject, case                  loops, samples, note
 block    -                              seconds: one value a sample
 quit     -                              nothing; the process ends
@@ -75,7 +75,10 @@ class Server:
             "numpy": version_of("numpy"),
             "python": platform.python_version(),
         }
-        return found | ({"engine": _engine()} if self._side == "devrt" else {})
+        if self._side != "devrt":
+            return found
+        on_cpu = request.get("platform", "cpu") == "cpu"
+        return found | ({"engine": _engine()} if on_cpu else {"device": _device_kind()})
 
     def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         self._prepared = None
@@ -103,6 +106,12 @@ def _engine() -> str:
         return str(choose())
     except (ImportError, NotImplementedError):
         return ""
+
+
+def _device_kind() -> str:
+    import devrt
+
+    return devrt.devices()[0].device_kind
 
 
 def serve(server: Server, requests: TextIO, replies: TextIO) -> None:

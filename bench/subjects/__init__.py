@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["ALIASES", "SUBJECTS", "module_of"]
+__all__ = ["ALIASES", "ON_HARDWARE", "SUBJECTS", "module_of"]
 
 SUBJECTS = {
     "start": "bench.subjects.start",
@@ -28,7 +28,10 @@ SUBJECTS = {
     "run": "bench.subjects.run",
     "pjrt": "bench.subjects.pjrt",
     "native": "bench.subjects.native",
+    "gpu": "bench.subjects.gpu",
 }
+#: Subjects that are measured only when they are named, since few machines have what they need.
+ON_HARDWARE = frozenset({"gpu"})
 ALIASES = {"import": "start"}
 
 

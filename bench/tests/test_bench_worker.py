@@ -36,7 +36,7 @@ for line in sys.stdin:
 """
 
 
-def start_fake(environment, devices):
+def start_fake(environment, spec):
     return Worker([sys.executable, "-c", FAKE, environment.peer.name], {}, Path.cwd())
 
 
@@ -86,7 +86,7 @@ def test_a_worker_that_dies_is_a_row_and_is_started_again(context):
 
 def test_a_worker_that_does_not_answer_in_time_is_killed():
     # No time at all: what is tested is the end of the wait, not its length.
-    with start_fake(Environment(Peer("jax", "jax", "jax"), sys.executable), 1) as made:
+    with start_fake(Environment(Peer("jax", "jax", "jax"), sys.executable), Spec("good")) as made:
         assert made.ask({"op": "prepare", "case": "jax hangs"}, 60) == {"loops": 1}
         with pytest.raises(WorkerError, match="no answer within 0 s; the worker was killed"):
             made.ask({"op": "block"}, 0)
@@ -97,16 +97,18 @@ def test_a_worker_that_does_not_answer_in_time_is_killed():
 
 def test_closing_the_pool_leaves_no_process(context):
     with Pool(context, start_fake) as pool:
-        alive = pool.get("jax", 1)
+        alive = pool.get("jax", Spec("good"))
         assert alive.is_alive
     assert not alive.is_alive
 
 
 def test_another_device_count_takes_another_process(pool):
-    first = pool.get("jax", 1)
-    assert pool.get("jax", 1) is first
-    assert pool.get("jax", 8) is not first
+    first = pool.get("jax", Spec("good"))
+    assert pool.get("jax", Spec("good")) is first
+    assert pool.get("jax", Spec("good", devices=8)) is not first
     assert not first.is_alive
+    second = pool.get("jax", Spec("good", devices=8))
+    assert pool.get("jax", Spec("good", devices=8, platform="gpu")) is not second
 
 
 def test_an_environment_without_its_library_is_a_row_that_names_it():
@@ -117,11 +119,11 @@ def test_an_environment_without_its_library_is_a_row_that_names_it():
     }
     context = Context(peers, Options(blocks=1))
 
-    def start(environment, devices):
+    def start(environment, spec):
         if environment.peer.name == "jax":
             command = [sys.executable, "-m", "bench.worker", "jax"]
-            return Worker(command, variables("jax", devices), Path.cwd())
-        return start_fake(environment, devices)
+            return Worker(command, variables("jax", spec.devices), Path.cwd())
+        return start_fake(environment, spec)
 
     rows = run_subject(context, "put", [Spec("good", ("jax", "old"))], start)
     assert rows[0].other.reason.startswith("jax: ModuleNotFoundError: No module named 'no_such")
@@ -133,10 +135,10 @@ def test_a_python_that_is_not_there_is_a_reason(context):
     gone = Environment(Peer("jax", "jax", "jax"), "/nonexistent/python")
     broken = Context({**context.environments, "jax": gone}, context.options)
 
-    def start(environment, devices):
+    def start(environment, spec):
         if environment is gone:
             return Worker([gone.python], {}, Path.cwd())
-        return start_fake(environment, devices)
+        return start_fake(environment, spec)
 
     with Pool(broken, start) as pool:
         seen = measure(pool, "put", Spec("good"), ["devrt", "jax"], 1)
