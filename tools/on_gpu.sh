@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What waits for a machine with a GPU, in the order in which it is worth knowing. Every step runs,
+# those that failed are named last, and the logs are in the folder that is given.
+#
+#   tools/on_gpu.sh cuda results/     with the Python that PYTHON names (python3)
+set -uo pipefail
+platform=${1:?a platform: cuda or rocm}
+logs=${2:?a folder for the logs}
+python=${PYTHON:-python3}
+cd "$(dirname "${BASH_SOURCE[0]}")/.." && mkdir -p "$logs" || exit 1
+failed=()
+
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  "$@" >"$logs/$name.log" 2>&1 || failed+=("$name")
+  printf '%s: %s s, %s\n' "$name" $((SECONDS - start)) "$(tail -n 1 "$logs/$name.log")"
+}
+
+step tests "$python" -m pytest -q -p no:cacheprovider tests/gpu --require-device="$platform"
+step kit "$python" -m devrt conform "$platform@devrt-$platform"
+[[ $platform == cuda ]] && step kit-of-xla "$python" -m devrt conform cuda@jax-cuda13-pjrt
+[[ $platform == cuda ]] && step bench "$python" -m bench gpu --no-install
+if command -v compute-sanitizer >/dev/null; then
+  step sanitizer compute-sanitizer --error-exitcode 9 "$python" -m pytest -q \
+    -p no:cacheprovider tests/gpu/test_client.py --require-device="$platform" \
+    -k "not closing and not xlas"
+fi
+((${#failed[@]})) || exit 0
+printf 'FAILED: %s\n' "${failed[@]}"
+exit 1
