@@ -1,9 +1,12 @@
 """What the cuda plugin registers and says, on trees of files made for each case."""
 
+import subprocess
+import sys
+
 import pytest
 
 from devrt.records import Available
-from devrt_cuda import _machine, plugin
+from devrt_cuda import _machine
 from support import add_pci, write
 
 
@@ -72,10 +75,20 @@ def test_all_is_here(tmp_path, version, shown):
     assert probe(tmp_path) == Available(f"driver {shown}")
 
 
-def test_simulated_devices_need_nothing(monkeypatch):
-    assert plugin.probe() != Available("simulated")
-    monkeypatch.setenv("DEVRT_CUDA_MOCK", "4")
-    assert plugin.probe() == Available("simulated")
+PROGRAM = """
+import devrt
+
+devrt.config.update("cuda_mock", "3")
+print(len(devrt.devices("cuda")))
+with devrt.Runtime() as other:
+    print(len(other.decide("cuda").usable))
+"""
+
+
+def test_simulated_devices_that_a_call_asks_for_need_nothing():
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["3", "0"]  # another runtime has a configuration of its own
 
 
 def test_every_gpu_that_is_known_leads_to_this_distribution():

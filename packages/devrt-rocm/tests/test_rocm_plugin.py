@@ -2,13 +2,15 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
 from devrt.records import Available
-from devrt_rocm import _machine, plugin
+from devrt_rocm import _machine
 from support import add_pci, write
 
 
@@ -112,7 +114,17 @@ def test_the_newer_runtime_of_two_is_named(tmp_path):
     assert probe(tmp_path) == Available("libamdhip64.so.7, ROCm 7.0.1-42")
 
 
-def test_simulated_devices_need_nothing(monkeypatch):
-    assert plugin.probe() != Available("simulated")
-    monkeypatch.setenv("DEVRT_ROCM_MOCK", "4")
-    assert plugin.probe() == Available("simulated")
+PROGRAM = """
+import devrt
+
+devrt.config.update("rocm_mock", "3")
+print(len(devrt.devices("rocm")))
+with devrt.Runtime() as other:
+    print(len(other.decide("rocm").usable))
+"""
+
+
+def test_simulated_devices_that_a_call_asks_for_need_nothing():
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["3", "0"]  # another runtime has a configuration of its own

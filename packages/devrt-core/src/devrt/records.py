@@ -248,7 +248,8 @@ class ClientFactory:
         None: what its manifest says, and without one ``"1.0"``.
     simulates : bool
         Whether its client's option ``mock`` asks for simulated devices, which need no hardware: a
-        client with it is made whatever ``probe`` and the manifest say of the machine.
+        client with it is made whatever ``probe`` and the manifest say of the machine. So is one
+        where the configuration sets the option that the manifest's ``unless_set`` is of.
     """
 
     platform: str = ""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
 from devrt.records import (
-    Available,
     ClientContext,
     ClientFactory,
     DoctorFinding,
@@ -66,19 +65,15 @@ def devrt_plugin_traits() -> list[PluginTraits]:
 def devrt_doctor_findings() -> list[DoctorFinding]:
     """Return what hides devices, and which libraries are too old for XLA's plugin."""
     from devrt_cuda import _versions, _visibility
-    from devrt_cuda._platform import PLATFORM
 
-    if PLATFORM.is_simulated():  # neither is about them
-        return []
     return [*_visibility.findings(os.environ), *_versions.findings()]
 
 
 def probe() -> ProbeResult:
-    """Say what keeps CUDA from being used on this machine; simulated devices need nothing."""
+    """Say what keeps CUDA from being used on this machine."""
     from devrt_cuda import _machine
-    from devrt_cuda._platform import PLATFORM
 
-    return Available("simulated") if PLATFORM.is_simulated() else _machine.probe()
+    return _machine.probe()
 
 
 def make_client(context: ClientContext) -> Client:

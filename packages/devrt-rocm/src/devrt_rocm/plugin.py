@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
 from devrt.records import (
-    Available,
     ClientContext,
     ClientFactory,
     DoctorFinding,
@@ -63,17 +62,15 @@ def devrt_plugin_traits() -> list[PluginTraits]:
 def devrt_doctor_findings() -> list[DoctorFinding]:
     """Return what hides devices."""
     from devrt_rocm import _visibility
-    from devrt_rocm._platform import PLATFORM
 
-    return [] if PLATFORM.is_simulated() else list(_visibility.findings(os.environ))
+    return list(_visibility.findings(os.environ))
 
 
 def probe() -> ProbeResult:
-    """Say what keeps ROCm from being used on this machine; simulated devices need nothing."""
+    """Say what keeps ROCm from being used on this machine."""
     from devrt_rocm import _machine
-    from devrt_rocm._platform import PLATFORM
 
-    return Available("simulated") if PLATFORM.is_simulated() else _machine.probe()
+    return _machine.probe()
 
 
 def make_client(context: ClientContext) -> Client:

@@ -15,7 +15,7 @@ from devrt._config.files import ConfigFile
 from devrt._support.warn import warn
 from devrt.errors import ConfigError, DevrtWarning
 
-__all__ = ["FileKeys", "carries", "nearest", "similar", "unknown_option"]
+__all__ = ["FileKeys", "carries", "nearest", "option_of", "similar", "unknown_option"]
 
 _OF_JAX = {
     "enable_x64": "It is an option of JAX. devrt has no switch for 64-bit types: arrays keep the "
@@ -115,6 +115,12 @@ class FileKeys:
         if isinstance(file.values[key], dict) or "_" not in key or carries(self._seen)(key):
             return False
         return not nearest(key, names, self._own)
+
+
+def option_of(variable: str) -> str:
+    """Return the option whose environment variable this would be; empty for any other name."""
+    name = variable.removeprefix("DEVRT_").lower()
+    return name if variable == f"DEVRT_{name.upper()}" else ""
 
 
 def nearest(name: str, names: Collection[str], own: Collection[str] = ()) -> str:

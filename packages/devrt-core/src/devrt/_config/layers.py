@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from devrt._config.files import ConfigFile, read_config_files
 from devrt._config.guards import IMPLIED, is_guard, names_a_guard
-from devrt._config.keys import FileKeys, carries, similar, unknown_option
+from devrt._config.keys import FileKeys, carries, option_of, similar, unknown_option
 from devrt._config.options import CORE_OPTIONS, NOT_OPTIONS
 from devrt._config.values import checked, flag_value
 from devrt._support.context import Context
@@ -300,6 +300,20 @@ class Config:
                     self._settled[spec.name] = settled
         self._keys.check(self._specs, self._platforms)  # a plugin was loaded since, perhaps
         return settled
+
+    def is_set(self, variable: str) -> bool:
+        """Return whether a variable is set; of an option's, whether anything sets the option.
+
+        The option may be one of a plugin that is not loaded: the variable's name tells it. What is
+        wrong with a file or a value is for those to say who read the option.
+        """
+        name = option_of(variable)
+        with contextlib.suppress(ConfigError):
+            if name in self._specs:
+                return bool(self.read(name))
+            if name and not self._environ.get(variable):
+                return any(file.values.get(name) for file in self.files())
+        return bool(self._environ.get(variable))
 
     @property
     def generation(self) -> int:

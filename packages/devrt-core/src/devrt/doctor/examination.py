@@ -42,6 +42,7 @@ class Examined:
     ``report`` what became of the probe; None if there was none. ``candidate`` is what the selection
     gets; None for a plugin that serves no platform. ``skipped`` says why it was not examined, and
     ``refused`` what is wrong with the value of one of its options: it works, but not with that.
+    ``lacks`` is what the machine lacks by its manifest, which the runtime looks at first.
     """
 
     ref: PluginRef
@@ -52,6 +53,7 @@ class Examined:
     candidate: Candidate | None = None
     skipped: str = ""
     refused: str = ""
+    lacks: Unavailable | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -239,18 +241,18 @@ def _skipped(plan: Examined, policy: Policy) -> Examined:
 
 
 def _plan(runtime: Runtime, ref: PluginRef, level: Level | None) -> Examined:
-    manifest, error = None, None
+    manifest, error, lacks = None, None, None
     try:
         manifest = runtime.plugins.manifest(ref)
+        lacks = runtime.plugins.missing(ref)
     except PluginError as raised:
         error = raised
     exclusive = manifest is not None and manifest.exclusive
     if level is None:
         level = Level.LOAD if exclusive else Level.CLIENT
-    plan = Examined(ref, level, manifest, error)
-    if _lacks(plan) is not None:  # its devices are not here: no more than a library's version
-        return dataclasses.replace(plan, level=min(level, Level.LOAD))
-    return plan
+    if lacks is not None:  # its devices are not here: no more than a library's version
+        level = min(level, Level.LOAD)
+    return Examined(ref, level, manifest, error, lacks=lacks)
 
 
 def _given_options(runtime: Runtime) -> dict[str, Any]:
@@ -275,17 +277,13 @@ def _without_child(plan: Examined) -> bool:
         or plan.manifest_error is not None
         or bool(plan.ref.problem)
         or _is_by_call(plan.ref)
-        or (_lacks(plan) is not None and not plan.ref.library)
+        or (plan.lacks is not None and not plan.ref.library)
     )
 
 
 def _is_by_call(ref: PluginRef) -> bool:
     """Return whether a call registered it in this process, which no child can repeat."""
     return not ref.module and not ref.library and not ref.config
-
-
-def _lacks(plan: Examined) -> Unavailable | None:
-    return plan.manifest.missing() if plan.manifest is not None else None
 
 
 def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Examined:
@@ -295,11 +293,7 @@ def _judged(runtime: Runtime, plan: Examined, report: ProbeReport | None) -> Exa
     if report is not None and report.is_ok and not report.facts.get("serves", True):
         return dataclasses.replace(plan, report=report)
     facts = report.facts if report is not None else {}
-    lacks = _lacks(plan)  # what the runtime looks at first
-    if report is None:
-        state = _state_unprobed(plan)
-    else:
-        state = state_of(ref, report) if lacks is None else lacks
+    state = _state_unprobed(plan) if report is None else plan.lacks or state_of(ref, report)
     refused = "\n".join(facts.get("refused", ()))
     candidate = Candidate(
         ref,
@@ -318,7 +312,7 @@ def _state_unprobed(plan: Examined) -> ProbeResult | Broken:
         return Broken("load", plan.ref.problem, remedy)
     if plan.manifest_error is not None:
         return broken_by(plan.ref, plan.manifest_error, "manifest")
-    return _lacks(plan) or Available("not loaded")
+    return plan.lacks or Available("not loaded")
 
 
 def _decide(

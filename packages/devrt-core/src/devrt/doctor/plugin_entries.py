@@ -174,8 +174,8 @@ def _manifest_rule(examined: Examined) -> Rule:
         return Rule("manifest", False, examined.manifest_error.message)
     if examined.manifest is None:
         return Rule("manifest", None, "it has none")
-    missing = examined.manifest.missing()
-    return Rule("manifest", missing is None, missing.reason if missing else "all it needs is here")
+    lacks = examined.lacks
+    return Rule("manifest", lacks is None, lacks.reason if lacks else "all it needs is here")
 
 
 def _phase_rules(examined: Examined) -> Iterator[Rule]:

@@ -135,10 +135,6 @@ class GpuPlatform:
 
         return gpu_engine.describe(self)
 
-    def is_simulated(self, environ: Mapping[str, str] | None = None) -> bool:
-        """Return whether the environment asks for simulated devices."""
-        return bool((os.environ if environ is None else environ).get(self.mock_variable))
-
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
         from devrt.native import kernels  # not at the top: importing a plugin has no use for it

@@ -32,7 +32,8 @@ class Callbacks:
     ``run_entries`` is as `devrt.plugins.adoption.recording` needs it; without it, what modules made
     for JAX register stays unknown. ``preflight`` and ``on_load`` are called before and after a
     plugin is loaded, and may raise `PluginError`. ``patience`` returns the seconds that one thread
-    waits while another loads or probes the plugin that it needs; None for a minute.
+    waits while another loads or probes the plugin that it needs; None for a minute. ``is_set``
+    returns whether a variable is set, or the option that it is of.
     """
 
     forbidden: Callable[[], Sequence[str]] = tuple
@@ -40,6 +41,7 @@ class Callbacks:
     preflight: Callable[[PluginRef], None] = lambda ref: None
     on_load: Callable[[Plugin], None] = lambda plugin: None
     patience: Callable[[], float | None] = lambda: None
+    is_set: Callable[[str], bool] = lambda variable: bool(os.environ.get(variable))
 
 
 class Catalogue:
@@ -56,7 +58,7 @@ class Catalogue:
         self._refs: tuple[PluginRef, ...] | None = None
         self._added: dict[PluginRef, Plugin] = {}
         self._manifests: dict[PluginRef, BackendManifest | PluginError | None] = {}
-        self._missing: dict[PluginRef, Unavailable | None] = {}
+        self._missing: dict[tuple[PluginRef, frozenset[str]], Unavailable | None] = {}
         self._adoption = Adoption(self.manifest, self.is_forbidden, self._callbacks.run_entries)
 
     @property
@@ -147,6 +149,15 @@ class Catalogue:
         """Return what the machine lacks by a plugin's manifest, which then is not imported."""
         if (manifest := self.manifest(ref)) is None:
             return None
-        if ref not in self._missing:
-            self._missing[ref] = manifest.missing()
-        return self._missing[ref]
+        key = (ref, manifest.simulating(self._callbacks.is_set))
+        if key not in self._missing:
+            self._missing[key] = manifest.missing(simulating=key[1])
+        return self._missing[key]
+
+    def is_simulated(self, ref: PluginRef) -> bool:
+        """Return whether a plugin's devices are to be simulated ones, by its manifest.
+
+        Then neither what the machine has nor what the plugin's probe says of it counts.
+        """
+        manifest = self.manifest(ref)
+        return manifest is not None and bool(manifest.simulating(self._callbacks.is_set))

@@ -12,12 +12,15 @@ from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
 
 __all__ = [
     "NOT_IMPORTED",
+    "SIMULATED",
     "broken_by",
     "probed",
 ]
 
 
 NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
+SIMULATED = Available("simulated")
+"""Of a plugin that simulates its devices where that is configured: its probe does not count."""
 
 
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:

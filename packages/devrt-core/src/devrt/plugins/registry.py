@@ -9,7 +9,7 @@ from devrt.plugins.catalogue import Callbacks, Catalogue
 from devrt.plugins.discovery.adopted import adopted_table
 from devrt.plugins.discovery.installed import discover_plugins
 from devrt.plugins.discovery.refs import PluginRef
-from devrt.plugins.judging import NOT_IMPORTED, broken_by, probed
+from devrt.plugins.judging import NOT_IMPORTED, SIMULATED, broken_by, probed
 from devrt.plugins.loading.libraries import library_backend
 from devrt.plugins.loading.load import Initialized, load_plugin
 from devrt.plugins.loading.manifest import BackendManifest
@@ -256,6 +256,9 @@ class PluginRegistry(Catalogue):
         return Candidate(ref, state, facts.priority, tuple(facts.aliases), facts.experimental)
 
     def _probe(self, ref: PluginRef, factory: ClientFactory) -> ProbeResult | Broken:
+        if factory.simulates and self.is_simulated(ref):
+            return SIMULATED
+
         def probe() -> ProbeResult | Broken:
             return self._probed.setdefault(ref, probed(ref, factory))
 

@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt._support.words import words
@@ -141,13 +141,16 @@ def _ref(fields: Mapping[str, Any]) -> PluginRef:
 def _examine_plugin(
     ref: PluginRef, request: dict[str, Any], reporter: Pipe, loaded: list[Plugin]
 ) -> dict[str, Any]:
+    from devrt.plugins.catalogue import Callbacks
     from devrt.plugins.discovery.installed import installed_plugins
+    from devrt.plugins.judging import SIMULATED
     from devrt.plugins.registry import PluginRegistry
     from devrt.probing.description import description
     from devrt.records import Available, Unavailable
 
     # The others are known, and not loaded: one of them may be what loads libraries.
-    registry = PluginRegistry(lambda: {ref, *installed_plugins()})
+    is_set = _is_set(request["options"])
+    registry = PluginRegistry(lambda: {ref, *installed_plugins()}, Callbacks(is_set=is_set))
     plugin = registry.load(ref)
     loaded.append(plugin)
     factory = plugin.client_factory()
@@ -156,7 +159,9 @@ def _examine_plugin(
         return facts
     options, facts["refused"] = _options(factory, request["options"])
     reporter.say(phase="probe")
-    state: Any = factory.probe()
+    is_simulated = factory.simulates and registry.is_simulated(ref)
+    state: Any = SIMULATED if is_simulated else factory.probe()
+    request["findings"] &= not is_simulated  # what plugins say there is about the machine
     if isinstance(state, Unavailable):
         reason = str(state.reason) or "it cannot be used here, and does not say why"
         return facts | {"unavailable": reason, "remedy": str(state.remedy)}
@@ -169,6 +174,20 @@ def _examine_plugin(
         reporter.say(phase="client")
         facts |= _client_facts(plugin, factory, options)
     return facts
+
+
+def _is_set(given: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Return what says whether a variable is set, or its option, also by the parent's calls."""
+    from devrt._config.keys import option_of
+    from devrt._config.layers import Config
+
+    config = Config(check_keys=False)
+
+    def is_set(variable: str) -> bool:
+        name = option_of(variable)
+        return bool(given[name]) if name in given else config.is_set(variable)
+
+    return is_set
 
 
 def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -78,6 +78,7 @@ class Runtime:
             preflight=preflight.load,
             on_load=self._declare_options,
             patience=self._patience,
+            is_set=self.config.is_set,
         )
         self.plugins = PluginRegistry(discover, callbacks)
         self._clients = ClientStore(self.config, preflight.client)
@@ -363,8 +364,7 @@ class Runtime:
     def _isolation(self) -> float | None:
         if self.config.read("probe") != "isolated":
             return None
-        timeout = self._patience()
-        return _PROBE_SECONDS if timeout is None else timeout
+        return _PROBE_SECONDS if (timeout := self._patience()) is None else timeout
 
     def _patience(self) -> float | None:
         timeout = self.config.read("init_timeout")

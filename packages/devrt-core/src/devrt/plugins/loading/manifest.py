@@ -25,7 +25,7 @@ or for a module in a namespace package, the folder of the first regular package.
     path = ["/dev/acme*"]        # files or device nodes, and beside or in place of them
     library = "libacme.so.1"     # shared libraries
     pci_vendor = 0x1234          # a device on the PCI bus; any one that is there is enough
-    unless_set = "ACME_SIMULATED"  # a variable that asks for devices that need none of it
+    unless_set = "DEVRT_ACME_MOCK"  # an option's variable that asks for devices that need none
     reason = "no Acme card was found"
     remedy = "Install the Acme driver."
 
@@ -53,6 +53,7 @@ or for a module in a namespace package, the folder of the first regular package.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from devrt._support.record import record, replaced
@@ -115,10 +116,20 @@ class BackendManifest:
         own = {name: tuple(v) if name == "aliases" else v for name, v in own.items()}
         return [n for n, v in own.items() if v not in (getattr(self, n), defaults[n])]
 
-    def missing(self, root: str | os.PathLike[str] = "/") -> Unavailable | None:
-        """Return why the backend cannot be used here; None if nothing speaks against it."""
+    def simulating(self, is_set: Callable[[str], bool]) -> frozenset[str]:
+        """Return the variables that ask for simulated devices, of those that ``is_set`` says."""
+        names = {requirement.unless_set for requirement in self.requires} - {""}
+        return frozenset(filter(is_set, names))
+
+    def missing(
+        self, root: str | os.PathLike[str] = "/", simulating: frozenset[str] = frozenset()
+    ) -> Unavailable | None:
+        """Return why the backend cannot be used here; None if nothing speaks against it.
+
+        ``simulating`` is what `simulating` returned: what these stand for is not required.
+        """
         for requirement in self.requires:
-            if not requirement.is_met(root):
+            if requirement.unless_set not in simulating and not requirement.is_met(root):
                 return Unavailable(requirement.reason, requirement.remedy)
         for conflict in self.conflicts:
             if conflict.severity == "error" and conflict.holds():

@@ -18,8 +18,9 @@ class Requirement:
     """Something that must be on the machine; where several are named, one of them.
 
     ``path`` are patterns of files, ``library`` names of shared libraries with their version, and
-    ``pci_vendor`` is a device's vendor, -1 where none is named. Where the environment sets the
-    variable ``unless_set``, nothing is required: it stands for simulated devices.
+    ``pci_vendor`` is a device's vendor, -1 where none is named. Where the variable ``unless_set``
+    is set, or the option whose variable it is, nothing is required: it stands for simulated
+    devices.
     """
 
     reason: str
@@ -39,8 +40,7 @@ class Requirement:
     def is_met(self, root: str | os.PathLike[str]) -> bool:
         """Return whether it is there, by looking at files only."""
         return (
-            bool(self.unless_set and os.environ.get(self.unless_set))
-            or any(_exists(path.lstrip("/"), root) for path in self.path)
+            any(_exists(path.lstrip("/"), root) for path in self.path)
             or any(_has_library(name, root) for name in self.library)
             or (self.pci_vendor >= 0 and _has_pci_device(self.pci_vendor, root))
         )

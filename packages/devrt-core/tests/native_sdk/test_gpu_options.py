@@ -1,0 +1,46 @@
+"""How simulated devices of a GPU client are requested, and how many that are."""
+
+import pytest
+
+from devrt.errors import ConfigError, InvalidArgumentError
+from devrt.native.gpu import _mock_topology
+
+REQUESTS = {
+    "nothing": ({}, None),
+    "an empty option": ({"acme_mock": "", "mock_gpu_topology": ""}, None),
+    "a number alone asks for nothing": ({"mock_num_gpus": 4}, None),
+    "mock": ({"mock": True}, (1, 1)),
+    "mock with a number": ({"mock": True, "mock_num_gpus": 8}, (1, 8)),
+    "JAX's name of it": ({"use_mock_gpu_client": True, "mock_num_gpus": 2}, (1, 2)),
+    "devices": ({"mock_gpu_topology": "8"}, (1, 8)),
+    "nodes": ({"mock_gpu_topology": "2x4"}, (2, 4)),
+    "slices": ({"mock_gpu_topology": "2x3x4"}, (6, 4)),
+    "blanks and capitals": ({"mock_gpu_topology": " 2 X 4 "}, (2, 4)),
+    "the configured option": ({"acme_mock": "2x4"}, (2, 4)),
+    "a call before the configuration": ({"mock_gpu_topology": "1x2", "acme_mock": "8"}, (1, 2)),
+    "a topology before a number": ({"mock_gpu_topology": "4", "mock_num_gpus": 2}, (1, 4)),
+    "as many as there may be": ({"mock_gpu_topology": "65536x1024"}, (65536, 1024)),
+}
+
+
+@pytest.mark.parametrize("case", REQUESTS)
+def test_what_is_requested(case):
+    options, expected = REQUESTS[case]
+    assert _mock_topology(options, "acme") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x", "2x", "x4", "2*4", "-4", "0", "2x0", "0x2", "4.0", "1025", "65537x1", "\u0664", "a"],
+)
+def test_what_is_no_topology(text):
+    with pytest.raises(InvalidArgumentError):
+        _mock_topology({"mock_gpu_topology": text}, "acme")
+    with pytest.raises(ConfigError, match=r"'acme_mock' \(DEVRT_ACME_MOCK\)"):
+        _mock_topology({"acme_mock": text}, "acme")
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025])
+def test_a_number_out_of_range(count):
+    with pytest.raises(InvalidArgumentError, match="mock_num_gpus must give at least 1"):
+        _mock_topology({"mock": True, "mock_num_gpus": count}, "acme")
