@@ -102,7 +102,7 @@ def test_kernels_run(device):
 
 def test_closing_gives_the_memory_back(device):
     if device.platform != "cuda":
-        pytest.skip("asked of CUDA's driver")
+        pytest.skip("CUDA's driver reports it")
     used, left = json.loads(python(CLOSED, options=("-W", "ignore")).stdout)
     assert used >= 2 << 30
     assert left <= BESIDE_A_BARE_CONTEXT
