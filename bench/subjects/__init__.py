@@ -28,6 +28,7 @@ SUBJECTS = {
     "run": "bench.subjects.run",
     "pjrt": "bench.subjects.pjrt",
     "native": "bench.subjects.native",
+    "coordination": "bench.subjects.coordination",
     "gpu": "bench.subjects.gpu",
 }
 #: Subjects that are measured only when they are named, since few machines have what they need.

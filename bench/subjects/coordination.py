@@ -1,0 +1,178 @@
+"""A job of several processes: connecting, barriers, keys, and the memory of its service."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from statistics import median
+
+from bench.case import Spec, Sweep, choose
+from bench.driver import Context
+from bench.environments import Environment
+from bench.figures import summarize
+from bench.rows import Outcome, Row
+from bench.sides import ROOT, variables
+
+__all__ = ["SPECS", "JobError", "measure", "run_job"]
+
+_COUNTS = (2, 8, 32)
+_SWEPT = {
+    "connect": "connect, all at once, the slowest, by processes",
+    "barrier": "barrier of all, by processes",
+    "pair": "set and get of 64 bytes, each process at once, by processes",
+}
+_MEMORY = "resident memory of the service's process after that, by processes"
+
+SPECS = [
+    Spec(
+        f"{count} processes",
+        sweep=Sweep("a job by processes", "process", count),
+        is_large=count > 8,
+    )
+    for count in _COUNTS
+]
+
+
+class JobError(RuntimeError):
+    """A process of a job that failed, with the last line that it wrote."""
+
+
+def measure(context: Context) -> list[Row]:
+    """Run whole jobs of every side in turn; one row for each quantity."""
+    rows: list[Row] = []
+    blocks = max(3, context.options.blocks // 3)
+    for spec in choose(
+        SPECS, is_full=not context.options.is_quick, is_quick=context.options.is_quick
+    ):
+        assert spec.sweep is not None
+        count = int(spec.sweep.x)
+        print(f"  coordination: {spec.name}", file=sys.stderr)
+        seen: dict[str, list[dict[str, float]]] = {"devrt": [], "jax": []}
+        failed: dict[str, Outcome] = {}
+        for _ in range(blocks):
+            for name in [name for name in seen if name not in failed]:
+                try:
+                    seen[name].append(run_job(context.environments[name], count))
+                except JobError as error:
+                    failed[name] = Outcome(reason=f"{name}: {error}")
+        rows += _rows(context, count, seen, failed)
+    return rows
+
+
+def _rows(
+    context: Context,
+    count: int,
+    seen: Mapping[str, list[dict[str, float]]],
+    failed: Mapping[str, Outcome],
+) -> list[Row]:
+    def outcome(name: str, quantity: str) -> Outcome:
+        values = [job[quantity] for job in seen[name]]
+        return failed.get(name) or Outcome(summarize([[v] for v in values]), blocks=values)
+
+    def row(quantity: str, what: str, unit: str) -> Row:
+        ours, theirs = outcome("devrt", quantity), outcome("jax", quantity)
+        sweep = Sweep(what, "process", count)
+        return Row(
+            "coordination", f"{what}, {count}", context.title("jax"), ours, theirs, unit, sweep
+        )
+
+    swept = [row(quantity, what, "s") for quantity, what in _SWEPT.items()]
+    return [*swept, row("bytes", _MEMORY, "B")]
+
+
+def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[str, float]:
+    """Run a job of `count` processes beside its service.
+
+    Returns
+    -------
+    dict
+        Seconds: ``connect`` of the slowest process, one ``barrier``, one ``pair`` of a set and a
+        get in each process; ``bytes`` of the service's process.
+
+    Raises
+    ------
+    JobError
+        A process failed, or the job took longer than `timeout` seconds.
+    """
+    if environment.python is None:
+        raise JobError(environment.reason)
+    side, address = environment.peer.side, f"127.0.0.1:{_free_port()}"
+    with ExitStack() as stack:
+        start = partial(_start, stack, environment.python, side, timeout=timeout)
+        service = start("service", address, count)
+        clients = [start("client", address, count, number) for number in range(count)]
+        for client in clients:
+            client.go()
+        found = [client.result() for client in clients]
+        service.close_input()
+        memory = service.result()["bytes"]
+    return {
+        "connect": max(each["connect"] for each in found),
+        "barrier": median(each["barrier"] for each in found),
+        "pair": median(each["pair"] for each in found),
+        "bytes": memory,
+    }
+
+
+class _Process:
+    """A process of a job, which reports when it is ready."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float) -> None:
+        self._timeout = timeout
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=dict(env), cwd=ROOT,
+        )  # fmt: skip
+
+    def ready(self) -> None:
+        assert self.process.stdout is not None
+        if not self.process.stdout.readline():
+            self.result()
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    def result(self) -> dict[str, float]:
+        """Wait for the end and return what was printed last."""
+        try:
+            printed, errors = self.process.communicate(timeout=self._timeout)
+        except subprocess.TimeoutExpired as error:
+            raise JobError(str(error)) from error
+        if self.process.returncode:
+            last = errors.strip().splitlines() or [f"status {self.process.returncode}"]
+            raise JobError(last[-1])
+        found: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
+        return found
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def _start(
+    stack: ExitStack, python: str, side: str, role: str, *arguments: object, timeout: float
+) -> _Process:
+    command = [python, "-m", "bench.job_process", side, role, *map(str, arguments)]
+    made = _Process(command, variables(side), timeout)
+    stack.callback(made.end)
+    if role == "service":
+        made.ready()
+    return made
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
