@@ -54,7 +54,9 @@ def show(found: Mapping[str, Any]) -> None:
     for wait in found["waits"]:
         came = named(wait["arrived"]) if wait["arrived"] else "nobody"
         missing = named(wait["missing"]) if wait["missing"] else "nobody"
-        out.line(f"{wait['what']}, {wait['seconds_left']:.0f} s left: {came} came")
+        left = wait["seconds_left"]  # not known of a job in etcd: each process has its own
+        until = "" if left is None else f", {left:.0f} s left"
+        out.line(f"{wait['what']}{until}: {came} came")
         out.line(f"  missing: {missing}", "yellow")
     for code, count in found["refused"].items():
         out.line(f"refused calls: {code} {count}", "dim")

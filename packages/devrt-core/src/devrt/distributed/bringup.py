@@ -8,8 +8,8 @@ from typing import Any
 
 from devrt._clusters import NEEDED, Membership, SeenCluster, address_of, cluster_named, membership
 from devrt._support import log
+from devrt.distributed.engines import location_of
 from devrt.distributed.ports import free_port
-from devrt.distributed.security import bound_address
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["resolved"]
@@ -77,6 +77,6 @@ def _check(found: Membership) -> None:
     if not isinstance(address, str):
         msg = f"coordinator_address must be a str, host:port, and is {address!r}."
         raise InvalidTypeError(msg)
-    if bound_address(address)[1] == 0 and size > 1:
+    if location_of(address).has_free_port and size > 1:
         msg = f"coordinator_address {address!r} has no port that other processes could know."
         raise InvalidArgumentError(msg, address=address)

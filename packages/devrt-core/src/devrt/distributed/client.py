@@ -1,4 +1,4 @@
-"""The client of a coordination service, devrt's or jaxlib's: one process's part in a cluster."""
+"""The client of a job: one process's part in it, over whichever engine its address names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Any
 
 from devrt._support.record import record
 from devrt.distributed.connection import Connection
-from devrt.distributed.faults import refused
-from devrt.distributed.protocol.messages import message
-from devrt.distributed.security import Security, bound_address
-from devrt.errors import InvalidArgumentError, StatusCode
+from devrt.distributed.engines import Location, check_etcd_security, location_of
+from devrt.distributed.etcd.store import EtcdStore
+from devrt.distributed.security import Security
+from devrt.distributed.session import Session
+from devrt.distributed.stored.session import StoredSession
+from devrt.distributed.wire_session import WireSession
+from devrt.errors import InvalidArgumentError
 
 __all__ = ["DistributedRuntimeClient", "Times"]
-
-_GRACE = 5.0  # the service's own deadline comes first, and its error says more
 
 
 @record(frozen=True, slots=True)
@@ -53,17 +54,13 @@ class DistributedRuntimeClient:
         shutdown_on_destruction: bool = False,
         use_compression: bool = False,
     ) -> None:
-        bound_address(address)
+        location = location_of(address)
         if node_id < 0:
             msg = f"process id {node_id} is negative. Ids are 0 to the number of processes - 1."
             raise InvalidArgumentError(msg, process=node_id)
-        self._id = node_id
         self._times = times
-        self._connection = Connection(
-            address, node_id, secrets.randbits(63), security, times.heartbeat, use_compression
-        )
-        self._connection.on_loss = on_loss
-        how = self._connection.leave if shutdown_on_destruction else self._connection.close
+        self._session = _session(location, node_id, times, security, on_loss, use_compression)
+        how = self._session.leave if shutdown_on_destruction else self._session.close
         self._end = weakref.finalize(self, _quietly, how, times.shutdown)
 
     def connect(self) -> None:
@@ -76,7 +73,7 @@ class DistributedRuntimeClient:
         DistributedError
             If the service is not there, or refuses this process.
         """
-        self._connection.join(self._times.connect)
+        self._session.join(self._times.connect)
 
     def shutdown(self) -> None:
         """Leave the cluster when every process that is alive does. Idempotent.
@@ -87,7 +84,7 @@ class DistributedRuntimeClient:
             If others did not leave in time; this process has left nevertheless.
         """
         self._end.detach()
-        self._connection.leave(self._times.shutdown)
+        self._session.leave(self._times.shutdown)
 
     def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
         """Return the text of a key; wait for it to be set.
@@ -103,10 +100,7 @@ class DistributedRuntimeClient:
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
         """Return the bytes of a key; wait for it to be set."""
-        request = message("GetKeyValueRequest")(key=key)
-        what = f"waiting for key {key!r}"
-        answer = self._connection.wait("GetKeyValue", request, timeout_in_ms / 1000, what)
-        return bytes(answer.kv.value)
+        return self._session.awaited(key, timeout_in_ms / 1000)
 
     def key_value_try_get(self, key: str) -> str:
         """Return the text of a key; ``NOT_FOUND`` if it is not there."""
@@ -114,8 +108,7 @@ class DistributedRuntimeClient:
 
     def key_value_try_get_bytes(self, key: str) -> bytes:
         """Return the bytes of a key; ``NOT_FOUND`` if it is not there."""
-        answer = self._call("TryGetKeyValue", message("TryGetKeyValueRequest")(key=key))
-        return bytes(answer.kv.value)
+        return self._session.get(key)
 
     def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Set a key; ``ALREADY_EXISTS`` if it is there and may not be overwritten."""
@@ -123,9 +116,7 @@ class DistributedRuntimeClient:
 
     def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
         """Set a key to bytes."""
-        entry = message("KeyValueEntry")(key=key, value=bytes(value))
-        kind = message("InsertKeyValueRequest")
-        self._call("InsertKeyValue", kind(kv=entry, allow_overwrite=allow_overwrite))
+        self._session.set(key, bytes(value), allow_overwrite)
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
         """Return the keys below one and their texts, by key."""
@@ -133,19 +124,15 @@ class DistributedRuntimeClient:
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         """Return the keys below one and their bytes, by key."""
-        request = message("GetKeyValueDirRequest")(directory_key=key)
-        rows = self._call("GetKeyValueDir", request).kv
-        return [(row.key, bytes(row.value)) for row in rows]
+        return self._session.directory(key)
 
     def key_value_delete(self, key: str) -> None:
         """Delete a key and every key below it."""
-        kind = message("DeleteKeyValueRequest")
-        self._call("DeleteKeyValue", kind(key=key, is_directory=True))
+        self._session.delete(key)
 
     def key_value_increment(self, key: str, increment: int) -> int:
         """Add to a key's number, which begins at 0; return the sum."""
-        request = message("IncrementKeyValueRequest")(key=key, increment=increment)
-        return int(self._call("IncrementKeyValue", request).kv.value)
+        return self._session.increment(key, increment)
 
     def wait_at_barrier(
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
@@ -159,31 +146,31 @@ class DistributedRuntimeClient:
         PeerLostError
             If one that is waited for is lost or leaves.
         """
-        request = message("BarrierRequest")(
-            barrier_id=barrier_id,
-            barrier_timeout_in_ms=timeout_in_ms,
-            task_ids=process_ids or (),
-            source_task_id=self._id,
-            counter=self._connection.round(barrier_id),
-        )
-        seconds = timeout_in_ms / 1000 + _GRACE
-        what = f"waiting at barrier {barrier_id!r}"
-        answer = self._connection.wait("Barrier", request, seconds, what)
-        self._connection.passed(barrier_id, answer.counter)
+        self._session.barrier(barrier_id, timeout_in_ms / 1000, process_ids or ())
 
     def get_live_nodes(self, process_ids: Sequence[int]) -> dict[int, int]:
         """Return those of some processes that are alive, and the incarnation of each."""
-        kind = message("GetAliveTasksRequest")
-        answer = self._call(
-            "GetAliveTasks", kind(requesting_task_id=self._id, task_ids=process_ids)
-        )
-        return dict(zip(answer.alive_task_ids, answer.incarnations, strict=False))
+        return self._session.alive(process_ids)
 
-    def _call(self, method: str, request: Any) -> Any:
-        if not self._connection.is_joined:
-            words = f"{method} was called before connect(), or after shutdown()."
-            raise refused(StatusCode.FAILED_PRECONDITION, words)
-        return self._connection.call(method, request, self._times.rpc)
+
+def _session(
+    location: Location,
+    process: int,
+    times: Times,
+    security: Security,
+    on_loss: Callable[[Exception], Any] | None,
+    use_compression: bool,
+) -> Session:
+    incarnation = secrets.randbits(63)
+    if location.engine == "etcd":
+        check_etcd_security(security)
+        store = EtcdStore(location.hosts, location.prefix, security, min(times.rpc, times.connect))
+        return StoredSession(store, process, incarnation, times.heartbeat, on_loss)
+    connection = Connection(
+        location.hosts[0], process, incarnation, security, times.heartbeat, use_compression
+    )
+    connection.on_loss = on_loss
+    return WireSession(connection, process, times.rpc)
 
 
 def _quietly(how: Callable[[float], None], seconds: float) -> None:

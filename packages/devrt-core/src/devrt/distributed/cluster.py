@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from devrt.distributed import faults
+from devrt.distributed import faults, rules
 from devrt.distributed.gathering import Done, Gathering
 from devrt.errors import DevrtError, StatusCode
 
@@ -108,14 +108,9 @@ class Cluster:
         if node.state in {"connected", "leaving", "registering"} and (
             node.incarnation != incarnation
         ):
-            words = (
-                f"process id {number} is taken by another process, which is {node.phase}. Give "
-                "each process an id of its own."
-            )
-            raise faults.refused(StatusCode.ALREADY_EXISTS, words, process=number)
+            raise rules.number_taken(number, node.phase)
         if node.state == "lost" and not self.recoverable:
-            words = f"process {number} was lost, and the service is not recoverable."
-            raise faults.refused(StatusCode.ABORTED, words, process=number)
+            raise rules.was_lost(number)
         self._set(node, "registering", "registering", incarnation)
         if self._formed:
             self._set(node, "connected", "connected")
@@ -241,9 +236,7 @@ class Cluster:
         }
 
     def _numbered(self, number: int) -> Node:
-        if not 0 <= number < len(self.nodes):
-            words = f"process id {number} is not in 0..{len(self.nodes) - 1} of this cluster."
-            raise faults.refused(StatusCode.INVALID_ARGUMENT, words, process=number)
+        rules.check_number(number, len(self.nodes))
         return self.nodes[number]
 
     def _set(self, node: Node, state: str, phase: str, incarnation: int | None = None) -> None:
@@ -320,15 +313,7 @@ class Cluster:
             self._formed = False  # all may come again
 
     def _check_barrier(self, name: str, number: int, expected: set[int]) -> None:
-        for one in expected:
-            self._numbered(one)
-        if number not in expected:
-            words = f"process {number} waits at barrier {name!r}, which is for others."
-            raise faults.refused(StatusCode.INVALID_ARGUMENT, words, barrier=name)
+        rules.check_expected(name, number, expected, len(self.nodes))
         there = self._barriers.get(name)
         if there is not None and there.expected != expected:
-            words = (
-                f"barrier {name!r} waits for {faults.named(there.expected)}, and process {number} "
-                f"gives {faults.named(expected)}. Give every process the same list."
-            )
-            raise faults.refused(StatusCode.INVALID_ARGUMENT, words, barrier=name)
+            raise rules.barrier_of_others(name, there.expected, number, expected)

@@ -8,12 +8,14 @@ from typing import Any
 
 from devrt._support import log
 from devrt.distributed.faults import from_wire, refused
+from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
 from devrt.distributed.protocol.messages import METHODS, SERVICE, grpc_module, message
 from devrt.distributed.security import Security
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["Connection"]
 
+_OWN = "devrt-error-bin"  # metadata of the errors of devrt's service
 _ROUNDS = 16384  # names of barriers that are remembered
 _BEATS = 4  # heartbeats in the time that may pass without one
 
@@ -59,6 +61,7 @@ class Connection:
         self._rounds: dict[str, int] = {}
         self._ended = threading.Event()
         self._poll: Any = None
+        self._is_over = False
         self.loss: DevrtError | None = None
         self.is_joined = False
         self.on_loss: Callable[[Exception], Any] | None = None
@@ -101,6 +104,8 @@ class Connection:
         if not self.is_joined:
             words = f"{what} needs connect() first, and no shutdown()."
             raise refused(StatusCode.FAILED_PRECONDITION, words)
+        if self._is_over and self.loss is not None:
+            raise self.loss.fresh()
         request.incarnations.CopyFrom(self._ids)
         with self._lock:
             future = self._methods[method].future(
@@ -223,6 +228,9 @@ class Connection:
         # A service that is gone is found by the heartbeats, which try again.
         if isinstance(loss, PeerLostError) or error.code() not in silent:
             self._lose(loss)
+            if _OWN not in dict(error.trailing_metadata() or ()):
+                self._is_over = True  # jaxlib's service leaves those that wait for keys
+                self._cancel_waits()
 
     def _lose(self, error: DevrtError) -> None:
         """Take note of a loss, once; end what waits, and report it."""
@@ -251,8 +259,11 @@ class Connection:
         if not hasattr(error, "code"):
             return DistributedError(f"{what} failed: {error}", code=StatusCode.CANCELLED)
         code = int(error.code().value[0])
-        details = dict(error.trailing_metadata() or ()).get("devrt-error-bin")
-        if details:
+        metadata = dict(error.trailing_metadata() or ())
+        if details := metadata.get(_OWN):
             return from_wire(code, str(error.details()), bytes(details))
+        lost = lost_at_jaxlib(bytes(metadata.get(DETAILS, b"")), str(error.details()))
+        if lost is not None:
+            return lost
         words = f"{what} failed at the coordination service {self._address}: {error.details()}"
         return from_wire(code, words, None)

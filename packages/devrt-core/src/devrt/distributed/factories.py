@@ -8,7 +8,7 @@ from typing import Any
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
 from devrt.distributed.security import Security
-from devrt.distributed.service import DistributedRuntimeService
+from devrt.distributed.services import AnyService, begun
 
 __all__ = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
 
@@ -27,13 +27,14 @@ def get_distributed_runtime_service(
     mtls_key_file: str | None = None,
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
-) -> DistributedRuntimeService:
+) -> AnyService:
     """Start the coordination service of a cluster, in a thread of this process.
 
     Parameters
     ----------
     address
-        ``host:port``; port 0 takes one that is free.
+        ``host:port``; port 0 takes one that is free. ``etcd://host:port,.../prefix`` begins a job
+        in etcd, which goes on without this process; ``jaxlib://host:port`` starts jaxlib's service.
     num_nodes
         How many processes the cluster has.
     heartbeat_timeout
@@ -55,7 +56,7 @@ def get_distributed_runtime_service(
 
     Returns
     -------
-    DistributedRuntimeService
+    DistributedRuntimeService, StoredService or JaxlibService
         It listens; ``address`` is where.
 
     Raises
@@ -71,9 +72,7 @@ def get_distributed_runtime_service(
         shutdown=300 if shutdown_timeout is None else shutdown_timeout,
     )
     security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, token)
-    return DistributedRuntimeService(
-        address, num_nodes, limits, bool(recoverable), allow_remote, security
-    )
+    return begun(address, num_nodes, limits, bool(recoverable), allow_remote, security)
 
 
 def get_distributed_runtime_client(
@@ -98,7 +97,7 @@ def get_distributed_runtime_client(
     Parameters
     ----------
     address
-        The service's ``host:port``: devrt's, or jaxlib's.
+        The service's ``host:port``, devrt's or jaxlib's, or ``etcd://host:port,.../prefix``.
     node_id
         This process's number in the cluster, from 0.
     rpc_timeout

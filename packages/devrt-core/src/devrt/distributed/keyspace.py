@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devrt.distributed.store import Entry, Store
+from devrt.distributed.store import Entry, Lease, Store
 from devrt.errors import DistributedError, StatusCode
 
 __all__ = ["Keyspace", "normalised", "not_found"]
@@ -28,11 +28,14 @@ class Keyspace:
         Where they are kept.
     prefix
         What their names in the store begin with.
+    lease
+        What the keys are bound to.
     """
 
-    def __init__(self, store: Store, prefix: str = "kv/") -> None:
+    def __init__(self, store: Store, prefix: str = "kv/", lease: Lease | None = None) -> None:
         self.store = store
         self._prefix = prefix
+        self._lease = lease
 
     def stored(self, key: str) -> str:
         """Return a key's name in the store."""
@@ -42,8 +45,8 @@ class Keyspace:
         """Set a key; without ``overwrite`` one that is there is ``ALREADY_EXISTS``."""
         name = self.stored(key)
         if overwrite:
-            self.store.set(name, value)
-        elif not self.store.transaction({name: 0}, {name: value}):
+            self.store.set(name, value, self._lease)
+        elif not self.store.transaction({name: 0}, {name: value}, self._lease):
             msg = (
                 f"ALREADY_EXISTS: key {normalised(key)!r} is there already. Set it with "
                 "allow_overwrite=True, or delete it first."
@@ -70,7 +73,7 @@ class Keyspace:
 
     def increment(self, key: str, by: int) -> int:
         """Add to a key's number, which begins at 0; return the sum."""
-        return self.store.increment(self.stored(key), by)
+        return self.store.increment(self.stored(key), by, self._lease)
 
     def _key(self, entry: Entry) -> str:
         return entry.key[len(self._prefix) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ class MemoryStore(Store):
         self._watches: dict[str, list[_MemoryWatch]] = {}
         self._prefix_watches: list[_MemoryWatch] = []
         self._leases: dict[str, _MemoryLease] = {}  # by key
+        self._made: dict[int, _MemoryLease] = {}  # that have not ended
+        self._numbers = itertools.count(1)
 
     def get(self, key: str) -> Entry | None:
         """Return a key's entry; None if it is not there."""
@@ -47,6 +50,10 @@ class MemoryStore(Store):
             self.expire()
             found = [entry for key, entry in self._entries.items() if key.startswith(prefix)]
         return sorted(found, key=lambda entry: entry.key)
+
+    def count(self, prefix: str) -> int:
+        """Return how many keys begin so."""
+        return len(self.range(prefix))
 
     def set(self, key: str, value: bytes, lease: Lease | None = None) -> int:
         """Set a key, whether it is there or not; return the version."""
@@ -66,13 +73,13 @@ class MemoryStore(Store):
                 self._change(one, None)
             return len(keys)
 
-    def increment(self, key: str, by: int = 1) -> int:
+    def increment(self, key: str, by: int = 1, lease: Lease | None = None) -> int:
         """Add to the number in a key's decimal text, from 0 where it is not there."""
         with self._lock:
             self.expire()
             former = self._entries.get(key)
             total = added(key, None if former is None else former.value, by)
-            self._change(key, str(total).encode(), self._leases.get(key))
+            self._change(key, str(total).encode(), _own(lease))
             return total
 
     def transaction(
@@ -102,7 +109,17 @@ class MemoryStore(Store):
 
     def lease(self, seconds: float) -> Lease:
         """Return a new lease that ends after so long without being renewed."""
-        return _MemoryLease(self, seconds)
+        with self._lock:
+            self._made = {n: one for n, one in self._made.items() if one.end > self._clock()}
+            lease = _MemoryLease(self, next(self._numbers), seconds)
+            self._made[lease.number] = lease
+            return lease
+
+    def shared_lease(self, number: int, seconds: float) -> Lease:
+        """Return a lease that another process made, to renew it too."""
+        with self._lock:
+            lease = self._made.get(number)
+        return _MemoryLease(self, number, 0) if lease is None else lease
 
     def close(self) -> None:
         """End all watches."""
@@ -156,8 +173,9 @@ class _MemoryWatch(Watch):
 
 
 class _MemoryLease(Lease):
-    def __init__(self, store: MemoryStore, seconds: float) -> None:
+    def __init__(self, store: MemoryStore, number: int, seconds: float) -> None:
         self._store = store
+        self.number = number
         self._seconds = seconds
         self.end = store._clock() + seconds
 

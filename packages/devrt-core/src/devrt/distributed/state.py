@@ -13,9 +13,11 @@ from devrt._support.record import record
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
+from devrt.distributed.engines import location_of
 from devrt.distributed.faults import refused
 from devrt.distributed.security import Security, bound_address, check_loopback, is_loopback
 from devrt.distributed.service import DistributedRuntimeService
+from devrt.distributed.services import AnyService, begun
 from devrt.errors import StatusCode
 from devrt.runtime import default_runtime
 
@@ -46,7 +48,7 @@ class State:
     ----------
     process_id, num_processes : int
         Which of how many processes it is; 0 of 1 before ``initialize``.
-    service : DistributedRuntimeService or None
+    service : DistributedRuntimeService, StoredService, JaxlibService or None
         The coordination service, in process 0.
     client : DistributedRuntimeClient or None
         The connection to it: keys and barriers.
@@ -58,7 +60,7 @@ class State:
 
     process_id: int = 0
     num_processes: int = 1
-    service: DistributedRuntimeService | None = None
+    service: AnyService | None = None
     client: DistributedRuntimeClient | None = None
     coordinator_address: str | None = None
     partition_index: int | None = None
@@ -136,7 +138,7 @@ def initialize(
     Parameters
     ----------
     coordinator_address
-        ``host:port`` of process 0.
+        ``host:port`` of process 0, or ``etcd://host:port,.../prefix``.
     num_processes, process_id
         How many processes there are, and which this is, from 0.
     local_device_ids
@@ -205,25 +207,27 @@ def is_initialized() -> bool:
     return global_state.client is not None
 
 
-def _served(found: Membership, how: _How) -> DistributedRuntimeService:
+def _served(found: Membership, how: _How) -> AnyService:
     """Start the service: on loopback where that is enough, else on every address."""
-    address = found.values["coordinator_address"]
+    address, size = found.values["coordinator_address"], found.values["num_processes"]
+    location = location_of(address)
+    if location.engine != "embedded":
+        return begun(address, size, how.limits, how.recoverable, how.allow_remote, how.security)
     host, port = bound_address(address)
     bind = how.bind_address or next(filter(None, map(os.environ.get, _BIND_VARIABLES)), None)
     if bind is None and not is_loopback(host):
         check_loopback(host, how.allow_remote, how.security)  # its error names the host given
         bind = f"[::]:{port}"
-    size = found.values["num_processes"]
     return DistributedRuntimeService(
         bind or address, size, how.limits, how.recoverable, how.allow_remote, how.security
     )
 
 
 def _connected(
-    found: Membership, how: _How, service: DistributedRuntimeService | None
+    found: Membership, how: _How, service: AnyService | None
 ) -> tuple[DistributedRuntimeClient, str]:
     address = found.values["coordinator_address"]
-    if service is not None and bound_address(address)[1] == 0:
+    if service is not None and location_of(address).has_free_port:
         address = service.address
     limits = how.limits
     times = Times(_RPC_SECONDS, limits.register + _GRACE, limits.shutdown, limits.heartbeat)

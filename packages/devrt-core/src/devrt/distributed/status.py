@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from devrt.distributed.engines import Location, check_etcd_security, location_of
+from devrt.distributed.etcd.store import EtcdStore
 from devrt.distributed.protocol.messages import STATUS, grpc_module
-from devrt.distributed.security import Security, bound_address
+from devrt.distributed.security import Security
+from devrt.distributed.stored.service import status_of
 from devrt.errors import DistributedError, StatusCode
 
 __all__ = ["read_status"]
@@ -20,7 +23,10 @@ def read_status(address: str, security: Security, seconds: float = 10) -> dict[s
     DistributedError
         If no service answers there, it is not devrt's, or it refuses.
     """
-    bound_address(address)
+    location = location_of(address)
+    if location.engine == "etcd":
+        return _stored(location, security, seconds)
+    address = location.hosts[0]
     grpc = grpc_module()
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     if security.has_certificates:
@@ -34,6 +40,15 @@ def read_status(address: str, security: Security, seconds: float = 10) -> dict[s
             raise _error(address, error) from error
     found: dict[str, Any] = json.loads(answer)
     return found
+
+
+def _stored(location: Location, security: Security, seconds: float) -> dict[str, Any]:
+    check_etcd_security(security)
+    store = EtcdStore(location.hosts, location.prefix, security, seconds)
+    try:
+        return status_of(store)
+    finally:
+        store.close()
 
 
 def _error(address: str, error: Any) -> DistributedError:

@@ -37,7 +37,15 @@ class Watch(abc.ABC):
 
 
 class Lease(abc.ABC):
-    """A lifetime that keys are bound to: they are deleted where nobody renews it."""
+    """A lifetime that keys are bound to: they are deleted where nobody renews it.
+
+    Attributes
+    ----------
+    number : int
+        What other processes know it by.
+    """
+
+    number: int
 
     @abc.abstractmethod
     def renew(self) -> None:
@@ -69,6 +77,10 @@ class Store(abc.ABC):
         """Return the entries whose keys begin so, by key."""
 
     @abc.abstractmethod
+    def count(self, prefix: str) -> int:
+        """Return how many keys begin so."""
+
+    @abc.abstractmethod
     def set(self, key: str, value: bytes, lease: Lease | None = None) -> int:
         """Set a key, whether it is there or not; return the version."""
 
@@ -77,8 +89,17 @@ class Store(abc.ABC):
         """Delete a key, or all that begin so; return how many there were."""
 
     @abc.abstractmethod
-    def increment(self, key: str, by: int = 1) -> int:
+    def increment(self, key: str, by: int = 1, lease: Lease | None = None) -> int:
         """Add to the number in a key's decimal text, from 0 where it is not there; return the sum.
+
+        Parameters
+        ----------
+        key
+            The key.
+        by
+            What is added.
+        lease
+            What the key is bound to from now on.
 
         Raises
         ------
@@ -115,6 +136,10 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def lease(self, seconds: float) -> Lease:
         """Return a new lease that ends after so long without being renewed."""
+
+    @abc.abstractmethod
+    def shared_lease(self, number: int, seconds: float) -> Lease:
+        """Return a lease that another process made, to renew it too."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -1,0 +1,1 @@
+"""A store in etcd: its protocol through gRPC, with stubs of our own."""

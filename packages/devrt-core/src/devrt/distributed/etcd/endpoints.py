@@ -1,0 +1,162 @@
+"""The members of an etcd cluster: a call goes to one that answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from devrt.distributed.faults import refused
+from devrt.distributed.protocol.messages import grpc_module, message
+from devrt.distributed.security import Security
+from devrt.errors import DevrtError, StatusCode
+
+__all__ = ["Endpoints", "etcd_message"]
+
+_ATTEMPT = 3.0  # seconds: a member that is stopped, or has no leader, answers nothing
+_PAUSE = 0.1
+_TRANSIENT = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
+_FULL = "database space exceeded"
+# etcd answers at once, with an error, where a member has lost its leader; else it waits.
+_METADATA = (("hasleader", "true"),)
+
+
+def etcd_message(name: str) -> Any:
+    """Return the class of one of etcd's messages."""
+    return message(name, "etcd", "etcdserverpb")
+
+
+class Endpoints:
+    """Calls to a cluster's members; to the next one where one does not answer.
+
+    A call that is repeated may have been made already: callers make calls that can be repeated.
+
+    Parameters
+    ----------
+    addresses
+        Each member's ``host:port``.
+    security
+        Certificates, where the cluster wants them.
+    patience
+        Seconds that a call tries all members.
+    """
+
+    def __init__(self, addresses: Sequence[str], security: Security, patience: float) -> None:
+        self._grpc = grpc_module()
+        self._addresses = list(addresses)
+        self._patience = patience
+        self._channels = [self._open(address, security) for address in addresses]
+        self._methods: dict[tuple[int, str], Any] = {}
+        self._current = 0
+        self._closed = threading.Event()
+
+    def call(self, method: str, request: Any) -> Any:
+        """Return a member's answer; the response is the type that the request's name tells."""
+
+        def attempt(index: int, seconds: float) -> Any:
+            unary = self._method(index, method, type(request))
+            return unary(request, timeout=seconds, metadata=_METADATA)
+
+        return self._answered(method, attempt, self._patience)
+
+    def ask(self, method: str, request: Any, seconds: float) -> Any:
+        """Return the first answer of a stream that is opened for one request."""
+        response = f"{type(request).DESCRIPTOR.name.removesuffix('Request')}Response"
+
+        def attempt(index: int, seconds: float) -> Any:
+            stream = self._stream_of(index, method, response)
+            call = stream(iter([request]), timeout=seconds, metadata=_METADATA)
+            answer = next(call)
+            call.cancel()
+            return answer
+
+        return self._answered(method, attempt, seconds)
+
+    def _answered(self, method: str, attempt: Callable[[int, float], Any], patience: float) -> Any:
+        end = time.monotonic() + patience
+        while True:
+            index = self._current
+            left = end - time.monotonic()
+            try:
+                return attempt(index, max(0.05, min(left, _ATTEMPT)))
+            except ValueError as error:  # gRPC's word for a closed channel
+                raise self._ended(method) from error
+            except self._grpc.RpcError as error:
+                left = end - time.monotonic()
+                if error.code().name not in _TRANSIENT or left <= 0:
+                    raise self._error(method, error, patience) from error
+                self.leave(index)
+            if self._closed.wait(min(_PAUSE, left)):
+                raise self._ended(method)
+
+    def stream(self, method: str, requests: Iterator[Any], response: str) -> tuple[int, Any]:
+        """Open a stream to a member; return which one, and the call."""
+        index = self._current
+        return index, self._stream_of(index, method, response)(requests, metadata=_METADATA)
+
+    def leave(self, index: int) -> None:
+        """Turn from a member that does not answer to the next."""
+        if self._current == index:
+            self._current = (index + 1) % len(self._channels)
+
+    def close(self) -> None:
+        """End all calls. Idempotent."""
+        self._closed.set()
+        for channel in self._channels:
+            channel.close()
+
+    def _open(self, address: str, security: Security) -> Any:
+        options = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            # etcd ends connections that ask more often than every 5 s.
+            ("grpc.keepalive_time_ms", 6000),
+            ("grpc.keepalive_timeout_ms", 3000),
+        ]
+        if security.has_certificates:
+            credentials = security.channel_credentials(self._grpc)
+            return self._grpc.secure_channel(address, credentials, options)
+        return self._grpc.insecure_channel(address, options)
+
+    def _method(self, index: int, method: str, request: Any) -> Any:
+        found = self._methods.get((index, method))
+        if found is None:
+            name = request.DESCRIPTOR.name.removesuffix("Request")
+            kind = etcd_message(f"{name}Response")
+            found = self._channels[index].unary_unary(
+                f"/etcdserverpb.{method}", request.SerializeToString, kind.FromString
+            )
+            self._methods[index, method] = found
+        return found
+
+    def _stream_of(self, index: int, method: str, response: str) -> Any:
+        return self._channels[index].stream_stream(
+            f"/etcdserverpb.{method}",
+            lambda one: one.SerializeToString(),
+            etcd_message(response).FromString,
+        )
+
+    def _ended(self, method: str) -> DevrtError:
+        return refused(StatusCode.CANCELLED, f"{method} at etcd ended: the store was closed.")
+
+    def _error(self, method: str, error: Any, patience: float) -> DevrtError:
+        name, details = error.code().name, str(error.details())
+        where = ",".join(self._addresses)
+        if name in _TRANSIENT:
+            name = "UNAVAILABLE"
+            words = (
+                f"no member of etcd at {where} answered {method} for {patience:g} s ({details}). "
+                "Look whether most of its members run, and at the address."
+            )
+        elif _FULL in details:
+            words = (
+                f"etcd at {where} is full ({details}) and takes no more keys. Compact and "
+                "defragment it and disarm its alarm, or raise --quota-backend-bytes."
+            )
+        else:
+            words = f"{method} failed at etcd {where}: {details}"
+        return refused(StatusCode[name], words, address=where)

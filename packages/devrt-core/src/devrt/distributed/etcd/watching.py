@@ -1,0 +1,172 @@
+"""The watches of a store, over one stream that is opened again where it ends."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from devrt._support import log
+from devrt.distributed.etcd.endpoints import Endpoints, etcd_message
+from devrt.distributed.faults import refused
+from devrt.distributed.protocol.messages import grpc_module
+from devrt.distributed.store import Watch
+from devrt.errors import StatusCode
+
+__all__ = ["Watcher"]
+
+_PAUSE = 0.1
+
+
+class Watcher:
+    """Keys that are watched; one thread of its own calls the functions.
+
+    After an interruption each watch goes on at the revision after the last it has seen, so no
+    change is lost. Where etcd has compacted that away, the keys that are there count as changed.
+
+    Parameters
+    ----------
+    endpoints
+        The members.
+    present
+        Returns the entries of a range of keys as events.
+    patience
+        Seconds that a new watch may take to begin.
+    """
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        present: Callable[[bytes, bytes], list[Any]],
+        patience: float,
+    ) -> None:
+        self._endpoints = endpoints
+        self._present = present
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._watches: dict[int, _EtcdWatch] = {}
+        self._numbers = itertools.count(1)
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._stream: Any = None
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, key: bytes, end: bytes, on_event: Callable[[Any], object]) -> Watch:
+        """Watch a range of keys; return when changes from now on will be seen."""
+        watch = _EtcdWatch(self, next(self._numbers), key, end, on_event)
+        with self._lock:
+            self._watches[watch.number] = watch
+            self._requests.put(watch.request())
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="devrt-etcd-watch", daemon=True
+                )
+                self._thread.start()
+        if not watch.began.wait(self._patience) or self._closed.is_set():
+            watch.close()
+            words = f"etcd began no watch of {key!r} within {self._patience:g} s."
+            raise refused(StatusCode.UNAVAILABLE, words)
+        return watch
+
+    def remove(self, number: int) -> None:
+        """End a watch."""
+        with self._lock:
+            if self._watches.pop(number, None) is not None:
+                kind = etcd_message("WatchRequest")
+                cancel = etcd_message("WatchCancelRequest")(watch_id=number)
+                self._requests.put(kind(cancel_request=cancel))
+
+    def close(self) -> None:
+        """End all. Idempotent."""
+        self._closed.set()
+        with self._lock:
+            watches, self._watches = self._watches, {}
+            self._requests.put(None)
+            if self._stream is not None:
+                self._stream.cancel()
+        for watch in watches.values():
+            watch.began.set()
+
+    def _run(self) -> None:
+        grpc = grpc_module()
+        while not self._closed.is_set():
+            index = self._begin()
+            try:
+                for response in self._stream:
+                    self._take(response)
+            except (grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
+                if not self._closed.is_set():
+                    log.info("the watches at etcd go on at another member: %s", error)
+            self._endpoints.leave(index)
+            self._closed.wait(_PAUSE)
+
+    def _begin(self) -> int:
+        with self._lock:
+            self._requests.put(None)  # ends the former stream's
+            self._requests = queue.SimpleQueue()
+            for watch in self._watches.values():
+                self._requests.put(watch.request())
+            index, self._stream = self._endpoints.stream(
+                "Watch/Watch", _until_none(self._requests), "WatchResponse"
+            )
+            if self._closed.is_set():
+                self._stream.cancel()
+        return index
+
+    def _take(self, response: Any) -> None:
+        with self._lock:
+            watch = self._watches.get(response.watch_id)
+        if watch is None:
+            return
+        if response.created and not watch.next:
+            watch.next = response.header.revision + 1
+        if response.compact_revision:
+            self._catch_up(watch, response.compact_revision)
+        elif response.canceled:
+            self._stream.cancel()  # and opened again, at a member that can
+            return
+        for event in response.events:
+            watch.next = event.kv.mod_revision + 1
+            watch.on_event(event)
+        if response.created:
+            watch.began.set()
+
+    def _catch_up(self, watch: _EtcdWatch, revision: int) -> None:
+        for event in self._present(watch.key, watch.end):
+            watch.on_event(event)
+        watch.next = revision
+        with self._lock:
+            self._requests.put(watch.request())
+
+
+class _EtcdWatch(Watch):
+    def __init__(
+        self,
+        watcher: Watcher,
+        number: int,
+        key: bytes,
+        end: bytes,
+        on_event: Callable[[Any], object],
+    ) -> None:
+        self._watcher = watcher
+        self.number = number
+        self.key = key
+        self.end = end
+        self.on_event = on_event
+        self.next = 0
+        self.began = threading.Event()
+
+    def request(self) -> Any:
+        create = etcd_message("WatchCreateRequest")(
+            key=self.key, range_end=self.end, start_revision=self.next, watch_id=self.number
+        )
+        return etcd_message("WatchRequest")(create_request=create)
+
+    def close(self) -> None:
+        self._watcher.remove(self.number)
+
+
+def _until_none(requests: queue.SimpleQueue[Any]) -> Iterator[Any]:
+    return iter(requests.get, None)

@@ -1,0 +1,52 @@
+"""What every engine refuses, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from devrt.distributed.faults import named, refused
+from devrt.errors import DevrtError, StatusCode
+
+__all__ = ["barrier_of_others", "check_expected", "check_number", "number_taken", "was_lost"]
+
+
+def check_number(number: int, size: int) -> None:
+    """Refuse a process that a job of some size does not have."""
+    if not 0 <= number < size:
+        words = f"process id {number} is not in 0..{size - 1} of this cluster."
+        raise refused(StatusCode.INVALID_ARGUMENT, words, process=number)
+
+
+def check_expected(name: str, number: int, expected: Collection[int], size: int) -> None:
+    """Refuse a barrier whose processes there are not, or that is for others than the caller."""
+    for one in expected:
+        check_number(one, size)
+    if number not in expected:
+        words = f"process {number} waits at barrier {name!r}, which is for others."
+        raise refused(StatusCode.INVALID_ARGUMENT, words, barrier=name)
+
+
+def barrier_of_others(
+    name: str, there: Collection[int], number: int, given: Collection[int]
+) -> DevrtError:
+    """Return the error for a barrier that waits for others than one of its processes gives."""
+    words = (
+        f"barrier {name!r} waits for {named(there)}, and process {number} gives {named(given)}. "
+        "Give every process the same list."
+    )
+    return refused(StatusCode.INVALID_ARGUMENT, words, barrier=name)
+
+
+def number_taken(number: int, phase: str) -> DevrtError:
+    """Return the error for a process whose number another has."""
+    words = (
+        f"process id {number} is taken by another process, which is {phase}. Give each process an "
+        "id of its own."
+    )
+    return refused(StatusCode.ALREADY_EXISTS, words, process=number)
+
+
+def was_lost(number: int) -> DevrtError:
+    """Return the error for a process that comes again where none may."""
+    words = f"process {number} was lost, and the service is not recoverable."
+    return refused(StatusCode.ABORTED, words, process=number)

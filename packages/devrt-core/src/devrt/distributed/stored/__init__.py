@@ -1,0 +1,1 @@
+"""A job over a store that all its processes reach: no service in between."""

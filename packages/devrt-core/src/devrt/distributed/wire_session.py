@@ -1,0 +1,117 @@
+"""A job over a coordination service: each call is one of its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from devrt.distributed.connection import Connection
+from devrt.distributed.faults import refused
+from devrt.distributed.protocol.messages import message
+from devrt.distributed.session import Session
+from devrt.errors import StatusCode
+
+__all__ = ["WireSession"]
+
+_GRACE = 5.0  # the service's own deadline comes first, and its error says more
+
+
+class WireSession(Session):
+    """One process's calls to a service, devrt's or jaxlib's.
+
+    Parameters
+    ----------
+    connection
+        To the service.
+    process
+        The number of this process.
+    seconds
+        How long a call that waits for nobody may take.
+    """
+
+    def __init__(self, connection: Connection, process: int, seconds: float) -> None:
+        self._connection = connection
+        self._process = process
+        self._seconds = seconds
+
+    def join(self, seconds: float) -> None:
+        """Join; return when every process has."""
+        self._connection.join(seconds)
+
+    def leave(self, seconds: float) -> None:
+        """Leave when every process that is alive does, and close. Idempotent."""
+        self._connection.leave(seconds)
+
+    def close(self, seconds: float = 0) -> None:
+        """End without a word to the others. Idempotent."""
+        self._connection.close()
+
+    def awaited(self, key: str, seconds: float) -> bytes:
+        """Return a key's value, once it is there."""
+        request = _with_text("GetKeyValueRequest", key=key)
+        what = f"waiting for key {key!r}"
+        answer = self._connection.wait("GetKeyValue", request, seconds, what)
+        return bytes(answer.kv.value)
+
+    def get(self, key: str) -> bytes:
+        """Return a key's value; ``NOT_FOUND`` if it is not there."""
+        answer = self._call("TryGetKeyValue", _with_text("TryGetKeyValueRequest", key=key))
+        return bytes(answer.kv.value)
+
+    def set(self, key: str, value: bytes, overwrite: bool) -> None:
+        """Set a key; without ``overwrite`` one that is there is ``ALREADY_EXISTS``."""
+        entry = _with_text("KeyValueEntry", key=key, value=value)
+        kind = message("InsertKeyValueRequest")
+        self._call("InsertKeyValue", kind(kv=entry, allow_overwrite=overwrite))
+
+    def directory(self, key: str) -> list[tuple[str, bytes]]:
+        """Return the keys below one and their values, by key."""
+        request = _with_text("GetKeyValueDirRequest", directory_key=key)
+        rows = self._call("GetKeyValueDir", request).kv
+        return [(row.key, bytes(row.value)) for row in rows]
+
+    def delete(self, key: str) -> None:
+        """Delete a key and every key below it."""
+        request = _with_text("DeleteKeyValueRequest", key=key, is_directory=True)
+        self._call("DeleteKeyValue", request)
+
+    def increment(self, key: str, by: int) -> int:
+        """Add to a key's number, which begins at 0; return the sum."""
+        request = _with_text("IncrementKeyValueRequest", key=key, increment=by)
+        return int(self._call("IncrementKeyValue", request).kv.value)
+
+    def barrier(self, name: str, seconds: float, processes: Sequence[int]) -> None:
+        """Wait until every process, or every one given, has come."""
+        request = _with_text(
+            "BarrierRequest",
+            barrier_id=name,
+            barrier_timeout_in_ms=round(seconds * 1000),
+            task_ids=processes,
+            source_task_id=self._process,
+            counter=self._connection.round(name),
+        )
+        what = f"waiting at barrier {name!r}"
+        answer = self._connection.wait("Barrier", request, seconds + _GRACE, what)
+        self._connection.passed(name, answer.counter)
+
+    def alive(self, processes: Sequence[int]) -> dict[int, int]:
+        """Return those of some processes that are alive, and the incarnation of each."""
+        kind = message("GetAliveTasksRequest")
+        request = kind(requesting_task_id=self._process, task_ids=processes)
+        answer = self._call("GetAliveTasks", request)
+        return dict(zip(answer.alive_task_ids, answer.incarnations, strict=False))
+
+    def _call(self, method: str, request: Any) -> Any:
+        if not self._connection.is_joined:
+            words = f"{method} was called before connect(), or after shutdown()."
+            raise refused(StatusCode.FAILED_PRECONDITION, words)
+        return self._connection.call(method, request, self._seconds)
+
+
+def _with_text(kind: str, **fields: Any) -> Any:
+    """Return a message; text that UTF-8 has not, as lone surrogates, is the caller's error."""
+    try:
+        return message(kind)(**fields)
+    except (UnicodeEncodeError, ValueError) as error:
+        words = f"a key or the name of a barrier is no text that UTF-8 has: {error}"
+        raise refused(StatusCode.INVALID_ARGUMENT, words) from error

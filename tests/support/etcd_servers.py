@@ -1,0 +1,110 @@
+"""etcd servers of a test's own: one, or several that are one cluster."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+
+def _free_ports(count):
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return ports
+
+
+class EtcdServers:
+    """Members of one cluster, each a process; a port may be lost to another program: start anew."""
+
+    def __init__(self, size=1, options=()):
+        if shutil.which("etcd") is None:
+            pytest.skip("etcd is not installed (Debian's etcd-server)")
+        memory = "/dev/shm"  # etcd waits for its disk at every change
+        self._folder = tempfile.mkdtemp(dir=memory if os.path.isdir(memory) else None)
+        ports = _free_ports(2 * size)
+        self._clients, self._peers = ports[:size], ports[size:]
+        self._options = options
+        self.processes = [self._started(number) for number in range(size)]
+        for number in range(size):
+            self.wait_for(number)
+
+    @property
+    def hosts(self):
+        """Return the members as an address has them."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._clients)
+
+    def address(self, name):
+        """Return the address of a job."""
+        return f"etcd://{self.hosts}/{name}"
+
+    def wait_for(self, number, seconds=30):
+        """Wait until a member answers that it is healthy."""
+        end = time.monotonic() + seconds
+        while self.etcdctl(number, "endpoint", "health").returncode:
+            assert self.processes[number].poll() is None, "etcd has ended"
+            assert time.monotonic() < end, "etcd does not answer"
+
+    def etcdctl(self, number, *command):
+        """Ask a member by etcd's own command."""
+        where = f"--endpoints=127.0.0.1:{self._clients[number]}"
+        return subprocess.run(
+            ["etcdctl", where, *command],
+            env={**os.environ, "ETCDCTL_API": "3"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def leader(self):
+        """Return the number of the member that leads."""
+        for number in range(len(self.processes)):
+            if self.processes[number].poll() is None:
+                row = self.etcdctl(number, "endpoint", "status").stdout.split(", ")
+                if len(row) > 4 and row[4] == "true":
+                    return number
+        raise AssertionError("no member leads")
+
+    def kill(self, number):
+        """End a member at once."""
+        self.processes[number].kill()
+        self.processes[number].wait()
+
+    def restart(self, number):
+        """Start a member that was ended, with what it had."""
+        self.processes[number] = self._started(number)
+        self.wait_for(number)
+
+    def close(self):
+        """End all, and delete what they had."""
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _started(self, number):
+        members = ",".join(
+            f"m{one}=http://127.0.0.1:{port}" for one, port in enumerate(self._peers)
+        )
+        client, peer = self._clients[number], self._peers[number]
+        flags = {
+            "name": f"m{number}",
+            "data-dir": f"{self._folder}/{number}",
+            "listen-client-urls": f"http://127.0.0.1:{client}",
+            "advertise-client-urls": f"http://127.0.0.1:{client}",
+            "listen-peer-urls": f"http://127.0.0.1:{peer}",
+            "initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
+            "initial-cluster": members,
+            "heartbeat-interval": "50",
+            "election-timeout": "500",
+        }
+        command = ["etcd", *(f"--{name}={value}" for name, value in flags.items())]
+        return subprocess.Popen(
+            [*command, *self._options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
