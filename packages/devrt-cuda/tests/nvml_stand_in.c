@@ -38,6 +38,19 @@ int nvmlDeviceGetHandleByPciBusId_v2(const char* address, int** handle) {
   return kNotFound;
 }
 
+int nvmlDeviceGetCount_v2(unsigned* count) { return *count = 3, kSuccess; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, int** handle) {
+  return *handle = &handles[index], kSuccess;
+}
+int nvmlDeviceGetName(const int* handle, char* name, unsigned size) {
+  return snprintf(name, size, "NVIDIA Stand-in %d", number(handle)), kSuccess;
+}
+int nvmlDeviceGetPciInfo_v3(const int* handle, Pci* pci) {
+  memset(pci, 0, sizeof *pci);
+  snprintf(pci->bus_id, sizeof pci->bus_id, "0000%s", addresses[number(handle)]);
+  return kSuccess;
+}
+
 /* Links 0 to 3 lead to the switch, 4 and 5 to the other device. */
 int nvmlDeviceGetNvLinkState(const int* handle, unsigned link, unsigned* active) {
   if (link > 5) return kNotSupported;
@@ -75,4 +88,12 @@ int nvmlDeviceGetComputeRunningProcesses_v3(const int* handle, unsigned* count, 
   if (number(handle) == 1) return *count = 0, kSuccess;
   if (*count < 1) return *count = 1, kInsufficientSize;
   return *count = 1, *found = (Process){4242, 2ull << 30, ~0u, ~0u}, kSuccess;
+}
+/* The first device has a process that draws too, and one that only draws, of unknown memory. */
+int nvmlDeviceGetGraphicsRunningProcesses_v3(const int* handle, unsigned* count, Process* found) {
+  if (number(handle)) return *count = 0, kSuccess;
+  if (*count < 2) return *count = 2, kInsufficientSize;
+  found[0] = (Process){4242, 1ull << 20, ~0u, ~0u};
+  found[1] = (Process){17, ~0ull, ~0u, ~0u};
+  return *count = 2, kSuccess;
 }

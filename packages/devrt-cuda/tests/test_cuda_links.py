@@ -19,7 +19,7 @@ PROGRAM = """
 import json
 from types import SimpleNamespace
 
-from devrt_cuda._nvml import nvlinks, readings
+from devrt_cuda._nvml import machine, nvlinks, readings
 
 devices = [
     SimpleNamespace(id=10 + i, attributes={"pci_bus_id": f"0000:{bus}:00.0"})
@@ -29,7 +29,8 @@ links = [[link.first, link.second, link.kind, link.count] for link in nvlinks(de
 first, second, _ = readings(devices)
 print(json.dumps([links, [first.memory_used, first.memory_total, first.utilization],
     [first.temperature, first.power], [[p.pid, p.bytes] for p in first.processes],
-    [second.utilization, len(second.processes)]]))
+    [second.utilization, len(second.processes)], [[r.device, r.kind, r.pci_bus_id]
+    for r in machine()], machine()[0].processes == first.processes]))
 """
 
 
@@ -54,12 +55,15 @@ def library(tmp_path):
 
 def test_links_and_readings(library):
     answer = json.loads(run(PROGRAM, LD_LIBRARY_PATH=str(library)))
-    links, memory, sensors, processes, second = answer
+    links, memory, sensors, processes, second, machine, same = answer
     assert links == [[10, 11, "NV", 4], [10, 12, "NV", 2]]
     assert memory == [3 << 30, 80 << 30, 37]
     assert sensors == [41, 71.5]
-    assert processes == [[4242, 2 << 30]]
+    assert processes == [[17, None], [4242, 2 << 30]]
     assert second == [None, 0]
+    addresses = ("0000:3d:00.0", "0000:3e:00.0", "0000:3f:00.0")
+    assert machine == [[i, f"NVIDIA Stand-in {i}", a] for i, a in enumerate(addresses)]
+    assert same
 
 
 WITHOUT = """
@@ -131,10 +135,10 @@ def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():
     found = json.loads(devrt("top", "--platform", "cuda", "--json", **environ).stdout)
     assert [row["id"] for row in found["devices"]] == [0, 1]
     first = found["devices"][0]
-    assert first["memory"] == {"device": 0}
+    assert first["memory"] == {"device": 0, "pinned_host": 0, "unpinned_host": 0}
     assert first["total"] == 1 << 30
     assert (first["used"], first["utilization"], first["processes"]) == (None, None, [])
     assert found["problems"] == {}
     once = devrt("top", "--platform", "cuda", "--once", **environ).stdout.splitlines()
-    assert once[0].split()[:4] == ["device", "kind", "used", "total"]
-    assert once[1].startswith("cuda:0  NVIDIA")
+    assert once[0].split()[:4] == ["device", "used", "total", "busy"]
+    assert once[1].endswith("(simulated)")

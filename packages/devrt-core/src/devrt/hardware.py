@@ -26,6 +26,7 @@ __all__ = [
     "find_shared_library",
     "numa_cpus",
     "pci_connection",
+    "pci_cpus",
     "pci_devices",
     "pci_vendors",
 ]
@@ -101,7 +102,7 @@ class DeviceReading:
     Attributes
     ----------
     device : int
-        The device's id.
+        The device's id; of a machine's devices, the number that its vendor's tools give it.
     memory_used, memory_total : int, optional
         Bytes of its memory.
     utilization : int, optional
@@ -112,6 +113,10 @@ class DeviceReading:
         Watts.
     processes : tuple of DeviceProcess
         Who holds its memory.
+    kind : str, optional
+        The model; needed where there is no client that knows it.
+    pci_bus_id : str, optional
+        Where it sits (``"0000:3b:00.0"``).
     """
 
     device: int
@@ -121,6 +126,8 @@ class DeviceReading:
     temperature: int | None = None
     power: float | None = None
     processes: tuple[DeviceProcess, ...] = ()
+    kind: str = ""
+    pci_bus_id: str = ""
 
 
 def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[PciDevice, ...]:
@@ -228,9 +235,26 @@ def numa_cpus(node: int, *, root: str | os.PathLike[str] = "/") -> str:
     root
         The folder that counts as the root of the file system.
     """
+    return _text(root, _NUMA_NODES, f"node{node}", "cpulist")
+
+
+def pci_cpus(address: str, *, root: str | os.PathLike[str] = "/") -> str:
+    """Return the processors that are near a PCI device as the kernel lists them, or nothing.
+
+    Parameters
+    ----------
+    address
+        Where the device sits (``"0000:3b:00.0"``).
+    root
+        The folder that counts as the root of the file system.
+    """
+    return _text(root, _BUS, address, "local_cpulist")
+
+
+def _text(*path: str | os.PathLike[str]) -> str:
+    """Return what a file of sysfs says; empty where it is not there."""
     try:
-        path = os.path.join(root, _NUMA_NODES, f"node{node}", "cpulist")
-        with open(path, encoding="ascii") as file:
+        with open(os.path.join(*path), encoding="ascii") as file:
             return file.read().strip()
     except (OSError, ValueError):
         return ""

@@ -231,8 +231,7 @@ class ClientFactory:
     experimental : bool
         Whether its users are warned once that results may be wrong or incomplete.
     fail_quietly : bool
-        Whether a failure to initialise is kept for reports instead of being warned about when the
-        platform was only an implicit choice.
+        Whether a failure to initialise an implicit choice is kept for reports, without a warning.
     options : tuple of OptionSpec
         Configuration options that the platform adds.
     describe : callable
@@ -243,13 +242,14 @@ class ClientFactory:
         it leaves out, ``devrt topo`` shows the way between their attributes ``pci_bus_id``.
     readings : callable
         Takes local devices and returns `devrt.hardware.DeviceReading` records, for ``devrt top``.
+    machine : callable
+        Returns such records of all the machine's devices, opening none; ``devrt top`` shows these.
     api_version : str, optional
         The version of the contract that the plugin was built against, as a literal (``"1.0"``).
         None: what its manifest says, and without one ``"1.0"``.
     simulates : bool
-        Whether its client's option ``mock`` asks for simulated devices, which need no hardware: a
-        client with it is made whatever ``probe`` and the manifest say of the machine. So is one
-        where the configuration sets the option that the manifest's ``unless_set`` is of.
+        Whether its client's option ``mock``, or that of the manifest's ``unless_set``, asks for
+        simulated devices: whatever the probe and the manifest say of the machine.
     """
 
     platform: str = ""
@@ -267,6 +267,7 @@ class ClientFactory:
     describe: Callable[[Mapping[str, Any]], str] = _nothing
     links: Callable[[Sequence[Device]], Iterable[DeviceLink]] = _unknown
     readings: Callable[[Sequence[Device]], Iterable[DeviceReading]] = _unknown
+    machine: Callable[[], Iterable[DeviceReading]] = tuple
     api_version: str | int | None = None
     simulates: bool = False
 

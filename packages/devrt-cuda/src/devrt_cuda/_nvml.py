@@ -17,7 +17,7 @@ from devrt.hardware import DeviceLink, DeviceProcess, DeviceReading
 if TYPE_CHECKING:
     from devrt.contract import Device
 
-__all__ = ["nvlinks", "readings"]
+__all__ = ["machine", "nvlinks", "readings"]
 
 _SWITCH = "switch"
 """Stands for the remote end of links that lead to an NVSwitch: every device on it is reached."""
@@ -52,25 +52,52 @@ def readings(devices: Sequence[Device]) -> list[DeviceReading]:
         If NVML cannot be loaded, or does not start; the message says why.
     """
     with _opened() as nvml:
-        return [_reading(nvml, device) for device in devices]
+        return [_reading(nvml, device.id, _handle(nvml, device)) for device in devices]
 
 
-def _reading(nvml: Any, device: Device) -> DeviceReading:
-    handle = _handle(nvml, device)
+def machine() -> list[DeviceReading]:
+    """Return what all GPUs of the machine do now, numbered as ``nvidia-smi`` numbers them.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If NVML cannot be loaded, or does not start; the message says why.
+    """
+    with _opened() as nvml:
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        return [_reading(nvml, number, handle) for number, handle in enumerate(handles)]
+
+
+def _reading(nvml: Any, number: int, handle: Any) -> DeviceReading:
     memory = _answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
     rates = _answer(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)
     sensor = nvml.NVML_TEMPERATURE_GPU
     milliwatts = _answer(nvml, nvml.nvmlDeviceGetPowerUsage, handle)
-    running = _answer(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
+    name = _answer(nvml, nvml.nvmlDeviceGetName, handle)
+    pci = _answer(nvml, nvml.nvmlDeviceGetPciInfo, handle)
     return DeviceReading(
-        device.id,
+        number,
         memory_used=None if memory is None else int(memory.used),
         memory_total=None if memory is None else int(memory.total),
         utilization=None if rates is None else int(rates.gpu),
         temperature=_answer(nvml, nvml.nvmlDeviceGetTemperature, handle, sensor),
         power=None if milliwatts is None else milliwatts / 1000,
-        processes=tuple(DeviceProcess(int(p.pid), p.usedGpuMemory) for p in running),
+        processes=_processes(nvml, handle),
+        kind=_text(name or ""),
+        pci_bus_id="" if pci is None else _address(pci.busId),
     )
+
+
+def _processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:
+    """Return who computes or draws on a device; one that does both is listed once."""
+    found: dict[int, int | None] = {}
+    for function in (
+        nvml.nvmlDeviceGetComputeRunningProcesses,
+        nvml.nvmlDeviceGetGraphicsRunningProcesses,
+    ):
+        for process in _answer(nvml, function, handle) or ():
+            found.setdefault(int(process.pid), process.usedGpuMemory)
+    return tuple(DeviceProcess(pid, size) for pid, size in sorted(found.items()))
 
 
 @contextlib.contextmanager
@@ -127,6 +154,9 @@ def _answer(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _address(text: str | bytes) -> str:
     """Return a PCI address as the kernel writes it: NVML gives the domain eight digits."""
-    words = text.decode() if isinstance(text, bytes) else text
-    domain, _, rest = words.lower().partition(":")
+    domain, _, rest = _text(text).lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
+
+
+def _text(given: str | bytes) -> str:
+    return given.decode(errors="replace") if isinstance(given, bytes) else given

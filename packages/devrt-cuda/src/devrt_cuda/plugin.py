@@ -29,6 +29,7 @@ __all__ = [
     "devrt_doctor_findings",
     "devrt_plugin_traits",
     "links",
+    "machine",
     "make_client",
     "probe",
     "readings",
@@ -47,6 +48,7 @@ def devrt_client_factories() -> list[ClientFactory]:
             options=PLATFORM.options(),
             links=links,
             readings=readings,
+            machine=machine,
             simulates=True,
             describe=PLATFORM.describe,
         )
@@ -98,3 +100,10 @@ def readings(devices: Sequence[Device]) -> list[DeviceReading]:
     from devrt_cuda import _nvml
 
     return _nvml.readings(devices) if simulated_links(devices) is None else []
+
+
+def machine() -> list[DeviceReading]:
+    """Return what NVML tells of the machine's GPUs."""
+    from devrt_cuda import _nvml
+
+    return _nvml.machine()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +13,7 @@ from devrt.hardware import DeviceLink
 if TYPE_CHECKING:
     from devrt.contract import Device
 
-__all__ = ["xgmi_links"]
+__all__ = ["gpu_ids", "numbered", "xgmi_links"]
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
 _XGMI = 11  # CRAT_IOLINK_TYPE_XGMI of the kernel's kfd_crat.h; PCI Express is 2
@@ -25,11 +26,11 @@ def xgmi_links(devices: Sequence[Device], root: Path = Path("/")) -> list[Device
     bus itself tells more of them.
     """
     folder = root / _NODES
-    nodes = {_pci_address(node): node.name for node in _numbered(folder)}
+    nodes = {_pci_address(node): node.name for node in numbered(folder)}
     joined = {
         (link.get("node_from"), link.get("node_to"))
-        for node in _numbered(folder)
-        for link in map(_properties, _numbered(node / "io_links"))
+        for node in numbered(folder)
+        for link in map(_properties, numbered(node / "io_links"))
         if link.get("type") == _XGMI
     }
     found = []
@@ -43,7 +44,17 @@ def xgmi_links(devices: Sequence[Device], root: Path = Path("/")) -> list[Device
     return found
 
 
-def _numbered(folder: Path) -> list[Path]:
+def gpu_ids(root: Path = Path("/")) -> dict[str, int]:
+    """Return KFD's own numbers of GPUs, by their PCI addresses."""
+    found = {}
+    for node in numbered(root / _NODES):
+        with contextlib.suppress(OSError, ValueError):  # of another container's device
+            found[_pci_address(node)] = int((node / "gpu_id").read_text(encoding="ascii"))
+    return {address: number for address, number in found.items() if address}
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Return the folders inside that have a number for a name."""
     return sorted(p for p in folder.glob("[0-9]*") if p.is_dir())
 
 

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from devrt.contract import Client, Device
-    from devrt.hardware import DeviceLink
+    from devrt.hardware import DeviceLink, DeviceReading
 
 __all__ = [
     "devrt_client_factories",
     "devrt_doctor_findings",
     "devrt_plugin_traits",
     "links",
+    "machine",
     "make_client",
     "probe",
+    "readings",
 ]
 
 
@@ -44,6 +46,8 @@ def devrt_client_factories() -> list[ClientFactory]:
             probe=probe,
             options=PLATFORM.options(),
             links=links,
+            readings=readings,
+            machine=machine,
             simulates=True,
             describe=PLATFORM.describe,
         )
@@ -87,3 +91,18 @@ def links(devices: Sequence[Device]) -> list[DeviceLink]:
 
     simulated = simulated_links(devices)
     return xgmi_links(devices) if simulated is None else simulated
+
+
+def readings(devices: Sequence[Device]) -> list[DeviceReading]:
+    """Return what the kernel tells of local devices; it knows nothing of simulated ones."""
+    from devrt.native.gpu import simulated_links
+    from devrt_rocm import _amdgpu
+
+    return _amdgpu.readings(devices) if simulated_links(devices) is None else []
+
+
+def machine() -> list[DeviceReading]:
+    """Return what the kernel tells of the machine's GPUs."""
+    from devrt_rocm import _amdgpu
+
+    return _amdgpu.machine()

@@ -8,10 +8,27 @@ from devrt.cli.group import errors_as_json, print_json
 
 __all__ = ["MACHINE_COMMANDS"]
 
+_platform = click.option("--platform", help="Only this platform's devices.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_mock = click.option(
+    "--mock",
+    metavar="PLATFORM:DEVICES",
+    help="Simulated devices in their place: PLATFORM:4, or PLATFORM:2x4 for two nodes of four.",
+)
+
+
+def _simulated(mock: str | None, platform: str | None) -> str | None:
+    """Return the platform that is meant, and have it simulated where that is requested."""
+    if mock is None:
+        return platform
+    from devrt.cli.simulated import simulate
+
+    return simulate(mock)
+
 
 @click.command()
-@click.option("--platform", help="Only this platform's devices.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_platform
+@_json
 def devices(platform: str | None, as_json: bool) -> None:
     """Show the devices of every backend that can be used."""
     from devrt.cli import report as _report
@@ -28,9 +45,10 @@ def devices(platform: str | None, as_json: bool) -> None:
 
 
 @click.command(short_help="Show how devices are connected, as a matrix.")
-@click.option("--platform", help="Only this platform's devices.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def topo(platform: str | None, as_json: bool) -> None:
+@_platform
+@_mock
+@_json
+def topo(platform: str | None, mock: str | None, as_json: bool) -> None:
     """Show how the devices that are attached here are connected, and which processors are near.
 
     Links are as the vendor's library reports them; where there are none, the way over the PCI bus.
@@ -38,7 +56,7 @@ def topo(platform: str | None, as_json: bool) -> None:
     from devrt.cli import topo as _topo
 
     with errors_as_json(as_json):
-        found = _topo.topology(platform)
+        found = _topo.topology(_simulated(mock, platform))
     if as_json:
         print_json(found)
     else:
@@ -46,7 +64,7 @@ def topo(platform: str | None, as_json: bool) -> None:
 
 
 @click.command(short_help="Examine every plugin; say what is wrong and what to do.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_json
 @click.option(
     "--level",
     type=click.Choice(["metadata", "load", "client"]),
@@ -81,7 +99,8 @@ def doctor(
 
 
 @click.command(short_help="Show what devices do now: memory, processes, how busy they are.")
-@click.option("--platform", help="Only this platform's devices.")
+@_platform
+@_mock
 @click.option("--once", is_flag=True, help="Print it once, and end.")
 @click.option(
     "--interval",
@@ -91,19 +110,20 @@ def doctor(
     help="Seconds from one reading to the next.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print it once, as JSON.")
-def top(platform: str | None, once: bool, interval: float, as_json: bool) -> None:
-    """Show what the devices that are attached here do now, again and again.
+def top(platform: str | None, mock: str | None, once: bool, interval: float, as_json: bool) -> None:
+    """Show what the machine's devices do now, over all processes, again and again.
 
-    Use over all processes, temperature and power are as the vendor's library reports them.
+    The figures are the vendor's library's or the kernel's, and no device is opened for them. Where
+    nobody tells of a platform's devices, a client does, with its own use of each kind of memory.
     """
-    from devrt.cli import report as _report
     from devrt.cli import top as _top
 
-    if not as_json:
-        _top.watch(platform, interval, 1 if once else None)
-        return
     with errors_as_json(as_json):
-        found = _top.snapshot(_report.usable(platform))
+        platform = _simulated(mock, platform)
+        if not as_json:
+            _top.watch(platform, interval, 1 if once else None)
+            return
+        found = _top.snapshot(_top.sources(platform))
     print_json(found)
 
 

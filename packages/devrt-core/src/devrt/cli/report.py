@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from devrt._support.words import words
 from devrt.contract import Client, Device
 from devrt.doctor import PluginEntry, entries, examine
-from devrt.errors import BackendInitializationError, DevrtError
+from devrt.errors import BackendInitializationError, DevrtError, PluginError
 from devrt.plugins import Broken, Decision, PluginRef
 from devrt.probing.isolated import Level
 from devrt.records import ClientFactory
 from devrt.runtime import Runtime, default_runtime
+from devrt.runtime.choice import requested_policy
 
-__all__ = ["Found", "backends", "devices", "usable"]
+__all__ = ["Found", "backends", "devices", "reported", "reporters", "usable"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def devices(platform: str | None = None) -> dict[str, Any]:
@@ -35,15 +40,16 @@ def devices(platform: str | None = None) -> dict[str, Any]:
 
 
 class Found(NamedTuple):
-    """Every usable backend: its client and its record, in order; and those without a client."""
+    """Every usable backend: its client, record and name; and those without a client."""
 
     clients: list[Client]
     factories: list[ClientFactory]
     failures: list[dict[str, str]]
+    names: list[str]
 
 
-def usable(platform: str | None = None) -> Found:
-    """Return the client of every usable backend, the default's first.
+def usable(platform: str | None = None, but: Collection[str] = ()) -> Found:
+    """Return the client of every usable backend, the default's first; none of platforms ``but``.
 
     Raises
     ------
@@ -56,13 +62,53 @@ def usable(platform: str | None = None) -> Found:
         if decision.chosen is None or platform is not None:
             runtime.get_backend(platform)  # raises with every cause
         failures = _failed_before(decision)
-        made = _make_clients(runtime, platform, failures)
+        made = _make_clients(runtime, platform, but, failures)
         factories = [runtime.plugins.resolve(ref).factory for ref, _ in made]
-    return Found([client for _, client in made], factories, failures)
+    names = [ref.name for ref, _ in made]
+    return Found([client for _, client in made], factories, failures, names)
+
+
+def reporters(platform: str | None = None) -> list[tuple[str, ClientFactory]]:
+    """Return the platforms of this machine that a plugin reports without a client, and its record.
+
+    Simulated devices are none of the machine's.
+    """
+    runtime = default_runtime()
+    policy = runtime.policy() if platform is None else requested_policy(platform)
+    found = []
+    with _probing_apart(runtime):
+        for ref in runtime.plugins.refs_for(policy.platforms):
+            with contextlib.suppress(PluginError):
+                if factory := _here(runtime, ref):
+                    found.append((ref.platform, factory))
+    return found
+
+
+def _here(runtime: Runtime, ref: PluginRef) -> ClientFactory | None:
+    """Return the record of a plugin for devices that the machine has."""
+    plugins = runtime.plugins
+    if plugins.is_forbidden(ref) or plugins.is_simulated(ref) or plugins.missing(ref) is not None:
+        return None
+    return plugins.load(ref).client_factory()
+
+
+def reported(
+    what: str, query: Callable[P, Iterable[T]], *args: P.args, **kwargs: P.kwargs
+) -> tuple[list[T], str]:
+    """Return what a plugin reports, or nothing and why that failed."""
+    try:
+        return list(query(*args, **kwargs)), ""
+    except DevrtError as error:
+        return [], error.message
+    except Exception as error:  # noqa: BLE001  plugin code: the rest can be shown
+        return [], f"its {what} raised {type(error).__name__}: {words(error)}"
 
 
 def _make_clients(
-    runtime: Runtime, platform: str | None, failures: list[dict[str, str]]
+    runtime: Runtime,
+    platform: str | None,
+    but: Collection[str],
+    failures: list[dict[str, str]],
 ) -> list[tuple[PluginRef, Client]]:
     """Return a client of each usable backend, in order, and add to ``failures`` those without.
 
@@ -74,7 +120,7 @@ def _make_clients(
     while fresh := [
         ref.name
         for ref in (candidate.ref for candidate in runtime.decide(platform).usable)
-        if ref.name not in tried
+        if ref.name not in tried and ref.platform not in but
     ]:
         for name in fresh:
             tried.add(name)

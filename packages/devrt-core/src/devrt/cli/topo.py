@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from devrt import hardware
-from devrt._support.words import words
 from devrt.cli import report
+from devrt.cli.report import reported
 from devrt.cli.tables import Output
 from devrt.contract import Client, Device
-from devrt.errors import DevrtError
 from devrt.hardware import DeviceLink
 from devrt.records import ClientFactory
 
@@ -28,6 +27,8 @@ _LEGEND = {
     "SIM": "the simulator gives the two access to each other",
     "?": "nobody says",
 }
+
+_NONE = "N/A"  # as GPU tools write it
 
 
 def topology(platform: str | None = None) -> dict[str, Any]:
@@ -59,23 +60,28 @@ def _links(
     factory: ClientFactory, devices: Sequence[Device]
 ) -> tuple[dict[frozenset[int], DeviceLink], str | None]:
     """Return the plugin's links by pairs of ids, and why there are none where that failed."""
-    try:
-        found: Iterable[DeviceLink] = list(factory.links(devices))
-        return {frozenset((link.first, link.second)): link for link in found}, None
-    except DevrtError as error:
-        return {}, error.message
-    except Exception as error:  # noqa: BLE001  plugin code: the rest can be shown
-        return {}, f"its links raised {type(error).__name__}: {words(error)}"
+    found, problem = reported("links", _by_pair, factory, devices)
+    return dict(found), problem or None
+
+
+def _by_pair(
+    factory: ClientFactory, devices: Sequence[Device]
+) -> list[tuple[frozenset[int], DeviceLink]]:
+    return [(frozenset((link.first, link.second)), link) for link in factory.links(devices)]
 
 
 def _device(device: Device) -> dict[str, Any]:
     node = device.attributes.get("numa_node")
+    address = device.attributes.get("pci_bus_id")
+    if not isinstance(node, int) or node < 0:  # the kernel says -1 where there is one node
+        node = None
+    near = hardware.pci_cpus(str(address)) if node is None else hardware.numa_cpus(node)
     return {
         "id": device.id,
         "kind": device.device_kind,
-        "pci_bus_id": device.attributes.get("pci_bus_id"),
+        "pci_bus_id": address,
         "numa_node": node,
-        "cpus": hardware.numa_cpus(node) if isinstance(node, int) else "",
+        "cpus": near,
     }
 
 
@@ -113,15 +119,15 @@ def _show_platform(out: Output, each: Mapping[str, Any]) -> None:
     kinds = ", ".join(dict.fromkeys(device["kind"] for device in each["devices"]))
     out.line(f"{each['platform']}: {kinds}")
     rows = [
-        [name, *cells, device["cpus"] or "-", _or_dash(device["numa_node"])]
+        [name, *cells, device["cpus"] or _NONE, _number(device["numa_node"])]
         for name, cells, device in zip(names, each["matrix"], each["devices"], strict=True)
     ]
-    out.table(["", *names, "CPU affinity", "NUMA"], rows)
+    out.table(["", *names, "CPU Affinity", "NUMA Affinity"], rows)
     if each["elsewhere"]:
         out.line(f"and {each['elsewhere']} devices of other processes")
     if each["problem"]:
         out.line(f"links are as PCI shows them: {each['problem']}", "yellow")
 
 
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
+def _number(value: object) -> str:
+    return _NONE if value is None else str(value)
