@@ -40,6 +40,7 @@ def test_only_certificates_of_the_job_join(tmp_path):
         client = join(service.address, 0, init_timeout=20, **ours)
         client.connect()
         client.key_value_set("k", "v")
+        assert client._session._connection._direct is None  # it has no certificates
         client.shutdown()
     with (
         make("localhost:0", 1, mtls_peer_uri_prefix="spiffe://other/", **ours) as service,

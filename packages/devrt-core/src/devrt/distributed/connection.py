@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from devrt._support import log
+from devrt.distributed.direct.client import DirectClient
+from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.faults import from_wire, refused
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
 from devrt.distributed.protocol.messages import METHODS, SERVICE, grpc_module, message
-from devrt.distributed.security import Security
+from devrt.distributed.security import Security, bound_address
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["Connection"]
@@ -62,6 +64,7 @@ class Connection:
         self._ended = threading.Event()
         self._poll: Any = None
         self._is_over = False
+        self._direct: DirectClient | None = None
         self.loss: DevrtError | None = None
         self.is_joined = False
         self.on_loss: Callable[[Exception], Any] | None = None
@@ -78,12 +81,13 @@ class Connection:
         )
         log.info("process %d joins the cluster at %s", self._process, self._address)
         try:
-            answer = self._methods["RegisterTask"](
+            answer, ended = self._methods["RegisterTask"].with_call(
                 request, timeout=seconds, wait_for_ready=True, metadata=self._security.metadata
             )
         except self._grpc.RpcError as error:
             raise self._error(error, f"process {self._process} joining the cluster") from error
         self._ids.service_incarnation = answer.service_incarnation
+        self._direct = self._direct_to(dict(ended.trailing_metadata() or ()))
         self.is_joined = True
         threading.Thread(target=self._beat, name="devrt-heartbeat", daemon=True).start()
         poll = message("PollForErrorRequest")(incarnations=self._ids, source_task_id=self._process)
@@ -94,6 +98,8 @@ class Connection:
     def call(self, method: str, request: Any, seconds: float) -> Any:
         """Make a call that waits for no other process."""
         request.incarnations.CopyFrom(self._ids)
+        if self._direct is not None:
+            return self._call_direct(self._direct, method, request, seconds, method)
         try:
             return self._methods[method](request, timeout=seconds, metadata=self._security.metadata)
         except self._grpc.RpcError as error:
@@ -107,6 +113,8 @@ class Connection:
         if self._is_over and self.loss is not None:
             raise self.loss.fresh()
         request.incarnations.CopyFrom(self._ids)
+        if self._direct is not None:
+            return self._call_direct(self._direct, method, request, seconds, what)
         with self._lock:
             future = self._methods[method].future(
                 request, timeout=seconds, metadata=self._security.metadata
@@ -123,6 +131,30 @@ class Connection:
         finally:
             with self._lock:
                 self._waits.discard(future)
+
+    def _call_direct(
+        self, direct: DirectClient, method: str, request: Any, seconds: float, what: str
+    ) -> Any:
+        try:
+            return direct.call(method, request, seconds)
+        except DevrtError:  # some are TimeoutErrors too
+            raise
+        except TimeoutError as error:
+            words = f"{what} had no answer from the coordination service within {seconds:g} s."
+            raise refused(StatusCode.DEADLINE_EXCEEDED, words) from error
+        except OSError as error:
+            if self._ended.is_set() or self.loss is not None:
+                raise self._cancelled(what) from error
+            words = f"{what} failed at the coordination service {self._address}: {error}."
+            raise refused(StatusCode.UNAVAILABLE, words) from error
+
+    def _direct_to(self, offered: dict[str, Any]) -> DirectClient | None:
+        """Return the client of the port that the service offers, if it does."""
+        port = offered.get(PORT_KEY, "")
+        if not port.isdecimal():
+            return None
+        host, _ = bound_address(self._address)
+        return DirectClient(host, int(port), self._security.token or "")
 
     def round(self, barrier: str) -> int:
         """Return how often a barrier has been passed."""
@@ -162,6 +194,8 @@ class Connection:
         self._cancel_waits()
         if self._poll is not None:
             self._poll.cancel()
+        if self._direct is not None:
+            self._direct.close()
         self._channel.close()
 
     def _open(self, compress: bool) -> Any:
@@ -249,6 +283,8 @@ class Connection:
             waits = list(self._waits)
         for future in waits:
             future.cancel()
+        if self._direct is not None:
+            self._direct.interrupt()
 
     def _cancelled(self, what: str) -> DevrtError:
         if self.loss is not None:

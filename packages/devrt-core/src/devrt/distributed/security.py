@@ -27,11 +27,14 @@ class Bounds:
         The longest key, or name of a barrier.
     waiting_calls
         How many calls of one process may wait at a time.
+    connections
+        How many direct connections may be open.
     """
 
     message_bytes: int = 16 << 20
     key_bytes: int = 4096
     waiting_calls: int = 4096
+    connections: int = 16384
 
 
 @record(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from typing import Any
 
 from devrt.distributed.calls import Calls
 from devrt.distributed.cluster import Cluster, Limits
+from devrt.distributed.direct.frames import PORT_KEY
+from devrt.distributed.direct.server import DirectServer
 from devrt.distributed.faults import refused, to_wire
 from devrt.distributed.ports import is_taken
 from devrt.distributed.protocol.messages import METHODS, SERVICE, STATUS, grpc_module, message
@@ -55,6 +57,7 @@ class DistributedRuntimeService:
             raise refused(StatusCode.INVALID_ARGUMENT, words)
         self._cluster = Cluster(num_nodes, limits, recoverable)
         self._calls = Calls(self._cluster, secrets.randbits(63), self._bounds)
+        self._direct: DirectServer | None = None
         self._refusals: dict[str, int] = {}
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -104,8 +107,9 @@ class DistributedRuntimeService:
                 ("grpc.max_metadata_size", 16 << 10),
             ]
         )
-        server.add_generic_rpc_handlers(tuple(self._handlers()))
         self._port = self._bind(server)
+        offered = await self._listen_directly()
+        server.add_generic_rpc_handlers(tuple(self._handlers(offered)))
         await server.start()
         self._started.append(None)
         self._ready.set()
@@ -116,7 +120,22 @@ class DistributedRuntimeService:
                 self._cluster.tick()
         self._calls.close()
         await asyncio.sleep(_TICK)  # the errors of calls that waited go out first
+        if self._direct is not None:
+            self._direct.close()
         await server.stop(0)
+
+    async def _listen_directly(self) -> tuple[tuple[str, str], ...]:
+        """Return the metadata that offers the direct port; certificates are gRPC's alone."""
+        if self._certified:
+            return ()
+        self._direct = DirectServer(
+            self._calls,
+            self._security.token or "",
+            self._bounds.message_bytes,
+            self._bounds.connections,
+            self._count,
+        )
+        return ((PORT_KEY, str(await self._direct.start(self._host))),)
 
     def _bind(self, server: Any) -> int:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -140,11 +159,13 @@ class DistributedRuntimeService:
             raise DistributedError(msg, address=where) from cause
         return int(port)
 
-    def _handlers(self) -> list[Any]:
+    def _handlers(self, offered: tuple[tuple[str, str], ...]) -> list[Any]:
         grpc = self._grpc
         rows = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._guarded(getattr(self._calls, name)),
+                self._guarded(
+                    getattr(self._calls, name), offered if name == "RegisterTask" else ()
+                ),
                 message(f"{name}Request").FromString,
                 message(f"{name}Response").SerializeToString,
             )
@@ -157,12 +178,17 @@ class DistributedRuntimeService:
             grpc.method_handlers_generic_handler(package, {method: status}),
         ]
 
-    def _guarded(self, call: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    def _guarded(
+        self,
+        call: Callable[[Any], Coroutine[Any, Any, Any]],
+        metadata: tuple[tuple[str, str], ...] = (),
+    ) -> Any:
         async def guarded(request: Any, context: Any) -> Any:
             try:
                 if not self._security.accepts(context):
                     words = "this service needs the job's token, or a certificate that it accepts."
                     raise refused(StatusCode.UNAUTHENTICATED, words)
+                context.set_trailing_metadata(metadata)
                 return await call(request)
             except DevrtError as error:
                 self._count(error)

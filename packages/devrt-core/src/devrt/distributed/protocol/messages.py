@@ -7,9 +7,9 @@ import functools
 from typing import Any
 
 from devrt.distributed.protocol.descriptors import FILES
-from devrt.errors import DistributedError, StatusCode
+from devrt.errors import DistributedError, InvalidArgumentError, StatusCode
 
-__all__ = ["METHODS", "SERVICE", "STATUS", "grpc_module", "message"]
+__all__ = ["METHODS", "SERVICE", "STATUS", "grpc_module", "message", "parsed"]
 
 SERVICE = "xla.coordination.CoordinationService"
 STATUS = "/devrt.Coordination/Status"
@@ -54,3 +54,14 @@ def message(name: str, file: str = "coordination", package: str = "xla.coordinat
     from google.protobuf import message_factory
 
     return message_factory.GetMessageClass(_pool(file).FindMessageTypeByName(f"{package}.{name}"))
+
+
+def parsed(kind: Any, data: bytes) -> Any:
+    """Return the message of a class that bytes are; raises `InvalidArgumentError` if they are none."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        msg = f"a message of {len(data)} bytes is no {kind.DESCRIPTOR.name}: {error}."
+        raise InvalidArgumentError(msg) from error

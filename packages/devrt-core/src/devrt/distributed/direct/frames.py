@@ -1,0 +1,40 @@
+"""What goes over a direct connection: a length, a number, and a message of the protocol.
+
+A request's number is that of the method in `METHODS`, or `HELLO` for the first, which has the
+token; a response's is the status code, and what follows an error is its words and details.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from devrt.distributed.faults import from_wire, to_wire
+from devrt.distributed.protocol.messages import METHODS
+from devrt.errors import DevrtError
+
+__all__ = ["HEADER", "HELLO", "NUMBERS", "PORT_KEY", "error_of", "frame", "frame_of_error"]
+
+HEADER = struct.Struct("!IB")
+HELLO = 255
+PORT_KEY = "devrt-direct-port"
+"""Under which the answer to ``RegisterTask`` has the port, in its trailing metadata."""
+NUMBERS = {name: number for number, name in enumerate(METHODS)}
+_WORDS = struct.Struct("!I")
+
+
+def frame(number: int, payload: bytes) -> bytes:
+    """Return a request or a response as it is sent."""
+    return HEADER.pack(len(payload), number) + payload
+
+
+def frame_of_error(error: DevrtError) -> bytes:
+    """Return the response for a call that failed."""
+    words = str(error).encode()
+    return frame(int(error.code), _WORDS.pack(len(words)) + words + to_wire(error))
+
+
+def error_of(code: int, payload: bytes) -> DevrtError:
+    """Return the error that a response has."""
+    (size,) = _WORDS.unpack_from(payload)
+    words = payload[_WORDS.size : _WORDS.size + size].decode(errors="replace")
+    return from_wire(code, words, payload[_WORDS.size + size :] or None)

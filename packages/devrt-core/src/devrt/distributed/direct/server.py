@@ -1,0 +1,183 @@
+"""The service's end of direct connections: one request at a time on each."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from devrt.distributed.calls import Calls
+from devrt.distributed.direct.frames import HEADER, HELLO, frame, frame_of_error
+from devrt.distributed.faults import refused
+from devrt.distributed.protocol.messages import METHODS, message, parsed
+from devrt.errors import DevrtError, StatusCode
+
+__all__ = ["DirectServer"]
+
+_OK = 0
+_TOKEN_BYTES = 8192
+
+
+class DirectServer:
+    """Listens beside the gRPC service, in its thread.
+
+    Parameters
+    ----------
+    calls
+        What answers.
+    token
+        What the first message of each connection must have; empty for none.
+    message_bytes
+        The largest message.
+    connections
+        How many connections may be open.
+    refuse
+        Called with each error that is sent, to count it.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        token: str,
+        message_bytes: int,
+        connections: int,
+        refuse: Callable[[DevrtError], None],
+    ) -> None:
+        self._handlers = [
+            (getattr(calls, name), partial(parsed, message(f"{name}Request"))) for name in METHODS
+        ]
+        self._token = token.encode()
+        self._message_bytes = message_bytes
+        self._connections = connections
+        self._refuse = refuse
+        self._open: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str) -> int:
+        """Listen at any free port of a host, which is returned."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), host, 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    def close(self) -> None:
+        """Close every connection, and take no more."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.close()
+
+    def opened(self, connection: _Connection) -> bool:
+        """Take a connection in, unless there are too many."""
+        if len(self._open) >= self._connections:
+            return False
+        self._open.add(connection)
+        return True
+
+    def closed(self, connection: _Connection) -> None:
+        """Forget a connection."""
+        self._open.discard(connection)
+
+    def admits(self, payload: bytes) -> bool:
+        """Return whether a first message has the token."""
+        return hmac.compare_digest(payload, self._token)
+
+    def is_too_long(self, size: int) -> bool:
+        """Return whether a message is longer than any may be."""
+        return size > self._message_bytes
+
+    async def answer(self, number: int, payload: bytes) -> bytes:
+        """Return the response to a request."""
+        try:
+            if number >= len(self._handlers):
+                raise refused(StatusCode.UNIMPLEMENTED, f"there is no method {number}.")
+            call, parse = self._handlers[number]
+            return frame(_OK, (await call(parse(payload))).SerializeToString())
+        except DevrtError as error:
+            return self.refusal(error)
+
+    def refusal(self, error: DevrtError) -> bytes:
+        """Count an error, and return the response that has it."""
+        self._refuse(error)
+        return frame_of_error(error)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, server: DirectServer) -> None:
+        self._server = server
+        self._transport: Any = None
+        self._bytes = bytearray()
+        self._to_skip = 0
+        self._is_admitted = False
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        if not self._server.opened(self):
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.closed(self)
+        if self._task is not None:  # its client waits no more
+            self._task.cancel()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._to_skip:
+            skipped = min(self._to_skip, len(data))
+            self._to_skip -= skipped
+            data = data[skipped:]
+            self._refuse_length()
+        self._bytes += data
+        if len(self._bytes) < HEADER.size:
+            return
+        size, number = HEADER.unpack_from(self._bytes)
+        if not self._is_admitted and (number != HELLO or size > _TOKEN_BYTES):
+            self._transport.close()
+            return
+        if self._server.is_too_long(size):
+            self._to_skip = HEADER.size + size - len(self._bytes)
+            self._bytes.clear()
+            self._refuse_length()
+            return
+        end = HEADER.size + size
+        if len(self._bytes) < end:
+            return
+        payload = bytes(self._bytes[HEADER.size : end])
+        del self._bytes[:end]
+        self._take(number, payload)
+
+    def _take(self, number: int, payload: bytes) -> None:
+        if not self._is_admitted:
+            self._admit(payload)
+        elif self._task is not None:  # a client waits for each response
+            self._transport.close()
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._answer(number, payload))
+
+    def _refuse_length(self) -> None:
+        """Answer to a message that is too long, once its sender has sent it all."""
+        if self._to_skip <= 0:
+            words = "a message is longer than this service takes."
+            error = refused(StatusCode.RESOURCE_EXHAUSTED, words)
+            self._transport.write(self._server.refusal(error))
+
+    def _admit(self, payload: bytes) -> None:
+        if self._server.admits(payload):
+            self._is_admitted = True
+            if self._bytes:
+                self.data_received(b"")
+            return
+        words = "this service needs the job's token."
+        self._transport.write(self._server.refusal(refused(StatusCode.UNAUTHENTICATED, words)))
+        self._transport.close()
+
+    async def _answer(self, number: int, payload: bytes) -> None:
+        try:
+            response = await self._server.answer(number, payload)
+        finally:
+            self._task = None
+        self._transport.write(response)

@@ -1,0 +1,153 @@
+"""The connection without HTTP/2: what it refuses, and that calls on it end as those of gRPC do."""
+
+import socket
+import threading
+
+import pytest
+
+from devrt.distributed.direct.client import DirectClient
+from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame
+from devrt.distributed.protocol.messages import message
+from devrt.errors import DevrtError, DistributedError, StatusCode
+from devrt.xla_client import get_distributed_runtime_client, get_distributed_runtime_service
+
+SET = NUMBERS["InsertKeyValue"]
+ENDLESS = 60_000  # ms
+
+
+@pytest.fixture
+def service():
+    with get_distributed_runtime_service("localhost:0", 1, heartbeat_timeout=5) as made:
+        yield made
+
+
+@pytest.fixture
+def client(service):
+    made = get_distributed_runtime_client(service.address, 0)
+    made.connect()
+    yield made
+    made.shutdown()
+
+
+def port_of(client):
+    return client._session._connection._direct._address
+
+
+def exchange(address, *sent):
+    """Send bytes to a direct port; return the codes that come back before it closes."""
+    codes = []
+    with socket.create_connection(address, 10) as connection:
+        for data in sent:
+            try:
+                connection.sendall(data)
+            except ConnectionError:
+                break
+        connection.shutdown(socket.SHUT_WR)
+        data = b""
+        while chunk := receive(connection):
+            data += chunk
+    while data:
+        size, code = HEADER.unpack_from(data)
+        codes.append(code)
+        data = data[HEADER.size + size :]
+    return codes
+
+
+def receive(connection):
+    try:
+        return connection.recv(1 << 16)
+    except ConnectionError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        frame(SET, b"no hello came first"),
+        HEADER.pack(1 << 31, HELLO),
+        bytes(64),
+        b"\xff" * 64,
+    ],
+)
+def test_garbage_ends_its_own_connection_only(client, sent):
+    assert exchange(port_of(client), sent) in ([], [StatusCode.UNAUTHENTICATED])
+    client.key_value_set("key", "value")
+    assert client.key_value_try_get("key") == "value"
+
+
+def test_a_message_that_is_none_is_refused_and_the_next_is_answered(client):
+    hello, broken = frame(HELLO, b""), frame(SET, b"\xff\xff\xff")
+    assert exchange(port_of(client), hello + broken) == [StatusCode.INVALID_ARGUMENT]
+    assert exchange(port_of(client), hello + frame(200, b"")) == [StatusCode.UNIMPLEMENTED]
+
+
+def test_the_wrong_token_is_refused():
+    with get_distributed_runtime_service("localhost:0", 1, token="secret") as service:
+        client = get_distributed_runtime_client(service.address, 0, token="secret")
+        client.connect()
+        for token in (b"", b"wrong", b"secret2"):
+            refused = exchange(port_of(client), frame(HELLO, token))
+            assert refused == [StatusCode.UNAUTHENTICATED]
+        assert service.status()["refused"] == {"UNAUTHENTICATED": 3}
+        client.key_value_set("key", "value")
+        client.shutdown()
+
+
+def test_many_threads_wait_at_once(client):
+    found = {}
+
+    def wait(number):
+        found[number] = client.blocking_key_value_get(f"key{number}", ENDLESS)
+
+    threads = [threading.Thread(target=wait, args=(n,), daemon=True) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for number in reversed(range(40)):
+        client.key_value_set(f"key{number}", str(number))
+    for thread in threads:
+        thread.join(60)
+    assert found == {n: str(n) for n in range(40)}
+
+
+def test_a_value_of_many_packets_comes_whole(client):
+    value = bytes(range(256)) * (10 << 12)
+    client.key_value_set_bytes("large", value)
+    assert client.blocking_key_value_get_bytes("large", ENDLESS) == value
+
+
+def test_a_service_that_ends_ends_the_calls_that_wait(service):
+    client = get_distributed_runtime_client(service.address, 0)
+    client.connect()
+    raised = []
+
+    def wait():
+        try:
+            client.blocking_key_value_get("never", ENDLESS)
+        except DevrtError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    while "never" not in str(service.status()):
+        assert thread.is_alive()
+    service.shutdown()
+    thread.join(60)
+    assert isinstance(raised[0], DistributedError)
+    with pytest.raises(DistributedError, match="coordination service"):
+        client.key_value_set("key", "value")
+
+
+def test_a_response_that_is_late_is_not_the_next_calls(client):
+    direct = DirectClient(*port_of(client), token="")
+    request = message("GetKeyValueRequest")(key="late")
+    request.incarnations.CopyFrom(client._session._connection._ids)
+    with pytest.raises(TimeoutError):
+        direct.call("GetKeyValue", request, 0.01)
+    client.key_value_set("late", "value")
+    client.key_value_set("other", "another")
+    request.key = "other"
+    assert direct.call("TryGetKeyValue", request, 30).kv.value == b"another"
+    direct.close()
+    with pytest.raises(ConnectionError):
+        direct.call("TryGetKeyValue", request, 30)
