@@ -1,4 +1,4 @@
-"""What the errors of jaxlib's service say of lost processes: their numbers are only in the words."""
+"""What the errors of jaxlib's service say of lost processes: only their words have numbers."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def message(name: str, file: str = "coordination", package: str = "xla.coordinat
 
 
 def parsed(kind: Any, data: bytes) -> Any:
-    """Return the message of a class that bytes are; raises `InvalidArgumentError` if they are none."""
+    """Return the message that bytes are; raises `InvalidArgumentError` where they are none."""
     from google.protobuf.message import DecodeError
 
     try:
