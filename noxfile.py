@@ -54,6 +54,7 @@ ASAN = (
     ),
     *("tests/integration/test_buffers.py", "-k", "not loader"),
 )
+FAULTS = ("packages/devrt-core/tests/distributed",)
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 nox.needs_version = ">=2024.10"
@@ -128,6 +129,16 @@ def stress(session: nox.Session) -> None:
     _install(session)
     session.install("--no-deps", "-r", "requirements-plugins.txt")
     session.run("python", "-m", "pytest", "-m", "stress", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
+def faults(session: nox.Session) -> None:
+    """End and stop processes of jobs and their servers: 50 random sequences, and each by itself.
+
+    ``nox -s faults -- -k "sequence and etcd-17"`` takes the sequence of one seed.
+    """
+    _install(session)
+    session.run("python", "-m", "pytest", "-m", "faults or not faults", *FAULTS, *session.posargs)
 
 
 @nox.session(python=PYTHONS[0])

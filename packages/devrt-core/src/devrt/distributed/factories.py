@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from devrt.distributed.aborting import aborting
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
 from devrt.distributed.security import Security
@@ -87,6 +88,7 @@ def get_distributed_runtime_client(
     use_compression: bool | None = None,
     recoverable: bool | None = None,
     *,
+    abort_on_loss: bool = False,
     token: str | None = None,
     mtls_cert_file: str | None = None,
     mtls_key_file: str | None = None,
@@ -110,13 +112,16 @@ def get_distributed_runtime_client(
         Seconds without the service after which it counts as lost; 100 when omitted.
     missed_heartbeat_callback
         Called once, on a thread of the client, with the error when a process or the service is
-        lost. The process goes on in any case.
+        lost.
     shutdown_on_destruction
         Whether the client shuts down when it is deleted, or Python ends; not, when omitted.
     use_compression
         Whether messages are compressed.
     recoverable
         Taken as jaxlib's is; the service decides.
+    abort_on_loss
+        Whether this process ends by SIGABRT when a process or the service is lost, as with jaxlib;
+        the callback is called first.
     token
         The secret of the service.
     mtls_cert_file, mtls_key_file, mtls_ca_file
@@ -139,7 +144,7 @@ def get_distributed_runtime_client(
         node_id,
         times,
         security,
-        missed_heartbeat_callback,
+        aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
         bool(shutdown_on_destruction),
         bool(use_compression),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from devrt._clusters import Membership
 from devrt._support.record import record
+from devrt.distributed.aborting import aborting
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
@@ -121,6 +122,7 @@ def initialize(
     partition_index: int | None = None,
     *,
     missed_heartbeat_callback: Callable[[Exception], Any] | None = None,
+    abort_on_loss: bool = False,
     recoverable: bool = False,
     allow_remote: bool = False,
     token: str | None = None,
@@ -156,7 +158,7 @@ def initialize(
         Where process 0 listens, if not at ``coordinator_address``.
     slice_index, partition_index
         Kept as ``global_state.partition_index``; the second wins.
-    missed_heartbeat_callback, recoverable
+    missed_heartbeat_callback, abort_on_loss, recoverable
         As of `get_distributed_runtime_client` and `get_distributed_runtime_service`.
     allow_remote, token, mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix
         Who may join, as of `get_distributed_runtime_service`; the same in every process.
@@ -178,7 +180,7 @@ def initialize(
         coordinator_bind_address,
         allow_remote,
         recoverable,
-        missed_heartbeat_callback,
+        aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
     )
     is_one = isinstance(local_device_ids, int)
     given = {

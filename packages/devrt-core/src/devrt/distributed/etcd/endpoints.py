@@ -40,6 +40,11 @@ class Endpoints:
         Certificates, where the cluster wants them.
     patience
         Seconds that a call tries all members.
+
+    Attributes
+    ----------
+    on_leave : callable
+        Called with the number of a member that has not answered: streams to it end unseen.
     """
 
     def __init__(self, addresses: Sequence[str], security: Security, patience: float) -> None:
@@ -50,6 +55,7 @@ class Endpoints:
         self._methods: dict[tuple[int, str], Any] = {}
         self._current = 0
         self._closed = threading.Event()
+        self.on_leave: Callable[[int], object] = lambda index: None
 
     def call(self, method: str, request: Any) -> Any:
         """Return a member's answer; the response is the type that the request's name tells."""
@@ -99,6 +105,7 @@ class Endpoints:
         """Turn from a member that does not answer to the next."""
         if self._current == index:
             self._current = (index + 1) % len(self._channels)
+            self.on_leave(index)
 
     def close(self) -> None:
         """End all calls. Idempotent."""
@@ -116,6 +123,7 @@ class Endpoints:
             # etcd ends connections that ask more often than every 5 s.
             ("grpc.keepalive_time_ms", 6000),
             ("grpc.keepalive_timeout_ms", 3000),
+            ("grpc.http2.max_pings_without_data", 0),  # no limit: a watch sends nothing
         ]
         if security.has_certificates:
             credentials = security.channel_credentials(self._grpc)

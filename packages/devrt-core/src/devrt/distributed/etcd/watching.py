@@ -52,6 +52,8 @@ class Watcher:
         self._stream: Any = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._member = -1
+        endpoints.on_leave = self._leave
 
     def add(self, key: bytes, end: bytes, on_event: Callable[[Any], object]) -> Watch:
         """Watch a range of keys; return when changes from now on will be seen."""
@@ -113,7 +115,14 @@ class Watcher:
             )
             if self._closed.is_set():
                 self._stream.cancel()
+            self._member = index
         return index
+
+    def _leave(self, member: int) -> None:
+        """Open the stream anew: a member that is stopped keeps it open, and silent."""
+        stream = self._stream
+        if member == self._member and stream is not None:
+            stream.cancel()
 
     def _take(self, response: Any) -> None:
         with self._lock:

@@ -17,11 +17,11 @@ from devrt.distributed import faults, rules
 from devrt.distributed.store import Entry, Lease, Store
 from devrt.distributed.stored import job as keys
 from devrt.distributed.stored.board import Board
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["Barriers"]
 
-_GRACE = 5.0  # for an end that another process has written to be seen
+_GRACE = 15.0  # for an end that another process has written to be seen
 
 
 class Barriers:
@@ -95,7 +95,8 @@ class Barriers:
             board.wait(lambda: identity in ends or board.ended, time.monotonic() + _GRACE)
         end = ends.get(identity)
         if end is None:
-            raise (board.ended or self._failure(name, identity, expected, seconds)).fresh()
+            words = f"barrier {name!r} has ended, and how was not seen within {_GRACE:g} s."
+            raise (board.ended or faults.refused(StatusCode.UNAVAILABLE, words)).fresh()
         if end.version < came:
             self._store.delete(arrived)
             return None

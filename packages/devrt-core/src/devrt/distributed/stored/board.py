@@ -68,6 +68,7 @@ class Board:
     def begin(self) -> None:
         """Watch the job's keys, and read those that are there."""
         if self._watch is None:
+            self._store.get(JOB)  # where no store answers, this says so
             self._watch = self._store.watch(STATE, self._take, prefix=True)
             for entry in self._store.range(STATE):
                 self._take(entry)
