@@ -42,7 +42,8 @@ MODULES = [
     *("devrt.runtime", "devrt.doctor", "devrt.compiling", "devrt.compiling.cache", "devrt.errors"),
     *("devrt.contract", "devrt.records", "devrt.dtypes", "devrt.hookspecs", "devrt.hardware"),
     *("devrt.testing", "devrt.testing.conformance"),
-    *("devrt.contract.installation", "devrt.xla_client", "devrt.xla_bridge", "devrt_pjrt"),
+    *("devrt.contract.installation", "devrt.contract.conflicts"),
+    *("devrt.xla_client", "devrt.xla_bridge", "devrt_pjrt"),
 ]
 
 

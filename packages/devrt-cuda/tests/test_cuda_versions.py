@@ -39,6 +39,7 @@ def found(folder, monkeypatch):
     monkeypatch.delenv(_versions.IGNORED, raising=False)
     monkeypatch.setattr(_versions, "_PLUGIN", "devrt-cuda")  # one that is installed
     _versions._found.cache_clear()
+    _versions._capabilities.cache_clear()
     yield {each.library.name: each for each in _versions._found()}
     _versions._found.cache_clear()
 

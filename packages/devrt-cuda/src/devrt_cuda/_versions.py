@@ -14,14 +14,17 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from devrt.contract.conflicts import KnownConflict, with_override
 from devrt.contract.installation import how_to_install
-from devrt.errors import BackendUnavailableError
+from devrt.errors import BackendUnavailableError, DevrtWarning
 from devrt.records import DoctorFinding
+from devrt_cuda._known_conflicts import Version, found_of
 
 __all__ = ["IGNORED", "LIBRARIES", "Found", "Library", "check", "findings", "problems"]
 
@@ -33,10 +36,7 @@ _GET_DRIVER = (
     "Install driver 580 or later (https://www.nvidia.com/drivers), or NVIDIA's package for forward "
     "compatibility with CUDA 13"
 )
-_CHILD = Path(__file__).with_name("_versions_child.py")
 _PATIENCE = 20.0  # seconds; the libraries have gigabytes, and a disk may be cold
-
-Version = tuple[int, ...]
 
 
 class Library(NamedTuple):
@@ -127,6 +127,11 @@ def check(environ: dict[str, str] | None = None) -> None:
     for found in problems(_found(), os.environ if environ is None else environ):
         if found.version:
             raise BackendUnavailableError(_message(found), platform="cuda")
+    for conflict, what in _known_conflicts():
+        message = with_override(f"{conflict.message(what)} {conflict.remedy}", conflict.id)
+        if conflict.severity == "error":
+            raise BackendUnavailableError(message, platform="cuda")
+        warnings.warn(message, DevrtWarning, stacklevel=2)
 
 
 def findings() -> Iterator[DoctorFinding]:
@@ -139,6 +144,13 @@ def findings() -> Iterator[DoctorFinding]:
         severity = "error" if found.version else "info"
         code = f"{found.library.name}-{'old' if found.version else 'unknown'}"
         yield DoctorFinding(code=code, message=_message(found), remedy=remedy, severity=severity)
+    for conflict, what in _known_conflicts():
+        yield DoctorFinding(**conflict.finding(what))
+
+
+def _known_conflicts() -> Iterator[tuple[KnownConflict, str]]:
+    versions = [(each.library.name, each.version) for each in _found()]
+    return found_of(versions, _capabilities)
 
 
 def problems(found: Iterable[Found], environ: os._Environ[str] | dict[str, str]) -> list[Found]:
@@ -194,10 +206,31 @@ def _found() -> tuple[Found, ...]:
     if not _is_plugin_installed():
         return ()
     rows = [[row.file, row.function, row.units, row.returns, _paths(row)] for row in LIBRARIES]
+    answers, ended = _answers_of("_versions_child.py", rows)
+    answers += [["", [], ended]] * (len(LIBRARIES) - len(answers))
+    return tuple(
+        Found(library, path, tuple(version), problem)
+        for library, (path, version, problem) in zip(LIBRARIES, answers, strict=True)
+    )
+
+
+@functools.cache
+def _capabilities() -> tuple[Version, ...]:
+    """Return the compute capabilities of the driver's devices; none where it does not tell."""
+    driver = next(row for row in LIBRARIES if row.name == "driver")
+    answers, _ = _answers_of("_capabilities_child.py", _paths(driver)[0])
+    return tuple(tuple(each) for answer in answers for each in answer)
+
+
+def _answers_of(script: str, request: object) -> tuple[list[Any], str]:
+    """Run a script of this package in a child; return the lists that it writes, and how it ended.
+
+    A line that is no list was cut off by its end.
+    """
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(_CHILD)],
-            input=json.dumps(rows),
+            [sys.executable, "-I", "-S", str(Path(__file__).with_name(script))],
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             timeout=_PATIENCE,
@@ -208,12 +241,7 @@ def _found() -> tuple[Found, ...]:
     except subprocess.TimeoutExpired as error:
         lines = (error.stdout or b"").decode(errors="replace").splitlines()
         ended = f"loading it took more than {_PATIENCE:.0f} s"
-    answers = [json.loads(line) for line in lines if line.endswith("]")]
-    answers += [["", [], ended]] * (len(LIBRARIES) - len(answers))
-    return tuple(
-        Found(library, path, tuple(version), problem)
-        for library, (path, version, problem) in zip(LIBRARIES, answers, strict=True)
-    )
+    return [json.loads(line) for line in lines if line.endswith("]")], ended
 
 
 def _paths(library: Library) -> list[str]:

@@ -10,7 +10,7 @@ from devrt.hardware import find_shared_library, pci_devices
 from devrt.records import Available, ProbeResult, Unavailable
 from devrt_rocm._platform import PLATFORM
 
-__all__ = ["USE_ANOTHER", "probe"]
+__all__ = ["USE_ANOTHER", "probe", "rocm_release", "runtime_library"]
 
 _AMD = 0x1002
 _DISPLAY_CLASSES = (0x03, 0x12)  # display controllers, and accelerators without a display
@@ -30,16 +30,14 @@ def probe(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> P
     missing = _missing_device(root)
     if missing is not None:
         return missing
-    library = find_shared_library(
-        *PLATFORM.libraries, root=root, folders=PLATFORM.folders, environ=environ
-    )
+    library = runtime_library(root, environ)
     if library is None:
         return Unavailable(
             "the amdgpu driver is here, but the HIP runtime is not "
             f"({' or '.join(PLATFORM.libraries)})",
             "Install ROCm's HIP runtime, or add its folder to LD_LIBRARY_PATH.",
         )
-    return Available(f"{library.name}, ROCm {_rocm_version(library)}")
+    return Available(f"{library.name}, ROCm {rocm_release(library) or 'of unknown version'}")
 
 
 def _missing_device(root: Path) -> Unavailable | None:
@@ -78,9 +76,18 @@ def _has_gpu_node(root: Path) -> bool:
     return any(_read(path) not in {"", "0"} for path in (root / _TOPOLOGY).glob("*/gpu_id"))
 
 
-def _rocm_version(library: Path) -> str:
-    """Return the release of the ROCm tree that the library lies in."""
-    return _read(library.resolve().parent.parent / ".info/version") or "of unknown version"
+def rocm_release(library: Path | None) -> str:
+    """Return the release of the ROCm tree that a library lies in; empty where it is not known."""
+    return "" if library is None else _read(library.resolve().parent.parent / ".info/version")
+
+
+def runtime_library(
+    root: Path = Path("/"), environ: Mapping[str, str] | None = None
+) -> Path | None:
+    """Return the HIP runtime's file, if it is there."""
+    return find_shared_library(
+        *PLATFORM.libraries, root=root, folders=PLATFORM.folders, environ=environ
+    )
 
 
 def _read(path: Path) -> str:

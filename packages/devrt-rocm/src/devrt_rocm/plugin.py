@@ -64,10 +64,11 @@ def devrt_plugin_traits() -> list[PluginTraits]:
 
 @hookimpl
 def devrt_doctor_findings() -> list[DoctorFinding]:
-    """Return what hides devices."""
-    from devrt_rocm import _visibility
+    """Return what hides devices, and what is known of this release of ROCm."""
+    from devrt_rocm import _known_conflicts, _machine, _visibility
 
-    return list(_visibility.findings(os.environ))
+    release = _machine.rocm_release(_machine.runtime_library())
+    return [*_visibility.findings(os.environ), *_known_conflicts.findings(release)]
 
 
 def probe() -> ProbeResult:

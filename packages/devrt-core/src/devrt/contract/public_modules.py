@@ -26,6 +26,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.xla_cpu_quirks",
     "devrt.compiling.xla_flags",
     "devrt.contract",
+    "devrt.contract.conflicts",
     "devrt.contract.installation",
     "devrt.dtypes",
     "devrt.errors",

@@ -6,11 +6,9 @@ import os
 from fnmatch import fnmatchcase
 
 from devrt._support.record import record
+from devrt.contract.conflicts import is_passed_over, with_override
 
-__all__ = ["IGNORED_CONFLICTS", "Conflict", "Requirement"]
-
-IGNORED_CONFLICTS = "DEVRT_IGNORE_CONFLICTS"
-"""The environment variable that lists ids of conflicts that are passed over."""
+__all__ = ["Conflict", "Requirement"]
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -63,13 +61,11 @@ class Conflict:
 
     def holds(self) -> bool:
         """Return whether such a version is installed, and the conflict is not passed over."""
-        ignored = os.environ.get(IGNORED_CONFLICTS, "").split(",")
-        return self._is_installed() and not (self.id and self.id in map(str.strip, ignored))
+        return self._is_installed() and not is_passed_over(self.id)
 
     def what_to_do(self) -> str:
         """Return the remedy, with how to go on all the same where that can be."""
-        override = f" {IGNORED_CONFLICTS}={self.id} goes on all the same." if self.id else ""
-        return f"{self.remedy}{override}"
+        return with_override(self.remedy, self.id)
 
     def _is_installed(self) -> bool:
         from importlib import metadata
