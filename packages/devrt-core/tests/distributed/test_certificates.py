@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,38 @@ def test_only_certificates_of_the_job_join(tmp_path):
         join(service.address, 0, init_timeout=20, **ours).connect()
     with pytest.raises(InvalidArgumentError, match="all of mtls_cert_file"):
         make("localhost:0", 1, mtls_cert_file=ours["mtls_cert_file"])
+
+
+def test_certificates_that_are_renewed_count_for_new_connections(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    old, new = certificates(tmp_path / "old"), certificates(tmp_path / "new")
+    used = {name: str(tmp_path / Path(file).name) for name, file in old.items()}
+    for name, file in old.items():
+        shutil.copy(file, used[name])
+    make = xla_client.get_distributed_runtime_service
+    join = xla_client.get_distributed_runtime_client
+    with make("localhost:0", 1, **used) as service:
+        first = join(service.address, 0, init_timeout=20, **old)
+        first.connect()
+        for name, file in new.items():
+            shutil.copy(file, used[name])
+        with pytest.raises(DeadlineExceededError):
+            join(service.address, 0, init_timeout=1, **old).connect()
+        with pytest.raises(DistributedError, match="ALREADY_EXISTS"):  # it gets as far as that
+            join(service.address, 0, init_timeout=20, **new).connect()
+        first.key_value_set("still", "connected")
+        first.shutdown()
+        second = join(service.address, 0, init_timeout=20, **new)
+        second.connect()
+        second.shutdown()
+
+
+def test_connections_without_certificates_are_refused_where_that_is_wanted():
+    make = xla_client.get_distributed_runtime_service
+    join = xla_client.get_distributed_runtime_client
+    for address in ("localhost:0", "etcd://localhost:1/job"):
+        with pytest.raises(InvalidArgumentError, match="wants certificates"):
+            make(address, 1, verify_secure_credentials=True)
+        with pytest.raises(InvalidArgumentError, match="wants certificates"):
+            join(address, 0, verify_secure_credentials=True)

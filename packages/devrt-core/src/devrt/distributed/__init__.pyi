@@ -2,6 +2,7 @@ from devrt.distributed.client import DistributedRuntimeClient as DistributedRunt
 from devrt.distributed.factories import get_distributed_runtime_client as get_distributed_runtime_client
 from devrt.distributed.factories import get_distributed_runtime_service as get_distributed_runtime_service
 from devrt.distributed.memory_store import MemoryStore as MemoryStore
+from devrt.distributed.security import Bounds as Bounds
 from devrt.distributed.service import DistributedRuntimeService as DistributedRuntimeService
 from devrt.distributed.state import State as State
 from devrt.distributed.state import global_state as global_state

@@ -12,10 +12,14 @@ from devrt.distributed.faults import refused
 from devrt.distributed.keyspace import Keyspace, normalised, not_found
 from devrt.distributed.memory_store import MemoryStore
 from devrt.distributed.protocol.messages import message
+from devrt.distributed.quota import Quota, Rate
 from devrt.distributed.security import Bounds
 from devrt.errors import StatusCode
 
 __all__ = ["Calls"]
+
+_REGISTERING = -1  # no process yet: all that register are counted together
+_DIGITS = 20  # of a number of 64 bits
 
 _STATES = {"registering": 1, "absent": 1, "left": 2, "connected": 3, "leaving": 3, "lost": 4}
 
@@ -36,6 +40,8 @@ class Calls:
     def __init__(self, cluster: Cluster, incarnation: int, bounds: Bounds) -> None:
         self._cluster = cluster
         self._keys = Keyspace(MemoryStore())
+        self._quota = Quota(self._keys.store, bounds)
+        self._rate = Rate(bounds.calls_per_second)
         self._incarnation = incarnation
         self._bounds = bounds
         self._waiting: dict[Hashable, int] = {}  # no zeros: ids that are none leave nothing
@@ -51,6 +57,7 @@ class Calls:
     async def RegisterTask(self, request: Any) -> Any:  # noqa: N802
         """Take a process in; answers when all are there."""
         number = request.source_task_id
+        self._rate.check(_REGISTERING)
         # Counted apart: who registers under another's number takes none of that one's calls.
         with self._wait(("registration", number)) as (future, done):
             self._cluster.register(number, request.incarnation, done)
@@ -117,8 +124,9 @@ class Calls:
 
     async def InsertKeyValue(self, request: Any) -> Any:  # noqa: N802
         """Set a key."""
-        self._caller(request)
+        number = self._caller(request)
         key, value = self._key(request.kv.key), request.kv.value
+        self._quota.check(number, self._keys.stored(key), len(value))
         self._keys.set(key, value, request.allow_overwrite)
         return message("InsertKeyValueResponse")()
 
@@ -142,8 +150,10 @@ class Calls:
 
     async def IncrementKeyValue(self, request: Any) -> Any:  # noqa: N802
         """Add to a key's number."""
-        self._caller(request)
-        total = self._keys.increment(self._key(request.key), request.increment)
+        number = self._caller(request)
+        key = self._key(request.key)
+        self._quota.check(number, self._keys.stored(key), _DIGITS)
+        total = self._keys.increment(key, request.increment)
         entry = message("KeyValueEntry")(key=request.key, value=str(total).encode())
         return message("IncrementKeyValueResponse")(kv=entry)
 
@@ -188,6 +198,7 @@ class Calls:
         node = self._cluster.node(number, incarnation)
         if node.phase == "connected" and not leaving:
             node.phase = "running"
+        self._rate.check(node.number)
         return node.number
 
     def _same_service(self, request: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from devrt.distributed.aborting import aborting
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
-from devrt.distributed.security import Security
+from devrt.distributed.security import Bounds, Security
 from devrt.distributed.services import AnyService, begun
 
 __all__ = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
@@ -28,6 +28,8 @@ def get_distributed_runtime_service(
     mtls_key_file: str | None = None,
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
+    verify_secure_credentials: bool | None = None,
+    bounds: Bounds | None = None,
 ) -> AnyService:
     """Start the coordination service of a cluster, in a thread of this process.
 
@@ -54,6 +56,10 @@ def get_distributed_runtime_service(
         Certificate and key of the service, and who signs the clients'; read again as they change.
     mtls_peer_uri_prefix
         What a URI in a client's certificate must begin with.
+    verify_secure_credentials
+        Whether no certificates are an error.
+    bounds
+        What one process may take up of the service: sizes, calls per second, bytes.
 
     Returns
     -------
@@ -72,8 +78,15 @@ def get_distributed_runtime_service(
         register=3600 if cluster_register_timeout is None else cluster_register_timeout,
         shutdown=300 if shutdown_timeout is None else shutdown_timeout,
     )
-    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, token)
-    return begun(address, num_nodes, limits, bool(recoverable), allow_remote, security)
+    security = Security(
+        mtls_cert_file,
+        mtls_key_file,
+        mtls_ca_file,
+        mtls_peer_uri_prefix,
+        token,
+        bool(verify_secure_credentials),
+    )
+    return begun(address, num_nodes, limits, bool(recoverable), allow_remote, security, bounds)
 
 
 def get_distributed_runtime_client(
@@ -93,6 +106,8 @@ def get_distributed_runtime_client(
     mtls_cert_file: str | None = None,
     mtls_key_file: str | None = None,
     mtls_ca_file: str | None = None,
+    mtls_peer_uri_prefix: str | None = None,
+    verify_secure_credentials: bool | None = None,
 ) -> DistributedRuntimeClient:
     """Make the client of one process; ``connect`` joins the cluster.
 
@@ -126,6 +141,10 @@ def get_distributed_runtime_client(
         The secret of the service.
     mtls_cert_file, mtls_key_file, mtls_ca_file
         Certificate and key of this process, and who signs the service's.
+    mtls_peer_uri_prefix
+        Taken as jaxlib's is, and not checked: clients know the service by its host's name.
+    verify_secure_credentials
+        Whether no certificates are an error.
 
     Returns
     -------
@@ -138,7 +157,8 @@ def get_distributed_runtime_client(
         shutdown=300 if shutdown_timeout is None else shutdown_timeout,
         heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
     )
-    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, None, token)
+    is_verified = bool(verify_secure_credentials)
+    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, None, token, is_verified)
     return DistributedRuntimeClient(
         address,
         node_id,

@@ -29,12 +29,19 @@ class Bounds:
         How many calls of one process may wait at a time.
     connections
         How many direct connections may be open.
+    calls_per_second
+        How many calls one process may make, heartbeats not counted; and all that register together.
+    process_bytes, stored_bytes
+        What the keys and values of one process, and of all, may take up.
     """
 
     message_bytes: int = 16 << 20
     key_bytes: int = 4096
     waiting_calls: int = 4096
     connections: int = 16384
+    calls_per_second: float = 20_000
+    process_bytes: int = 1 << 30
+    stored_bytes: int = 4 << 30
 
 
 @record(frozen=True, slots=True)
@@ -51,6 +58,8 @@ class Security:
         What a URI in the other side's certificate must begin with; only the service checks it.
     token
         A secret that every process gives.
+    verify_secure_credentials
+        Whether connections without certificates are refused.
     """
 
     mtls_cert_file: str | None = None
@@ -58,6 +67,7 @@ class Security:
     mtls_ca_file: str | None = None
     mtls_peer_uri_prefix: str | None = None
     token: str | None = None
+    verify_secure_credentials: bool = False
 
     @property
     def has_certificates(self) -> bool:
@@ -67,6 +77,12 @@ class Security:
             msg = (
                 "mTLS needs all of mtls_cert_file, mtls_key_file and mtls_ca_file, and some are "
                 "missing. Give all three, or none."
+            )
+            raise InvalidArgumentError(msg)
+        if self.verify_secure_credentials and not any(files):
+            msg = (
+                "verify_secure_credentials=True wants certificates, and none are given. Give "
+                "mtls_cert_file, mtls_key_file and mtls_ca_file."
             )
             raise InvalidArgumentError(msg)
         return all(files)

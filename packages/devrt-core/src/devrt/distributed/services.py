@@ -6,7 +6,7 @@ from devrt.distributed.cluster import Limits
 from devrt.distributed.engines import check_etcd_security, location_of
 from devrt.distributed.etcd.store import EtcdStore
 from devrt.distributed.jaxlib_service import JaxlibService
-from devrt.distributed.security import Security
+from devrt.distributed.security import Bounds, Security
 from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.stored.service import StoredService
 
@@ -22,6 +22,7 @@ def begun(
     recoverable: bool,
     allow_remote: bool,
     security: Security,
+    bounds: Bounds | None = None,
 ) -> AnyService:
     """Start a service; parameters are those of `get_distributed_runtime_service`."""
     location = location_of(address)
@@ -29,5 +30,9 @@ def begun(
         check_etcd_security(security)
         store = EtcdStore(location.hosts, location.prefix, security, limits.heartbeat)
         return StoredService(address, store, num_nodes, limits, recoverable)
-    made = JaxlibService if location.engine == "jaxlib" else DistributedRuntimeService
-    return made(location.hosts[0], num_nodes, limits, recoverable, allow_remote, security)
+    where = location.hosts[0]
+    if location.engine == "jaxlib":
+        return JaxlibService(where, num_nodes, limits, recoverable, allow_remote, security)
+    return DistributedRuntimeService(
+        where, num_nodes, limits, recoverable, allow_remote, security, bounds
+    )

@@ -130,6 +130,7 @@ def initialize(
     mtls_key_file: str | None = None,
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
+    verify_secure_credentials: bool = False,
 ) -> None:
     """Join the job that this process is one of; return when every process has.
 
@@ -162,6 +163,8 @@ def initialize(
         As of `get_distributed_runtime_client` and `get_distributed_runtime_service`.
     allow_remote, token, mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix
         Who may join, as of `get_distributed_runtime_service`; the same in every process.
+    verify_secure_credentials
+        Whether no certificates are an error.
 
     Raises
     ------
@@ -172,7 +175,14 @@ def initialize(
     DistributedError
         If it was called before, the port is in use, or the service refuses this process.
     """
-    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix, token)
+    security = Security(
+        mtls_cert_file,
+        mtls_key_file,
+        mtls_ca_file,
+        mtls_peer_uri_prefix,
+        token,
+        verify_secure_credentials,
+    )
     limits = Limits(heartbeat_timeout_seconds, initialization_timeout, shutdown_timeout_seconds)
     how = _How(
         limits,

@@ -18,6 +18,7 @@ __all__ = ["DirectServer"]
 
 _OK = 0
 _TOKEN_BYTES = 8192
+_ADMISSION_SECONDS = 10.0
 
 
 class DirectServer:
@@ -111,14 +112,20 @@ class _Connection(asyncio.Protocol):
         self._to_skip = 0
         self._is_admitted = False
         self._task: asyncio.Task[None] | None = None
+        self._admission: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
         if not self._server.opened(self):
             transport.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._admission = loop.call_later(_ADMISSION_SECONDS, self._end_unadmitted)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)
+        if self._admission is not None:
+            self._admission.cancel()
         if self._task is not None:  # its client waits no more
             self._task.cancel()
 
@@ -136,7 +143,7 @@ class _Connection(asyncio.Protocol):
             return
         size, number = HEADER.unpack_from(self._bytes)
         if not self._is_admitted and (number != HELLO or size > _TOKEN_BYTES):
-            self._transport.close()
+            self._end_unadmitted()
             return
         if self._server.is_too_long(size):
             self._to_skip = HEADER.size + size - len(self._bytes)
@@ -157,6 +164,13 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._task = asyncio.get_running_loop().create_task(self._answer(number, payload))
+
+    def _end_unadmitted(self) -> None:
+        """End a connection that is no client's: it did not begin as one, or not soon enough."""
+        if not self._is_admitted and not self._transport.is_closing():
+            words = "a connection did not begin with the job's token."
+            self._server.refusal(refused(StatusCode.UNAUTHENTICATED, words))
+            self._transport.close()
 
     def _refuse_length(self) -> None:
         """Answer to a message that is too long, once its sender has sent it all."""

@@ -1,0 +1,209 @@
+"""What others than the job's processes send to its service: refused, counted, the job unharmed."""
+
+import os
+import socket
+import struct
+
+import pytest
+
+pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+
+import grpc
+
+from devrt import xla_client
+from devrt.distributed import Bounds, MemoryStore
+from devrt.distributed.protocol.messages import METHODS, SERVICE, message
+from devrt.distributed.quota import Quota, Rate
+from devrt.errors import DistributedError, StatusCode
+from support import together
+
+
+@pytest.fixture
+def job():
+    """A service with a token, and a client that must be able to go on."""
+    make = xla_client.get_distributed_runtime_service
+    with make("localhost:0", 1, token="secret", heartbeat_timeout=5) as service:
+        client = client_of(service)
+        client.connect()
+        yield service, client
+        client.key_value_set("still", "works")
+        assert client.key_value_try_get("still") == "works"
+        client.wait_at_barrier("all", 5000)
+        client.shutdown()
+
+
+def client_of(service, **options):
+    defaults = {"init_timeout": 20, "heartbeat_timeout": 5, "token": "secret"}
+    make = xla_client.get_distributed_runtime_client
+    return make(service.address, 0, **{**defaults, **options})
+
+
+def sent(port, data):
+    """Send bytes, and read until the other side ends the connection."""
+    with socket.create_connection(("localhost", port), 20) as connection:
+        connection.settimeout(20)
+        try:
+            connection.sendall(data)
+            while connection.recv(1 << 16):
+                pass
+        except ConnectionError:  # it ended before all was sent
+            return
+
+
+def direct_port(client):
+    """Return the port of the connections without HTTP/2."""
+    return client._session._connection._direct._address[1]
+
+
+def port_of(service):
+    return int(service.address.rpartition(":")[2])
+
+
+GARBAGE = {
+    "zeros": bytes(4096),
+    "noise": os.urandom(65536),
+    "web": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a length of 4 GiB": b"\xff" * 64,
+    "a preface and noise": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(4096),
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
+def test_bytes_that_mean_nothing_end_their_connection(job, data):
+    service, client = job
+    sent(port_of(service), data)
+    before = service.status()["refused"].get("UNAUTHENTICATED", 0)
+    sent(direct_port(client), data)
+    assert service.status()["refused"]["UNAUTHENTICATED"] == before + 1
+
+
+def call(service, method, request, token="secret", **fields):
+    """Make a call as a program of one's own does."""
+    with grpc.insecure_channel(service.address) as channel:
+        unary = channel.unary_unary(f"/{SERVICE}/{method}")
+        data = request if isinstance(request, bytes) else request(**fields).SerializeToString()
+        with pytest.raises(grpc.RpcError) as caught:
+            unary(data, timeout=20, metadata=[("authorization", f"Bearer {token}")])
+        return caught.value.code()
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "secre", "secret2", "x" * 8000])
+def test_a_wrong_token_calls_nothing(job, token):
+    service, client = job
+    for method in METHODS:
+        code = call(service, method, message(f"{method}Request"), token)
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+    hello = token.encode()
+    sent(direct_port(client), struct.pack("!IB", len(hello), 255) + hello)
+    refused = service.status()["refused"]
+    assert refused == {"UNAUTHENTICATED": len(METHODS) + 1}
+
+
+def test_messages_of_100_mb_are_refused(job):
+    service, client = job
+    assert call(service, "InsertKeyValue", bytes(100 << 20)) in {
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAVAILABLE,  # the connection ended while it was sent
+    }
+    with pytest.raises(DistributedError) as caught:
+        client.key_value_set_bytes("big", bytes(100 << 20))
+    assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_forged_processes_do_nothing(job):
+    service, _ = job
+    forged = message("Incarnations")(task_id=0, task_incarnation=7)
+    for method in ("Heartbeat", "ShutdownTask", "PollForError", "Barrier", "CancelBarrier"):
+        kind = message(f"{method}Request")
+        fields = {"incarnation": 7} if method == "Heartbeat" else {}
+        code = call(service, method, kind, incarnations=forged, source_task_id=0, **fields)
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+    for method in ("InsertKeyValue", "TryGetKeyValue", "GetKeyValueDir", "DeleteKeyValue"):
+        code = call(service, method, message(f"{method}Request"), incarnations=forged)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+    assert service.status()["processes"][0]["state"] == "connected"
+
+
+def test_a_flood_of_registrations_takes_nothing(job):
+    service, _ = job
+    kind = message("RegisterTaskRequest")
+
+    def flood(seed):
+        with grpc.insecure_channel(service.address) as channel:
+            unary = channel.unary_unary(f"/{SERVICE}/RegisterTask")
+            calls = [
+                unary.future(
+                    kind(incarnation=n + 1, source_task_id=n % 3).SerializeToString(),
+                    timeout=20,
+                    metadata=[("authorization", "Bearer secret")],
+                )
+                for n in range(seed, seed + 500)
+            ]
+            codes = {one.code() for one in calls}
+        assert codes == {grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.INVALID_ARGUMENT}
+
+    together(flood, [0, 500], timeout=60)
+    refused = service.status()["refused"]
+    assert refused["ALREADY_EXISTS"] + refused["INVALID_ARGUMENT"] == 1000
+
+
+def test_one_process_may_keep_so_much_and_call_so_often():
+    make = xla_client.get_distributed_runtime_service
+    bounds = Bounds(process_bytes=1000, calls_per_second=50, key_bytes=20)
+    with make("localhost:0", 1, token="secret", bounds=bounds) as service:
+        client = client_of(service)
+        client.connect()
+        client.key_value_set_bytes("a", bytes(900))
+        for key, size in (("b", 900), ("a", 2000), ("k" * 21, 1)):
+            with pytest.raises(RuntimeError):
+                client.key_value_set_bytes(key, bytes(size), True)
+        client.key_value_set_bytes("a", bytes(950), True)
+        client.key_value_delete("a")
+        client.key_value_set_bytes("b", bytes(900))
+        codes = set()
+        for _ in range(1000):
+            try:
+                client.key_value_try_get("b")
+            except DistributedError as error:
+                codes.add(error.code)
+        assert codes == {StatusCode.RESOURCE_EXHAUSTED}
+        assert service.status()["refused"]["RESOURCE_EXHAUSTED"] > 100
+
+
+def test_what_all_keep_is_bounded_and_belongs_to_who_set_it_last():
+    store = MemoryStore()
+    quota = Quota(store, Bounds(process_bytes=100, stored_bytes=150))
+
+    def put(process, key, size):
+        quota.check(process, key, size)
+        store.set(key, bytes(size))
+
+    put(0, "a", 90)
+    with pytest.raises(DistributedError, match="process 0 would keep"):
+        put(0, "b", 20)
+    with pytest.raises(DistributedError, match="keeps at most 150"):
+        put(1, "b", 80)
+    put(1, "a", 90)  # it is the other's now
+    put(0, "b", 50)
+    store.delete("", prefix=True)
+    put(0, "b", 99)
+
+
+def test_calls_are_counted_as_time_passes():
+    now = [0.0]
+    rate = Rate(10, lambda: now[0])
+
+    def count():
+        """Return how many calls are taken at once."""
+        for number in range(100):
+            try:
+                rate.check(1)
+            except DistributedError:
+                return number
+        return 100
+
+    assert count() == 10
+    now[0] = 0.5
+    assert count() == 5
+    now[0] = 100
+    assert count() == 10
