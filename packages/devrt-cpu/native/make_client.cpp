@@ -60,7 +60,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
                                         std::optional<std::int64_t> recycled_bytes,
                                         std::optional<std::int64_t> memory_limit_bytes,
                                         const std::string& traceback_in_buffers,
-                                        nb::handle devices_of_nodes, nb::object distributed_client,
+                                        nb::handle exchange, nb::object distributed_client,
                                         double execution_timeout) {
   ClientOptions options;
   options.asynchronous = asynchronous;
@@ -73,8 +73,7 @@ std::shared_ptr<Client> make_cpu_client(bool asynchronous, int num_devices, int 
   options.traceback = to_traceback_mode(traceback_in_buffers);
   join_python(options);
   options.execution_timeout = to_milliseconds(execution_timeout);
-  options.devices_of_nodes = to_counts(devices_of_nodes);
-  std::shared_ptr<Client> client = Client::make(std::move(options));
+  std::shared_ptr<Client> client = Client::make(std::move(options), to_exchange(exchange));
   if (!distributed_client.is_none()) {
     attach_store(client, std::move(distributed_client));
   }
@@ -88,16 +87,16 @@ void bind_make_client(nb::module_& module) {
       "make_cpu_client", &make_cpu_client, "asynchronous"_a = true, "num_devices"_a = 1,
       "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
       "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
-      "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
+      "traceback_in_buffers"_a = "sampled", "exchange"_a = nb::none(),
       "distributed_client"_a = nb::none(), "execution_timeout"_a = 600.0,
-      nb::sig("def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
-              "int = 0, num_nodes: int = 1, memory_kinds: "
-              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
-              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
-              "devices_of_nodes: collections.abc.Sequence[int] = (), distributed_client: "
-              "typing.Any = None, execution_timeout: float = 600.0) -> CpuClient"),
+      nb::sig(
+          "def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: "
+          "int = 0, num_nodes: int = 1, memory_kinds: "
+          "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
+          "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
+          "exchange: collections.abc.Callable[..., typing.Any] | None = None, distributed_client: "
+          "typing.Any = None, execution_timeout: float = 600.0) -> CpuClient"),
       "Make a client; see `devrt_cpu.make_cpu_client`.");
-  bind_check_nodes(module);
 }
 
 }  // namespace devrt::cpu

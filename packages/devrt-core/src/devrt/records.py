@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import os
     from typing import Any
 
-    from devrt.contract import Client, Device, Topology
+    from devrt.contract import Client, Device, Job, Topology
     from devrt.errors import DevrtError
     from devrt.hardware import DeviceLink, DeviceReading
 
@@ -86,8 +86,7 @@ class OptionSpec:
         The values accepted, where they can be counted.
     flag : str
         A flag of another library that sets the option too, with the environment variable that
-        holds such flags: ``"XLA_FLAGS --xla_some_number"``. The option's own variables are
-        stronger.
+        holds such flags: ``"XLA_FLAGS --xla_some_number"``. The option's own variables win.
     unit : str
         ``"bytes"`` where the number is one of bytes: text may then have a unit (``"512MiB"``).
     """
@@ -181,10 +180,13 @@ class ClientContext:
         The value in force of every option that the record declared, read-only.
     memory_kinds : tuple of MemoryKind
         Every memory kind that some plugin brings for this platform, in registration order.
+    job : Job, optional
+        Whose processes' devices the client shall have; None where options say it.
     """
 
     options: Mapping[str, Any] = types.MappingProxyType({})
     memory_kinds: tuple[MemoryKind, ...] = ()
+    job: Job | None = None
 
 
 def _always() -> ProbeResult:
@@ -283,8 +285,7 @@ class TopologyFactory:
     factory : callable
         Called as ``factory(topology_name, **options)``; returns a `devrt.contract.Topology`.
     api_version : str, optional
-        The version of the contract that the plugin was built against, as a literal (``"1.0"``).
-        None: what its manifest says, and without one ``"1.0"``.
+        As in `ClientFactory`.
     """
 
     platform: str = ""
@@ -314,8 +315,7 @@ class PluginTraits:
     Attributes
     ----------
     patterns : tuple of str
-        Which libraries it is about, by the name under which one is loaded or by its file's:
-        ``"libacme*"``.
+        Which libraries it is about, by the name that one is loaded under, or its file's.
     extensions : tuple of int
         The same by numbers of extensions of the C API that only these libraries have.
     platforms : tuple of str

@@ -111,8 +111,8 @@ def test_the_doctor_shows_the_cluster_and_what_is_wrong_with_it(plugins, tmp_pat
 
 
 @pytest.fixture
-def alone(monkeypatch):
-    """No variable of a cluster, nor of a job."""
+def alone(monkeypatch, unused_runtime):
+    """No variable of a cluster, nor of a job, and no client of devices."""
     for name in ("COORDINATOR_ADDRESS", "NUM_PROCESSES", "PROCESS_ID", "LOCAL_DEVICE_IDS"):
         for prefix in ("DEVRT", "JAX"):
             monkeypatch.delenv(f"{prefix}_{name}", raising=False)

@@ -111,19 +111,26 @@ def make_cpu_client(
     from devrt_cpu import _contract, _ext
 
     _contract.register()
-    _check_store(distributed_client)
     node_id, num_nodes = _small_int("node_id", node_id), _small_int("num_nodes", num_nodes)
     num_devices = _small_int("num_devices", num_devices)
     library = None if cpu_engine is None else _library_of(cpu_engine)
-    counts: list[int] = []
+    exchange = None
     if distributed_client is not None:
-        _ext.check_nodes(num_devices, node_id, num_nodes)  # before the others learn of it
-        counts = _exchanged(
-            distributed_client,
-            (node_id, num_nodes, num_devices),
-            get_local_topology_timeout_minutes,
-            get_global_topology_timeout_minutes,
+        from devrt.native.nodes import Nodes, exchange_for
+
+        nodes = Nodes(
+            scope="cpu",
+            platform="cpu",
+            version=__version__,
+            operation="make_cpu_client",
+            node_id=node_id,
+            num_nodes=num_nodes,
         )
+        timeouts = {
+            "get_local_topology_timeout_minutes": get_local_topology_timeout_minutes,
+            "get_global_topology_timeout_minutes": get_global_topology_timeout_minutes,
+        }
+        exchange = exchange_for(distributed_client, nodes, timeouts)
     client = _ext.make_cpu_client(
         asynchronous=_of_type("asynchronous", asynchronous, bool),
         num_devices=num_devices,
@@ -133,7 +140,7 @@ def make_cpu_client(
         recycled_bytes=_bytes("recycled_bytes", recycled_bytes),
         memory_limit_bytes=_bytes("memory_limit_bytes", memory_limit_bytes),
         traceback_in_buffers=_of_type("traceback_in_buffers", traceback_in_buffers, str),
-        devices_of_nodes=counts,
+        exchange=exchange,
         distributed_client=distributed_client,
         execution_timeout=_seconds("execution_timeout", execution_timeout),
     )
@@ -154,34 +161,6 @@ def _library_of(cpu_engine: str | os.PathLike[str]) -> Library:
     if not isinstance(cpu_engine, (str, os.PathLike)):
         _raise_type("cpu_engine", cpu_engine, "str")
     return _library.choose(os.fspath(cpu_engine))
-
-
-def _exchanged(
-    store: DistributedRuntimeClient,
-    place: tuple[int, int, int],
-    local_minutes: float | None,
-    global_minutes: float | None,
-) -> list[int]:
-    from devrt_cpu._exchange import exchange_device_counts, timeout_in_ms
-
-    local = timeout_in_ms("get_local_topology_timeout_minutes", local_minutes, 2)
-    everyone = timeout_in_ms("get_global_topology_timeout_minutes", global_minutes, 5)
-    return exchange_device_counts(store, *place, local, everyone)
-
-
-def _check_store(value: object) -> None:
-    """Check that an object has the methods of `devrt.contract.DistributedRuntimeClient`."""
-    from devrt.errors import InvalidTypeError
-
-    methods = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
-    missing = [method for method in methods if not callable(getattr(value, method, None))]
-    if value is not None and missing:
-        raise InvalidTypeError(
-            f"distributed_client must have the methods {', '.join(methods)}; an object of type "
-            f"{type(value).__name__} has no {', '.join(missing)}. See devrt.contract.",
-            operation="make_cpu_client",
-            missing=tuple(missing),
-        )
 
 
 def _kinds(memory_kinds: Sequence[MemoryKind]) -> tuple[MemoryKind, ...]:

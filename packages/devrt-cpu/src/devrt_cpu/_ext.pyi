@@ -272,11 +272,8 @@ class CpuClient:
     def capabilities(self: CpuClient) -> devrt.contract.Capabilities:
         """Return what can be counted on; see `devrt.contract.Capabilities`."""
 
-def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', devices_of_nodes: Sequence[int] = (), distributed_client: Any = None, execution_timeout: float = 600.0) -> CpuClient:
+def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', exchange: Callable[..., Any] | None = None, distributed_client: Any = None, execution_timeout: float = 600.0) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""
-
-def check_nodes(num_devices: int, node_id: int, num_nodes: int) -> None:
-    """Raise what `make_cpu_client` would for these numbers."""
 
 def _lapack_routines() -> list[str]: ...
 

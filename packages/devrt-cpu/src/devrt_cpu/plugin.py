@@ -57,10 +57,12 @@ def _probe() -> ProbeResult:
 
 
 def _make_client(context: ClientContext) -> Client:
+    from devrt.contract import options_with_job
     from devrt.native.engines import remember_cache
     from devrt_cpu import make_cpu_client
 
-    given = {name: context.options[name] for name in _PASSED_ON if name in context.options}
+    options = options_with_job(context.options, context.job)
+    given = {name: options[name] for name in _PASSED_ON if name in options}
     client = make_cpu_client(
         num_devices=context.options.get("num_cpu_devices", 1),
         memory_kinds=tuple(_usable(context.memory_kinds)),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import devrt_cpu
 from devrt import xla_client
 from devrt.errors import (
     DeadlineExceededError,
@@ -141,7 +142,38 @@ def test_processes_that_do_not_agree_are_reported(port):
         assert "node 1 was made with num_nodes=3, node 0 with 2" in str(error)
 
 
-@pytest.mark.parametrize("value", ["", "[]", '{"devices": 0, "nodes": 1}', '{"nodes": 1}', "\x00"])
+@pytest.mark.parametrize(("name", "value"), [("version", "0.0.9"), ("platform", "gpu")])
+def test_a_process_of_another_kind_is_named_to_all(name, value):
+    store = Store()
+    facts = {
+        "nodes": 2,
+        "platform": "cpu",
+        "version": devrt_cpu.__version__,
+        "devices": [[0, "cpu"]],
+    }
+    other = json.dumps(facts | {name: value})
+    store.key_value_set("devrt/cpu/topology/0/node/1", other)
+    for node in (0, 1):  # the second one reads what process 0 published
+        with pytest.raises(DistributedError, match=f"node 1 has {name} '{value}'") as caught:
+            make_cpu_client(distributed_client=_Own(store), node_id=node, num_nodes=2)
+        assert caught.value.data["process"] == 1
+
+
+HEAD = f'"platform": "cpu", "version": "{devrt_cpu.__version__}"'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "[]",
+        "\x00",
+        *(
+            '{"nodes": 1, ' + HEAD + ', "devices": ' + devices + "}"
+            for devices in ("0", "[]", "[[0]]", '[[-1, "cpu"]]', '[["0", "cpu"]]', "[[0, 1]]", "{}")
+        ),
+    ],
+)
 def test_what_another_program_wrote_is_refused(value):
     class Lying(Store):  # type: ignore[misc,valid-type]
         def blocking_key_value_get(self, key, timeout_in_ms):

@@ -53,18 +53,25 @@ TEST_CASE(nodes_may_have_different_numbers_of_devices) {
   options.num_devices = 3;
   options.node_id = 1;
   options.num_nodes = 3;
-  options.devices_of_nodes = {2, 3, 1};
-  auto client = native::Client::make(std::move(options));
+  const native::NodesExchange exchange = [](std::span<const native::DeviceFacts> local) {
+    CHECK(local.size() == 3);
+    native::NodesDevices nodes(3);
+    nodes[0] = {{0, "a"}, {4, "b"}};
+    nodes[1].resize(3);
+    nodes[2].resize(1);
+    return nodes;
+  };
+  auto client = native::Client::make(options, exchange);
   CHECK(client->devices().size() == 6);
   CHECK(client->local_devices().size() == 3);
   CHECK(client->local_devices()[0]->id() == 2);
   CHECK(client->devices()[5]->process_index() == 2);
   CHECK(client->devices()[5]->local_id() == 0);
   CHECK(!client->devices()[1]->is_addressable());
+  CHECK(client->devices()[1]->facts().kind == "b");
+  CHECK(client->devices()[1]->facts().local_hardware_id == 4);
 
-  native::ClientOptions wrong;
-  wrong.num_nodes = 2;
-  wrong.devices_of_nodes = {1, 0};
-  CHECK(harness::status_of([&] { native::Client::check(wrong); }).code() ==
+  const native::NodesExchange short_one = [](auto) { return native::NodesDevices(2); };
+  CHECK(harness::status_of([&] { native::Client::make(options, short_one); }).code() ==
         StatusCode::kInvalidArgument);
 }

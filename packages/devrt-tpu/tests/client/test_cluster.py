@@ -1,5 +1,9 @@
 """Clients of several processes: a plugin's key-value callbacks, driven by a plugin made for it."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 STORE = """
@@ -115,6 +119,33 @@ def test_what_is_no_store_is_refused(child):
     done = child(f"def attempt(): return {make(0, '3')}\nprint(repr(raised(attempt)))")
     assert "InvalidTypeError" in done.stdout
     assert "must have the method key_value_set, and is of type int" in done.stdout
+
+
+JOB = """
+import sys
+import devrt
+from devrt import distributed, xla_bridge
+distributed.initialize(initialization_timeout=60)
+job = distributed.global_state
+xla_bridge.register_plugin("fake", library_path=sys.argv[1])
+client = devrt.get_backend("fake")
+found = dict(job.client.key_value_dir_get_bytes("node"))
+print(sorted(found), set(found.values()))
+job.client.wait_at_barrier("seen", 60_000)
+distributed.shutdown()
+"""
+
+
+def test_a_registered_plugin_finds_the_other_processes_of_a_job(fake, tmp_path):
+    pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+    script = tmp_path / "script.py"
+    script.write_text(JOB)
+    command = [sys.executable, "-m", "devrt", "launch", "-n", "2", str(script), fake]
+    environ = {**os.environ, "FAKE_KV": "exchange"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    expected = r"['node/0', 'node/1'] {b'n\xff\x00x'}"
+    assert sorted(done.stdout.splitlines()) == [f"[0] {expected}", f"[1] {expected}"]
 
 
 def test_the_plugin_for_tpus_takes_no_nodes(libtpu):

@@ -125,7 +125,8 @@ def _check_addressable(array: Array) -> None:
     missing = sum(shard.data is None for shard in global_shards(array))
     msg = (
         f"this array of shape {array.shape} spans processes: {missing} of its shards are held "
-        "elsewhere, so its value cannot be read here. Look at x.addressable_shards instead."
+        "elsewhere, so its value cannot be read here. Look at x.addressable_shards instead, or "
+        "gather it in every process with devrt.experimental.multihost_utils.process_allgather."
     )
     raise InvalidArgumentError(msg, missing=missing)
 

@@ -4,12 +4,16 @@ from devrt.contract.buffer import Buffer as Buffer
 from devrt.contract.buffer import HostBufferSemantics as HostBufferSemantics
 from devrt.contract.capabilities import Capabilities as Capabilities
 from devrt.contract.client import Client as Client
+from devrt.contract.collectives import REDUCTIONS as REDUCTIONS
+from devrt.contract.collectives import Collectives as Collectives
 from devrt.contract.custom_calls import DeviceCall as DeviceCall
 from devrt.contract.custom_calls import RawBuffer as RawBuffer
 from devrt.contract.device import Device as Device
 from devrt.contract.device import Memory as Memory
 from devrt.contract.distributed import CpuCollectives as CpuCollectives
 from devrt.contract.distributed import DistributedRuntimeClient as DistributedRuntimeClient
+from devrt.contract.distributed import Job as Job
+from devrt.contract.distributed import options_with_job as options_with_job
 from devrt.contract.distributed import TransferServerInterfaceFactory as TransferServerInterfaceFactory
 from devrt.contract.executable import CallTable as CallTable
 from devrt.contract.executable import Executable as Executable

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from devrt._support.record import record
 
 if TYPE_CHECKING:
     from devrt.contract.client import Client
 
-__all__ = ["CpuCollectives", "DistributedRuntimeClient", "TransferServerInterfaceFactory"]
+__all__ = [
+    "CpuCollectives",
+    "DistributedRuntimeClient",
+    "Job",
+    "TransferServerInterfaceFactory",
+    "options_with_job",
+]
 
 
 class DistributedRuntimeClient(Protocol):
@@ -28,6 +36,36 @@ class DistributedRuntimeClient(Protocol):
         self, barrier_id: str, timeout_in_ms: int, process_ids: list[int] | None = None
     ) -> Any:
         """Wait until every process, or every one named, has come here."""
+
+
+@record(frozen=True, slots=True)
+class Job:
+    """The job of several processes that this one has joined.
+
+    Attributes
+    ----------
+    client : DistributedRuntimeClient
+        The connection to its key-value store.
+    process_id, num_processes : int
+        Which of how many processes this is.
+    """
+
+    client: DistributedRuntimeClient
+    process_id: int
+    num_processes: int
+
+    def options(self) -> dict[str, Any]:
+        """Return ``distributed_client``, ``node_id`` and ``num_nodes``, as clients take them."""
+        return {
+            "distributed_client": self.client,
+            "node_id": self.process_id,
+            "num_nodes": self.num_processes,
+        }
+
+
+def options_with_job(options: Mapping[str, Any], job: Job | None) -> dict[str, Any]:
+    """Return what a client factory is given, with the options that say who is in its job."""
+    return {**options, **({} if job is None else job.options())}
 
 
 class CpuCollectives(Protocol):

@@ -6,10 +6,11 @@ import atexit
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devrt._clusters import Membership
 from devrt._support.record import record
+from devrt.contract import Job
 from devrt.distributed.aborting import aborting
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
@@ -21,6 +22,9 @@ from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.services import AnyService, begun
 from devrt.errors import StatusCode
 from devrt.runtime import default_runtime
+
+if TYPE_CHECKING:
+    from devrt.distributed.collectives.host import HostCollectives
 
 __all__ = ["State", "global_state", "initialize", "is_initialized", "shutdown"]
 
@@ -57,6 +61,8 @@ class State:
         Where it is.
     partition_index : int or None
         As given.
+    collectives : HostCollectives or None
+        What devrt itself exchanges data with the other processes by, once it has.
     """
 
     process_id: int = 0
@@ -65,6 +71,7 @@ class State:
     client: DistributedRuntimeClient | None = None
     coordinator_address: str | None = None
     partition_index: int | None = None
+    collectives: HostCollectives | None = None
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -75,6 +82,7 @@ class State:
                 words = "devrt.distributed.initialize should only be called once. Call shutdown()."
                 raise refused(StatusCode.FAILED_PRECONDITION, words)
             found = resolved(given, method)
+            _check_unused(found.values["num_processes"])
             _use_devices(found.values.get("local_device_ids"))
             service = _served(found, how) if found.values["process_id"] == 0 else None
             try:
@@ -86,12 +94,17 @@ class State:
             self.process_id = found.values["process_id"]
             self.num_processes = found.values["num_processes"]
             self.service, self.client, self.coordinator_address = service, client, address
+            default_runtime().join(Job(client, self.process_id, self.num_processes))
 
     def _leave(self) -> None:
         with self._lock:
-            client, service = self.client, self.service
+            client, service, group = self.client, self.service, self.collectives
+            if client is not None:
+                default_runtime().join(None)
             vars(self).update({name: getattr(State, name) for name in State.__annotations__})
         try:
+            if group is not None:
+                group.close()
             if client is not None:
                 client.shutdown()
         finally:
@@ -134,6 +147,9 @@ def initialize(
 ) -> None:
     """Join the job that this process is one of; return when every process has.
 
+    From then on `devrt.devices` are those of all processes, and `devrt.local_devices` this one's.
+    The first question for a platform's devices waits for every process to ask it.
+
     What is not given is read from variables (``DEVRT_COORDINATOR_ADDRESS``,
     ``DEVRT_NUM_PROCESSES``, ``DEVRT_PROCESS_ID``, ``DEVRT_LOCAL_DEVICE_IDS``, or JAX's of these
     names), and else from the cluster that started the process. Process 0 starts the service.
@@ -173,7 +189,8 @@ def initialize(
     DeadlineExceededError
         If processes did not come in time; ``missing`` has their ids.
     DistributedError
-        If it was called before, the port is in use, or the service refuses this process.
+        If it was called before, or after a client of devices was made; if the port is in use, or
+        the service refuses this process.
     """
     security = Security(
         mtls_cert_file,
@@ -248,6 +265,18 @@ def _connected(
     )
     client.connect()
     return client, address
+
+
+def _check_unused(num_processes: int) -> None:
+    """Refuse a job of several processes once there are clients, which know this one's devices."""
+    used = default_runtime().live_clients()
+    if used and num_processes > 1:
+        words = (
+            f"devrt.distributed.initialize came after a client was made ({', '.join(used)}), whose "
+            "devices are this process's alone. Call it before anything uses a device, or "
+            "devrt.clear_backends() first."
+        )
+        raise refused(StatusCode.FAILED_PRECONDITION, words)
 
 
 def _use_devices(ids: Sequence[int] | None) -> None:

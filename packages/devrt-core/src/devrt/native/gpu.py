@@ -6,6 +6,7 @@ variables and simulated devices are decided here, once.
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from devrt import hardware
 from devrt._support.record import record
+from devrt.contract import options_with_job
 from devrt.errors import (
     BackendUnavailableError,
     ConfigError,
@@ -38,6 +40,8 @@ _GIVEN = (
     "allowed_devices",
     "collective_memory_size",
     "distributed_client",
+    "get_global_topology_timeout_minutes",
+    "get_local_topology_timeout_minutes",
     "memory_fraction",
     "mock",
     "mock_gpu_topology",
@@ -140,7 +144,7 @@ class GpuPlatform:
         from devrt.native import kernels  # not at the top: importing a plugin has no use for it
         from devrt.native.classes import register
 
-        options = dict(context.options)
+        options = options_with_job(context.options, context.job)
         self._check_names(options)
         driver = _allocation(options)
         allowed = self._allowed(options)
@@ -158,13 +162,31 @@ class GpuPlatform:
         elif found := self._driver_library():
             driver["library"] = found
         try:
-            client = _native_client(native, driver, nodes, context)
+            client = _native_client(native, driver, self._exchange(nodes, options), context)
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
             raise self._with_variables(error, is_simulated=bool(mock)) from None
         kernels.remember_cache(client, options)
         return client
+
+    def _exchange(self, nodes: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what tells the client which processes there are, and with what devices."""
+        store = options.get("distributed_client")
+        made = {"node_id": nodes[0], "num_nodes": nodes[1], "distributed_client": store}
+        if store is None:
+            return made
+        from devrt.native.nodes import Nodes, exchange_for  # not at the top: few clients need it
+
+        agreed = Nodes(
+            scope="gpu",
+            platform=self.name,
+            version=importlib.import_module(self.module.rpartition(".")[0]).__version__,
+            operation=f"make_{self.name}_client",
+            node_id=nodes[0],
+            num_nodes=nodes[1],
+        )
+        return made | {"exchange": exchange_for(store, agreed, options)}
 
     def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:
         """Return an error about missing devices, with the variables that are set and hide some."""
@@ -198,15 +220,13 @@ class GpuPlatform:
 
 
 def _native_client(
-    native: Any, driver: dict[str, Any], nodes: tuple[int, int], context: ClientContext
+    native: Any, driver: dict[str, Any], nodes: dict[str, Any], context: ClientContext
 ) -> Client:
     client = native.make_client(
         driver,
-        node_id=nodes[0],
-        num_nodes=nodes[1],
         memory_kinds=context.memory_kinds,
         traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
-        distributed_client=context.options.get("distributed_client"),
+        **nodes,
     )
     return cast("Client", client)  # registered as one by `register`
 

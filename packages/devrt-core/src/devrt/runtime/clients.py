@@ -13,11 +13,13 @@ from typing import Any
 from devrt._config.layers import Config
 from devrt._support import log
 from devrt._support.warn import warn
-from devrt.contract import Client
+from devrt.contract import Client, Job
 from devrt.errors import (
     BackendInitializationError,
+    DeadlineExceededError,
     DevrtError,
     DevrtWarning,
+    DistributedError,
     ForkedError,
     InvalidArgumentError,
     PluginBusyError,
@@ -54,6 +56,7 @@ class ClientStore:
         self._config = config
         self._preflight = preflight
         self._warned: set[str] = set()
+        self.job: Job | None = None  # of the clients that are kept
         self._reset()
 
     def _reset(self) -> None:
@@ -149,7 +152,7 @@ class ClientStore:
             )
         began = time.perf_counter()
         try:
-            client, count = self._call_factory(backend, {})
+            client, count = self._call_factory(backend, {}, self.job)
         except BackendInitializationError as error:  # any other is a value that the user can fix
             self._failed[ref] = error.fresh()
             log.info("client of %s failed in %.3f s: %s", ref.name, _since(began), error.message)
@@ -162,7 +165,9 @@ class ClientStore:
         log.info("client of %s made in %.3f s: %d devices", ref.name, seconds, count)
         return client
 
-    def _call_factory(self, backend: Backend, options: Mapping[str, Any]) -> tuple[Client, int]:
+    def _call_factory(
+        self, backend: Backend, options: Mapping[str, Any], job: Job | None = None
+    ) -> tuple[Client, int]:
         """Return a client and the number of its devices."""
         ref = backend.ref
         _refuse_a_circle(ref)
@@ -170,6 +175,7 @@ class ClientStore:
         context = ClientContext(
             options=types.MappingProxyType({**values, **options}),
             memory_kinds=backend.memory_kinds,
+            job=job,
         )
         broken = self._preflight(backend, context.options)
         if broken is not None:
@@ -190,6 +196,8 @@ class ClientStore:
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
             if isinstance(error, InvalidArgumentError) and (options or self._is_set(backend)):
                 raise  # a value that the user gave, not a failure of the plugin
+            if job is not None and isinstance(error, DeadlineExceededError | DistributedError):
+                raise  # the job's failure, which no other platform would fix
             busy = _busy_cause(error)
             if busy is not None:
                 raise busy.fresh() from error

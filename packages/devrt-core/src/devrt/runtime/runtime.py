@@ -9,7 +9,7 @@ from typing import Any
 from devrt._config.layers import Config
 from devrt._support import caches
 from devrt._support.warn import warn
-from devrt.contract import Client, Device
+from devrt.contract import Client, Device, Job
 from devrt.errors import (
     BackendInitializationError,
     ConfigError,
@@ -38,6 +38,7 @@ from devrt.runtime.choice import (
     requested_policy,
 )
 from devrt.runtime.clients import ClientStore, without_callers
+from devrt.runtime.default_device import choose_device
 from devrt.runtime.notices import Notices
 
 __all__ = ["Runtime"]
@@ -258,6 +259,13 @@ class Runtime:
                 return ref
         return None
 
+    def join(self, job: Job | None) -> None:
+        """Give the clients that are made from now on the devices of a job's processes.
+
+        None gives them those of this process alone.
+        """
+        self._clients.job = job
+
     def register(self, plugin: Plugin) -> None:
         """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
         self.plugins.add(plugin)
@@ -299,33 +307,10 @@ class Runtime:
         if known is not None and fresh and not known[1].is_closed:
             return known[2]
         generation = config.generation
-        device = self._choose_device(config.read("default_device"))
+        device = choose_device(self, config.read("default_device"))
         if not config.overridden:
             self._cached_default = (generation, device.client, device)
         return device
-
-    def _choose_device(self, configured: object) -> Device:
-        if configured is None:
-            return self._default_client().local_devices()[0]
-        if isinstance(configured, Device):
-            return configured
-        if isinstance(configured, str):
-            return self._device_named(configured)
-        msg = f"option 'default_device' takes a device or a platform's name, not {configured!r}."
-        raise ConfigError(msg, option="default_device", value=configured)
-
-    def _device_named(self, name: str) -> Device:
-        """Return a platform's first device, or the one that is shown by a name, ``cpu:3``."""
-        platform, _, number = name.rpartition(":")
-        if not platform or not number.isdecimal():
-            return self.get_backend(name).local_devices()[0]
-        devices = self.get_backend(platform).local_devices()
-        for device in devices:
-            if device.id == int(number):
-                return device
-        there = ", ".join(map(str, devices))
-        msg = f"option 'default_device' names {name!r}, and {platform} has {there}."
-        raise ConfigError(msg, option="default_device", value=name)
 
     # -- the end ------------------------------------------------------------------------------
 

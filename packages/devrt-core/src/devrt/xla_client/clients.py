@@ -136,11 +136,16 @@ def make_cpu_client(
         "get_local_topology_timeout_minutes": get_local_topology_timeout_minutes,
         "get_global_topology_timeout_minutes": get_global_topology_timeout_minutes,
     }
+    return _made("cpu", options)
+
+
+def _made(platform: str, options: Mapping[str, Any]) -> Client:
+    """Return a client; an error of the cluster is not reported as the backend's."""
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        return default_runtime().make_client("cpu", given, installed=True)
+        return default_runtime().make_client(platform, given, installed=True)
     except BackendInitializationError as error:
-        cause = error.__cause__  # not the backend's failure, but the cluster's
+        cause = error.__cause__
         if isinstance(cause, (DeadlineExceededError, DistributedError)):
             raise cause from cause.__cause__
         raise
@@ -172,15 +177,19 @@ def make_gpu_client(
     mock, mock_gpu_topology
         Use a simulated client, of this topology.
     distributed_client
-        The connection to the cluster's key-value store, through which the processes find each
-        other.
+        The connection to the cluster's key-value store, over which the processes tell each other
+        which devices they have.
     node_id, num_nodes
-        Which of how many processes this is.
+        Which of how many processes this is. Device ids are contiguous by node.
 
     Raises
     ------
     SelectionError
         If the platform cannot be had on this machine, with every cause.
+    DeadlineExceededError
+        If a process of the cluster did not come in time; ``missing_nodes`` says which.
+    DistributedError
+        If the key-value store fails, or a process has another platform, version or ``num_nodes``.
     """
     is_alone = distributed_client is None and num_nodes == 1
     options = {
@@ -191,8 +200,7 @@ def make_gpu_client(
         "mock": mock,
         "mock_gpu_topology": mock_gpu_topology,
     }
-    given = {name: value for name, value in options.items() if value is not None}
-    return default_runtime().make_client(platform_name or "gpu", given, installed=True)
+    return _made(platform_name or "gpu", options)
 
 
 def register_custom_call_target(

@@ -91,7 +91,7 @@ class LibraryBackend:
         def make(context: ClientContext) -> Any:
             library, loader = self._opened(find)
             own = {name: v for name, v in context.options.items() if name not in _SHARED_OPTIONS}
-            options = self._create_options(own)
+            options = {**self._job_options(context), **self._create_options(own)}
             return loader.make_client(library, self.platform, options, context)
 
         record = self.record
@@ -165,6 +165,10 @@ class LibraryBackend:
             **_checked(self.platform, made),
             **{n: given[n] for n in given if n not in declared},
         }
+
+    def _job_options(self, context: ClientContext) -> dict[str, Any]:
+        """Return what tells the library of the job, as JAX does; records say it themselves."""
+        return {} if self.record is not None or context.job is None else context.job.options()
 
     def all_options(self) -> dict[str, Any]:
         """Return the client's options, checked; calls what gives them."""

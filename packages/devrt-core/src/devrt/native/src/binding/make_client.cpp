@@ -50,9 +50,8 @@ std::shared_ptr<Client> make_client(nb::dict driver, bool asynchronous, int num_
                                     int node_id, int num_nodes, nb::handle memory_kinds,
                                     std::optional<std::int64_t> recycled_bytes,
                                     std::optional<std::int64_t> memory_limit_bytes,
-                                    const std::string& traceback_in_buffers,
-                                    nb::handle devices_of_nodes, nb::object distributed_client,
-                                    double execution_timeout) {
+                                    const std::string& traceback_in_buffers, nb::handle exchange,
+                                    nb::object distributed_client, double execution_timeout) {
   ClientOptions options;
   options.asynchronous = asynchronous;
   options.num_devices = num_devices;
@@ -63,23 +62,24 @@ std::shared_ptr<Client> make_client(nb::dict driver, bool asynchronous, int num_
   options.memory_limit = memory_limit_bytes;
   options.traceback = to_traceback_mode(traceback_in_buffers);
   options.execution_timeout = to_milliseconds(execution_timeout);
-  options.devices_of_nodes = to_counts(devices_of_nodes);
   for (const auto& [name, value] : driver) {
     options.backend_options.push_back(to_option(nb::cast<std::string>(name), value));
   }
   join_python(options);
-  std::shared_ptr<Client> client = Client::make(std::move(options));
+  std::shared_ptr<Client> client = Client::make(std::move(options), to_exchange(exchange));
   if (!distributed_client.is_none()) attach_store(client, std::move(distributed_client));
   return client;
 }
 
-/// Throws what making a client would, before the other processes learn of this one.
-void check_nodes(int num_devices, int node_id, int num_nodes) {
-  ClientOptions options;
-  options.num_devices = num_devices;
-  options.node_id = node_id;
-  options.num_nodes = num_nodes;
-  Client::check(options);
+NodeDevice to_node_device(nb::handle pair) {
+  const std::string operation = make_operation();
+  const std::vector<nb::object> parts = to_items(pair, "a device of a node", operation.c_str());
+  std::string kind;
+  if (parts.size() != 2 || !nb::try_cast(parts[1], kind)) {
+    raise_type("A device of a node is a number and a kind, not " + kind_of(pair) + ".",
+               operation.c_str());
+  }
+  return {to_int(parts[0], "the number of a device", operation.c_str()), std::move(kind)};
 }
 
 }  // namespace
@@ -104,13 +104,24 @@ void join_python(ClientOptions& options) {
   options.check_signals = &check_signals;
 }
 
-std::vector<int> to_counts(nb::handle devices_of_nodes) {
-  const std::string operation = make_operation();
-  std::vector<int> counts;
-  for (nb::handle count : devices_of_nodes) {
-    counts.push_back(to_int(count, "a number of devices", operation.c_str()));
-  }
-  return counts;
+NodesExchange to_exchange(nb::handle function) {
+  if (function.is_none()) return {};
+  return [function](std::span<const DeviceFacts> local) {
+    nb::list mine;
+    for (const DeviceFacts& device : local) {
+      mine.append(nb::make_tuple(device.local_hardware_id, device.kind));
+    }
+    const nb::object answer = function(mine);
+    const std::string operation = make_operation();
+    NodesDevices nodes;
+    for (const nb::object& node : to_items(answer, "the devices of nodes", operation.c_str())) {
+      nodes.emplace_back();
+      for (const nb::object& pair : to_items(node, "a node's devices", operation.c_str())) {
+        nodes.back().push_back(to_node_device(pair));
+      }
+    }
+    return nodes;
+  };
 }
 
 void bind_make_client(nb::module_& module) {
@@ -118,22 +129,17 @@ void bind_make_client(nb::module_& module) {
       "make_client", &make_client, "options"_a = nb::dict(), nb::kw_only(), "asynchronous"_a = true,
       "num_devices"_a = 1, "node_id"_a = 0, "num_nodes"_a = 1, "memory_kinds"_a = nb::tuple(),
       "recycled_bytes"_a = nb::none(), "memory_limit_bytes"_a = nb::none(),
-      "traceback_in_buffers"_a = "sampled", "devices_of_nodes"_a = nb::tuple(),
+      "traceback_in_buffers"_a = "sampled", "exchange"_a = nb::none(),
       "distributed_client"_a = nb::none(), "execution_timeout"_a = 600.0,
-      nb::sig("def make_client(options: collections.abc.Mapping[str, bool | int | float | str] = "
-              "{}, *, asynchronous: bool = True, num_devices: int = 1, node_id: "
-              "int = 0, num_nodes: int = 1, memory_kinds: "
-              "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
-              "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
-              "devices_of_nodes: collections.abc.Sequence[int] = (), distributed_client: "
-              "typing.Any = None, execution_timeout: float = 600.0) -> " DEVRT_CLASS_PREFIX
-              "Client"),
+      nb::sig(
+          "def make_client(options: collections.abc.Mapping[str, bool | int | float | str] = "
+          "{}, *, asynchronous: bool = True, num_devices: int = 1, node_id: "
+          "int = 0, num_nodes: int = 1, memory_kinds: "
+          "collections.abc.Sequence[typing.Any] = (), recycled_bytes: int | None = None, "
+          "memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', "
+          "exchange: collections.abc.Callable[..., typing.Any] | None = None, distributed_client: "
+          "typing.Any = None, execution_timeout: float = 600.0) -> " DEVRT_CLASS_PREFIX "Client"),
       "Make a client; `options` are the driver's own.");
-}
-
-void bind_check_nodes(nb::module_& module) {
-  const std::string doc = "Raise what `" + make_operation() + "` would for these numbers.";
-  module.def("check_nodes", &check_nodes, "num_devices"_a, "node_id"_a, "num_nodes"_a, doc.c_str());
 }
 
 }  // namespace devrt::native

@@ -14,12 +14,11 @@ Traceback to_traceback_mode(const std::string& name);
 std::chrono::milliseconds to_milliseconds(double seconds);
 /// Lets a client wait, and hear of signals, as Python does.
 void join_python(ClientOptions& options);
-/// Returns the numbers of devices of all nodes.
-std::vector<int> to_counts(nb::handle devices_of_nodes);
+/// Returns an exchange that calls a function of Python with this node's devices, as pairs of a
+/// number and a kind, for lists of such pairs by node; of None none.
+NodesExchange to_exchange(nb::handle function);
 
 /// Binds `make_client`, which takes the driver's own options too.
 void bind_make_client(nb::module_& module);
-/// Binds `check_nodes`, which raises what making a client would for the numbers of its nodes.
-void bind_check_nodes(nb::module_& module);
 
 }  // namespace devrt::native

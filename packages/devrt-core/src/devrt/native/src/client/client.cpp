@@ -114,13 +114,13 @@ bool Memory::is_forked() const noexcept { return client().is_forked(); }
 
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
 
-Device::Device(Client& client, int id, int local_id, int process_index, const DeviceFacts* facts,
+Device::Device(Client& client, int id, int local_id, int process_index, DeviceFacts facts,
                std::span<const MemorySource> sources, std::shared_ptr<const ReservedBytes> reserved)
     : client_(client),
       id_(id),
       local_id_(local_id),
       process_index_(process_index),
-      facts_(facts ? *facts : DeviceFacts{local_id, {}, {}, {}}),
+      facts_(std::move(facts)),
       stats_(std::make_shared<MemoryStats>(client.bytes_limit(default_space()), nullptr,
                                            std::move(reserved), client.budget(),
                                            available_of(client, default_space()))),
@@ -173,6 +173,18 @@ Status Client::wait(const ReadyEvent& event) const {
   }
 }
 
+namespace {
+
+void check_total(std::int64_t total) {
+  if (total <= kMaxDevicesOfAllNodes) return;
+  raise_invalid(
+      "The devices of all nodes (num_devices * num_nodes, if each has as many) must be at most " +
+          std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
+      make_operation());
+}
+
+}  // namespace
+
 void Client::check(const ClientOptions& options) {
   const std::string operation = make_operation();
   const auto in_range = [&operation](const char* name, int value, int least, int limit) {
@@ -186,24 +198,6 @@ void Client::check(const ClientOptions& options) {
   in_range("num_devices", options.num_devices, 1, kMaxDevices + 1);
   in_range("num_nodes", options.num_nodes, 1, (1 << 30) / kMaxDevices);
   in_range("node_id", options.node_id, 0, options.num_nodes);
-  std::int64_t total = std::int64_t{options.num_devices} * options.num_nodes;
-  if (!options.devices_of_nodes.empty()) {
-    const auto& counts = options.devices_of_nodes;
-    if (counts.size() != static_cast<std::size_t>(options.num_nodes) ||
-        counts[static_cast<std::size_t>(options.node_id)] != options.num_devices) {
-      raise_invalid("devices_of_nodes must give num_devices for this node and one for each other.",
-                    operation);
-    }
-    for (const int count : counts) in_range("num_devices", count, 1, kMaxDevices + 1);
-    total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  }
-  if (total > kMaxDevicesOfAllNodes) {
-    raise_invalid(
-        "The devices of all nodes (num_devices * num_nodes, if each has as many) must be "
-        "at most " +
-            std::to_string(kMaxDevicesOfAllNodes) + ", not " + std::to_string(total) + ".",
-        operation);
-  }
   if (options.execution_timeout <= std::chrono::milliseconds(0)) {
     raise_invalid("execution_timeout must be a number of seconds above 0.", operation);
   }
@@ -219,14 +213,14 @@ void Client::check(const ClientOptions& options) {
   }
 }
 
-std::shared_ptr<Client> Client::make(ClientOptions options) {
+std::shared_ptr<Client> Client::make(ClientOptions options, const NodesExchange& exchange) {
   check(options);
-  std::shared_ptr<Client> client(new Client(std::move(options)));
+  std::shared_ptr<Client> client(new Client(std::move(options), exchange));
   client->self_ = client;
   return client;
 }
 
-Client::Client(ClientOptions options)
+Client::Client(ClientOptions options, const NodesExchange& exchange)
     : options_(std::move(options)),
       backend_(options_.backend ? options_.backend : make_backend(options_)),
       read_at_once_(backend_->read_at_once()),
@@ -240,7 +234,7 @@ Client::Client(ClientOptions options)
                                                std::make_shared<ReservedBytes>(), kSmallestStaging),
           std::make_shared<MemoryStats>(physical_memory_bytes()))),
       pool_("devrt-" + platform().name + ":copy", std::min(usable_processors(), kMaxCopyThreads)) {
-  make_devices();
+  make_devices(exchange);
 }
 
 std::vector<DeviceFacts> Client::ask_for_devices() const {
@@ -261,25 +255,50 @@ std::vector<DeviceFacts> Client::ask_for_devices() const {
   return found;
 }
 
-void Client::make_devices() {
+/// Returns every node's devices; those of this node say nothing that `local` does not.
+NodesDevices Client::ask_other_nodes(std::span<const DeviceFacts> local,
+                                     const NodesExchange& exchange) const {
+  NodesDevices found;
+  if (exchange) {
+    found = exchange(local);
+  } else {
+    check_total(static_cast<std::int64_t>(local.size()) * options_.num_nodes);
+    std::vector<NodeDevice> alike(local.size());
+    for (std::size_t i = 0; i < alike.size(); ++i) alike[i].local_hardware_id = static_cast<int>(i);
+    found.assign(static_cast<std::size_t>(options_.num_nodes), alike);
+  }
+  const auto here = static_cast<std::size_t>(options_.node_id);
+  if (found.size() != static_cast<std::size_t>(options_.num_nodes) ||
+      found[here].size() != local.size()) {
+    raise_invalid("The devices of every node, and of this one all, must be given.",
+                  make_operation());
+  }
+  std::int64_t total = 0;
+  for (const auto& node : found) total += static_cast<std::int64_t>(node.size());
+  check_total(total);
+  return found;
+}
+
+void Client::make_devices(const NodesExchange& exchange) {
   const std::vector<DeviceFacts> local = ask_for_devices();
-  const auto& counts = options_.devices_of_nodes;
+  const NodesDevices nodes = ask_other_nodes(local, exchange);
   num_local_ = local.size();
   Sources sources(cache_);
   for (int node = 0; node < options_.num_nodes; ++node) {
     const bool is_here = node == options_.node_id;
     if (is_here) first_local_ = devices_.size();
-    const auto given = counts.empty()
-                           ? num_local_
-                           : static_cast<std::size_t>(counts[static_cast<std::size_t>(node)]);
-    for (std::size_t i = 0; i < (is_here ? num_local_ : given); ++i) {
-      std::vector<MemorySource> own;
+    const std::vector<NodeDevice>& own = nodes[static_cast<std::size_t>(node)];
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      std::vector<MemorySource> memories;
       if (is_here) {
-        for (const MemoryKind& kind : local[i].memories) own.push_back(sources.of(kind, local[i]));
+        for (const MemoryKind& kind : local[i].memories) {
+          memories.push_back(sources.of(kind, local[i]));
+        }
       }
       devices_.push_back(std::make_unique<Device>(
           *this, static_cast<int>(devices_.size()), static_cast<int>(i), node,
-          is_here ? &local[i] : nullptr, own, is_here ? sources.total_of(local[i]) : nullptr));
+          is_here ? local[i] : DeviceFacts{own[i].local_hardware_id, own[i].kind, {}, {}}, memories,
+          is_here ? sources.total_of(local[i]) : nullptr));
     }
   }
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/device_backend.hpp"
+#include "client/nodes.hpp"
 #include "devrt/async/stream_queues.hpp"
 #include "devrt/async/thread_pool.hpp"
 #include "devrt/base/external_owner.hpp"
@@ -105,8 +106,6 @@ struct ClientOptions {
   int num_devices = 1;
   int node_id = 0;
   int num_nodes = 1;
-  /// How many devices each node has; empty if each has `num_devices`.
-  std::vector<int> devices_of_nodes;
   std::vector<AddedKind> added_kinds;
   /// How many bytes of freed blocks to keep for reuse.
   std::int64_t recycled_bytes = default_recycled_bytes();
@@ -195,14 +194,14 @@ class Memory {
 /// One device.
 class Device {
  public:
-  /// A device of another process has no facts, and so no memories.
-  Device(Client& client, int id, int local_id, int process_index, const DeviceFacts* facts,
+  /// The facts of another process's device have no memories.
+  Device(Client& client, int id, int local_id, int process_index, DeviceFacts facts,
          std::span<const MemorySource> sources, std::shared_ptr<const ReservedBytes> reserved);
 
   int id() const noexcept { return id_; }
   /// Returns its number among the devices of its process.
   int local_id() const noexcept { return local_id_; }
-  /// Returns what the device says of itself; of another process's, nothing is known.
+  /// Returns what the device says of itself; of another process's, its kind and number at most.
   const DeviceFacts& facts() const noexcept { return facts_; }
   int process_index() const noexcept { return process_index_; }
   bool is_addressable() const noexcept { return !memories_.empty(); }
@@ -235,7 +234,8 @@ class Device {
 /// The live connection. Made by `make`; kept alive by every device, memory and buffer handle.
 class Client {
  public:
-  static std::shared_ptr<Client> make(ClientOptions options);
+  /// Makes a client. Without an exchange every node has as many devices as this one.
+  static std::shared_ptr<Client> make(ClientOptions options, const NodesExchange& exchange = {});
   /// Throws INVALID_ARGUMENT if no client can be made with the options.
   static void check(const ClientOptions& options);
   Client(const Client&) = delete;
@@ -350,7 +350,7 @@ class Client {
   Ref<Storage> storage_of(const Buffer& buffer, const char* operation) const;
 
  private:
-  explicit Client(ClientOptions options);
+  Client(ClientOptions options, const NodesExchange& exchange);
 
   Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
                           ExternalOwner hold, ReadyEvent& ready, std::int64_t stream);
@@ -366,7 +366,9 @@ class Client {
   Ref<Storage> allocate_staging(std::size_t bytes) const;
 
   std::vector<DeviceFacts> ask_for_devices() const;
-  void make_devices();
+  NodesDevices ask_other_nodes(std::span<const DeviceFacts> local,
+                               const NodesExchange& exchange) const;
+  void make_devices(const NodesExchange& exchange);
 
   const ClientOptions options_;
   const std::shared_ptr<DeviceBackend> backend_;

@@ -1,0 +1,311 @@
+"""Tells the processes of a job which devices each of them has: what native clients are made with.
+
+Each process publishes its own devices under a key. Process 0 collects them and publishes the list,
+or what failed, under another key, so that the others need one wait each and fail with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from devrt._support.record import record
+from devrt.errors import (
+    DeadlineExceededError,
+    DistributedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    PeerLostError,
+    StatusCode,
+)
+
+if TYPE_CHECKING:
+    from devrt.contract import DistributedRuntimeClient
+
+__all__ = ["NodeDevices", "Nodes", "exchange_for"]
+
+NodeDevices = list[tuple[int, str]]
+"""The devices of one process: the driver's number of each, and its kind."""
+
+_MINUTES = {"local": 2.0, "global": 5.0}
+_GLANCE_MS = 1  # long enough for a key that is there
+_METHODS = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """What the processes of a job have to agree on, and which of them this is.
+
+    Attributes
+    ----------
+    scope : str
+        Clients of one scope find each other: of several platforms where users take them for one.
+    platform, version : str
+        What every process must have alike.
+    operation : str
+        The function that errors name.
+    node_id, num_nodes : int
+        Which of how many processes this is.
+    """
+
+    scope: str
+    platform: str
+    version: str
+    operation: str
+    node_id: int
+    num_nodes: int
+
+
+def exchange_for(
+    store: DistributedRuntimeClient | None, nodes: Nodes, options: Mapping[str, Any]
+) -> Callable[[NodeDevices], list[NodeDevices]] | None:
+    """Return what a native client is made with: all processes' devices for this one's.
+
+    Parameters
+    ----------
+    store
+        The job's key-value store; None for none, and then there is no exchange.
+    nodes
+        What the processes agree on.
+    options
+        ``get_local_topology_timeout_minutes``, which process 0 waits for the others (2), and
+        ``get_global_topology_timeout_minutes``, which the others wait for its list (5).
+
+    Returns
+    -------
+    callable or None
+        It raises `DeadlineExceededError` if a process did not come, with its ``missing_nodes``,
+        and `DistributedError` if the store fails, or a process has another platform or version;
+        ``process`` says which.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidArgumentError
+        If the store lacks a method, or a timeout is none.
+    """
+    if store is None:
+        return None
+    _check_store(store, nodes)
+    timeouts = [
+        _in_ms(nodes, f"get_{name}_topology_timeout_minutes", options, default)
+        for name, default in _MINUTES.items()
+    ]
+
+    def exchange(mine: NodeDevices) -> list[NodeDevices]:
+        return _Exchange(store, nodes).devices(mine, *timeouts)
+
+    return exchange
+
+
+class _Rounds:
+    """Counts the exchanges of each store, so that a second client does not read the first's keys.
+
+    Programs make their clients in the same order in every process, so the counts agree.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counters: weakref.WeakKeyDictionary[Any, dict[str, Iterator[int]]]
+        self._counters = weakref.WeakKeyDictionary()
+
+    def next_of(self, store: object, scope: str) -> int:
+        try:
+            with self._lock:
+                scopes = self._counters.setdefault(store, {})
+                return next(scopes.setdefault(scope, itertools.count()))
+        except TypeError:  # neither hashable nor weakly referenced: keys are overwritten instead
+            return 0
+
+
+_ROUNDS = _Rounds()
+
+
+def _check_store(store: object, nodes: Nodes) -> None:
+    """Check that an object has the methods of `devrt.contract.DistributedRuntimeClient`."""
+    missing = [method for method in _METHODS if not callable(getattr(store, method, None))]
+    if missing:
+        raise InvalidTypeError(
+            f"distributed_client must have the methods {', '.join(_METHODS)}; an object of type "
+            f"{type(store).__name__} has no {', '.join(missing)}. See devrt.contract.",
+            operation=nodes.operation,
+            missing=tuple(missing),
+        )
+
+
+def _in_ms(nodes: Nodes, name: str, options: Mapping[str, Any], default: float) -> int:
+    """Return a timeout given in minutes, or its default, in milliseconds."""
+    minutes = options.get(name)
+    minutes = default if minutes is None else minutes
+    try:
+        minutes = math.fsum((minutes,))  # refuses text, which float() would read
+    except (TypeError, OverflowError):
+        msg = f"{name} must be a number of minutes, not {minutes!r}."
+        raise InvalidTypeError(msg, operation=nodes.operation) from None
+    if not (math.isfinite(minutes) and 0 < minutes <= 1e6):
+        msg = f"{name} must be above 0 minutes and at most 1000000, not {minutes!r}."
+        raise InvalidArgumentError(msg, operation=nodes.operation)
+    return max(1, round(minutes * 60_000))
+
+
+class _Exchange:
+    """One exchange of one process."""
+
+    def __init__(self, store: DistributedRuntimeClient, nodes: Nodes) -> None:
+        self._store = store
+        self._nodes = nodes
+        round_ = _ROUNDS.next_of(store, nodes.scope)
+        self._prefix = f"devrt/{nodes.scope}/topology/{round_}"
+        self._all = f"{self._prefix}/all"
+
+    def devices(self, mine: NodeDevices, local_ms: int, global_ms: int) -> list[NodeDevices]:
+        """Return every process's devices."""
+        nodes = self._nodes
+        facts = {
+            "nodes": nodes.num_nodes,
+            "platform": nodes.platform,
+            "version": nodes.version,
+            "devices": mine,
+        }
+        self._set(self._key(nodes.node_id), facts)
+        if nodes.node_id == 0:
+            return self._collected(local_ms)
+        text = self._get(self._all, global_ms)
+        if text is None:
+            missing = self._absent(range(nodes.num_nodes))
+            self._raise_missing(missing or [0], global_ms, "list of all processes' devices")
+        return self._read_list(text)
+
+    def _key(self, node: int) -> str:
+        return f"{self._prefix}/node/{node}"
+
+    def _collected(self, timeout_ms: int) -> list[NodeDevices]:
+        deadline = time.monotonic() + timeout_ms / 1000
+        found = []
+        for node in range(self._nodes.num_nodes):
+            left = math.ceil((deadline - time.monotonic()) * 1000)
+            text = self._get(self._key(node), max(left, _GLANCE_MS))
+            if text is None:
+                missing = [node, *self._absent(range(node + 1, self._nodes.num_nodes))]
+                self._set(self._all, {"missing": missing, "timeout_ms": timeout_ms})
+                self._raise_missing(missing, timeout_ms, "list of its devices")
+            try:
+                found.append(self._read_node(text, node))
+            except DistributedError as error:
+                self._set(self._all, {"error": error.message, "process": node})
+                raise
+        self._set(self._all, {"devices": found})
+        return found
+
+    def _absent(self, nodes: range) -> list[int]:
+        """Return the nodes whose devices are not there yet."""
+        return [node for node in nodes if self._get(self._key(node), _GLANCE_MS) is None]
+
+    def _set(self, key: str, value: dict[str, Any]) -> None:
+        try:
+            self._store.key_value_set(key, json.dumps(value), allow_overwrite=True)
+        except Exception as error:  # noqa: BLE001  the store is the caller's: it may raise anything
+            self._raise_failed(f"setting the key {key!r}", error)
+
+    def _get(self, key: str, timeout_ms: int) -> str | None:
+        """Return the value of a key, or None if the time passed first."""
+        try:
+            value = self._store.blocking_key_value_get(key, timeout_ms)
+        except PeerLostError:
+            raise  # it names the process
+        except Exception as error:  # noqa: BLE001  the store is the caller's: it may raise anything
+            if _is_deadline(error):
+                return None
+            self._raise_failed(f"reading the key {key!r}", error)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def _read_node(self, text: str, node: int) -> NodeDevices:
+        value, nodes = self._parsed(text, node), self._nodes
+        if value.get("nodes") != nodes.num_nodes:
+            what = f"was made with num_nodes={value.get('nodes')}, node 0 with {nodes.num_nodes}"
+            self._raise_wrong(node, what)
+        for name in ("platform", "version"):
+            here, there = getattr(nodes, name), value.get(name)
+            if there != here:
+                self._raise_wrong(node, f"has {name} {there!r}, and node 0 {here!r}")
+        return self._read_devices(value.get("devices"), node, node)
+
+    def _read_list(self, text: str) -> list[NodeDevices]:
+        value = self._parsed(text, 0)
+        if "missing" in value:
+            self._raise_missing(value["missing"], value.get("timeout_ms", 0), "list of its devices")
+        if "error" in value:
+            process = value.get("process")
+            msg = str(value["error"])
+            raise DistributedError(msg, operation=self._nodes.operation, process=process)
+        found = value.get("devices")
+        count = self._nodes.num_nodes
+        if not isinstance(found, list) or len(found) != count:
+            self._raise_wrong(0, f"published {found!r} for the devices of {count} nodes")
+        return [self._read_devices(devices, node, 0) for node, devices in enumerate(found)]
+
+    def _read_devices(self, value: object, node: int, publisher: int) -> NodeDevices:
+        devices = value if isinstance(value, list) else []
+        found = [(pair[0], pair[1]) for pair in devices if _is_device(pair)]
+        if not devices or len(found) != len(devices):
+            self._raise_wrong(publisher, f"published {value!r} for the devices of node {node}")
+        return found
+
+    def _parsed(self, text: str, node: int) -> dict[str, Any]:
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            self._raise_wrong(node, f"published {text[:80]!r}, which is no topology of devrt")
+        return value
+
+    def _raise_missing(self, nodes: list[int], timeout_ms: int, what: str) -> NoReturn:
+        names = ", ".join(map(str, nodes))
+        raise DeadlineExceededError(
+            f"{self._nodes.operation} waited {timeout_ms / 1000:g} s, and node {names} did not "
+            f"publish the {what}. Start the missing processes with the same num_nodes, look at "
+            "their logs, or raise get_local_topology_timeout_minutes and "
+            "get_global_topology_timeout_minutes.",
+            operation=self._nodes.operation,
+            missing_nodes=tuple(nodes),
+        )
+
+    def _raise_failed(self, what: str, error: Exception) -> NoReturn:
+        raise DistributedError(
+            f"{self._nodes.operation} could not exchange the topology: {what} failed with "
+            f"{type(error).__name__}: {error}. Is the coordination service running?",
+            operation=self._nodes.operation,
+        ) from error
+
+    def _raise_wrong(self, node: int, what: str) -> NoReturn:
+        raise DistributedError(
+            f"{self._nodes.operation} could not exchange the topology: node {node} {what}. Start "
+            "every process with the same program, the same num_nodes and the same versions.",
+            operation=self._nodes.operation,
+            process=node,
+        )
+
+
+def _is_deadline(error: Exception) -> bool:
+    code = getattr(error, "code", None)
+    return (
+        isinstance(error, TimeoutError)
+        or code == StatusCode.DEADLINE_EXCEEDED
+        or "DEADLINE_EXCEEDED" in str(error)
+    )
+
+
+def _is_device(pair: object) -> bool:
+    return (
+        isinstance(pair, list)
+        and len(pair) == 2
+        and type(pair[0]) is int
+        and 0 <= pair[0] < 1 << 31
+        and isinstance(pair[1], str)
+    )

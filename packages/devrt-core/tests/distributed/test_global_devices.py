@@ -1,0 +1,84 @@
+"""Devices and arrays of several processes, which `devrt.distributed.initialize` has joined."""
+
+import json
+
+import pytest
+
+import devrt
+from devrt import distributed
+from devrt.errors import DistributedError, StatusCode
+
+pytest.importorskip("devrt_cpu")
+
+DEVICES = """
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P
+devices = devrt.devices()
+x = np.arange(24.0, dtype=np.float32).reshape(6, 4)
+sharding = NamedSharding(Mesh(np.array(devices), ("d",)), P("d"))
+a = devrt.make_array_from_callback(x.shape, sharding, lambda index: x[index])
+first = 2 * me
+b = devrt.make_array_from_process_local_data(sharding, x[first : first + 2])
+show(
+    devices=[[d.id, d.process_index, d.device_kind] for d in devices],
+    local=[d.id for d in devrt.local_devices()],
+    of_last=[d.id for d in devrt.local_devices(process_index=2)],
+    process=[devrt.process_index(), devrt.process_count(), devrt.device_count()],
+    shape=list(b.shape),
+    parts=[[s.device.id, s.index[0].start, np.asarray(s.data).tolist()]
+           for s in b.addressable_shards],
+    alike=[np.array_equal(p.data, q.data)
+           for p, q in zip(a.addressable_shards, b.addressable_shards)],
+    others=sum(s.data is None for s in b.global_shards),
+    fetched=refused(lambda: np.asarray(b)),
+    again=refused(lambda: distributed.initialize()),
+)
+"""
+
+
+def test_the_devices_of_all_processes_are_one_list(launch):
+    printed, done = launch(3, DEVICES, DEVRT_NUM_CPU_DEVICES="2")
+    assert (done.returncode, done.stderr) == (0, "")
+    for me, (line,) in enumerate(printed):
+        seen = json.loads(line)
+        assert seen["devices"] == [[n, n // 2, "cpu"] for n in range(6)]
+        assert seen["local"] == [2 * me, 2 * me + 1]
+        assert seen["of_last"] == [4, 5]
+        assert seen["process"] == [me, 3, 6]
+        assert seen["shape"] == [6, 4]
+        rows = range(2 * me, 2 * me + 2)
+        assert seen["parts"] == [[n, n, [[4.0 * n + i for i in range(4)]]] for n in rows]
+        assert seen["alike"] == [True, True]
+        assert seen["others"] == 4
+        assert seen["fetched"].startswith("InvalidArgumentError")
+        assert "process_allgather" in seen["fetched"]
+        assert "only be called once" in seen["again"]
+
+
+def test_a_process_that_asks_for_no_devices_is_named_to_those_that_do(launch):
+    text = """
+        if me == 1:
+            client.wait_at_barrier("seen", 60_000)
+        else:
+            from devrt.errors import DeadlineExceededError
+            from devrt.native import nodes
+            nodes._MINUTES = {"local": 0.005, "global": 1}
+            found = refused(devrt.devices)
+            client.wait_at_barrier("seen", 60_000)
+            show(found=found, kept=distributed.is_initialized())
+    """
+    printed, done = launch(3, text)
+    assert (done.returncode, done.stderr) == (0, "")
+    for me in (0, 2):
+        seen = json.loads(printed[me][0])
+        assert seen["found"].startswith("DeadlineExceededError")
+        assert "node 1 did not publish the list of its devices" in seen["found"]
+        assert seen["kept"]
+
+
+@pytest.mark.usefixtures("unused_runtime")
+def test_a_job_is_joined_before_devices_are_used():
+    devrt.devices("cpu")
+    with pytest.raises(DistributedError, match="after a client was made \\(cpu") as caught:
+        distributed.initialize("localhost:1", 2, 0, initialization_timeout=1)
+    assert caught.value.code is StatusCode.FAILED_PRECONDITION
+    assert not distributed.is_initialized()
