@@ -1,3 +1,4 @@
+from devrt.distributed import collectives as collectives
 from devrt.distributed.client import DistributedRuntimeClient as DistributedRuntimeClient
 from devrt.distributed.factories import get_distributed_runtime_client as get_distributed_runtime_client
 from devrt.distributed.factories import get_distributed_runtime_service as get_distributed_runtime_service

@@ -1,0 +1,171 @@
+"""Which engine the processes of a job exchange data with, and connecting them."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import socket
+import weakref
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from typing import Any
+
+from devrt._clusters import seen_clusters
+from devrt.distributed.collectives.host import HostCollectives
+from devrt.distributed.state import global_state
+from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.records import Available, Unavailable
+
+__all__ = ["connect", "engines", "of_job"]
+
+_GROUP = "devrt_collectives"
+_generations: weakref.WeakKeyDictionary[Any, dict[str, Iterator[int]]]
+_generations = weakref.WeakKeyDictionary()
+"""How many groups of each name a connection had: a later one must not read an earlier's keys."""
+
+_OF_MPI = ("ompi", "mpich")
+_MPI, _STORE = "mpi", "store"
+
+
+def engines() -> list[str]:
+    """Return the engines that this process could use, the preferred one first.
+
+    ``"mpi"`` where MPI's launcher started the process and mpi4py is installed; those that
+    installed packages bring (entry points of the group ``devrt_collectives``, modules with
+    ``probe()`` and ``connect(client, rank, size, name, host, timeout, checks)``); ``"store"``, the
+    coordination service itself, which is slow for more than some megabytes.
+    """
+    launched = any(seen.name in _OF_MPI for seen in seen_clusters())
+    has_mpi = launched and importlib.util.find_spec("mpi4py") is not None
+    brought = _brought()
+    usable = (
+        name for name in sorted(brought) if isinstance(brought[name].load().probe(), Available)
+    )
+    return [*([_MPI] if has_mpi else []), *usable, _STORE]
+
+
+def connect(
+    engine: str | None = None,
+    *,
+    name: str = "world",
+    timeout: float = 300.0,
+    checks: bool = True,
+) -> HostCollectives:
+    """Connect the processes of this job for collectives; every process calls it.
+
+    Parameters
+    ----------
+    engine
+        One of `engines`; the first that every process has when omitted.
+    name
+        What tells this communicator from others that are open; the same in every process.
+    timeout
+        Seconds that an operation waits for the other processes.
+    checks
+        Whether each operation compares first that all ranks ask for the same.
+
+    Returns
+    -------
+    HostCollectives
+        Its ranks are the processes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If this process is in no job, or there is no such engine.
+    UnimplementedError
+        If the engine cannot be used here.
+    DeadlineExceededError, PeerLostError
+        If a process does not come, or is lost.
+    """
+    if timeout <= 0:
+        raise InvalidArgumentError(f"timeout must be above 0 seconds, and is {timeout!r}.")
+    job = global_state
+    if job.client is None:
+        if engine == _MPI:
+            return _mpi(None, None, timeout, checks)
+        msg = (
+            "collectives connect the processes of a job, and this process is in none. Call "
+            "devrt.distributed.initialize() first, or connect('mpi') under MPI's launcher."
+        )
+        raise InvalidArgumentError(msg)
+    counters = _generations.setdefault(job.client, {})
+    name = f"{name}/{next(counters.setdefault(name, itertools.count()))}"
+    engine = _agreed(job, name, timeout) if engine is None else engine
+    if engine == _MPI:
+        return _mpi(job.process_id, job.num_processes, timeout, checks)
+    if engine == _STORE:
+        from devrt.distributed.collectives.through_store import StoreCollectives
+
+        return StoreCollectives(
+            job.client, job.process_id, job.num_processes, name, timeout, checks
+        )
+    found = _brought().get(engine)
+    if found is None:
+        known = ", ".join(sorted({_MPI, _STORE, *_brought()}))
+        msg = f"there is no engine {engine!r} for collectives. Those that are installed: {known}."
+        raise InvalidArgumentError(msg, engine=engine)
+    module = found.load()
+    answer = module.probe()
+    if isinstance(answer, Unavailable):
+        msg = f"collectives through {engine} cannot be used: {answer.reason}. {answer.remedy}"
+        raise UnimplementedError(msg, engine=engine)
+    made: HostCollectives = module.connect(
+        job.client,
+        job.process_id,
+        job.num_processes,
+        name,
+        _own_host(job.coordinator_address),
+        timeout,
+        checks,
+    )
+    return made
+
+
+def _mpi(rank: int | None, size: int | None, timeout: float, checks: bool) -> HostCollectives:
+    from devrt.distributed.collectives.mpi import MpiCollectives
+
+    return MpiCollectives(rank, size, timeout, checks)
+
+
+def _agreed(job: Any, name: str, timeout: float) -> str:
+    """Return the first engine that every process has, in the order of process 0."""
+    milliseconds = max(1, round(timeout * 1000))
+    prefix = f"devrt/collectives/{name}/engines"
+    mine = json.dumps(engines())
+    job.client.key_value_set(f"{prefix}/{job.process_id}", mine, allow_overwrite=True)
+    found = [
+        json.loads(job.client.blocking_key_value_get(f"{prefix}/{process}", milliseconds))
+        for process in range(job.num_processes)
+    ]
+    return str(next(engine for engine in found[0] if all(engine in one for one in found)))
+
+
+def _own_host(address: str | None) -> str:
+    """Return this machine's address on the way to the coordinator, by which the others reach it."""
+    first = (address or "").rpartition("://")[2].partition("/")[0].partition(",")[0]
+    host, _, port = first.rpartition(":")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            host.strip("[]") or "localhost", int(port or 1), type=socket.SOCK_DGRAM
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(where)  # sends nothing
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError):
+        return "localhost"
+
+
+def _brought() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=_GROUP)}
+
+
+def of_job() -> HostCollectives:
+    """Return the communicator of this job's processes that devrt itself uses; made at first.
+
+    Every process must call it, as it connects them.
+    """
+    if global_state.collectives is None:
+        global_state.collectives = connect(name="job")
+    return global_state.collectives

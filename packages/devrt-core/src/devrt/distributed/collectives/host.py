@@ -1,0 +1,294 @@
+"""Communicators of processes, each of which is one rank: what every engine checks alike."""
+
+from __future__ import annotations
+
+import abc
+import hashlib
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from devrt.contract import Collectives
+from devrt.distributed.collectives.reductions import check_reduction, finished, prepared
+from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError
+
+__all__ = ["HostCollectives"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_SIGNATURE = 16
+
+
+class HostCollectives(Collectives):
+    """A group of processes that exchange arrays of the host.
+
+    An engine implements the members that end in ``_bytes`` and ``_numbers``, which get dense
+    arrays that all ranks have of one size. One operation runs at a time; another thread's waits.
+
+    Parameters
+    ----------
+    rank, size
+        Which of how many processes this is.
+    checks
+        Whether each operation first compares what the ranks ask for, so that shapes or operations
+        that differ are an error in every rank. It costs one short exchange.
+    """
+
+    def __init__(self, rank: int, size: int, checks: bool = True) -> None:
+        self._rank = rank
+        self._size = size
+        self._checks = checks
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+        return self._size
+
+    @property
+    def rank(self) -> int:
+        """The number of this one."""
+        return self._rank
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of this process."""
+        return (self._rank,)
+
+    def all_reduce(
+        self, values: Sequence[Any], op: str = "sum", *, donate: bool = False
+    ) -> list[Any]:
+        """Combine the elements of all ranks; nothing is donated here."""
+        x = _only(values, "all_reduce")
+        check_reduction(x.dtype, op)
+        with self._operation(f"all_reduce {op}", x):
+            total = self.reduce_numbers(prepared(x).reshape(-1), op)
+        return [finished(total, x.dtype, op, self._size).reshape(x.shape)]
+
+    def reduce_scatter(
+        self, values: Sequence[Any], op: str = "sum", *, tiled: bool = False
+    ) -> list[Any]:
+        """Combine the elements of all ranks; return this rank's part."""
+        x = _only(values, "reduce_scatter")
+        check_reduction(x.dtype, op)
+        rows = self._rows(x, "reduce_scatter")
+        if not tiled and rows != 1:
+            msg = (
+                f"reduce_scatter gives each of {self._size} ranks one element of the first axis, "
+                f"which has {x.shape[0]}. Use tiled=True."
+            )
+            raise InvalidArgumentError(msg, operation="reduce_scatter")
+        with self._operation(f"reduce_scatter {op}", x):
+            mine = self.reduce_scatter_numbers(prepared(x).reshape(-1), op)
+        shape = (rows, *x.shape[1:]) if tiled else x.shape[1:]
+        return [finished(mine, x.dtype, op, self._size).reshape(shape)]
+
+    def all_gather(self, values: Sequence[Any], *, tiled: bool = False) -> list[Any]:
+        """Return the arrays of all ranks, in their order."""
+        x = _only(values, "all_gather")
+        if tiled and not x.ndim:
+            msg = "all_gather joins along the first axis, which a scalar has not. Leave out tiled."
+            raise InvalidArgumentError(msg, operation="all_gather")
+        with self._operation("all_gather", x):
+            found = self.gather_bytes(_bytes_of(x))
+        shape = (self._size * x.shape[0], *x.shape[1:]) if tiled else (self._size, *x.shape)
+        return [found.reshape(-1).view(x.dtype).reshape(shape)]
+
+    def all_to_all(self, values: Sequence[Any]) -> list[Any]:
+        """Send each rank its part; return this rank's of all."""
+        x = _only(values, "all_to_all")
+        self._rows(x, "all_to_all")
+        with self._operation("all_to_all", x):
+            found = self.exchange_bytes(_bytes_of(x).reshape(self._size, -1))
+        return [found.reshape(-1).view(x.dtype).reshape(x.shape)]
+
+    def broadcast(self, values: Sequence[Any], root: int = 0) -> list[Any]:
+        """Return the array of one rank; the others' give the shape and dtype."""
+        x = _only(values, "broadcast")
+        self._check_rank(root, "broadcast")
+        with self._operation(f"broadcast {root}", x):
+            found = self.broadcast_bytes(_bytes_of(x), root)
+        return [found.view(x.dtype).reshape(x.shape)]
+
+    def permute(self, values: Sequence[Any], pairs: Iterable[tuple[int, int]]) -> list[Any]:
+        """Send arrays along pairs of a source and a target; who gets none has zeros."""
+        x = _only(values, "permute")
+        listed = [(int(a), int(b)) for a, b in pairs]
+        for ranks in zip(*listed, strict=True):
+            if len(set(ranks)) != len(ranks):
+                msg = f"permute has a source or a target twice in {listed}. Give each once."
+                raise InvalidArgumentError(msg, operation="permute")
+            for rank in ranks:
+                self._check_rank(rank, "permute")
+        with self._operation(f"permute {listed}", x):
+            found = self.permute_bytes(_bytes_of(x), listed)
+        return [found.view(x.dtype).reshape(x.shape)]
+
+    def barrier(self) -> None:
+        """Return when every process has come here."""
+        with self._operation("barrier", np.empty(0, np.uint8)):
+            if not self._checks:  # what was compared has met already
+                self.gather_bytes(np.zeros(1, np.uint8))
+
+    def send(self, value: Any, to: int, tag: int = 0) -> None:
+        """Send an array to the process that receives it."""
+        x = _only([value], "send")
+        self._check_other(to, "send")
+        with self._locked("send"):
+            self.send_bytes(_bytes_of(x), to, tag)
+
+    def receive(self, like: Any, source: int, tag: int = 0) -> Any:
+        """Return what a process sends: of the shape and dtype of ``like``."""
+        x = _only([like], "receive")
+        self._check_other(source, "receive")
+        with self._locked("receive"):
+            found = self.receive_bytes(x.nbytes, source, tag)
+        if found.size != x.nbytes:
+            msg = (
+                f"receive got {found.size} bytes of rank {source}, and expected {x.nbytes}: of "
+                f"shape {x.shape} and dtype {x.dtype}. Send and receive the same shape."
+            )
+            raise InvalidArgumentError(msg, operation="receive", rank=source)
+        return found.view(x.dtype).reshape(x.shape)
+
+    def close(self) -> None:
+        """Release what the group holds. Idempotent."""
+        with self._lock:
+            closed, self._closed = self._closed, True
+            if not closed:
+                self.end()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    # -- what an engine implements -------------------------------------------------------------
+
+    @abc.abstractmethod
+    def reduce_numbers(self, x: Array, op: str) -> Array:
+        """Return the reduction of all ranks' numbers; ``avg`` as their sum."""
+
+    def reduce_scatter_numbers(self, x: Array, op: str) -> Array:
+        """Return this rank's block of the reduction."""
+        block = x.size // self._size
+        return self.reduce_numbers(x, op)[self._rank * block : (self._rank + 1) * block]
+
+    @abc.abstractmethod
+    def gather_bytes(self, x: Array) -> Array:
+        """Return the bytes of all ranks, one row for each."""
+
+    @abc.abstractmethod
+    def exchange_bytes(self, rows: Array) -> Array:
+        """Send row ``j`` to rank ``j``; return the rows by the rank they are of."""
+
+    @abc.abstractmethod
+    def broadcast_bytes(self, x: Array, root: int) -> Array:
+        """Return the bytes of one rank."""
+
+    @abc.abstractmethod
+    def permute_bytes(self, x: Array, pairs: list[tuple[int, int]]) -> Array:
+        """Send bytes along pairs of ranks; zeros where none come."""
+
+    @abc.abstractmethod
+    def send_bytes(self, x: Array, to: int, tag: int) -> None:
+        """Send bytes to a rank; may return before they are received."""
+
+    @abc.abstractmethod
+    def receive_bytes(self, count: int, source: int, tag: int) -> Array:
+        """Return so many bytes of a rank."""
+
+    @abc.abstractmethod
+    def end(self) -> None:
+        """Release what the engine holds; called once."""
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _locked(self, operation: str) -> _Held:
+        return _Held(self, operation)
+
+    def _operation(self, what: str, x: Array) -> _Held:
+        return _Held(self, what, x)
+
+    def _enter(self, what: str, x: Array | None) -> None:
+        if self._closed:
+            msg = f"{what.split()[0]} failed: this communicator was closed. Connect another one."
+            raise ClosedError(msg, operation=what.split()[0])
+        if x is not None and self._checks:
+            self._compare(f"{what} of shape {x.shape} and dtype {x.dtype}")
+
+    def _compare(self, mine: str) -> None:
+        """Raise in every rank if they do not ask for the same."""
+        digest = hashlib.blake2b(mine.encode(), digest_size=_SIGNATURE).digest()
+        found = self.gather_bytes(np.frombuffer(digest, np.uint8))
+        others = [rank for rank, row in enumerate(found) if row.tobytes() != digest]
+        if others:
+            listed = ", ".join(map(str, others))
+            msg = (
+                f"rank {self._rank} asks for {mine}, and rank {listed} for something else. Every "
+                "rank must call the same operations with the same shapes, in the same order."
+            )
+            raise InvalidArgumentError(msg, operation=mine.split()[0], ranks=tuple(others))
+
+    def _rows(self, x: Array, operation: str) -> int:
+        """Return how much of the first axis each rank gets."""
+        if not x.ndim or x.shape[0] % self._size:
+            msg = (
+                f"{operation} divides the first axis among {self._size} ranks, and the array has "
+                f"shape {x.shape}. Pad it."
+            )
+            raise InvalidArgumentError(msg, operation=operation)
+        return int(x.shape[0] // self._size)
+
+    def _check_rank(self, rank: int, operation: str) -> None:
+        if not 0 <= rank < self._size:
+            msg = f"{operation} names rank {rank}, and there are {self._size}, from 0."
+            raise InvalidArgumentError(msg, operation=operation, rank=rank)
+
+    def _check_other(self, rank: int, operation: str) -> None:
+        self._check_rank(rank, operation)
+        if rank == self._rank:
+            msg = f"{operation} names rank {rank}, which this is. Keep the value instead."
+            raise InvalidArgumentError(msg, operation=operation, rank=rank)
+
+
+class _Held:
+    """One operation at a time of a communicator that is open."""
+
+    def __init__(self, group: HostCollectives, what: str, x: Array | None = None) -> None:
+        self._group = group
+        self._what = what
+        self._x = x
+
+    def __enter__(self) -> None:
+        self._group._lock.acquire()
+        try:
+            self._group._enter(self._what, self._x)
+        except BaseException:
+            self._group._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._group._lock.release()
+
+
+def _only(values: Sequence[Any], operation: str) -> Array:
+    """Return the one part of this process as a dense array."""
+    if not isinstance(values, (list, tuple)) or len(values) != 1:
+        msg = (
+            f"{operation} takes a list of one array: one for each rank of this process, which is "
+            "one rank."
+        )
+        raise InvalidTypeError(msg, operation=operation)
+    x = np.asarray(values[0])
+    if x.dtype.hasobject or x.dtype.kind in "SUMm" or not x.dtype.isnative:
+        msg = f"{operation} cannot send elements of {x.dtype}: they are no plain numbers."
+        raise InvalidTypeError(msg, operation=operation)
+    return np.ascontiguousarray(x).reshape(x.shape)
+
+
+def _bytes_of(x: Array) -> Array:
+    return x.reshape(-1).view(np.uint8)
