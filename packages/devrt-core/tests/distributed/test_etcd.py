@@ -2,8 +2,10 @@
 
 import itertools
 import os
+import queue
 import signal
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -173,11 +175,13 @@ def test_an_etcd_that_is_full_is_an_error():
 
 def test_keys_end_with_the_job_and_pieces_with_their_value(one):
     store = store_at(one, "ending")
-    everything = store_at(one, "")
-    with everything_closed(store, everything):
+    with closing(store):
         lease = store.lease(30)
         store.set("kept", bytes(2_000_000), lease)
         store.set("kept", b"small", lease)
+        assert all_keys(one, "ending/p/") == 0
+        store.set("kept", bytes(2_000_000), lease)
+        assert all_keys(one, "ending/p/") == 4
         assert store.delete("kept") == 1
         assert all_keys(one, "ending/p/") == 0
         store.set("a", bytes(2_000_000), lease)
@@ -187,18 +191,6 @@ def test_keys_end_with_the_job_and_pieces_with_their_value(one):
         assert all_keys(one, "ending/p/") == 8  # of a and of b
         lease.revoke()
         assert all_keys(one, "ending/") == 0
-
-
-def everything_closed(*stores):
-    class Closing:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            for store in stores:
-                store.close()
-
-    return Closing()
 
 
 def all_keys(servers, prefix):
@@ -218,10 +210,36 @@ def test_the_same_transaction_is_not_made_twice(one, monkeypatch):
         return call(method, request)
 
     monkeypatch.setattr(store._endpoints, "call", lost)
-    with everything_closed(store):
+    with closing(store):
         assert store.transaction({"k": 0}, {"k": b"1"})
         assert not store.transaction({"k": 0}, {"k": b"2"})
         assert [store.increment("n") for _ in range(3)] == [1, 2, 3]
+
+
+def test_no_change_is_lost_while_a_watch_is_interrupted(one, monkeypatch):
+    store, other, seen = store_at(one, "watched"), store_at(one, "watched"), queue.SimpleQueue()
+    is_interrupted, may_go_on = threading.Event(), threading.Event()
+    stream = store._endpoints.stream
+
+    def opened(*given):
+        is_interrupted.set()
+        assert may_go_on.wait(30)
+        return stream(*given)
+
+    with closing(store), closing(other):
+        watch = store.watch("k", lambda entry: seen.put(entry.value))
+        other.set("k", b"before")
+        assert seen.get(timeout=30) == b"before"
+        monkeypatch.setattr(store._endpoints, "stream", opened)
+        store._watcher._stream.cancel()
+        assert is_interrupted.wait(30)
+        for number in range(20):
+            other.set("k", b"%d" % number)
+        may_go_on.set()
+        assert [seen.get(timeout=30) for _ in range(20)] == [b"%d" % n for n in range(20)]
+        watch.close()
+        other.set("k", b"later")
+    assert seen.empty()
 
 
 def test_jobs_that_cannot_be_begun_or_joined(one):
@@ -257,7 +275,7 @@ def test_jobs_that_cannot_be_begun_or_joined(one):
 def test_a_job_of_another_contract_is_refused(one, record, words):
     name = f"other/{next(_names)}"
     store = store_at(one, name)
-    with everything_closed(store):
+    with closing(store):
         store.set(JOB, record)
         client = xla_client.get_distributed_runtime_client(one.address(name), 0, init_timeout=5)
         with pytest.raises(DistributedError, match=words) as caught:
@@ -269,12 +287,16 @@ def test_a_job_of_another_contract_is_refused(one, record, words):
 def test_a_job_that_is_ended_ends_what_waits(one):
     service = service_at(one, 1)
     (client,) = joined(service, 1)
+    client.key_value_set_bytes("big", bytes(2_000_000))
+    client.key_value_increment("n", 1)
+    client.wait_at_barrier("b", 5000)
     stop = threading.Timer(0, service.shutdown)
     stop.start()
     with pytest.raises(DistributedError, match="the job has ended"):
         client.blocking_key_value_get("never", 60_000)
     stop.join()
     client.shutdown()
+    assert all_keys(one, service.address.partition("job/")[2].join(["job/", "/"])) == 0
     with service:  # the prefix is free
         again = xla_client.get_distributed_runtime_service(service.address, 1)
         assert again.status()["processes"][0]["state"] == "absent"

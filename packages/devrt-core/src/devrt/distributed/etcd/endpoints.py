@@ -85,7 +85,7 @@ class Endpoints:
             index = self._current
             left = end - time.monotonic()
             try:
-                return attempt(index, max(0.05, min(left, _ATTEMPT)))
+                return attempt(index, max(0.05, min(left, patience / 2, _ATTEMPT)))
             except ValueError as error:  # gRPC's word for a closed channel
                 raise self._ended(method) from error
             except self._grpc.RpcError as error:

@@ -15,6 +15,10 @@ from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["StoredService", "status_of"]
 
+# What is left of a job goes away with its lease. Nothing waits for that, and a job whose lease
+# ended while the store was hardly reached would lose all its keys.
+_LEASE_SECONDS = 60.0
+
 
 class StoredService:
     """The record of a job. The job goes on where this process ends; ``shutdown`` ends the job.
@@ -71,7 +75,7 @@ class StoredService:
         self.shutdown()
 
     def _begin(self, size: int, limits: Limits, recoverable: bool) -> None:
-        self._lease = self._store.lease(limits.heartbeat)
+        self._lease = self._store.lease(max(_LEASE_SECONDS, 4 * limits.heartbeat))
         job = keys.Job(
             size,
             limits.heartbeat,
