@@ -36,6 +36,8 @@ MODULES = [
         "devrt.debug",
         "devrt.dlpack",
         "devrt.distributed",
+        "devrt.distributed.collectives",
+        "devrt.experimental.multihost_utils",
         "devrt.tree_util",
         "devrt.tree",
     ),
