@@ -1,6 +1,7 @@
 // What a few devices that are sold are, for the simulator: public data sheets, and the limits by
 // compute capability of the CUDA programming guide.
 #include <array>
+#include <string_view>
 
 #include "gpu_simulator/entry.hpp"
 
@@ -47,5 +48,7 @@ constexpr std::array<Model, 3> kModels{{
 }  // namespace
 
 std::span<const Model> models() { return kModels; }
+
+std::string_view platform_name() { return "cuda"; }
 
 }  // namespace devrt::gpu_simulator

@@ -315,14 +315,17 @@ def test_a_plugin_that_is_too_old_is_refused(devices, plugin, monkeypatch, tmp_p
         client.close()
 
 
-def test_without_a_plugin_the_error_names_its_wheel(devices, monkeypatch):
+def test_without_a_plugin_the_errors_name_what_to_install(devices, monkeypatch):
     monkeypatch.delenv("DEVRT_CUDA_ENGINE")
     monkeypatch.setattr(metadata, "distribution", _absent)
-    gpu_engine._installed.cache_clear()
+    for found in (gpu_engine._installed, gpu_engine._simulator):
+        found.cache_clear()
     x = devrt.device_put(np.arange(3), devices[0])
     assert not x.device.client.capabilities.donation
-    with pytest.raises(UnimplementedError, match=r"jax-cuda13-pjrt.*devrt-cuda\[xla\]"):
+    with pytest.raises(UnimplementedError, match=r"simulated cuda devices.*devrt-cpu\[xla\]"):
         x.device.client.compile_and_load(text("add"))
+    with pytest.raises(UnimplementedError, match=r"jax-cuda13-pjrt.*devrt-cuda\[xla\]"):
+        gpu_engine.find(PLATFORM)
     assert np.asarray(devrt.device_put(x, devices[1])).tolist() == [0, 1, 2]
 
 

@@ -1,5 +1,6 @@
 // What a few devices that are sold are, for the simulator: public data sheets.
 #include <array>
+#include <string_view>
 
 #include "gpu_simulator/entry.hpp"
 
@@ -36,5 +37,7 @@ constexpr std::array<Model, 2> kModels{{
 }  // namespace
 
 std::span<const Model> models() { return kModels; }
+
+std::string_view platform_name() { return "rocm"; }
 
 }  // namespace devrt::gpu_simulator

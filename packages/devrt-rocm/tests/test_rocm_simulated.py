@@ -13,6 +13,7 @@ from devrt.testing.conformance import Status, conform
 LEVELS = (
     "load",
     "transfer",
+    pytest.param("execute", marks=pytest.mark.engine),
     *(pytest.param(name, marks=pytest.mark.stress) for name in ("memory", "shard")),
 )
 
@@ -20,7 +21,6 @@ LEVELS = (
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_case_passes(monkeypatch, level):
     monkeypatch.setenv("DEVRT_ROCM_MOCK", "2")
-    monkeypatch.setenv("DEVRT_CONFORM_LATENCY", "1e9")  # a simulation's says nothing of a GPU
     monkeypatch.delenv("TEST_LEAK_WARNINGS", raising=False)  # users do not set it, and forks differ
     report = conform("rocm@devrt-rocm", level)
     assert [f"{result.id}: {result.came}" for result in report.failures] == []

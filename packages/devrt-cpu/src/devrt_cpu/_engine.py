@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.compiling.hlo import HloModule
 from devrt.compiling.quirks import Flag, flags_of
+from devrt.compiling.xla_cpu_libraries import quiet
 from devrt.errors import UnimplementedError
 from devrt.layout import row_major
 from devrt.native.engine import Engine
@@ -60,7 +60,7 @@ class CpuEngine(Engine[Library]):
         return _own_flags(library, program)
 
     def quiet(self, library: Library) -> AbstractContextManager[None]:
-        return _quiet(library)
+        return quiet(library.engine)
 
     def handlers(self) -> Sequence[str]:
         return _linalg.known_calls()
@@ -109,23 +109,6 @@ def _own_flags(library: Library, program: Program) -> dict[str, Flag]:
     if is_small and not any(program.find(name) >= 0 for name in _ADDING_UP):
         flags |= library.without_lacking(_FLAGS_OF_SMALL)
     return flags
-
-
-@contextmanager
-def _quiet(library: Library) -> Iterator[None]:
-    """Keep the plugin's informational lines off standard error, unless the user requested them.
-
-    It reads the variable when it first logs, which is while a client is made.
-    """
-    name = "TF_CPP_MIN_LOG_LEVEL"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "3" if library.engine is not None and library.engine.cries_wolf else "2"
-    try:
-        yield
-    finally:
-        os.environ.pop(name, None)
 
 
 ENGINE = CpuEngine("cpu", "devrt_cpu")

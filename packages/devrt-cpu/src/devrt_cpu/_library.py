@@ -9,7 +9,6 @@ import functools
 import os
 import weakref
 from collections.abc import Iterator, Mapping
-from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from devrt.compiling.quirks import LibraryVersion, Quirk, matching
@@ -19,6 +18,12 @@ from devrt.compiling.xla_cpu_engines import (
     engine_named,
     recognised,
     version_of,
+)
+from devrt.compiling.xla_cpu_libraries import (
+    XlaCpuLibrary,
+    installed_libraries,
+    library_of,
+    preferred,
 )
 from devrt.compiling.xla_cpu_quirks import QUIRKS
 from devrt.compiling.xla_flags import check_flags
@@ -140,8 +145,8 @@ def choose(named: str | None = None) -> Library:
 
 @functools.cache
 def _default() -> Library:
-    found = list(installed())
-    if not found:
+    found = preferred(installed_libraries())
+    if found is None:
         from devrt.contract.installation import how_to_install
 
         msg = (
@@ -150,15 +155,12 @@ def _default() -> Library:
             f"{', '.join(engine.wheel for engine in ENGINES)}."
         )
         raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
-    return next((each for each in found if not any(q.is_avoided for q in each.quirks)), found[0])
+    return _named(found)
 
 
 def installed() -> Iterator[Library]:
     """Yield the libraries whose wheels are installed, the newest first."""
-    for engine in ENGINES:
-        library = _of_wheel(engine)
-        if library is not None:
-            yield library
+    yield from map(_named, installed_libraries())
 
 
 @functools.cache
@@ -186,18 +188,12 @@ def _at(path: str) -> Library:
 
 
 def _of_wheel(engine: XlaCpuEngine) -> Library | None:
-    try:
-        distribution = metadata.distribution(engine.wheel)
-    except metadata.PackageNotFoundError:
-        return None
-    path = str(distribution.locate_file(engine.library))
-    if os.path.isfile(path):
-        return Library(path, engine.wheel, distribution.version)
-    msg = (
-        f"the wheel {engine.wheel} is installed and its library {engine.library} is not there. "
-        f"Install it again with: pip install --force-reinstall --no-deps {engine.wheel}."
-    )
-    raise UnimplementedError(msg, operation="compile_and_load", platform="cpu")
+    found = library_of(engine)
+    return None if found is None else _named(found)
+
+
+def _named(found: XlaCpuLibrary) -> Library:
+    return Library(found.path, found.engine.wheel, found.version)
 
 
 def opened(client: CpuClient) -> Library:

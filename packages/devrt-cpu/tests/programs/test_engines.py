@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import devrt
+from devrt.compiling import xla_cpu_libraries
 from devrt.compiling.quirks import Quirk
 from devrt.compiling.xla_cpu_engines import ENGINES, engine_named, recognised
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
@@ -174,7 +175,8 @@ def test_the_newest_that_is_installed_is_taken(wheels):
 
 def test_one_with_a_quirk_against_it_is_taken_where_no_other_is(wheels, monkeypatch):
     quirk = Quirk("fastatomstruct-xla-cpu", (1,), (9999,), "is slow", "case", is_avoided=True)
-    monkeypatch.setattr(_library, "QUIRKS", (quirk,))
+    for module in (_library, xla_cpu_libraries):
+        monkeypatch.setattr(module, "QUIRKS", (quirk,))
     wheels(fastatomstruct_xla_cpu="2026.6.23")
     assert choose().wheel == "fastatomstruct-xla-cpu"
     _library._default.cache_clear()

@@ -114,7 +114,7 @@ def cache(as_json: bool, clear: bool) -> None:
 def demo(path: str | None, count: int, mock: str | None) -> None:
     """Shard real data over a mesh of devices, move it about, and check it bit for bit.
 
-    On simulated devices an array is moved about that is made up, and no program runs.
+    On simulated devices an array is moved about that is made up, and one program runs.
     """
     if mock is not None:
         from devrt.cli import demo as _demo

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from devrt._support.cache_files import TEMPORARY, cache_folder, kept_file_hash, write_atomically
+from devrt._support.cache_files import TEMPORARY, cache_folder, write_atomically
 from devrt._support.record import record
 from devrt._support.warn import report_unraised, warn
 from devrt.errors import ConfigError, DevrtWarning
@@ -38,7 +38,6 @@ __all__ = [
     "ExecutableCache",
     "cache_key",
     "from_options",
-    "hash_of_library",
     "host_cpu",
     "usual_folder",
 ]
@@ -323,27 +322,6 @@ def usual_folder() -> Path:
         If the user has no home directory.
     """
     return cache_folder() / "executables"
-
-
-def hash_of_library(path: str) -> str:
-    """Return the hash of a compiler's library, read once for as long as the file stays the same.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    """
-    status = os.stat(path)
-    return _hash_of(path, status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-@functools.lru_cache(maxsize=64)
-def _hash_of(path: str, *_state: int) -> str:
-    try:
-        folder: Path | None = cache_folder() / "hashes"
-    except RuntimeError:
-        folder = None
-    return kept_file_hash(Path(path), folder)
 
 
 @functools.cache

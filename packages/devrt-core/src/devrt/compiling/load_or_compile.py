@@ -137,7 +137,8 @@ def _is_kept(facts: ProgramFacts, answers: Callable[[str], bool]) -> bool:
 
 
 def _key(compiler: str, depends_on: Iterable[str | bytes]) -> str | None:
-    from devrt.compiling.cache import cache_key, hash_of_library, host_cpu
+    from devrt.compiling.cache import cache_key, host_cpu
+    from devrt.compiling.library_hash import hash_of_library
 
     try:
         library = hash_of_library(compiler)

@@ -124,7 +124,7 @@ def origin_of(library: str) -> bytes:
 
 
 def _compiler(library: str) -> bytes:
-    from devrt.compiling.cache import hash_of_library
+    from devrt.compiling.library_hash import hash_of_library
 
     return bytes.fromhex(hash_of_library(library))
 

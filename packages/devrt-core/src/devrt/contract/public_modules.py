@@ -23,6 +23,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.refusals",
     "devrt.compiling.serialized",
     "devrt.compiling.xla_cpu_engines",
+    "devrt.compiling.xla_cpu_libraries",
     "devrt.compiling.xla_cpu_quirks",
     "devrt.compiling.xla_flags",
     "devrt.contract",

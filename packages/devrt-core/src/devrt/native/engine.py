@@ -117,6 +117,10 @@ class Engine(Generic[Found]):
     def provide(self, library: Found, names: Iterable[str]) -> None:
         """Have a library's programs find the handlers of those custom calls."""
 
+    def machine(self, client: Any) -> Sequence[str]:
+        """Return what compiled programs depend on beside this host's processor."""
+        return ()
+
     def check_compiled(self, source: Program, executable: Any) -> None:
         """Refuse a compiled program that the backend cannot run."""
 
@@ -181,7 +185,7 @@ class Engine(Generic[Found]):
                 self.platform,
                 library.path,
                 facts,
-                (self.platform, source, chosen),
+                (self.platform, source, chosen, *self.machine(client)),
                 answers=self.is_provided,
                 load=lambda known: self.native._deserialize(client, library.path, known, chosen),
                 compile=functools.partial(compile_explained, source, compile),

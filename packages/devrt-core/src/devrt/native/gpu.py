@@ -141,7 +141,8 @@ class GpuPlatform:
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
-        from devrt.native import kernels  # not at the top: importing a plugin has no use for it
+        # Not at the top: importing a plugin has no use for them.
+        from devrt.native import engines, kernels
         from devrt.native.classes import register
 
         options = options_with_job(context.options, context.job)
@@ -157,7 +158,7 @@ class GpuPlatform:
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
-            driver["library"] = _simulator(native, self.name, devices)
+            driver["library"] = _simulator(self.simulator_path(native), self.name, devices)
             nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
         elif found := self._driver_library():
             driver["library"] = found
@@ -167,6 +168,9 @@ class GpuPlatform:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
             raise self._with_variables(error, is_simulated=bool(mock)) from None
+        # Without what joins it to others, which may refer to the client.
+        cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
+        engines.remember_cache(client, cached)
         kernels.remember_cache(client, options)
         return client
 
@@ -187,6 +191,10 @@ class GpuPlatform:
             num_nodes=nodes[1],
         )
         return made | {"exchange": exchange_for(store, agreed, options)}
+
+    def simulator_path(self, native: Any) -> str:
+        """Return where the simulator's library is: beside the native module."""
+        return os.path.join(os.path.dirname(native.__file__), f"libdevrt_{self.name}_simulator.so")
 
     def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:
         """Return an error about missing devices, with the variables that are set and hide some."""
@@ -339,7 +347,7 @@ def _in_range(number: int, most: int, option: str) -> int:
 _configured: dict[str, int] = {}
 
 
-def _simulator(native: Any, platform: str, devices: int) -> str:
+def _simulator(path: str, platform: str, devices: int) -> str:
     """Return the path of the simulator's library, which then shows so many devices.
 
     One process has one simulated machine, as it has one driver: it keeps the most devices that were
@@ -347,8 +355,6 @@ def _simulator(native: Any, platform: str, devices: int) -> str:
     """
     import ctypes  # a native library, which importing a plugin must not load
 
-    folder = os.path.dirname(native.__file__)
-    path = os.path.join(folder, f"libdevrt_{platform}_simulator.so")
     if not os.path.isfile(path):
         msg = f"the simulator of {platform} devices is not installed ({path})."
         raise BackendUnavailableError(msg, platform=platform)

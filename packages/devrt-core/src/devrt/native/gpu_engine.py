@@ -1,5 +1,8 @@
 """How clients for GPUs compile: by XLA's plugin over their memory, found in its wheel.
 
+Programs of simulated devices are compiled for the CPU, and the simulator runs them in stream order:
+it is a plugin too, so that all else is as with the real one.
+
 Nothing here opens a library before a client compiles.
 """
 
@@ -8,11 +11,19 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devrt.compiling import Program
+from devrt.compiling.quirks import flags_of
+from devrt.compiling.xla_cpu_libraries import (
+    XlaCpuLibrary,
+    installed_libraries,
+    preferred,
+    quiet,
+)
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.native.engine import Engine
 
@@ -25,27 +36,32 @@ __all__ = ["GpuEngine", "GpuLibrary", "capabilities", "describe"]
 
 
 class GpuLibrary(NamedTuple):
-    """XLA's plugin for GPUs.
+    """XLA's plugin for GPUs, or the simulator in its place.
 
     Attributes
     ----------
     path : str
         Where it is.
     wheel, version : str
-        The wheel that brings it; empty for a path that was named.
+        The wheel that brings it; empty for a path that was named, and for the simulator.
+    on_cpu : XlaCpuLibrary or None
+        The compiler for the CPU that runs the programs of simulated devices.
     """
 
     path: str
     wheel: str = ""
     version: str = ""
+    on_cpu: XlaCpuLibrary | None = None
 
     def __str__(self) -> str:
+        if self.on_cpu is not None:
+            return f"programs simulated on the CPU by {self.on_cpu}"
         return f"{self.wheel} {self.version}".strip() or self.path
 
     @property
     def quirks(self) -> tuple[Quirk, ...]:
         """What is wrong with it, as far as is known."""
-        return ()
+        return () if self.on_cpu is None else self.on_cpu.quirks
 
 
 class GpuEngine(Engine[GpuLibrary]):
@@ -80,14 +96,9 @@ class GpuEngine(Engine[GpuLibrary]):
 
     def library(self, client: Any) -> GpuLibrary:
         """Return the library that a client compiles with; opens nothing."""
-        found = find(self._vendor)
-        if found.wheel and _is_simulated(client):
-            msg = (
-                f"programs do not run on simulated {self.platform} devices: {found} works on real "
-                "ones, and would take their addresses for its own."
-            )
-            raise UnimplementedError(msg, operation="compile_and_load", platform=self.platform)
-        return found
+        if _is_simulated(client) and not os.environ.get(self._vendor.engine_variable):
+            return _simulator(self._vendor)
+        return find(self._vendor)
 
     def opened(self, client: Any) -> GpuLibrary:
         """Return the same, once the machine is known to have what it needs."""
@@ -104,17 +115,60 @@ class GpuEngine(Engine[GpuLibrary]):
     def platform_version(self, client: Any, own: str) -> str:
         """Return the versions of the backend, which is given, and of the compiler."""
         try:
-            return f"{own}, {find(self._vendor)}"
+            return f"{own}, {self.library(client)}"
         except UnimplementedError:
             return f"{own}, no compiler"
 
     def flags(self, library: GpuLibrary, program: Program) -> Mapping[str, Flag | str]:
-        """Return the flags that this machine needs."""
+        """Return the flags that this machine needs, or the compiler of simulated devices."""
+        if library.on_cpu is not None:
+            return flags_of(library.quirks, program)
         return {**self._flags()}
+
+    def machine(self, client: Any) -> Sequence[str]:
+        """Return the kinds of the client's devices, for which the code is."""
+        return [device.device_kind for device in client.local_devices()]
+
+    def quiet(self, library: GpuLibrary) -> AbstractContextManager[None]:
+        """Return what keeps a library's informational lines off standard error."""
+        return nullcontext() if library.on_cpu is None else quiet(library.on_cpu.engine)
 
 
 def _is_simulated(client: Any) -> bool:
     return any("simulated" in device.device_kind for device in client.local_devices())
+
+
+@functools.cache
+def _simulator(vendor: GpuPlatform) -> GpuLibrary:
+    """Return the simulator as the plugin of its devices.
+
+    Raises
+    ------
+    UnimplementedError
+        If no compiler for the CPU is installed; the message names what to install.
+    """
+    compiler = preferred(installed_libraries())
+    if compiler is not None:
+        path = vendor.simulator_path(importlib.import_module(vendor.module))
+        _name_compiler(path, compiler.path)
+        return GpuLibrary(path, on_cpu=compiler)
+    from devrt.contract.installation import how_to_install
+
+    msg = (
+        f"programs on simulated {vendor.name} devices run on the CPU, and no compiler for it is "
+        f"installed; all else works without. Install it with: {how_to_install('devrt-cpu[xla]')}"
+    )
+    raise UnimplementedError(msg, operation="compile_and_load", platform=vendor.name)
+
+
+def _name_compiler(simulator: str, compiler: str) -> None:
+    """Tell the simulator, which is open, what compiles the programs of its devices."""
+    import ctypes  # a client's start has no use for it
+
+    from devrt.compiling.library_hash import count_in
+
+    count_in(simulator, compiler)
+    ctypes.CDLL(simulator).devrt_simulator_compile_with(os.fsencode(compiler))
 
 
 def find(vendor: GpuPlatform) -> GpuLibrary:

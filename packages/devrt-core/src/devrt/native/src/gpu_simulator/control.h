@@ -10,6 +10,9 @@
  *   devrt_simulator_living     what is not released: "device=0 managed=0 pinned=0 registered=0
  *                              streams=0 events=0 modules=0 contexts=0".
  *   devrt_simulator_lose       a device is lost now.
+ *   devrt_simulator_compile_with  names the PJRT plugin of a compiler for the CPU. The library is a
+ *                              PJRT plugin too, for its simulated devices: that compiler runs their
+ *                              programs. The first one named is used.
  *
  * Strings stay until the thread's next call. The settings:
  *
@@ -38,6 +41,7 @@ __attribute__((visibility("default"))) unsigned long long devrt_simulator_count(
     const char* function);
 __attribute__((visibility("default"))) const char* devrt_simulator_living(void);
 __attribute__((visibility("default"))) void devrt_simulator_lose(int device);
+__attribute__((visibility("default"))) void devrt_simulator_compile_with(const char* library);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,8 @@ namespace devrt::gpu_simulator {
 
 /// The models that a driver's library has, the default one first. Defined by the library.
 std::span<const Model> models();
+/// What the simulated plugin is for, as the vendor's real one says it. Defined by the library.
+std::string_view platform_name();
 
 /// Runs a call of a driver's function on the machine and returns how it ended: as the settings want
 /// it to fail, refused in a forked child, after the process's exit, before `initialize`, or within

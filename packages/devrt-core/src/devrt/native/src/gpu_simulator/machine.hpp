@@ -37,6 +37,8 @@ struct PointerFacts {
   Handle context = 0;
 };
 
+class KernelRun;
+
 /// Every function may throw `Failure`. Thread-safe.
 class Machine : public std::enable_shared_from_this<Machine> {
  public:
@@ -107,6 +109,11 @@ class Machine : public std::enable_shared_from_this<Machine> {
   /// Calls a function of the host's in stream order, with how the work before it ended.
   void call_host(const Call& call, Handle stream, bool even_if_failed,
                  std::function<void(Code)> function);
+
+  /// Runs a function of the host's in stream order that uses the device's memory, as a program of a
+  /// compiler's. It may wait for others in other streams, and is called too where the device has
+  /// failed.
+  void run(const Call& call, Handle stream, std::function<void(Code, KernelRun&)> work);
 
   // Work (machine_copies.cpp, machine_kernels.cpp).
   void copy(const Call& call, const Copy& copy, Handle stream);

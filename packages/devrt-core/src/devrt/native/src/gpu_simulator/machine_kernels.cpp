@@ -1,8 +1,7 @@
-// Modules and launches: functions of the host, called for each block of a grid.
+// Modules and launches: functions of the host, called for each block of a grid; and programs.
 #include <cstring>
-#include <deque>
 
-#include "gpu_simulator/machine.hpp"
+#include "gpu_simulator/kernel_run.hpp"
 
 namespace devrt::gpu_simulator {
 namespace {
@@ -29,52 +28,6 @@ std::vector<std::vector<std::byte>> copy_parameters(const Launch& launch,
 }
 
 }  // namespace
-
-/// A launch while it runs: finds the bytes of the addresses that its kernel uses.
-class KernelRun {
- public:
-  KernelRun(Machine& machine, int device, MomentRef moment)
-      : machine_(machine), device_(device), moment_(std::move(moment)) {}
-
-  std::byte* bytes(Address address, std::size_t count, bool writes) {
-    const Machine::Lock state(machine_.state_);
-    const AllocationRef found = machine_.memory_.find(address);
-    const bool fits = found && !found->is_retired && address + count <= found->end();
-    if (!fits || !machine_.can_reach(device_, *found)) return fault(address, count, found, writes);
-    const std::size_t begin = address - found->begin;
-    machine_.note(*found, {begin, begin + count, writes, moment_});
-    if (writes) {
-      found->written.add(begin, begin + count);
-    } else {
-      machine_.note_read(*found, begin, begin + count, *moment_);
-    }
-    return found->at(address);
-  }
-
- private:
-  /// The device goes on for nobody: its context is lost. The kernel gets bytes that are nobody's.
-  std::byte* fault(Address address, std::size_t count, const AllocationRef& found, bool writes) {
-    std::string why = " at " + hex(address) + ", where no allocation is";
-    if (found && found->is_retired) {
-      why = " " + found->text() + ", which " + found->freed->text() + " has freed";
-    } else if (found) {
-      why = " at " + hex(address) +
-            (address + count > found->end() ? ", beyond the end of "
-                                            : ", and its device has no access to ") +
-            found->text();
-    }
-    machine_.reports_.add(found && found->is_retired ? "use after free" : "illegal address",
-                          moment_->text() + (writes ? " writes " : " reads ") +
-                              std::to_string(count) + " bytes" + why);
-    machine_.devices_[static_cast<std::size_t>(device_)].error = Code::kIllegalAddress;
-    return nowhere_.emplace_back(count).data();
-  }
-
-  Machine& machine_;
-  const int device_;
-  const MomentRef moment_;
-  std::deque<std::vector<std::byte>> nowhere_;
-};
 
 Handle Machine::load_module(const void* image) {
   const Lock lock(state_);
@@ -141,6 +94,22 @@ void Machine::launch(const Call& call, const Launch& launch, Handle handle, Hand
   const auto run = [this, moment, launch, kernel = found->second,
                     parameters = std::move(parameters)](Code error) mutable {
     if (error == Code::kSuccess) run_kernel(kernel, launch, parameters, moment);
+    const Lock state(state_);
+    --running_kernels_;
+  };
+  enqueue(stream, moment, std::move(waits), run, true);
+}
+
+void Machine::run(const Call& call, Handle stream_handle,
+                  std::function<void(Code, KernelRun&)> work) {
+  const Lock lock(state_);
+  const StreamRef stream = stream_of(call, stream_handle, true);
+  std::vector<Point> waits = join_default(*stream);
+  const MomentRef moment = moment_on(call, *stream);
+  ++running_kernels_;
+  const auto run = [this, moment, work = std::move(work)](Code error) {
+    KernelRun memory(*this, moment->device, moment);
+    work(error, memory);
     const Lock state(state_);
     --running_kernels_;
   };

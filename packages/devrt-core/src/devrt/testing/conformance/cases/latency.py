@@ -44,6 +44,8 @@ def budget() -> float:
 def _reference(subject: Subject) -> Client:
     """Return a client of devrt-cpu; not applicable where there is none."""
     require(subject.platform != "cpu", "it is what others are measured beside")
+    is_simulated = "(simulated)" in subject.device.device_kind
+    require(not is_simulated, "its devices are simulated: their speed says nothing")
     from devrt.runtime import Runtime
 
     try:

@@ -95,6 +95,7 @@ class Executable final : public RefCounted<Executable> {
   /// Returns what it takes and gives; outlives the executable.
   const std::shared_ptr<const Signature>& signature() const noexcept { return signature_; }
   Client& client() const noexcept { return *client_; }
+  PJRT_LoadedExecutable* get() const noexcept { return loaded_; }
   /// Returns the devices of this process that it runs on, in the order of argument lists, as
   /// indices into the client's.
   std::span<const std::size_t> devices() const noexcept { return devices_; }

@@ -1,0 +1,228 @@
+"""Programs on simulated devices: compiled for the CPU, run in the order of the devices' streams.
+
+Nothing here depends on how long something takes: gates hold work back until the host opens them.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import devrt
+import gpu_library
+from devrt.compiling.library_hash import hash_of_library
+from devrt.native import gpu_engine
+from devrt.records import ClientContext
+from devrt_cuda._platform import PLATFORM
+from gpu_library import Driver, Stream, allocate
+from support import xla_cpu_library
+
+pytestmark = pytest.mark.engine
+
+COUNT = 1 << 16
+UNIT = np.uint32(0x01010101).view(np.float32)  # what the other library's stream writes
+
+
+@pytest.fixture(scope="module")
+def devices():
+    xla_cpu_library()
+    before = devrt.runtime.set_default_runtime(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEVRT_CUDA_MOCK", "2")  # as other tests of the process have it
+        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
+        patch.setenv("DEVRT_ENABLE_COMPILATION_CACHE", "false")
+        patch.delenv("DEVRT_CUDA_ENGINE", raising=False)
+        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+            yield devrt.devices("cuda")
+        devrt.runtime.set_default_runtime(before).close()
+
+
+@pytest.fixture
+def driver(devices):
+    found = Driver()
+    found.reports()
+    yield found
+    found.reports()
+
+
+def put(value, device):
+    return devrt.device_put(np.full(COUNT, value, np.float32), device).block_until_ready()
+
+
+class Units:
+    """Memory of another library on device 0, that its stream fills once a gate is opened."""
+
+    def __init__(self, driver, shows_stream=True):
+        self.stream = Stream(driver)
+        self.address = allocate(driver, 4 * COUNT)
+        self.gate = self.stream.gate()
+        self.stream.fill(self.address, 4 * COUNT)
+        self.shown = {"stream": self.stream.handle} if shows_stream else {}
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (COUNT,), "typestr": "<f4", "data": (self.address, False), "version": 3,
+                **self.shown}  # fmt: skip
+
+
+def test_the_device_and_the_version_say_that_programs_are_simulated(devices):
+    assert all("(simulated)" in device.device_kind for device in devices)
+    assert "programs simulated on the CPU by " in devices[0].client.platform_version
+    assert devices[0].client.capabilities.donation
+
+
+def test_a_program_waits_for_its_arguments_and_the_host_for_nothing(driver, devices):
+    units = Units(driver)
+    x = devrt.device_put(units, may_alias=True)
+    y = x + x
+    z = y * 2
+    assert not y.is_ready()
+    assert not z.is_ready()
+    units.gate.set()
+    assert set(np.asarray(z)) == {4 * UNIT}
+    assert driver.reports() == []
+
+
+def test_what_a_program_reads_without_an_order_is_reported(driver, devices):
+    units = Units(driver, shows_stream=False)
+    y = devrt.device_put(units, may_alias=True) + 1
+    y.block_until_ready()
+    units.gate.set()
+    units.stream.synchronize()
+    assert any("race" in report and "Execute" in report for report in driver.reports())
+
+
+def test_what_a_program_writes_without_an_order_is_reported(driver, devices):
+    stream = Stream(driver)
+    y = put(1, devices[0]) + 1
+    to = allocate(driver, 4 * COUNT)
+    gate = stream.gate()
+    stream.copy(to, y.unsafe_buffer_pointer(), 4 * COUNT)  # waits for nobody, and nobody for it
+    z = devrt.jit(lambda a: a * 3, donate_argnums=0)(y)
+    z.block_until_ready()
+    gate.set()
+    stream.synchronize()
+    assert any("race" in report and "Execute" in report for report in driver.reports())
+
+
+def test_a_donated_argument_gives_its_memory(driver, devices):
+    x = put(2, devices[1])
+    address = x.unsafe_buffer_pointer()
+    y = devrt.jit(lambda a: a + 1, donate_argnums=0)(x).block_until_ready()
+    assert x.is_deleted()
+    assert y.unsafe_buffer_pointer() == address
+    assert set(np.asarray(y)) == {3}
+    assert driver.reports() == []
+
+
+def collective(devices):
+    """Return a sum over devices, and what it is called with."""
+    mesh = devrt.make_mesh((len(devices),), ("x",), devices=devices)
+    sharding = devrt.NamedSharding(mesh, devrt.P("x"))
+    value = devrt.device_put(np.arange(8 * len(devices), dtype=np.float32), sharding)
+    total = devrt.shard_map(
+        lambda a: devrt.lax.psum(a, "x"), mesh=mesh, in_specs=devrt.P("x"), out_specs=devrt.P()
+    )
+    return devrt.jit(total), value
+
+
+def test_devices_add_up_with_each_other(driver, devices):
+    total, value = collective(devices)
+    expected = np.arange(16, dtype=np.float32).reshape(2, 8).sum(0)
+    assert np.array_equal(np.asarray(total(value)), expected)
+    assert driver.reports() == []
+
+
+def test_programs_that_several_threads_start_on_the_same_devices_all_end(driver, devices):
+    calls = [collective(devices), collective(devices[::-1])]
+    expected = [np.asarray(total(value)) for total, value in calls]
+    found = [[], []]
+
+    def run(number):
+        total, value = calls[number]
+        found[number] = [np.asarray(total(value)) for _ in range(20)]
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for number in range(2):
+        assert len(found[number]) == 20, "a program waits for ever"
+        assert all(np.array_equal(each, expected[number]) for each in found[number])
+    assert driver.reports() == []
+
+
+def test_values_below_a_byte_are_arguments(driver, devices):
+    import ml_dtypes
+
+    x = devrt.device_put(np.array([-8, 0, 7], ml_dtypes.int4), devices[0])
+    assert np.asarray(x.astype(np.int8)).tolist() == [-8, 0, 7]
+    assert driver.reports() == []
+
+
+def test_the_hash_of_the_simulator_counts_the_compiler(devices, monkeypatch):
+    library = gpu_engine._simulator(PLATFORM)
+    own = hash_of_library(library.path)
+    monkeypatch.setattr("devrt.compiling.library_hash._counted", {library.path: __file__})
+    assert hash_of_library(library.path) != own
+
+
+def test_compiled_programs_are_kept_on_disk_by_the_kind_of_device(devices, tmp_path, monkeypatch):
+    options = {"mock": True, "mock_num_gpus": 1, "compilation_cache_dir": str(tmp_path)}
+    text = "func.func @main(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }"
+
+    def compiled():
+        client = PLATFORM.make_client(ClientContext(options=options))
+        try:
+            client.compile_and_load(text)
+        finally:
+            client.close()
+        return {path.name for path in tmp_path.glob("*.devrtx")}
+
+    first = compiled()
+    assert len(first) == 1
+    assert compiled() == first
+    monkeypatch.setattr(gpu_engine.GpuEngine, "machine", lambda self, client: ["another"])
+    assert len(compiled()) == 2
+
+
+FAILURE = """
+import os
+import devrt
+import numpy as np
+
+devices = devrt.devices("cuda")
+x = devrt.device_put(np.ones(1024, np.float32), devices[0]).block_until_ready()
+program = devices[0].client.compile_and_load(
+    "func.func @main(%a: tensor<1024xf32>) -> tensor<1024xf32> {"
+    "%r = stablehlo.add %a, %a : tensor<1024xf32> return %r : tensor<1024xf32> }"
+)
+try:
+    program.execute([x._buffers[0]])[0].block_until_ready()
+except devrt.errors.DevrtError as error:
+    print(type(error).__name__, error.code.name)
+there = devrt.device_put(np.ones(4, np.float32), devices[1])
+print(np.asarray(there).tolist(), flush=True)
+os._exit(0)  # a device that is lost ends in no order
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ("fail=PJRT_Buffer:1:out_of_memory", "OutOfMemoryError RESOURCE_EXHAUSTED"),
+        ("fail=PJRT_LoadedExecutable_Execute:1:device_lost", "DevrtError UNAVAILABLE"),
+    ],
+)
+def test_what_fails_in_a_program_is_an_error_and_other_devices_go_on(devices, settings, error):
+    environ = os.environ | {
+        "DEVRT_GPU_SIMULATOR": settings,
+        "PYTHONPATH": os.path.dirname(gpu_library.__file__),
+    }
+    command = [sys.executable, "-W", "ignore", "-c", FAILURE]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == [error, "[1.0, 1.0, 1.0, 1.0]"], ran.stderr
