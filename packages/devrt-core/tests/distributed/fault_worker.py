@@ -1,7 +1,9 @@
 """One process of a job that works until its input ends, and reports each call in a line of JSON."""
 
+import faulthandler
 import json
 import random
+import signal
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ from devrt import xla_client
 address, number, seed = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 draw = random.Random(f"{seed}/{number}")
 stop = threading.Event()
+faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def watch_input():

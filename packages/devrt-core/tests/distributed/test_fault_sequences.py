@@ -52,12 +52,20 @@ class Worker:
     def goes_on(self, calls):
         """Read some more lines; return whether there were so many, before it ended."""
         for _ in range(calls):
-            row = self._lines.get(timeout=PATIENCE)  # else it hangs
+            row = self._next()
             if row is None:
                 self._lines.put(None)
                 return False
             self.rows.append(row)
         return True
+
+    def _next(self):
+        try:
+            return self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            self.send("SIGUSR1")  # for its stacks
+            self.send("SIGTERM")
+            raise AssertionError(f"it hangs: {self.process.stderr.read()}") from None
 
     def send(self, name):
         os.kill(self.process.pid, getattr(signal, name))

@@ -9,6 +9,7 @@ from typing import Any
 
 from devrt.distributed.cluster import Cluster
 from devrt.distributed.faults import refused
+from devrt.distributed.journal import Journal
 from devrt.distributed.keyspace import Keyspace, normalised, not_found
 from devrt.distributed.memory_store import MemoryStore
 from devrt.distributed.protocol.messages import message
@@ -46,6 +47,12 @@ class Calls:
         self._bounds = bounds
         self._waiting: dict[Hashable, int] = {}  # no zeros: ids that are none leave nothing
         self._open: set[asyncio.Future[Any]] = set()
+
+    def carry_on(self, journal: Journal) -> None:
+        """Take the job that a journal has, and write down what it becomes."""
+        for key, value in journal.entries():
+            self._keys.store.set(key, value)
+        self._keys.store.watch("", journal.note_key, prefix=True)
 
     def close(self) -> None:
         """End every call that waits."""

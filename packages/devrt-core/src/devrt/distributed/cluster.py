@@ -69,6 +69,7 @@ class Cluster:
         recoverable: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.on_change: Callable[[Node], object] = lambda node: None
         self.nodes = [Node(number) for number in range(size)]
         self.limits = limits
         self.recoverable = recoverable
@@ -81,6 +82,17 @@ class Cluster:
         self._shutdown: Gathering | None = None
         self._barriers: dict[str, Gathering] = {}
         self._on_loss: dict[object, tuple[int, Done]] = {}
+
+    def restore(self, number: int, state: str, incarnation: int, phase: str) -> None:
+        """Take a process as an earlier service had it; call this of all before anything else."""
+        node = self._numbered(number)
+        if state == "registering":
+            return  # its call ended with that service
+        self._set(node, "left" if state == "leaving" else state, phase, incarnation)
+        self._formed = self._formed or state in {"connected", "lost"}
+        if state == "lost":
+            node.error = self._loss("the job", [number])
+            self.loss = self.loss if self.recoverable else node.error
 
     def node(self, number: int, incarnation: int | None = None) -> Node:
         """Return a process that has registered; check who it says that it is."""
@@ -246,6 +258,7 @@ class Cluster:
             self._numbers[incarnation] = node.number
             node.incarnation, node.error = incarnation, None
         self.version += 1
+        self.on_change(node)
 
     def _form(self) -> None:
         gathering, self._registration = self._registration, None

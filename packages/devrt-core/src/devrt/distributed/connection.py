@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.faults import from_wire, refused
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
-from devrt.distributed.protocol.messages import METHODS, SERVICE, grpc_module, message
+from devrt.distributed.protocol.messages import METHODS, RESUMES_KEY, SERVICE, grpc_module, message
 from devrt.distributed.security import Security, bound_address
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
@@ -19,6 +20,8 @@ __all__ = ["Connection"]
 
 _OWN = "devrt-error-bin"  # metadata of the errors of devrt's service
 _ROUNDS = 16384  # names of barriers that are remembered
+_PAUSE = 0.2
+_ONCE = {"InsertKeyValue", "IncrementKeyValue"}  # what a second time is another thing
 _BEATS = 4  # heartbeats in the time that may pass without one
 
 
@@ -65,6 +68,7 @@ class Connection:
         self._poll: Any = None
         self._is_over = False
         self._direct: DirectClient | None = None
+        self._resumes = False  # whether another service may carry on after this one
         self.loss: DevrtError | None = None
         self.is_joined = False
         self.on_loss: Callable[[Exception], Any] | None = None
@@ -87,12 +91,12 @@ class Connection:
         except self._grpc.RpcError as error:
             raise self._error(error, f"process {self._process} joining the cluster") from error
         self._ids.service_incarnation = answer.service_incarnation
-        self._direct = self._direct_to(dict(ended.trailing_metadata() or ()))
+        offered = dict(ended.trailing_metadata() or ())
+        self._direct = self._direct_to(offered)
+        self._resumes = RESUMES_KEY in offered
         self.is_joined = True
         threading.Thread(target=self._beat, name="devrt-heartbeat", daemon=True).start()
-        poll = message("PollForErrorRequest")(incarnations=self._ids, source_task_id=self._process)
-        self._poll = self._methods["PollForError"].future(poll, metadata=self._security.metadata)
-        self._poll.add_done_callback(self._polled)
+        self._begin_poll()
         log.info("process %d is connected: all processes are there", self._process)
 
     def call(self, method: str, request: Any, seconds: float) -> Any:
@@ -100,6 +104,8 @@ class Connection:
         request.incarnations.CopyFrom(self._ids)
         if self._direct is not None:
             return self._call_direct(self._direct, method, request, seconds, method)
+        if self._resumes and method != "ShutdownTask":
+            return self._repeated(method, request, seconds, method)
         try:
             return self._methods[method](request, timeout=seconds, metadata=self._security.metadata)
         except self._grpc.RpcError as error:
@@ -115,9 +121,35 @@ class Connection:
         request.incarnations.CopyFrom(self._ids)
         if self._direct is not None:
             return self._call_direct(self._direct, method, request, seconds, what)
+        return self._repeated(method, request, seconds, what)
+
+    def _repeated(self, method: str, request: Any, seconds: float, what: str) -> Any:
+        """Make a call that can be cancelled; again where the service is gone, and may come back."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return self._cancellable(method, request, end - time.monotonic(), what)
+            except DistributedError as error:
+                if not self._resumes or not isinstance(error.__cause__, self._grpc.RpcError):
+                    raise
+                if _OWN in dict(error.__cause__.trailing_metadata() or ()):
+                    raise
+                if error.code is not StatusCode.UNAVAILABLE or time.monotonic() >= end:
+                    raise
+                if method in _ONCE and not getattr(request, "allow_overwrite", False):
+                    words = f"the service went away during {what}: it may have been done, or not."
+                    raise refused(StatusCode.UNAVAILABLE, words) from error
+            if self._ended.wait(_PAUSE) or self.loss is not None:
+                raise self._cancelled(what)
+
+    def _cancellable(self, method: str, request: Any, seconds: float, what: str) -> Any:
         with self._lock:
             future = self._methods[method].future(
-                request, timeout=seconds, metadata=self._security.metadata
+                request,
+                timeout=seconds,
+                # What must not be done twice is sent when there is a connection, else not at all.
+                wait_for_ready=self._resumes and method in _ONCE,
+                metadata=self._security.metadata,
             )
             self._waits.add(future)
         try:
@@ -235,12 +267,20 @@ class Connection:
                     request, timeout=period, metadata=self._security.metadata
                 )
                 failures = 0
+                if self._poll.done() and self.loss is None:
+                    self._begin_poll()  # the service is back
             except (self._grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
                 failures += 1
                 if self._ended.is_set() or not self._is_final(error, failures):
                     continue
                 self._lose(self._error(error, "the heartbeat"))
                 return
+
+    def _begin_poll(self) -> None:
+        """Let the service say when a process is lost."""
+        poll = message("PollForErrorRequest")(incarnations=self._ids, source_task_id=self._process)
+        self._poll = self._methods["PollForError"].future(poll, metadata=self._security.metadata)
+        self._poll.add_done_callback(self._polled)
 
     def _is_final(self, error: Exception, failures: int) -> bool:
         silent = {self._grpc.StatusCode.UNAVAILABLE, self._grpc.StatusCode.DEADLINE_EXCEEDED}

@@ -30,6 +30,7 @@ def get_distributed_runtime_service(
     mtls_peer_uri_prefix: str | None = None,
     verify_secure_credentials: bool | None = None,
     bounds: Bounds | None = None,
+    journal: str | None = None,
 ) -> AnyService:
     """Start the coordination service of a cluster, in a thread of this process.
 
@@ -60,6 +61,9 @@ def get_distributed_runtime_service(
         Whether no certificates are an error.
     bounds
         What one process may take up of the service: sizes, calls per second, bytes.
+    journal
+        A file in which the service at ``host:port`` keeps the job. Where it dies, another with the
+        same address and journal carries on, and the processes wait for it for a heartbeat.
 
     Returns
     -------
@@ -86,7 +90,9 @@ def get_distributed_runtime_service(
         token,
         bool(verify_secure_credentials),
     )
-    return begun(address, num_nodes, limits, bool(recoverable), allow_remote, security, bounds)
+    return begun(
+        address, num_nodes, limits, bool(recoverable), allow_remote, security, bounds, journal
+    )
 
 
 def get_distributed_runtime_client(

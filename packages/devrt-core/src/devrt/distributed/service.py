@@ -14,8 +14,16 @@ from devrt.distributed.cluster import Cluster, Limits
 from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.direct.server import DirectServer
 from devrt.distributed.faults import refused, to_wire
+from devrt.distributed.journal import Journal
 from devrt.distributed.ports import is_taken
-from devrt.distributed.protocol.messages import METHODS, SERVICE, STATUS, grpc_module, message
+from devrt.distributed.protocol.messages import (
+    METHODS,
+    RESUMES_KEY,
+    SERVICE,
+    STATUS,
+    grpc_module,
+    message,
+)
 from devrt.distributed.security import Bounds, Security, bound_address, check_loopback
 from devrt.errors import DevrtError, DistributedError, StatusCode
 
@@ -45,6 +53,7 @@ class DistributedRuntimeService:
         allow_remote: bool = False,
         security: Security | None = None,
         bounds: Bounds | None = None,
+        journal: str | None = None,
     ) -> None:
         self._grpc = grpc_module()
         self._security = security or Security()
@@ -56,7 +65,10 @@ class DistributedRuntimeService:
             words = f"a cluster has at least one process, and num_nodes is {num_nodes}."
             raise refused(StatusCode.INVALID_ARGUMENT, words)
         self._cluster = Cluster(num_nodes, limits, recoverable)
-        self._calls = Calls(self._cluster, secrets.randbits(63), self._bounds)
+        self._journal = None if journal is None else Journal(journal)
+        self._calls = Calls(self._cluster, self._incarnation(num_nodes), self._bounds)
+        if self._journal is not None:
+            self._calls.carry_on(self._journal)
         self._direct: DirectServer | None = None
         self._refusals: dict[str, int] = {}
         self._loop = asyncio.new_event_loop()
@@ -67,6 +79,8 @@ class DistributedRuntimeService:
         self._thread.start()
         self._ready.wait(_START_SECONDS)
         if self._started and self._started[0] is not None:
+            if self._journal is not None:
+                self._journal.close(delete=False)
             raise self._started[0]
         self.address = f"{self._host}:{self._port}"
 
@@ -78,6 +92,8 @@ class DistributedRuntimeService:
             except RuntimeError:  # it has just ended
                 return
             self._thread.join(_START_SECONDS)
+            if self._journal is not None:
+                self._journal.close(delete=True)  # the job is over
 
     def status(self) -> dict[str, Any]:
         """Return as JSON has it who is there, what is waited for, and which calls were refused."""
@@ -124,8 +140,26 @@ class DistributedRuntimeService:
             self._direct.close()
         await server.stop(0)
 
+    def _incarnation(self, size: int) -> int:
+        """Return a new number, or the journal's, with the processes that it has."""
+        number = secrets.randbits(63)
+        if self._journal is None:
+            return number
+        number, journal = self._journal.begin(number, size), self._journal
+        for row in list(journal.processes.values()):
+            self._cluster.restore(row["process"], row["state"], row["incarnation"], row["phase"])
+        self._cluster.on_change = lambda node: journal.note_process(
+            node.number, node.state, node.incarnation, node.phase
+        )
+        return number
+
     async def _listen_directly(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that offers the direct port; certificates are gRPC's alone."""
+        """Return the metadata that offers the direct port; certificates are gRPC's alone.
+
+        A service with a journal has none: another that carries on could not listen there too.
+        """
+        if self._journal is not None:
+            return ((RESUMES_KEY, "1"),)
         if self._certified:
             return ()
         self._direct = DirectServer(

@@ -9,9 +9,11 @@ from devrt.distributed.jaxlib_service import JaxlibService
 from devrt.distributed.security import Bounds, Security
 from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.stored.service import StoredService
+from devrt.errors import InvalidArgumentError
 
 __all__ = ["AnyService", "begun"]
 
+_PATIENCE = 30.0  # seconds that an etcd which does not answer is tried
 AnyService = DistributedRuntimeService | StoredService | JaxlibService
 
 
@@ -23,16 +25,22 @@ def begun(
     allow_remote: bool,
     security: Security,
     bounds: Bounds | None = None,
+    journal: str | None = None,
 ) -> AnyService:
     """Start a service; parameters are those of `get_distributed_runtime_service`."""
     location = location_of(address)
+    if journal is not None and location.engine != "embedded":
+        msg = f"a journal is of a service at host:port, and the address is {address!r}."
+        raise InvalidArgumentError(msg, address=address)
     if location.engine == "etcd":
         check_etcd_security(security)
-        store = EtcdStore(location.hosts, location.prefix, security, limits.heartbeat)
+        store = EtcdStore(
+            location.hosts, location.prefix, security, min(_PATIENCE, limits.heartbeat)
+        )
         return StoredService(address, store, num_nodes, limits, recoverable)
     where = location.hosts[0]
     if location.engine == "jaxlib":
         return JaxlibService(where, num_nodes, limits, recoverable, allow_remote, security)
     return DistributedRuntimeService(
-        where, num_nodes, limits, recoverable, allow_remote, security, bounds
+        where, num_nodes, limits, recoverable, allow_remote, security, bounds, journal
     )

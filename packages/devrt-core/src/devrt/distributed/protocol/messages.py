@@ -9,11 +9,14 @@ from typing import Any
 from devrt.distributed.protocol.descriptors import FILES
 from devrt.errors import DistributedError, InvalidArgumentError, StatusCode
 
-__all__ = ["METHODS", "SERVICE", "STATUS", "grpc_module", "message", "parsed"]
+__all__ = ["METHODS", "RESUMES_KEY", "SERVICE", "STATUS", "grpc_module", "message", "parsed"]
 
 SERVICE = "xla.coordination.CoordinationService"
 STATUS = "/devrt.Coordination/Status"
 """A call of devrt's own, beside jaxlib's: the cluster as JSON."""
+
+RESUMES_KEY = "devrt-resumes"
+"""In the answer to ``RegisterTask`` of a service that another can carry on after."""
 
 METHODS = (
     *("RegisterTask", "Heartbeat", "ShutdownTask", "PollForError", "WatchTasks", "GetAliveTasks"),

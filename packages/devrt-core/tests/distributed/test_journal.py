@@ -1,0 +1,182 @@
+"""A service that is killed, and another that carries on with its journal."""
+
+import queue
+import subprocess
+import sys
+import textwrap
+import threading
+from contextlib import suppress
+
+import pytest
+
+pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+
+import grpc
+
+from devrt import xla_client
+from devrt.distributed.journal import Journal
+from devrt.distributed.ports import free_port
+from devrt.distributed.store import Entry
+from devrt.errors import DistributedError, InvalidArgumentError, PeerLostError, StatusCode
+from support import together
+
+SERVICE = """
+    import sys
+    from devrt import xla_client
+    service = xla_client.get_distributed_runtime_service(
+        sys.argv[1], 2, heartbeat_timeout=float(sys.argv[3]), journal=sys.argv[2])
+    print("listens", flush=True)
+    sys.stdin.read()
+"""
+
+
+class ServiceProcess:
+    def __init__(self, address, journal, heartbeat=20):
+        command = [sys.executable, "-c", textwrap.dedent(SERVICE), address, str(journal)]
+        command.append(str(heartbeat))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(command, text=True, **pipes)
+        assert self.process.stdout.readline() == "listens\n"
+
+    def kill(self):
+        with self.process:
+            self.process.kill()
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A function that starts the service, and after that another in its place."""
+    started, address = [], f"localhost:{free_port()}"
+
+    def start(heartbeat=20):
+        if started:
+            started[-1].kill()
+        started.append(ServiceProcess(address, tmp_path / "journal", heartbeat))
+        return address
+
+    yield start
+    started[-1].kill()
+
+
+def joined(address, **options):
+    make = xla_client.get_distributed_runtime_client
+    how = {"init_timeout": 20, "shutdown_timeout": 20, "heartbeat_timeout": 20, **options}
+    clients = [make(address, number, **how) for number in range(2)]
+    together(lambda client: client.connect(), clients, timeout=30)
+    return clients
+
+
+def test_the_job_goes_on_with_all_that_was_acknowledged(service):
+    one, other = joined(service())
+    one.key_value_set_bytes("bytes", bytes(range(256)))
+    one.key_value_set("gone", "1")
+    one.key_value_delete("gone")
+    one.key_value_increment("n", 3)
+    results = queue.SimpleQueue()
+
+    def waiting(call):
+        results.put(call())
+
+    calls = [
+        lambda: other.blocking_key_value_get("later", 60_000),
+        lambda: other.wait_at_barrier("b", 60_000),
+    ]
+    threads = [threading.Thread(target=waiting, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    service()
+    assert one.key_value_try_get("n") == "3"
+    assert one.key_value_dir_get_bytes("") == [("bytes", bytes(range(256))), ("n", b"3")]
+    with pytest.raises(DistributedError, match="ALREADY_EXISTS"):
+        one.key_value_set("n", "4")
+    one.key_value_set("later", "now")
+    one.wait_at_barrier("b", 60_000)
+    assert {results.get(timeout=60), results.get(timeout=60)} == {"now", None}
+    assert set(other.get_live_nodes([0, 1])) == {0, 1}
+    together(lambda client: client.shutdown(), [one, other], timeout=30)
+
+
+def test_what_may_be_done_already_is_not_done_again(service, monkeypatch):
+    one, other = joined(service())
+    one.key_value_set("n", "1")
+    channel = one._session._connection
+
+    call = channel._methods["IncrementKeyValue"]
+    service()
+
+    def sent(request, wait_for_ready, **how):
+        """Send it to nobody: the call ends as one whose service dies while it works."""
+        assert wait_for_ready
+        with grpc.insecure_channel("localhost:1") as nowhere:
+            unary = nowhere.unary_unary("/x/y", type(request).SerializeToString)
+            future = unary.future(request, **how)
+            future.exception()
+            return future
+
+    monkeypatch.setattr(call, "future", sent, raising=False)
+    with pytest.raises(DistributedError, match="may have been done, or not") as caught:
+        one.key_value_increment("n", 1)
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    monkeypatch.undo()
+    assert one.key_value_increment("n", 1) == 2
+    together(lambda client: client.shutdown(), [one, other], timeout=30)
+
+
+def test_a_loss_after_the_change_of_service_is_reported(service):
+    reported = queue.SimpleQueue()
+    address = service()
+    one, other = joined(address, missed_heartbeat_callback=reported.put, heartbeat_timeout=6)
+    service(heartbeat=6)
+    one.key_value_set("k", "v")
+    other._session.close()  # without a word
+    assert isinstance(reported.get(timeout=60), PeerLostError)
+    with pytest.raises(DistributedError):
+        joined(address)
+    one.shutdown()
+
+
+def test_a_service_that_stays_away_ends_what_waits(tmp_path):
+    address = f"localhost:{free_port()}"
+    process = ServiceProcess(address, tmp_path / "journal")
+    clients = joined(address, heartbeat_timeout=2)
+    process.kill()
+    with pytest.raises(DistributedError) as caught:
+        clients[0].blocking_key_value_get("never", 60_000)
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    for client in clients:
+        with suppress(DistributedError):
+            client.shutdown()
+
+
+def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkeypatch):
+    path = tmp_path / "journal"
+    journal = Journal(str(path))
+    assert journal.begin(7, 2) == 7
+    for number in range(50):
+        journal.note_key(Entry("k", b"%d" % number, number))
+    journal.note_process(1, "connected", 5, "connected")
+    with pytest.raises(DistributedError, match="another service writes"):
+        Journal(str(path))
+    journal.close(delete=False)
+    with open(path, "ab") as file:
+        file.write(b'{"key": "torn", "val')
+    again = Journal(str(path))
+    assert again.begin(8, 2) == 7
+    assert list(again.entries()) == [("k", b"49")]
+    assert again.processes[1]["incarnation"] == 5
+    assert len(path.read_bytes().splitlines()) == 3
+    with pytest.raises(DistributedError, match="of 2 processes"):
+        again.begin(8, 3)
+    monkeypatch.setattr(again, "_limit", 0)
+    again.note_key(Entry("k", None, 51))
+    assert len(path.read_bytes().splitlines()) == 2
+    again.close(delete=True)
+    assert not path.exists()
+    with pytest.raises(InvalidArgumentError, match="cannot be written"):
+        Journal(str(tmp_path / "none" / "journal"))
+    make = xla_client.get_distributed_runtime_service
+    with pytest.raises(InvalidArgumentError, match="host:port"):
+        make("etcd://localhost:1/job", 1, journal=str(path))
+    with make("localhost:0", 1, journal=str(path)):
+        assert path.exists()
+    assert not path.exists()  # the job is over
