@@ -3,81 +3,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
-#include <numeric>
 #include <thread>
-#include <vector>
 
-#include "client/client.hpp"
-#include "gpu/backend.hpp"
-#include "gpu_simulator/control.h"
-#include "harness.hpp"
+#include "gpu_client.hpp"
 
 namespace devrt::gpu {
-
-using namespace native;
-using Buffer = native::Buffer;  // not the template
-
-namespace {
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-ClientOptions options_with(std::vector<pjrt::Option> own = {}) {
-  ClientOptions options;
-  own.push_back({"library", std::string(SIMULATOR)});
-  options.backend_options = std::move(own);
-  return options;
-}
-
-std::shared_ptr<Client> client_on(const std::string& settings, std::vector<pjrt::Option> own = {}) {
-  const char* problem = devrt_simulator_configure(settings.c_str());
-  if (problem) throw std::runtime_error(problem);
-  return Client::make(options_with(std::move(own)));
-}
-
-/// Throws what the simulator found wrong with the client.
-void check_no_reports() {
-  const std::string reports = devrt_simulator_reports(1);
-  if (!reports.empty()) throw std::runtime_error(reports);
-}
-
-Memory& memory_of(Client& client, std::size_t device = 0, const char* kind = "device") {
-  return client.local_devices()[device]->memory(kind);
-}
-
-std::vector<float> counting(std::size_t count) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 1.0f);
-  return values;
-}
-
-Ref<Buffer> put(Client& client, Memory& memory, const std::vector<float>& values,
-                std::int64_t stream = 0) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  const std::int64_t stride = sizeof(float);
-  HostArray source;
-  source.type = ElementType::kFloat32;
-  source.view = {reinterpret_cast<const std::byte*>(values.data()),
-                 {&count, 1},
-                 {&stride, 1},
-                 sizeof(float),
-                 1};
-  // The caller keeps the values until the transfer has ended.
-  ExternalOwner hold(new int, [](void* held) noexcept { delete static_cast<int*>(held); });
-  return client.put(memory, source, hold,
-                    {.semantics = Semantics::kUntilTransferCompletes, .stream = stream});
-}
-
-std::vector<float> fetch(Client& client, const Buffer& buffer) {
-  const Client::Fetched fetched =
-      client.fetch(*buffer.memory(), client.storage_of(buffer, "fetch"), buffer.ready());
-  raise_if_error(fetched.ready.wait());
-  std::vector<float> values(buffer.bytes() / sizeof(float));
-  if (!values.empty()) std::memcpy(values.data(), fetched.storage->data(), buffer.bytes());
-  return values;
-}
-
-}  // namespace
 
 TEST_CASE(gpu_driver_names_every_function_that_it_lacks) {
   (void)devrt_simulator_configure("missing=cuMemPoolTrimTo missing=cuLaunchHostFunc");

@@ -138,28 +138,44 @@ void PlatformAllocator::deallocate(void* data, std::size_t) noexcept {
   (void)device_->status(device_->driver().call.free(data), "free");
 }
 
+template <class Call>
+Status PinnedAllocator::ask(const Call& call, const char* operation) const {
+  Status status;
+  for (const auto& device : devices_) {
+    status = device->health();
+    if (!status.ok()) continue;
+    const Current current(device->driver(), device->context());
+    const bool is_current = current.result() == kSuccess;
+    status = device->status(is_current ? call(device->driver()) : current.result(), operation);
+    if (device->health().ok()) return status;
+  }
+  return status;
+}
+
 void* PinnedAllocator::allocate(std::size_t bytes, std::size_t alignment) {
-  if (device_->is_forked()) return nullptr;
+  if (is_forked()) return nullptr;
   static_assert(kDriverAlignment <= 4096);  // page-locked memory begins at a page
   if (alignment > 4096) return nullptr;
-  const Current current(device_->driver(), device_->context());
-  device_->check(current.result(), "set_current");
   void* data = nullptr;
-  const Result result = device_->driver().call.host_allocate(&data, bytes, kForAllContexts);
-  if (!result_of(*device_, result, data, "host_allocate")) return nullptr;
+  const Status status = ask(
+      [&](const Driver& driver) {
+        return driver.call.host_allocate(&data, bytes, kForAllContexts);
+      },
+      "host_allocate");
+  if (status.code() == StatusCode::kResourceExhausted) return nullptr;
+  raise_if_error(status);
   std::lock_guard lock(mutex_);
   regions_.emplace(static_cast<const std::byte*>(data), bytes);
   return data;
 }
 
 void PinnedAllocator::deallocate(void* data, std::size_t) noexcept {
-  if (device_->is_forked()) return;
+  if (is_forked()) return;
   {
     std::lock_guard lock(mutex_);
     regions_.erase(static_cast<const std::byte*>(data));
   }
-  const Current current(device_->driver(), device_->context());
-  (void)device_->status(device_->driver().call.host_free(data), "host_free");
+  (void)ask([&](const Driver& driver) { return driver.call.host_free(data); }, "host_free");
 }
 
 bool PinnedAllocator::owns(const void* data) const noexcept {

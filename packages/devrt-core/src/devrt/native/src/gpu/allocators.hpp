@@ -51,10 +51,12 @@ class PlatformAllocator final : public HostAllocator {
   const std::shared_ptr<GpuDevice> device_;
 };
 
-/// Memory of the host that the devices read and write by themselves.
+/// Memory of the host that the devices read and write by themselves. One of them is asked for it:
+/// another, once that is lost.
 class PinnedAllocator final : public HostAllocator {
  public:
-  explicit PinnedAllocator(std::shared_ptr<GpuDevice> device) : device_(std::move(device)) {}
+  explicit PinnedAllocator(std::vector<std::shared_ptr<GpuDevice>> devices)
+      : devices_(std::move(devices)) {}
 
   void* allocate(std::size_t bytes, std::size_t alignment) override;
   void deallocate(void* data, std::size_t bytes) noexcept override;
@@ -62,7 +64,12 @@ class PinnedAllocator final : public HostAllocator {
   bool owns(const void* data) const noexcept;
 
  private:
-  const std::shared_ptr<GpuDevice> device_;
+  /// Calls the driver for one device after the other, until one is not lost.
+  template <class Call>
+  Status ask(const Call& call, const char* operation) const;
+  bool is_forked() const noexcept { return devices_.front()->is_forked(); }
+
+  const std::vector<std::shared_ptr<GpuDevice>> devices_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, std::size_t> regions_;
 };

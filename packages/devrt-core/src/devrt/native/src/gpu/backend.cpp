@@ -53,7 +53,7 @@ GpuBackend::GpuBackend(const Driver& driver, Options options)
     devices_.push_back(std::make_shared<GpuDevice>(
         driver_, ordinal, native::platform().name + ":" + std::to_string(devices_.size())));
   }
-  pinned_ = std::make_shared<PinnedAllocator>(devices_.front());
+  pinned_ = std::make_shared<PinnedAllocator>(devices_);
   staging_ = std::make_shared<ArenaAllocator>(
       pinned_, ArenaOptions{.region_bytes = kPinnedRegion, .keep_bytes = 4 * kPinnedRegion});
   for (const auto& device : devices_) memories_.push_back(make_allocator(device));
@@ -205,6 +205,8 @@ ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
       last.on_ready(
           [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
     } catch (const StatusError& error) {
+      device->finish(lane.stream());
+      lane.forget();
       promise.set(error.status());
     }
   });
@@ -213,13 +215,12 @@ ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
 
 ReadyEvent GpuBackend::start(GpuDevice& device, Lane& lane, std::span<const RegionCopy> copies,
                              bool is_direct) {
-  const Current current(driver_, device.context());
-  device.check(current.result(), "set_current");
-  for (const RegionCopy& copy : copies) {
-    const bool in_chunks = !is_direct && is_pageable(copy);
-    for_each_run(copy, [&](const Run& run) { copy_run(device, lane, copy, run, in_chunks); });
-  }
-  return device.record(lane.stream());
+  return device.start(lane.stream(), [&] {
+    for (const RegionCopy& copy : copies) {
+      const bool in_chunks = !is_direct && is_pageable(copy);
+      for_each_run(copy, [&](const Run& run) { copy_run(device, lane, copy, run, in_chunks); });
+    }
+  });
 }
 
 void GpuBackend::copy_run(const GpuDevice& device, Lane& lane, const RegionCopy& copy,

@@ -44,7 +44,7 @@ std::optional<Status> DriverEvent::query() noexcept {
   // Of all that is done with an event, this alone needs no context.
   const Result result = device_->driver().call.event_query(handle_);
   if (result == kNotReady) return std::nullopt;
-  return device_->status(result, "event_query");
+  return result == kSuccess ? Status() : wait();
 }
 
 std::optional<Status> DriverEvent::wait_for(std::chrono::nanoseconds timeout) noexcept {
@@ -65,8 +65,13 @@ std::optional<Status> DriverEvent::wait_for(std::chrono::nanoseconds timeout) no
 }
 
 Status DriverEvent::wait() noexcept {
-  const Current current(device_->driver(), device_->context());
-  return device_->status(device_->driver().call.event_synchronize(handle_), "event_synchronize");
+  const Driver& driver = device_->driver();
+  const Current current(driver, device_->context());
+  Result result = driver.call.event_synchronize(handle_);
+  // Others free what the work uses when it has ended, and an error of the question says nothing of
+  // that: only an error that comes again is taken for the end.
+  if (result != kSuccess) result = driver.call.event_synchronize(handle_);
+  return device_->status(result, "event_synchronize");
 }
 
 void DriverEvent::notify(UniqueFunction<void(const Status&)> ended) {
@@ -113,6 +118,13 @@ Stream& GpuDevice::made(Slot& slot) {
   return *streams_.back();
 }
 
+void GpuDevice::finish(Stream& stream) const noexcept {
+  const Current current(driver_, context_);
+  // Twice: an error of the wait itself says nothing of the work.
+  if (driver_.call.stream_synchronize(stream.handle()) == kSuccess) return;
+  (void)driver_.call.stream_synchronize(stream.handle());
+}
+
 EventHandle* GpuDevice::take_event() {
   {
     std::lock_guard lock(mutex_);
@@ -124,6 +136,8 @@ EventHandle* GpuDevice::take_event() {
     free_events_.reserve(kFreeEvents);  // so that none is lost when it comes back
   }
   EventHandle* event = nullptr;
+  const Current current(driver_, context_);  // which an event belongs to for ever
+  check(current.result(), "set_current");
   check(driver_.call.event_create(&event, kBlockingSync | kDisableTiming), "event_create");
   return event;
 }

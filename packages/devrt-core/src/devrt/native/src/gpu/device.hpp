@@ -89,8 +89,24 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   Stream& release_stream() { return made(release_); }
   /// Returns an event of what was given to a stream until now. The device must be current.
   ReadyEvent record(Stream& stream) { return record(stream.handle(), stream, true); }
+  /// Calls what gives work to a stream, and returns the event of its end. Throws only once the
+  /// stream is done with it: nobody keeps memory for work that has no event.
+  template <class Give>
+  ReadyEvent start(Stream& stream, const Give& give) {
+    const Current current(driver_, context_);
+    check(current.result(), "set_current");
+    try {
+      give();
+      return record(stream);
+    } catch (...) {
+      finish(stream);
+      throw;
+    }
+  }
   /// The same of a stream of another library's.
   ReadyEvent record_other(StreamHandle* stream) { return record(stream, release_stream(), false); }
+  /// Waits for what was given to a stream, as far as its driver can.
+  void finish(Stream& stream) const noexcept;
   bool is_idle() const noexcept;
   void drain() noexcept;
 

@@ -269,7 +269,8 @@ class Current {
  public:
   Current(const Driver& driver, Context context) noexcept : driver_(driver) {
     result_ = driver_.get_current(&before_);
-    if (result_ == kSuccess && before_ == context) return;
+    if (result_ != kSuccess) return;  // what was there could not be made current again
+    if (before_ == context) return;
     result_ = driver_.set_current(context);
     // A thread that had none keeps this one: the next call has less to do.
     is_changed_ = result_ == kSuccess && before_ != 0;

@@ -131,16 +131,15 @@ class Function final : public native::KernelFunction {
   ReadyEvent launch(const native::Queue& queue, const LaunchShape& shape,
                     std::span<void*> parameters) override {
     Stream& stream = device_.stream(queue.lane, queue.stream);
-    const Current current(device_.driver(), device_.context());
-    device_.check(current.result(), "set_current");
-    allow_shared(shape.shared_bytes);
-    const auto& [x, y, z] = shape.grid;
-    const auto& [width, height, depth] = shape.block;
-    device_.check(
-        device_.driver().call.launch(handle_, x, y, z, width, height, depth, shape.shared_bytes,
-                                     stream.handle(), parameters.data(), nullptr),
-        "launch");
-    ReadyEvent ended = device_.record(stream);
+    const ReadyEvent ended = device_.start(stream, [&] {
+      allow_shared(shape.shared_bytes);
+      const auto& [x, y, z] = shape.grid;
+      const auto& [width, height, depth] = shape.block;
+      device_.check(
+          device_.driver().call.launch(handle_, x, y, z, width, height, depth, shape.shared_bytes,
+                                       stream.handle(), parameters.data(), nullptr),
+          "launch");
+    });
     launches_->add(stream, ended);
     return ended;
   }

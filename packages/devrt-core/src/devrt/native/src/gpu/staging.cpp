@@ -41,6 +41,10 @@ void Lane::release() noexcept {
   }
 }
 
+void Lane::forget() noexcept {
+  for (Chunk& chunk : chunks_) chunk.target = nullptr;
+}
+
 Lane::Chunk& Lane::next() {
   Chunk& chunk = chunks_[next_++ % kChunks];
   if (!chunk.data) {
@@ -70,6 +74,7 @@ void Lane::to_device(const Run& run) {
     Chunk& chunk = next();
     copy_on_host(run.from + at, chunk.data, bytes, pool_);
     const Current current(device_->driver(), device_->context());
+    device_->check(current.result(), "set_current");
     device_->check(
         device_->driver().call.copy_to_device(run.to + at, chunk.data, bytes, stream_.handle()),
         "copy_to_device");
@@ -82,6 +87,7 @@ void Lane::from_device(const Run& run) {
     const std::size_t bytes = std::min(kChunk, run.bytes - at);
     Chunk& chunk = next();
     const Current current(device_->driver(), device_->context());
+    device_->check(current.result(), "set_current");
     device_->check(
         device_->driver().call.copy_from_device(chunk.data, run.from + at, bytes, stream_.handle()),
         "copy_from_device");

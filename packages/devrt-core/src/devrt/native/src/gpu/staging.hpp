@@ -52,6 +52,8 @@ class Lane {
   void from_device(const Run& run);
   /// Waits for chunks that the host has to read yet.
   void finish();
+  /// Leaves out what the host has to read yet: its target may be gone after an error.
+  void forget() noexcept;
   /// Gives the chunks back.
   void release() noexcept;
 

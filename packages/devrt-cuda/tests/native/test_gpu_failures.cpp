@@ -1,0 +1,203 @@
+// What becomes of a client when its driver fails: at each call, one after the other.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string_view>
+
+#include "gpu_client.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
+
+constexpr const char* kFunctions[] = {"cuInit",
+                                      "cuDeviceGetCount",
+                                      "cuDeviceGet",
+                                      "cuDeviceGetName",
+                                      "cuDeviceGetUuid",
+                                      "cuDeviceGetAttribute",
+                                      "cuDeviceGetPCIBusId",
+                                      "cuDeviceTotalMem_v2",
+                                      "cuDeviceCanAccessPeer",
+                                      "cuDeviceGetDefaultMemPool",
+                                      "cuDevicePrimaryCtxRetain",
+                                      "cuDevicePrimaryCtxRelease_v2",
+                                      "cuCtxSetCurrent",
+                                      "cuCtxGetCurrent",
+                                      "cuCtxEnablePeerAccess",
+                                      "cuMemGetInfo_v2",
+                                      "cuMemAlloc_v2",
+                                      "cuMemFree_v2",
+                                      "cuMemAllocFromPoolAsync",
+                                      "cuMemFreeAsync",
+                                      "cuMemPoolSetAttribute",
+                                      "cuMemPoolGetAttribute",
+                                      "cuMemPoolTrimTo",
+                                      "cuMemHostAlloc",
+                                      "cuMemFreeHost",
+                                      "cuPointerGetAttributes",
+                                      "cuMemcpyHtoDAsync_v2",
+                                      "cuMemcpyDtoHAsync_v2",
+                                      "cuMemcpyDtoDAsync_v2",
+                                      "cuMemcpyPeerAsync",
+                                      "cuStreamCreateWithPriority",
+                                      "cuStreamDestroy_v2",
+                                      "cuStreamSynchronize",
+                                      "cuStreamQuery",
+                                      "cuStreamWaitEvent",
+                                      "cuEventCreate",
+                                      "cuEventDestroy_v2",
+                                      "cuEventRecord",
+                                      "cuEventQuery",
+                                      "cuEventSynchronize",
+                                      "cuModuleLoadDataEx",
+                                      "cuModuleUnload",
+                                      "cuModuleGetFunction",
+                                      "cuFuncGetAttribute",
+                                      "cuFuncSetAttribute",
+                                      "cuFuncGetParamInfo",
+                                      "cuLaunchKernel"};
+
+/// What gives something back: where it fails, that one stays.
+bool gives_back(std::string_view function) {
+  static constexpr std::string_view kGiving[] = {"cuMemFree_v2",
+                                                 "cuMemFreeAsync",
+                                                 "cuMemFreeHost",
+                                                 "cuStreamDestroy_v2",
+                                                 "cuEventDestroy_v2",
+                                                 "cuModuleUnload",
+                                                 "cuDevicePrimaryCtxRelease_v2"};
+  return std::ranges::find(kGiving, function) != std::end(kGiving);
+}
+
+/// Runs a part of a scenario. Throws unless it succeeds or fails as a typed error; returns whether
+/// it did.
+bool attempt(const std::function<void()>& part) {
+  try {
+    part();
+    return true;
+  } catch (const StatusError& error) {
+    const Status& status = error.status();
+    CHECK(!status.ok() && !status.message().empty() && !status.operation().empty());
+    return false;
+  }
+}
+
+void move_between(Client& client, std::size_t device) {
+  const std::vector<float> values = counting(kCount);
+  const Ref<Buffer> here = put(client, memory_of(client, device), values);
+  const Ref<Buffer> there = client.copy(*here, memory_of(client, 1 - device), false, 1);
+  const Ref<Buffer> pinned = client.copy(*there, memory_of(client, device, "pinned_host"), false);
+  const Ref<Buffer> host = client.copy(*here, memory_of(client, device, "unpinned_host"), false);
+  CHECK(fetch(client, *pinned) == values);
+  CHECK(fetch(client, *host) == values);
+  const Ref<Buffer> back = client.copy(*pinned, memory_of(client, device), false, 2);
+  CHECK(fetch(client, *back) == values);
+}
+
+void cut_boxes(Client& client, std::size_t device) {
+  const std::vector<float> values = counting(64);  // 16 rows of 4
+  const Ref<Buffer> rows = put(client, memory_of(client, device), values);
+  // The source has one dimension, so the block's four columns of one row are one run each.
+  const std::vector<std::int64_t> numbers = {1, 1, 1, 1, 8, 0, 2, 0, 8, 0, 4, 0, 32, 4, 4};
+  for (Memory* target :
+       {&memory_of(client, 1 - device), &memory_of(client, device, "unpinned_host")}) {
+    const Ref<Buffer> made = assemble(client, {rows.get()}, *target, numbers);
+    CHECK(fetch(client, *made) == (std::vector<float>{9, 10, 11, 12, 33, 34, 35, 36}));
+  }
+}
+
+void launch_on(Client& client, std::size_t device) {
+  const std::vector<float> values = counting(kCount);
+  const Ref<Buffer> x = put(client, memory_of(client, device), values);
+  const auto function = kernel(client, device, "sum");
+  const Ref<Buffer> twice = sum(client, device, function, *x, *x);
+  const Ref<Buffer> thrice = sum(client, device, function, *twice, *x, 3);
+  const std::vector<float> came = fetch(client, *thrice);
+  CHECK(came[0] == 3 && came[kCount - 1] == 3 * values[kCount - 1]);
+}
+
+/// Uses both devices; returns whether all of it succeeded on each.
+std::array<bool, 2> use(Client& client) {
+  std::array<bool, 2> worked{true, true};
+  for (std::size_t device = 0; device < 2; ++device) {
+    for (const auto part : {&move_between, &cut_boxes, &launch_on}) {
+      worked[device] &= attempt([&] { part(client, device); });
+    }
+  }
+  return worked;
+}
+
+void run(const std::vector<pjrt::Option>& options) {
+  std::shared_ptr<Client> client;
+  if (!attempt([&] { client = Client::make(options_with(options)); })) return;
+  (void)use(*client);
+  client->close();
+}
+
+std::string scenario(const char* function, std::uint64_t call, const char* code) {
+  return std::string("devices=2 delay=0 fail=") + function + ":" + std::to_string(call) + ":" +
+         code;
+}
+
+/// Fails each call of a function in turn, or where there are many, some of them.
+void fail_each_call(const char* function, std::uint64_t count,
+                    const std::vector<pjrt::Option>& options) {
+  const auto most = static_cast<std::uint64_t>(seeds(2));
+  const std::uint64_t step = (count + most - 1) / most;
+  for (std::uint64_t call = 1; call <= count; call += step) {
+    for (const char* code : {"unknown", "out_of_memory"}) {
+      const std::string settings = scenario(function, call, code);
+      configure(settings);
+      try {
+        run(options);
+      } catch (const std::exception& error) {
+        throw std::runtime_error(settings + ": " + error.what());
+      }
+      check_no_reports(settings);
+      const std::string living = devrt_simulator_living();
+      const bool is_empty = living.find(
+                                "device=0 managed=0 pinned=0 registered=0 streams=0 "
+                                "events=0 modules=0 contexts=0") == 0;
+      if (!is_empty && !gives_back(function)) throw std::runtime_error(settings + ": " + living);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(gpu_call_that_fails_is_a_typed_error_and_leaks_nothing) {
+  for (const char* allocator : {"cuda_async", "bfc"}) {
+    const std::vector<pjrt::Option> options{{"allocator", std::string(allocator)}};
+    configure("devices=2 delay=0");
+    const auto client = Client::make(options_with(options));
+    const std::array<bool, 2> worked = use(*client);
+    CHECK(worked[0] && worked[1]);
+    client->close();
+    check_no_reports();
+    std::vector<std::pair<const char*, std::uint64_t>> counts;
+    for (const char* function : kFunctions) {
+      counts.emplace_back(function, devrt_simulator_count(function));
+    }
+    for (const auto& [function, count] : counts) fail_each_call(function, count, options);
+  }
+}
+
+TEST_CASE(gpu_that_is_lost_midway_leaves_the_others_at_work) {
+  for (int operation = 1; operation < 40; operation += 3) {
+    configure("devices=2 delay=0 lose=0:" + std::to_string(operation));
+    const auto client = Client::make(options_with());
+    CHECK(!use(*client)[0]);
+    const std::vector<float> values = counting(kCount);
+    CHECK(fetch(*client, *put(*client, memory_of(*client, 1), values)) == values);
+    const Status status =
+        harness::status_of([&] { (void)put(*client, memory_of(*client), values)->ready().wait(); });
+    CHECK(status.code() == StatusCode::kDataLoss && status.device() == "cuda:0");
+    client->close();
+    check_no_reports();
+  }
+}
+
+}  // namespace devrt::gpu
