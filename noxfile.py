@@ -55,6 +55,9 @@ ASAN = (
     *("tests/integration/test_buffers.py", "-k", "not loader"),
 )
 FAULTS = ("packages/devrt-core/tests/distributed",)
+ASAN_CUDA = tuple(
+    f"packages/devrt-cuda/tests/test_cuda_{name}.py" for name in "exchange launches engine".split()
+)
 PYTHONS = ["3.11", "3.12", "3.13"]
 
 nox.needs_version = ">=2024.10"
@@ -298,25 +301,31 @@ def native(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS[0])
 def simulator(session: nox.Session) -> None:
-    """Run the GPU simulator's planted bugs, and the programs without them, over 1,000 seeds."""
+    """Run what the GPU simulator reports, and what it must not, over 1,000 seeds.
+
+    Bugs planted in programs and in the client of GPUs are found under each; the same without them,
+    and the client's copies, launches, exchange and programs, are reported under none.
+    """
     session.install("cmake>=3.24", "ninja")
     env = {
         "DEVRT_SIMULATOR_SEEDS": "1000",
         "DEVRT_NATIVE_PACKAGES": "cuda",
-        "DEVRT_NATIVE_TIMEOUT": "3600",
+        "DEVRT_NATIVE_TIMEOUT": "7200",
     }
     session.run("tools/native_tests.sh", *(session.posargs or ["plain"]), env=env, external=True)
 
 
 @nox.session(name="asan-python", python=PYTHONS[0])
 def asan_python(session: nox.Session) -> None:
-    """Run the CPU backend's tests of transfers with its module under AddressSanitizer.
+    """Run tests of the CPU's and CUDA's backends with their modules under AddressSanitizer.
 
-    The interpreter's own leaks are not looked for, and what starts a compiler is left out.
+    Those of CUDA's are of exchange, kernels and programs, on simulated devices. The interpreter's
+    own leaks are not looked for, and what starts XLA for the CPU is left out.
     """
     _install(session)
     env = {"CMAKE_ARGS": "-DDEVRT_SANITIZE=address"}
-    session.install("--no-deps", "--force-reinstall", "packages/devrt-cpu", env=env)
+    backends = ("packages/devrt-cpu", "packages/devrt-cuda")
+    session.install("--no-deps", "--force-reinstall", *backends, env=env)
     libraries = [
         session.run("gcc", f"-print-file-name={name}", silent=True, external=True).strip()
         for name in ("libasan.so", "libstdc++.so")  # the second, or exceptions are not seen
@@ -326,7 +335,8 @@ def asan_python(session: nox.Session) -> None:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONMALLOC": "malloc",
     }
-    session.run("python", "-m", "pytest", "-n0", *(session.posargs or ASAN), env=env)
+    for given in [session.posargs] if session.posargs else (ASAN, ASAN_CUDA):
+        session.run("python", "-m", "pytest", "-n0", *given, env=env)
 
 
 @nox.session(python=PYTHONS[0])

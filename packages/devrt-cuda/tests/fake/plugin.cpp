@@ -31,7 +31,7 @@ struct PJRT_Executable {
   std::string name, module;
 };
 struct PJRT_LoadedExecutable {
-  PJRT_Executable* executable;
+  PJRT_Executable executable;
 };
 struct PJRT_Client {
   std::vector<PJRT_Device> devices;
@@ -41,6 +41,8 @@ struct PJRT_Client {
 namespace {
 
 PJRT_Client* the_client = nullptr;
+// All that were made: views may outlive theirs.
+std::vector<PJRT_Client*>& clients = *new std::vector<PJRT_Client*>;
 std::string options_seen;
 
 void start(PJRT_Device& device, std::int64_t ordinal) {
@@ -79,6 +81,7 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
     drive("cuDeviceGetDefaultMemPool", &pool, client->devices[i].ordinal);
     drive("cuMemPoolSetAttribute", pool, 4, static_cast<void*>(&none));
   }
+  clients.push_back(client);
   args->client = the_client = client;
   return nullptr;
 }
@@ -153,7 +156,7 @@ struct Call {
 };
 
 PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
-  const std::string& name = args->executable->executable->name;
+  const std::string& name = args->executable->executable.name;
   const bool is_withheld = args->options->num_non_donatable_input_indices > 0;
   for (std::size_t d = 0; d < args->num_devices; ++d) {
     const std::span given(args->argument_lists[d], args->num_args);
@@ -184,8 +187,8 @@ PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
     const std::string name = entry.path().stem();
     if (code.find("@" + name) == std::string::npos) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    args->executable = new PJRT_LoadedExecutable{
-        new PJRT_Executable{name, std::string(std::istreambuf_iterator<char>(file), {})}};
+    args->executable =
+        new PJRT_LoadedExecutable{{name, std::string(std::istreambuf_iterator<char>(file), {})}};
     return nullptr;
   }
   return fail(PJRT_Error_Code_INVALID_ARGUMENT, "no such program");
@@ -289,21 +292,24 @@ void fill_programs() {
   table.PJRT_LoadedExecutable_Execute = &execute;
   table.PJRT_LoadedExecutable_GetExecutable =
       [](PJRT_LoadedExecutable_GetExecutable_Args* args) -> PJRT_Error* {
-    args->executable = args->loaded_executable->executable;
+    args->executable = new PJRT_Executable(args->loaded_executable->executable);
     return nullptr;
   };
   table.PJRT_LoadedExecutable_AddressableDevices =
       [](PJRT_LoadedExecutable_AddressableDevices_Args* args) -> PJRT_Error* {
     // A program of such a name runs on two devices, any other on the first.
-    const bool is_on_all = args->executable->executable->name.ends_with("_all");
+    const bool is_on_all = args->executable->executable.name.ends_with("_all");
     args->addressable_devices = the_client->pointers.data();
     args->num_addressable_devices = is_on_all ? 2 : 1;
     return nullptr;
   };
-  table.PJRT_LoadedExecutable_Destroy = [](PJRT_LoadedExecutable_Destroy_Args*) -> PJRT_Error* {
+  table.PJRT_LoadedExecutable_Destroy =
+      [](PJRT_LoadedExecutable_Destroy_Args* args) -> PJRT_Error* {
+    delete args->executable;
     return nullptr;
   };
-  table.PJRT_Executable_Destroy = [](PJRT_Executable_Destroy_Args*) -> PJRT_Error* {
+  table.PJRT_Executable_Destroy = [](PJRT_Executable_Destroy_Args* args) -> PJRT_Error* {
+    delete args->executable;
     return nullptr;
   };
   table.PJRT_Executable_OptimizedProgram =

@@ -145,7 +145,7 @@ std::string scenario(const char* function, std::uint64_t call, const char* code)
 /// Fails each call of a function in turn, or where there are many, some of them.
 void fail_each_call(const char* function, std::uint64_t count,
                     const std::vector<pjrt::Option>& options) {
-  const auto most = static_cast<std::uint64_t>(seeds(2));
+  const auto most = static_cast<std::uint64_t>(std::min(seeds(2), 50));
   const std::uint64_t step = (count + most - 1) / most;
   for (std::uint64_t call = 1; call <= count; call += step) {
     for (const char* code : {"unknown", "out_of_memory"}) {

@@ -1,0 +1,112 @@
+// Programs on simulated devices, by a plugin that has streams of its own: what the client orders
+// and keeps, and a plugin that does not do its part.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "execution/executable.hpp"
+#include "gpu_client.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
+
+std::string field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+
+/// Returns an HloModuleProtoWithConfig of a program on arrays of `kCount` floats.
+std::string module_of(const std::string& name, int parameters) {
+  static_assert(kCount == 0xe0 - 0x80 + ((0xa7 - 0x80) << 7) + (0x12 << 14));  // the varint below
+  const std::string shape = std::string("\x10\x0b", 2) + field(3, "\xe0\xa7\x12");
+  std::string types;
+  for (int i = 0; i < parameters; ++i) types += field(1, shape);
+  std::string module = field(1, name) + field(4, types + field(2, shape));
+  if (name == "same") module += field(8, field(1, std::string("\x20\x01", 2)));
+  return field(1, module);
+}
+
+/// A folder of what the plugin's programs were compiled to, and the plugin's environment.
+struct Plugin {
+  explicit Plugin(const char* faults = "") {
+    std::filesystem::create_directory(folder);
+    std::ofstream(folder / "add.hlo", std::ios::binary) << module_of("add", 2);
+    std::ofstream(folder / "same.hlo", std::ios::binary) << module_of("same", 1);
+    setenv("FAKE_GPU_DRIVER", SIMULATOR, 1);
+    setenv("FAKE_GPU_KERNELS", FAKE_KERNELS, 1);
+    setenv("FAKE_GPU_MODULES", folder.c_str(), 1);
+    setenv("FAKE_GPU_FAULTS", faults, 1);
+  }
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+  ~Plugin() { std::filesystem::remove_all(folder); }
+
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("gpu_modules_" + std::to_string(getpid()));
+};
+
+Ref<Executable> compile(Client& client, const std::string& name) {
+  return Executable::compile(client, FAKE_PLUGIN, {"module @" + name + " {}", "mlir", ""});
+}
+
+Ref<Buffer> call(const Executable& executable, std::vector<Buffer*> arguments) {
+  const std::span<Buffer* const> row(arguments);
+  (void)executable.check({&row, 1}, "execute");
+  Ref<Buffer> result;
+  executable.execute({&row, 1}, {&result, 1});
+  return result;
+}
+
+void run_programs(Client& client, const Executable& add, const Executable& same) {
+  const std::vector<float> values = counting(kCount);
+  const Ref<Buffer> pinned = put(client, memory_of(client, 0, "pinned_host"), values);
+  Ref<Buffer> x = client.copy(*pinned, memory_of(client), false);
+  Ref<Buffer> y = call(add, {x.get(), x.get()});
+  x.reset();  // its memory stays until the program has ended
+  const Ref<Buffer> z = call(add, {y.get(), y.get()});
+  const Ref<Buffer> there = client.copy(*z, memory_of(client, 1), false);
+  Ref<Buffer> kept = client.copy(*y, memory_of(client), false, 2);
+  const Ref<Buffer> taken = call(same, {y.get()});  // behind who reads it
+  CHECK(y->is_deleted());
+  const std::vector<float> came = fetch(client, *there);
+  CHECK(came[0] == 4 && came[kCount - 1] == 4 * values[kCount - 1]);
+  CHECK(fetch(client, *kept)[9] == 20);
+  CHECK(fetch(client, *taken).size() == kCount);
+}
+
+std::string reports_of(const char* faults, int calls) {
+  const Plugin plugin(faults);
+  const auto client = client_on("devices=2 delay=300");
+  {
+    const Ref<Executable> add = compile(*client, "add");
+    const Ref<Executable> same = compile(*client, "same");
+    for (int i = 0; i < calls; ++i) {
+      try {
+        run_programs(*client, *add, *same);
+      } catch (const std::exception&) {
+        if (!*faults) throw;
+      }
+    }
+  }
+  client->close();
+  return devrt_simulator_reports(1);
+}
+
+}  // namespace
+
+TEST_CASE(gpu_programs_are_ordered_and_keep_what_they_use) {
+  for (const char* plugin : {"", "early"}) {  // older ones give up views early
+    const std::string reports = reports_of(plugin, seeds(10));
+    if (!reports.empty()) throw std::runtime_error(plugin + (": " + reports));
+  }
+}
+
+TEST_CASE(gpu_plugin_that_waits_for_nothing_is_found) {
+  for (const char* fault : {"before", "after"}) {
+    if (reports_of(fault, 10).empty()) throw std::runtime_error(std::string(fault) + " is unseen");
+  }
+}
+
+}  // namespace devrt::gpu
