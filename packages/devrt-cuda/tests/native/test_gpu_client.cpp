@@ -47,7 +47,7 @@ TEST_CASE(gpu_devices_are_chosen_by_the_driver_s_numbers) {
 }
 
 TEST_CASE(gpu_values_come_back_in_every_order_that_the_device_may_take) {
-  for (int seed = 0; seed < 20; ++seed) {
+  for (int seed = 0; seed < seeds(20); ++seed) {
     const auto client = client_on("devices=2 delay=50 seed=" + std::to_string(seed));
     for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, 3 * kMiB}) {
       const std::vector<float> values = counting(count);
@@ -64,7 +64,7 @@ TEST_CASE(gpu_values_come_back_in_every_order_that_the_device_may_take) {
 }
 
 TEST_CASE(gpu_buffers_may_go_while_the_device_uses_them) {
-  for (int seed = 0; seed < 20; ++seed) {
+  for (int seed = 0; seed < seeds(20); ++seed) {
     const auto client = client_on("delay=200 seed=" + std::to_string(seed));
     for (const std::size_t count : {std::size_t{4096}, kMiB}) {
       const std::vector<float> values = counting(count);

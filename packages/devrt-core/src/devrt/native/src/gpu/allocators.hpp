@@ -51,8 +51,8 @@ class PlatformAllocator final : public HostAllocator {
   const std::shared_ptr<GpuDevice> device_;
 };
 
-/// Memory of the host that the devices read and write by themselves. One of them is asked for it:
-/// another, once that is lost.
+/// Memory of the host that the devices read and write by themselves. It comes from one of them,
+/// and from another once that is lost.
 class PinnedAllocator final : public HostAllocator {
  public:
   explicit PinnedAllocator(std::vector<std::shared_ptr<GpuDevice>> devices)

@@ -13,6 +13,7 @@ constexpr const char* kOperation = "make_gpu_client";
 
 std::vector<int> to_numbers(std::string_view text) {
   std::vector<int> numbers;
+  if (text == ",") return numbers;  // how an empty set is given
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     int number = -1;
