@@ -17,6 +17,7 @@ from devrt.distributed.collectives.reductions import check_reduction, finished, 
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 
 CASES = """
+from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 from devrt.distributed import collectives
 c = collectives.connect(ENGINE, timeout=60)
@@ -54,6 +55,13 @@ assert one.shape == () and one == rank * n * (n + 1) // 2
 assert both.tolist() == [False, True]
 large = np.arange(3_000_000, dtype=np.float32)
 np.testing.assert_array_equal(c.all_reduce([large])[0], large * n)
+other = collectives.connect(ENGINE, name="other", timeout=60)
+with ThreadPoolExecutor(2) as threads:
+    groups = [(c, 1), (other, 2)][:: 1 - 2 * (rank % 2)]
+    futures = {k: threads.submit(group.all_reduce, [large * k]) for group, k in groups}
+    for k, future in futures.items():
+        np.testing.assert_array_equal(future.result()[0], large * k * n)
+other.close()
 if rank == 0:
     c.send(np.arange(4.0), 1, tag=5)
     c.send(np.arange(3), 1)
