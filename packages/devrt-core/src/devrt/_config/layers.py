@@ -311,9 +311,10 @@ class Config:
         with contextlib.suppress(ConfigError):
             if name in self._specs:
                 return bool(self.read(name))
-            if name and not self._environ.get(variable):
-                return any(file.values.get(name) for file in self.files())
-        return bool(self._environ.get(variable))
+            if name and any(file.values.get(name) for file in self.files()):
+                return True
+        names = (variable, f"JAX_{name.upper()}") if name else (variable,)
+        return any(map(self._environ.get, names))
 
     @property
     def generation(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from devrt.cli.group import Commands, errors_as_json, print_json
+from devrt.cli.group import Commands, errors_as_json, json_option, print_json
 from devrt.cli.job_commands import JOB_COMMANDS
 from devrt.cli.machine_commands import MACHINE_COMMANDS
 
@@ -39,7 +39,7 @@ for _command in (*MACHINE_COMMANDS, *JOB_COMMANDS):
 
 
 @main.command(name="list", short_help="Show the installed backends, which is chosen, and why.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_backends(as_json: bool) -> None:
     """Show the installed backends: which is chosen, which are not, and why.
 
@@ -59,7 +59,7 @@ def list_backends(as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def config(as_json: bool) -> None:
     """Show every option, its value, and where that comes from."""
     from devrt.cli import settings
@@ -75,7 +75,7 @@ def config(as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option("--clear", is_flag=True, help="Remove all of them.")
 def cache(as_json: bool, clear: bool) -> None:
     """Show the compiled programs in the disk cache, or remove them."""
@@ -130,7 +130,7 @@ def demo(path: str | None, count: int, mock: str | None) -> None:
 
 @main.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.option(
     "--top",
     default=20,
@@ -186,7 +186,7 @@ def heap(file: str, as_json: bool, top: int, output: str | None) -> None:
     metavar="NAME=VALUE",
     help="A compile option, such as num_partitions=4.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def compile_program(
     program: str,
     topology: str | None,
@@ -282,7 +282,7 @@ def run(
     help="Devices to compile it for, where the program does not say.",
 )
 @click.option("--platform", help="Only this platform's backends.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def inspect(program: str, devices: int | None, platform: str | None, as_json: bool) -> None:
     """Show what a program takes and gives, and which installed backends take it.
 
@@ -313,7 +313,7 @@ def inspect(program: str, devices: int | None, platform: str | None, as_json: bo
     type=click.Path(exists=True, dir_okay=False),
     help="Compare two reports, and run nothing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def conform(subject: str | None, as_json: bool, **options: Any) -> None:
     """Hold a backend to the contract: run each case of the kit in a child process.
 

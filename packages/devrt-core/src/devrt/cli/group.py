@@ -8,14 +8,37 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import click
 
 from devrt.errors import DevrtError, DevrtWarning
 
-__all__ = ["Commands", "errors_as_json", "print_json"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = [
+    "Commands",
+    "errors_as_json",
+    "interval_option",
+    "json_option",
+    "platform_option",
+    "print_json",
+]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+platform_option = click.option("--platform", help="Only this platform's devices.")
+
+
+def interval_option(what: str) -> Callable[[F], F]:
+    """Return the option for the seconds that lie between two of what a command shows."""
+    return click.option(
+        "--interval",
+        default=2.0,
+        show_default=True,
+        type=click.FloatRange(min=0.1),
+        help=f"Seconds from one {what} to the next.",
+    )
 
 
 class Commands(click.Group):

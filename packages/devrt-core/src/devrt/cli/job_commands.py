@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from devrt.cli.group import errors_as_json, print_json
+from devrt.cli.group import errors_as_json, interval_option, print_json
 
 __all__ = ["JOB_COMMANDS"]
 
@@ -55,13 +55,7 @@ def cluster() -> None:
 @cluster.command(short_help="Show who is there, and what is waited for.")
 @click.argument("address", required=False)
 @click.option("--watch", "is_watch", is_flag=True, help="Print it again and again.")
-@click.option(
-    "--interval",
-    default=2.0,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Seconds from one to the next.",
-)
+@interval_option("status")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch, one line each.")
 @click.option(
     "--token-file",

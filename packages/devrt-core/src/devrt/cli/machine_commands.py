@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import click
 
-from devrt.cli.group import errors_as_json, print_json
+from devrt.cli.group import (
+    errors_as_json,
+    interval_option,
+    json_option,
+    platform_option,
+    print_json,
+)
 
 __all__ = ["MACHINE_COMMANDS"]
 
-_platform = click.option("--platform", help="Only this platform's devices.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _mock = click.option(
     "--mock",
     metavar="PLATFORM:DEVICES",
@@ -27,8 +31,8 @@ def _simulated(mock: str | None, platform: str | None) -> str | None:
 
 
 @click.command()
-@_platform
-@_json
+@platform_option
+@json_option
 def devices(platform: str | None, as_json: bool) -> None:
     """Show the devices of every backend that can be used."""
     from devrt.cli import report as _report
@@ -45,9 +49,9 @@ def devices(platform: str | None, as_json: bool) -> None:
 
 
 @click.command(short_help="Show how devices are connected, as a matrix.")
-@_platform
+@platform_option
 @_mock
-@_json
+@json_option
 def topo(platform: str | None, mock: str | None, as_json: bool) -> None:
     """Show how the devices that are attached here are connected, and which processors are near.
 
@@ -64,7 +68,7 @@ def topo(platform: str | None, mock: str | None, as_json: bool) -> None:
 
 
 @click.command(short_help="Examine every plugin; say what is wrong and what to do.")
-@_json
+@json_option
 @click.option(
     "--level",
     type=click.Choice(["metadata", "load", "client"]),
@@ -99,16 +103,10 @@ def doctor(
 
 
 @click.command(short_help="Show what devices do now: memory, processes, how busy they are.")
-@_platform
+@platform_option
 @_mock
 @click.option("--once", is_flag=True, help="Print it once, and end.")
-@click.option(
-    "--interval",
-    default=2.0,
-    show_default=True,
-    type=click.FloatRange(min=0.1),
-    help="Seconds from one reading to the next.",
-)
+@interval_option("reading")
 @click.option("--json", "as_json", is_flag=True, help="Print it once, as JSON.")
 def top(platform: str | None, mock: str | None, once: bool, interval: float, as_json: bool) -> None:
     """Show what the machine's devices do now, over all processes, again and again.

@@ -45,14 +45,29 @@ _GIVEN = (
     "memory_fraction",
     "mock",
     "mock_gpu_topology",
-    "mock_num_gpus",
     "node_id",
     "num_nodes",
     "platform_name",
     "preallocate",
-    "use_mock_gpu_client",
 )
 """What callers may give beside the configured options; the names are jaxlib's."""
+
+_OF_JAX = (
+    OptionSpec(
+        name="use_mock_gpu_client",
+        type=bool,
+        default=False,
+        help="JAX's option: simulated devices in place of the machine's, mock_num_gpus of them.",
+    ),
+    OptionSpec(
+        name="mock_num_gpus",
+        type=int,
+        default=1,
+        minimum=1,
+        maximum=_MOST_DEVICES,
+        help="JAX's option: how many devices use_mock_gpu_client simulates.",
+    ),
+)
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -129,6 +144,7 @@ class GpuPlatform:
                 help="The driver's numbers of the devices to use, with commas; empty for all, or "
                 f"for what {self.visible_variable} says.",
             ),
+            *_OF_JAX,
             TRACEBACK_IN_BUFFERS,
             *CACHE_OPTIONS,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from devrt.errors import ForkedError, PluginError
@@ -13,6 +14,7 @@ from devrt.records import Available, ClientFactory, ProbeResult, Unavailable
 __all__ = [
     "NOT_IMPORTED",
     "SIMULATED",
+    "asks_for_simulated",
     "broken_by",
     "probed",
 ]
@@ -21,6 +23,13 @@ __all__ = [
 NOT_IMPORTED = Unavailable("it was not imported, because it is forbidden", "Allow it to use it.")
 SIMULATED = Available("simulated")
 """Of a plugin that simulates its devices where that is configured: its probe does not count."""
+
+_ASK = ("mock", "use_mock_gpu_client", "mock_gpu_topology")  # as jaxlib and JAX name them
+
+
+def asks_for_simulated(options: Mapping[str, Any]) -> bool:
+    """Return whether a client's options, given by a call, ask for simulated devices."""
+    return any(options.get(name) for name in _ASK)
 
 
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:

@@ -28,6 +28,7 @@ from devrt.plugins import (
     discover_plugins,
     select,
 )
+from devrt.plugins.judging import asks_for_simulated
 from devrt.plugins.loading.faults import contract_error
 from devrt.probing.preflight import Preflight
 from devrt.runtime.choice import (
@@ -244,12 +245,13 @@ class Runtime:
         """
         self._clients.check_process()
         requested = requested_policy(platform)
-        ref = self._simulated(requested.platforms) if (options or {}).get("mock") else None
+        given = options or {}
+        ref = self._simulated(requested.platforms) if asks_for_simulated(given) else None
         if ref is None:
             found = self.plugins.candidates(requested.platforms, regardless=True)
             found = without_callers(found) if installed else found
             ref = self._chosen(platform, select(found, requested))
-        return self._clients.make(self.plugins.resolve(ref), options or {})
+        return self._clients.make(self.plugins.resolve(ref), given)
 
     def _simulated(self, names: Sequence[str]) -> PluginRef | None:
         """Return the first plugin that simulates its devices, whatever the machine has."""
@@ -356,10 +358,7 @@ class Runtime:
         return None if timeout is None else float(timeout)
 
     def load_options(self) -> None:
-        """Load every plugin that may be used, so that its options are known to ``config``.
-
-        One that is broken declares no option.
-        """
+        """Load every plugin that may be used; ``config`` knows the options of those that work."""
         for ref in self.plugins.refs_for(self.policy().platforms):
             if not self.plugins.is_forbidden(ref):
                 with contextlib.suppress(DevrtError):

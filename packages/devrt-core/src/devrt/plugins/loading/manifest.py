@@ -118,7 +118,7 @@ class BackendManifest:
 
     def simulating(self, is_set: Callable[[str], bool]) -> frozenset[str]:
         """Return the variables that ask for simulated devices, of those that ``is_set`` says."""
-        names = {requirement.unless_set for requirement in self.requires} - {""}
+        names = (name for requirement in self.requires for name in requirement.unless_set)
         return frozenset(filter(is_set, names))
 
     def missing(
@@ -129,7 +129,7 @@ class BackendManifest:
         ``simulating`` is what `simulating` returned: what these stand for is not required.
         """
         for requirement in self.requires:
-            if requirement.unless_set not in simulating and not requirement.is_met(root):
+            if simulating.isdisjoint(requirement.unless_set) and not requirement.is_met(root):
                 return Unavailable(requirement.reason, requirement.remedy)
         for conflict in self.conflicts:
             if conflict.severity == "error" and conflict.holds():

@@ -270,7 +270,7 @@ class _Reader:
         if not any(table.get(key) not in (None, "", []) for key in _REQUIREMENTS):
             raise self.invalid(f"{where} needs one of {', '.join(_REQUIREMENTS)}")
         made: Requirement = self.record(Requirement, _listed(table), where)
-        self.check_texts(where, path=made.path, library=made.library)
+        self.check_texts(where, path=made.path, library=made.library, unless_set=made.unless_set)
         if "pci_vendor" in table and not 0 <= made.pci_vendor <= 0xFFFF:
             raise self.invalid(f"{where}.pci_vendor must be a number of 16 bits")
         return made
@@ -299,8 +299,9 @@ class _Reader:
 
 def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table in which one text stands for a list of one where there may be several."""
+    several = ("path", "library", "unless_set")
     return {
-        key: [value] if key in ("path", "library") and isinstance(value, str) else value
+        key: [value] if key in several and isinstance(value, str) else value
         for key, value in table.items()
     }
 

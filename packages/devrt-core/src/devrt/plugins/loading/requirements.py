@@ -16,9 +16,9 @@ class Requirement:
     """Something that must be on the machine; where several are named, one of them.
 
     ``path`` are patterns of files, ``library`` names of shared libraries with their version, and
-    ``pci_vendor`` is a device's vendor, -1 where none is named. Where the variable ``unless_set``
-    is set, or the option whose variable it is, nothing is required: it stands for simulated
-    devices.
+    ``pci_vendor`` is a device's vendor, -1 where none is named. Where one of the variables
+    ``unless_set`` is set, or the option whose variable it is, nothing is required: they stand for
+    simulated devices.
     """
 
     reason: str
@@ -26,7 +26,7 @@ class Requirement:
     path: tuple[str, ...] = ()
     library: tuple[str, ...] = ()
     pci_vendor: int = -1
-    unless_set: str = ""
+    unless_set: tuple[str, ...] = ()
 
     def shows_hardware(self, root: str | os.PathLike[str]) -> bool:
         """Return whether it is a device, not a driver or a file of one, and is there."""
