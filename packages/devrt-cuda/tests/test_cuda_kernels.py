@@ -1,5 +1,7 @@
 """NVRTC compiles CUDA C++ for real, for devices that are not there."""
 
+import dataclasses
+
 import pytest
 
 from devrt.compiling.cache import ExecutableCache
@@ -64,3 +66,45 @@ def test_an_absent_compiler_says_what_to_install():
     )
     with pytest.raises(BackendUnavailableError, match=r"libacmertc\.so\.1 .* pip install acmertc"):
         absent.compile(GOOD, "acme1")
+
+
+TEMPLATE = """template <typename T, int N> __global__ void scale(T* x, T by) {
+  x[threadIdx.x] *= by * N;
+}
+namespace ours { __global__ void plain(int* x) { *x = 1; } }"""
+NAMES = ["scale<float, 2>", "scale<double, 3>", "ours::plain"]
+
+
+def test_name_expressions_make_templates_and_say_what_c_plus_plus_calls_them(compiler, tmp_path):
+    cache = ExecutableCache(tmp_path / "kept")
+    image, names = compiler.compile_named(TEMPLATE, "sm_90", NAMES, cache=cache)
+    assert list(names) == NAMES
+    assert names["ours::plain"] == "_ZN4ours5plainEPi"
+    assert all(lowered.encode() in image for lowered in names.values())
+    assert compiler.compile_named(TEMPLATE, "sm_90", NAMES, cache=cache) == (image, names)
+    assert len(cache.entries()) == 1
+    assert compiler.compile_named(TEMPLATE, "sm_90", NAMES[:1], cache=cache)[0] != image
+    with pytest.raises(InvalidArgumentError, match="absent"):
+        compiler.compile_named(TEMPLATE, "sm_90", ["absent<float>"])
+
+
+HALVES = """#include <cuda_fp16.h>
+extern "C" __global__ void half(__half* x) { x[0] = __float2half(1.f); }"""
+
+
+def test_headers_are_found_where_the_toolkit_is(compiler, tmp_path, monkeypatch):
+    for folder, bits in (("one", 1), ("other", 2)):
+        (tmp_path / folder / "include").mkdir(parents=True)
+        (tmp_path / folder / "include" / "cuda_fp16.h").write_text(
+            "struct __half { unsigned short bits; };\n"
+            f"__device__ __half __float2half(float) {{ return {{{bits}}}; }}\n"
+        )
+    bare = dataclasses.replace(compiler, header_folders=(), system_header_folders=())
+    for name in compiler.header_variables:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidArgumentError, match=r"could not open source file .cuda_fp16\.h"):
+        bare.compile(HALVES, "sm_90")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "one"))
+    first = bare.compile(HALVES, "sm_90")
+    given = [f"-I{tmp_path / 'other' / 'include'}"]
+    assert bare.compile(HALVES, "sm_90", given) != first  # the caller's folders come first

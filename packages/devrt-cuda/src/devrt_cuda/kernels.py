@@ -15,6 +15,10 @@ NVRTC = KernelCompiler(
     libraries=("libnvrtc.so.13", "libnvrtc.so.12"),
     folders=("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"),
     remedy="Install its wheel: pip install nvidia-cuda-nvrtc",
+    headers="cuda_fp16.h",
+    header_folders=("nvidia/cu13/include", "nvidia/cuda_runtime/include"),
+    header_variables=("CUDA_PATH", "CUDA_HOME"),
+    system_header_folders=("/usr/local/cuda/include",),
 )
 """The compiler of CUDA C++, from its wheel (extra ``nvrtc``) or the system."""
 

@@ -158,7 +158,7 @@ class GpuPlatform:
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
         # Not at the top: importing a plugin has no use for them.
-        from devrt.native import engines, kernels
+        from devrt.native import engines, kernel_modules
         from devrt.native.classes import register
 
         options = options_with_job(context.options, context.job)
@@ -170,7 +170,8 @@ class GpuPlatform:
         nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
         native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
         if self.kernels:
-            getattr(native, f"{self.prefix}Client").compile = kernels.compile_member(self.kernels)
+            member = kernel_modules.compile_member(self.kernels)
+            getattr(native, f"{self.prefix}Client").compile = member
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -187,7 +188,7 @@ class GpuPlatform:
         # Without what joins it to others, which may refer to the client.
         cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
         engines.remember_cache(client, cached)
-        kernels.remember_cache(client, options)
+        kernel_modules.remember_cache(client, options)
         return client
 
     def _exchange(self, nodes: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.util
+import itertools
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,14 @@ class KernelCompiler:
         Patterns of folders where it may lie beside those that the loader searches.
     remedy : str
         What to do where it is absent.
+    headers : str
+        A header that a folder of the vendor's headers has; empty if the compiler needs none.
+    header_folders : tuple of str
+        Folders of wheels that may have them, below ``site-packages``.
+    header_variables : tuple of str
+        Environment variables that name a toolkit, whose folder ``include`` may.
+    system_header_folders : tuple of str
+        Folders of the system that may, the last to be looked into.
     """
 
     format: str
@@ -52,6 +62,10 @@ class KernelCompiler:
     folders: tuple[str, ...] = ()
     system_folders: tuple[str, ...] = ()
     remedy: str = ""
+    headers: str = ""
+    header_folders: tuple[str, ...] = ()
+    header_variables: tuple[str, ...] = ()
+    system_header_folders: tuple[str, ...] = ()
 
     def compile(
         self,
@@ -86,17 +100,44 @@ class KernelCompiler:
         BackendUnavailableError
             If there is no compiler; the message says what to install.
         """
+        return self.compile_named(source, architecture, (), options, cache)[0]
+
+    def compile_named(
+        self,
+        source: str,
+        architecture: str,
+        names: Sequence[str],
+        options: Sequence[str] = (),
+        cache: ExecutableCache | None = None,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """Return the image of a source, and what C++ calls the functions of some names.
+
+        Parameters
+        ----------
+        names
+            Name expressions of C++ (``"scale<float>"``), which make the compiler emit templates.
+        source, architecture, options, cache
+            As for `compile`.
+
+        Returns
+        -------
+        tuple
+            The image, and for each name expression the name in the image.
+        """
         from devrt.compiling.cache import cache_key
 
         given = [f"{self.architecture}{architecture}", *options]
+        given += [f"-I{folder}" for folder in self._header_folders()]
         if cache is None:
-            return self._compile(source, given)
-        key = cache_key(self.prefix, self.version(), *given, "", source)
-        found = cache.get(key)
-        if found is None:
-            found = self._compile(source, given)
-            cache.put(key, found, name="kernels", platform=self.format)
-        return found
+            return self._compile(source, given, names)
+        key = cache_key(self.prefix, self.version(), *given, "", *names, "", source)
+        kept = cache.get(key)
+        if kept is not None:
+            return _unpacked(kept)
+        image, lowered = self._compile(source, given, names)
+        packed = json.dumps(lowered).encode() + b"\0" + image
+        cache.put(key, packed, name="kernels", platform=self.format)
+        return image, lowered
 
     def version(self) -> str:
         """Return the version of the library that is there."""
@@ -111,7 +152,9 @@ class KernelCompiler:
     def _function(self, name: str) -> Any:
         return getattr(self._library(), self.prefix + name)
 
-    def _compile(self, source: str, options: Sequence[str]) -> bytes:
+    def _compile(
+        self, source: str, options: Sequence[str], names: Sequence[str]
+    ) -> tuple[bytes, dict[str, str]]:
         program = ctypes.c_void_p()
         self._check(
             "CreateProgram",
@@ -119,13 +162,33 @@ class KernelCompiler:
             *(0, None, None),
         )
         try:
+            for name in names:
+                self._check("AddNameExpression", program, name.encode())
             listed = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             failed = self._function("CompileProgram")(program, len(options), listed)
             if failed:
                 self._refuse(failed, self._read(program, "ProgramLog"))
-            return self._read(program, self.image)
+            return self._read(program, self.image), {
+                name: self._lowered(program, name) for name in names
+            }
         finally:
             self._function("DestroyProgram")(ctypes.byref(program))
+
+    def _lowered(self, program: ctypes.c_void_p, name: str) -> str:
+        found = ctypes.c_char_p()
+        self._check("GetLoweredName", program, name.encode(), ctypes.byref(found))
+        return (found.value or b"").decode()
+
+    def _header_folders(self) -> list[str]:
+        """Return the first folder that has the vendor's headers; the caller's options go before."""
+        toolkits = (os.environ.get(name) for name in self.header_variables)
+        candidates = [
+            *_in_wheels(self.header_folders),
+            *(Path(toolkit, "include") for toolkit in toolkits if toolkit),
+            *map(Path, self.system_header_folders),
+        ]
+        found = (each for each in candidates if self.headers and (each / self.headers).is_file())
+        return [str(each) for each in itertools.islice(found, 1)]
 
     def _read(self, program: ctypes.c_void_p, what: str) -> bytes:
         size = ctypes.c_size_t()
@@ -156,13 +219,24 @@ def _opened(compiler: KernelCompiler) -> ctypes.CDLL:
 
 
 def _candidates(compiler: KernelCompiler) -> Iterator[Path]:
-    for folder in compiler.folders:
-        package, _, rest = folder.partition("/")
-        spec = importlib.util.find_spec(package)
-        for root in (spec and spec.submodule_search_locations) or ():
-            for name in compiler.libraries:
-                if (path := Path(root, rest, name)).is_file():
-                    yield path
+    for folder in _in_wheels(compiler.folders):
+        for name in compiler.libraries:
+            if (path := folder / name).is_file():
+                yield path
     found = hardware.find_shared_library(*compiler.libraries, folders=compiler.system_folders)
     if found is not None:
         yield found
+
+
+def _in_wheels(folders: Sequence[str]) -> Iterator[Path]:
+    """Yield the folders of installed wheels, by their paths below ``site-packages``."""
+    for folder in folders:
+        package, _, rest = folder.partition("/")
+        spec = importlib.util.find_spec(package)
+        for root in (spec and spec.submodule_search_locations) or ():
+            yield Path(root, rest)
+
+
+def _unpacked(kept: bytes) -> tuple[bytes, dict[str, str]]:
+    names, _, image = kept.partition(b"\0")
+    return image, json.loads(names)

@@ -11,10 +11,7 @@ The native half, which orders launches and checks them, is ``src/client/kernels.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,16 +19,13 @@ import numpy as np
 from devrt._support.record import record
 from devrt.contract import Buffer
 from devrt.errors import InvalidArgumentError, InvalidTypeError
-from devrt.records import CACHE_OPTIONS
 
 if TYPE_CHECKING:
     from devrt.native.kernel_compiler import KernelCompiler
 
 __all__ = ["Kernel", "KernelFormats", "KernelModule"]
 
-_CACHING = tuple(spec.name for spec in CACHE_OPTIONS)
 _MOST_SHARED = 1 << 32  # bytes, as drivers count them
-_caches: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = weakref.WeakKeyDictionary()
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -64,7 +58,8 @@ class Kernel:
     def __init__(self, module: KernelModule, name: str) -> None:
         self.name = name
         self._module = module
-        self._on = {device: loaded.function(name) for device, loaded in module._loaded.items()}
+        lowered = module._names.get(name, name)
+        self._on = {device: loaded.function(lowered) for device, loaded in module._loaded.items()}
 
     def __call__(
         self,
@@ -105,15 +100,18 @@ class Kernel:
             If an argument is none of those, as a number of Python, whose type nobody knows.
         """
         read = [_argument(value, number) for number, value in enumerate(arguments)]
-        if not 0 <= shared_bytes < _MOST_SHARED:
-            msg = f"launch of {self.name!r} failed: shared_bytes is {shared_bytes}."
-            raise InvalidArgumentError(msg, operation="launch")
+        self._check_shared(shared_bytes)
         native = self._on[self._device(read, device)]
         buffers = native.launch(read, _sizes(grid), _sizes(block), shared_bytes)
         return tuple(_array_of(buffer) for buffer in buffers)
 
     def __repr__(self) -> str:
         return f"Kernel({self.name!r})"
+
+    def _check_shared(self, shared_bytes: int) -> None:
+        if not 0 <= shared_bytes < _MOST_SHARED:
+            msg = f"launch of {self.name!r} failed: shared_bytes is {shared_bytes}."
+            raise InvalidArgumentError(msg, operation="launch")
 
     def _device(self, arguments: Sequence[Any], device: Any) -> Any:
         first = next(iter(self._on))
@@ -144,8 +142,11 @@ class KernelModule:
         What each device has loaded, as bytes.
     """
 
-    def __init__(self, native: Any, images: Mapping[Any, bytes]) -> None:
+    def __init__(
+        self, native: Any, images: Mapping[Any, bytes], names: Mapping[str, str] | None = None
+    ) -> None:
         self.images = images
+        self._names = names or {}
         self._loaded = {
             device: native._load_kernels(device, image) for device, image in images.items()
         }
@@ -153,131 +154,14 @@ class KernelModule:
     def __getitem__(self, name: str) -> Kernel:
         """Return a kernel by its name; C++ keeps that of a function declared ``extern "C"``.
 
+        Others are found by the name expressions that the module was compiled with.
+
         Raises
         ------
         DevrtError
             If the module has none of that name; its code is NOT_FOUND.
         """
         return Kernel(self, name)
-
-
-def compile_member(place: str) -> Callable[..., Any]:
-    """Return the method ``compile`` of a vendor's clients.
-
-    Parameters
-    ----------
-    place
-        Where its `KernelFormats` are: ``"module:name"``.
-    """
-
-    def compile(  # the name that jaxlib has
-        self: Any,
-        program: str | bytes,
-        devices: Sequence[Any] | None = None,
-        *,
-        format: str | None = None,
-        **options: Any,
-    ) -> Any:
-        """Compile a program and load it; with a ``format``, compile and load kernels.
-
-        Parameters
-        ----------
-        program
-            The program (see `compile_and_load`), or the kernels' source or image.
-        devices
-            Where they are loaded; for kernels all of this process when omitted.
-        format
-            What the kernels are: source code of the platform's compiler, or an image of its driver.
-        **options
-            Of `compile_and_load`; for kernels, ``options`` with more options of the compiler.
-
-        Returns
-        -------
-        LoadedExecutable or KernelModule
-            A `devrt.native.kernels.KernelModule` where there is a format.
-        """
-        if format is None:
-            return self.compile_and_load(program, devices, **options)
-        return _compile_kernels(place, self, program, devices, format, **options)
-
-    return compile
-
-
-@functools.cache
-def _formats(place: str) -> KernelFormats:
-    module, _, name = place.partition(":")
-    found: KernelFormats = getattr(importlib.import_module(module), name)
-    return found
-
-
-def _compile_kernels(
-    place: str,
-    client: Any,
-    source: str | bytes,
-    devices: Sequence[Any] | None,
-    format: str,
-    options: Sequence[str] = (),
-) -> KernelModule:
-    formats = _formats(place)
-    targets = client.local_devices() if devices is None else _own(client, devices)
-    data = source.encode() if isinstance(source, str) else bytes(source)
-    if format in formats.images:
-        _check_whole(data)
-        images = dict.fromkeys(targets, data)
-    elif format == formats.compiler.format:
-        images = _compiled(formats.compiler, client, targets, data.decode(), options)
-    else:
-        listed = ", ".join((formats.compiler.format, *formats.images))
-        msg = f"the {client.platform} client takes no kernels as {format!r}; it takes {listed}."
-        raise InvalidArgumentError(msg, operation="compile", platform=client.platform)
-    return KernelModule(importlib.import_module(type(client).__module__), images)
-
-
-def _own(client: Any, devices: Sequence[Any]) -> list[Any]:
-    targets = list(devices)
-    known = client.local_devices()
-    if not targets or any(device not in known for device in targets):
-        listed = ", ".join(str(device) for device in known)
-        msg = f"compile failed: kernels are loaded on devices of this client ({listed})."
-        raise InvalidArgumentError(msg, operation="compile", platform=client.platform)
-    return targets
-
-
-def remember_cache(client: Any, options: Mapping[str, Any]) -> None:
-    """Keep the options that say how a client caches kernels; they are read with the first."""
-    _caches[client] = {name: options[name] for name in _CACHING if name in options}
-
-
-def _compiled(
-    compiler: KernelCompiler,
-    client: Any,
-    devices: Sequence[Any],
-    source: str,
-    options: Sequence[str],
-) -> dict[Any, bytes]:
-    """Compile a source once for each kind of device."""
-    from devrt.compiling.cache import from_options
-
-    cache = from_options(_caches[client]) if client in _caches else None
-    kinds = {device: device.attributes.get("architecture", "") for device in devices}
-    images = {
-        kind: compiler.compile(source, kind, options, cache) for kind in sorted({*kinds.values()})
-    }
-    return {device: images[kind] for device, kind in kinds.items()}
-
-
-def _check_whole(data: bytes) -> None:
-    """Refuse an image that ends early: a driver gets no length, and would read beyond it."""
-    if not data:
-        msg = "compile failed: the image is empty."
-        raise InvalidArgumentError(msg, operation="compile")
-    if not data.startswith(b"\x7fELF"):
-        return
-    offset = int.from_bytes(data[40:48], "little")
-    size, count = (int.from_bytes(data[at : at + 2], "little") for at in (58, 60))
-    if len(data) < 64 or offset + size * count > len(data):
-        msg = f"the image is damaged: it has {len(data)} bytes, and its header tells of more."
-        raise InvalidArgumentError(msg, operation="compile")
 
 
 def _argument(value: Any, number: int) -> Any:
@@ -291,6 +175,11 @@ def _argument(value: Any, number: int) -> Any:
             return buffers[0]
         msg = f"launch failed: argument {number} lies on {len(buffers)} devices, not on one."
         raise InvalidArgumentError(msg, operation="launch")
+    return _number_or_result(value, number)
+
+
+def _number_or_result(value: Any, number: int) -> Any:
+    """Return the bytes of a number, or the dtype and shape of an array that the kernel fills."""
     if isinstance(value, np.generic):
         return value.tobytes()
     if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.ndarray):
