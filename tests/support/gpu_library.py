@@ -3,35 +3,60 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import threading
 from typing import Any
-
-import devrt_cuda._ext
 
 _VOID = ctypes.c_void_p
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, _VOID)
 _NON_BLOCKING = 1
 _CAPSULE = b"dltensor"
+_HIP = {
+    "cuEventCreate": "hipEventCreateWithFlags",
+    "cuLaunchKernel": "hipModuleLaunchKernel",
+    "cuMemAlloc_v2": "hipMalloc",
+}
+"""What HIP calls functions that do not differ in the prefix alone."""
 
 
 class Driver:
-    """The simulated driver, as devrt loaded it."""
+    """The simulated driver of a platform, as devrt loaded it. Functions have CUDA's names."""
 
-    def __init__(self) -> None:
-        folder = os.path.dirname(devrt_cuda._ext.__file__)
-        self._library = ctypes.CDLL(os.path.join(folder, "libdevrt_cuda_simulator.so"))
+    def __init__(self, platform: str = "cuda") -> None:
+        self.platform = platform
+        folder = os.path.dirname(str(importlib.import_module(f"devrt_{platform}._ext").__file__))
+        self._library = ctypes.CDLL(os.path.join(folder, f"libdevrt_{platform}_simulator.so"))
         self._library.devrt_simulator_reports.restype = ctypes.c_char_p
         self._library.devrt_simulator_count.restype = ctypes.c_ulonglong
 
     def __call__(self, function: str, *arguments: Any) -> None:
         # Addresses and handles are wider than what ctypes takes a number for.
         wide = [_VOID(each) if type(each) is int else each for each in arguments]
-        result = getattr(self._library, function)(*wide)
+        result = getattr(self._library, self._named(function))(*wide)
         assert result == 0, (function, result)
 
+    def _named(self, function: str) -> str:
+        if self.platform == "cuda" or not function:
+            return function
+        return _HIP.get(function, f"hip{function.removeprefix('cu').removesuffix('_v2')}")
+
+    def use_first_device(self) -> None:
+        if self.platform != "cuda":
+            self("cuSetDevice", ctypes.c_int(0))
+            return
+        context = _VOID()
+        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(0))
+        self("cuCtxSetCurrent", context)
+
     def calls(self, function: str = "") -> int:
-        return int(self._library.devrt_simulator_count(function.encode()))
+        return int(self._library.devrt_simulator_count(self._named(function).encode()))
+
+    def modules(self) -> int:
+        """Return how many modules are loaded."""
+        living = self._library.devrt_simulator_living
+        living.restype = ctypes.c_char_p
+        return int(living().split(b"modules=")[1].split()[0])
 
     def reports(self) -> list[str]:
         return self._library.devrt_simulator_reports(1).decode().splitlines()
@@ -43,9 +68,7 @@ class Stream:
     def __init__(self, driver: Driver, number: int | None = None) -> None:
         self.driver = driver
         self._kept: list[Any] = []
-        context = _VOID()
-        driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(0))
-        driver("cuCtxSetCurrent", context)
+        driver.use_first_device()
         handle = _VOID(number)
         if number is None:
             driver("cuStreamCreateWithPriority", ctypes.byref(handle), _NON_BLOCKING, 0)
