@@ -72,6 +72,9 @@ def test_the_device_and_the_version_say_that_programs_are_simulated(devices):
     assert all("(simulated)" in device.device_kind for device in devices)
     assert "programs simulated on the CPU by " in devices[0].client.platform_version
     assert devices[0].client.capabilities.donation
+    described = PLATFORM.describe({"cuda_mock": "2"})
+    assert devices[0].client.platform_version.endswith(described)
+    assert "simulated" not in PLATFORM.describe({"cuda_mock": ""})
 
 
 def test_a_program_waits_for_its_arguments_and_the_host_for_nothing(driver, devices):

@@ -153,7 +153,7 @@ class GpuPlatform:
         """Return what compiles programs, for reports; opens nothing."""
         from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
 
-        return gpu_engine.describe(self)
+        return gpu_engine.describe(self, is_simulated=bool(options.get(f"{self.name}_mock")))
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""

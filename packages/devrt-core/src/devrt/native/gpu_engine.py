@@ -147,11 +147,16 @@ def _simulator(vendor: GpuPlatform) -> GpuLibrary:
     UnimplementedError
         If no compiler for the CPU is installed; the message names what to install.
     """
+    compiler = _compiler_for_cpu(vendor)
+    path = vendor.simulator_path(importlib.import_module(vendor.module))
+    _name_compiler(path, compiler.path)
+    return GpuLibrary(path, on_cpu=compiler)
+
+
+def _compiler_for_cpu(vendor: GpuPlatform) -> XlaCpuLibrary:
     compiler = preferred(installed_libraries())
     if compiler is not None:
-        path = vendor.simulator_path(importlib.import_module(vendor.module))
-        _name_compiler(path, compiler.path)
-        return GpuLibrary(path, on_cpu=compiler)
+        return compiler
     from devrt.contract.installation import how_to_install
 
     msg = (
@@ -210,9 +215,14 @@ def _installed(vendor: GpuPlatform) -> GpuLibrary:
     raise UnimplementedError(msg, operation="compile_and_load", platform=vendor.name)
 
 
-def describe(vendor: GpuPlatform) -> str:
-    """Return what compiles for a vendor's clients, for reports, or what to do where nothing can."""
+def describe(vendor: GpuPlatform, *, is_simulated: bool = False) -> str:
+    """Return what compiles for a vendor's clients, for reports, or what to do where nothing can.
+
+    ``is_simulated`` says that their devices are.
+    """
     try:
+        if is_simulated and not os.environ.get(vendor.engine_variable):
+            return f"programs simulated on the CPU by {_compiler_for_cpu(vendor)}"
         found = f"compiles with {find(vendor)}"
     except (InvalidArgumentError, UnimplementedError) as error:
         return f"compiles nothing: {error.message}"
