@@ -101,7 +101,7 @@ PEER = """
 """
 
 
-@pytest.mark.parametrize("engine", ["embedded", "etcd-1", "jaxlib"])
+@pytest.mark.parametrize("engine", ["etcd-1", "jaxlib"])  # of devrt's: test_service.py
 def test_a_lost_process_is_named_to_all_that_wait(engine, etcd):
     reported = queue.SimpleQueue()
     with served(engine, 2, etcd, heartbeat_timeout=2) as service:

@@ -114,6 +114,7 @@ def test_the_job_goes_on_when_the_leader_is_lost(three, how):
         together(lambda client: client.shutdown(), clients, 60)
 
 
+@pytest.mark.faults
 def test_clients_come_back_to_a_server_that_was_started_again():
     servers = EtcdServers()
     try:

@@ -185,6 +185,7 @@ def test_a_lost_process_comes_again_where_that_is_allowed(service_of, peers):
     assert again.ended() == 0
 
 
+@pytest.mark.faults
 def test_a_lost_process_may_not_come_again_otherwise(service_of, peers):
     service = service_of(2)
     reported = queue.SimpleQueue()
@@ -199,6 +200,7 @@ def test_a_lost_process_may_not_come_again_otherwise(service_of, peers):
     client.shutdown()
 
 
+@pytest.mark.faults
 def test_shutdown_on_destruction_leaves_and_its_absence_does_not(service_of, peers):
     for leaves in (True, False):
         service = service_of(2)

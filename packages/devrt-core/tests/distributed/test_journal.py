@@ -96,6 +96,7 @@ def test_the_job_goes_on_with_all_that_was_acknowledged(service):
     together(lambda client: client.shutdown(), [one, other], timeout=30)
 
 
+@pytest.mark.faults
 def test_what_may_be_done_already_is_not_done_again(service, monkeypatch):
     one, other = joined(service())
     one.key_value_set("n", "1")
@@ -135,6 +136,7 @@ def test_a_loss_after_the_change_of_service_is_reported(service):
     one.shutdown()
 
 
+@pytest.mark.faults
 def test_a_service_that_stays_away_ends_what_waits(tmp_path):
     address = f"localhost:{free_port()}"
     process = ServiceProcess(address, tmp_path / "journal")
