@@ -108,6 +108,26 @@ def allocate(driver: Driver, count: int) -> int:
     return int(address.value or 0)
 
 
+class Gated:
+    """An array of the library on device 0, full of 0x01010101: not ready before its gate opens."""
+
+    def __init__(self, driver: Driver, count: int) -> None:
+        self.stream = Stream(driver)
+        self.count, self.address = count, allocate(driver, 4 * count)
+        self.gate = self.stream.gate()
+        self.stream.fill(self.address, 4 * count)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": (self.count,),
+            "typestr": "<i4",
+            "data": (self.address, False),
+            "version": 3,
+            "stream": self.stream.handle,
+        }
+
+
 class Tensor:
     """The consumer of a capsule: an address, until it is released."""
 

@@ -407,6 +407,14 @@ class _KernelModule:
 
 def _load_kernels(device: object, image: bytes) -> _KernelModule: ...
 
+class _Group:
+    @property
+    def version(self) -> str: ...
+
+    def run(self, kind: str, arguments: object, result: object, reduction: int, root: int, pairs: object, donate: bool) -> object: ...
+
+def _connect(devices: object, library: str, prefix: str) -> _Group: ...
+
 class CpuToken:
     """The end of a program on one device, apart from its results."""
 

@@ -18,5 +18,6 @@ PLATFORM = GpuPlatform(
     wheels=(("jax-cuda13-pjrt", "jax_plugins/xla_cuda13/xla_cuda_plugin.so"),),
     engine="devrt_cuda._engine:ENGINE",
     kernels="devrt_cuda.kernels:FORMATS",
+    collectives="devrt_cuda.collectives:NCCL",
 )
 """The platform ``cuda``."""

@@ -16,3 +16,4 @@ struct Program {
 
 std::span<const Program> programs_of_order();
 std::span<const Program> programs_of_memory();
+std::span<const Program> programs_of_collectives();

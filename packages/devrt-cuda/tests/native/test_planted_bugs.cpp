@@ -72,6 +72,10 @@ TEST_CASE(planted_bugs_of_memory_are_found_and_only_they) {
   for (const Program& program : programs_of_memory()) check(program);
 }
 
+TEST_CASE(planted_bugs_of_collectives_are_found_and_only_they) {
+  for (const Program& program : programs_of_collectives()) check(program);
+}
+
 TEST_CASE(a_host_that_reads_device_memory_ends) {
   Machine machine("devices=2");
   const Pointer data = machine.memory(4096);

@@ -23,5 +23,6 @@ PLATFORM = GpuPlatform(
     shares_pool=False,
     engine="devrt_rocm._engine:ENGINE",
     kernels="devrt_rocm.kernels:FORMATS",
+    collectives="devrt_rocm.collectives:RCCL",
 )
 """The platform ``rocm``."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from devrt.contract.capabilities import Capabilities
+    from devrt.contract.collectives import Collectives
     from devrt.contract.device import Device, Memory
     from devrt.contract.executable import LoadedExecutable
     from devrt.contract.topology import Topology
@@ -337,6 +338,25 @@ class Client(BatchedTransfers, metaclass=Contract):
         interpreter calls are waited for, and then refused.
         """
         _unimplemented(self, "register_custom_call", "it takes no custom calls")
+
+    def collectives(self, devices: Sequence[Device] | None = None) -> Collectives:
+        """Return the group of some devices of this process.
+
+        Parameters
+        ----------
+        devices
+            The device of each rank; all of this process when omitted.
+
+        Raises
+        ------
+        UnimplementedError
+            If the client has no collectives outside programs.
+        InvalidArgumentError
+            If a device is not of this client, or is given twice.
+        BackendUnavailableError
+            If the library that makes them is not there; the message says what to install.
+        """
+        _unimplemented(self, "collectives", "it has none outside programs")
 
     def heap_profile(self) -> bytes:
         """Return what lives in memory, by allocation site, as a gzipped pprof profile."""

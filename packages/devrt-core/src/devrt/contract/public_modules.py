@@ -37,6 +37,7 @@ PUBLIC_MODULES = (
     "devrt.layout",
     "devrt.native",
     "devrt.native.classes",
+    "devrt.native.collectives",
     "devrt.native.engine",
     "devrt.native.engines",
     "devrt.native.gpu",

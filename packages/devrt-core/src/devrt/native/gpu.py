@@ -116,6 +116,7 @@ class GpuPlatform:
     engine: str = ""
     shares_pool: bool = True
     kernels: str = ""
+    collectives: str = ""
 
     @property
     def mock_variable(self) -> str:
@@ -160,6 +161,7 @@ class GpuPlatform:
         # Not at the top: importing a plugin has no use for them.
         from devrt.native import engines, kernel_modules
         from devrt.native.classes import register
+        from devrt.native.collectives import collectives_member
 
         options = options_with_job(context.options, context.job)
         self._check_names(options)
@@ -172,6 +174,10 @@ class GpuPlatform:
         if self.kernels:
             member = kernel_modules.compile_member(self.kernels)
             getattr(native, f"{self.prefix}Client").compile = member
+        if self.collectives:
+            simulator = self.simulator_path(native)
+            member = collectives_member(self.collectives, simulated_links, simulator)
+            getattr(native, f"{self.prefix}Client").collectives = member
         mock = _mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
@@ -312,7 +318,7 @@ def _allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidArgumentError(msg, option="allocator")
     if "memory_fraction" in chosen:
         chosen["memory_fraction"] = float(chosen["memory_fraction"])
-    chosen.pop("collective_memory_size", None)  # nothing here takes part in collectives yet
+    chosen.pop("collective_memory_size", None)  # the library for collectives has its own
     return chosen
 
 

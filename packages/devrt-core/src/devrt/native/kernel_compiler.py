@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from devrt import hardware
 from devrt._support.record import record
 from devrt.errors import BackendUnavailableError, InvalidArgumentError
+from devrt.native.wheel_libraries import find_library, wheel_folders
 
 if TYPE_CHECKING:
     from devrt.compiling.cache import ExecutableCache
@@ -183,7 +182,7 @@ class KernelCompiler:
         """Return the first folder that has the vendor's headers; the caller's options go before."""
         toolkits = (os.environ.get(name) for name in self.header_variables)
         candidates = [
-            *_in_wheels(self.header_folders),
+            *wheel_folders(self.header_folders),
             *(Path(toolkit, "include") for toolkit in toolkits if toolkit),
             *map(Path, self.system_header_folders),
         ]
@@ -211,30 +210,12 @@ class KernelCompiler:
 
 @functools.cache
 def _opened(compiler: KernelCompiler) -> ctypes.CDLL:
-    for path in _candidates(compiler):
+    path = find_library(compiler.libraries, compiler.folders, compiler.system_folders)
+    if path is not None:
         return ctypes.CDLL(str(path))
     listed = " or ".join(compiler.libraries)
     msg = f"there is no compiler for kernels: {listed} is not found. {compiler.remedy}"
     raise BackendUnavailableError(msg, operation="compile")
-
-
-def _candidates(compiler: KernelCompiler) -> Iterator[Path]:
-    for folder in _in_wheels(compiler.folders):
-        for name in compiler.libraries:
-            if (path := folder / name).is_file():
-                yield path
-    found = hardware.find_shared_library(*compiler.libraries, folders=compiler.system_folders)
-    if found is not None:
-        yield found
-
-
-def _in_wheels(folders: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders of installed wheels, by their paths below ``site-packages``."""
-    for folder in folders:
-        package, _, rest = folder.partition("/")
-        spec = importlib.util.find_spec(package)
-        for root in (spec and spec.submodule_search_locations) or ():
-            yield Path(root, rest)
 
 
 def _unpacked(kept: bytes) -> tuple[bytes, dict[str, str]]:

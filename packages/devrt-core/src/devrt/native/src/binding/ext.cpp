@@ -25,6 +25,7 @@ NB_MODULE(_ext, module) {
   bind_buffer(module);
   bind_allocators(module);
   bind_kernels(module);
+  bind_collectives(module);
   bind_batched();
   bind_executable(module);
   bind_custom_calls(module);

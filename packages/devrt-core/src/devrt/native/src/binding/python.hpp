@@ -269,6 +269,7 @@ void wait_unlocked(const std::function<void()>& wait);
 void check_signals();
 void bind_allocators(nb::module_& module);
 void bind_kernels(nb::module_& module);
+void bind_collectives(nb::module_& module);
 /// Adds what works on many buffers to the classes; called once all of them are there.
 void bind_batched();
 

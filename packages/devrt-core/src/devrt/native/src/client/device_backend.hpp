@@ -26,6 +26,8 @@
 namespace devrt::native {
 
 struct ClientOptions;
+struct CollectiveSource;
+class Communicator;
 class KernelModule;
 
 /// One kind of memory of a device.
@@ -61,9 +63,10 @@ struct MemoryCapacity {
 };
 
 /// Which way the copies of a queue go: most devices copy both ways at once.
-/// `kExternal` has no work of the client's: others have it wait for what they filled.
-enum class Lane { kToDevice, kFromDevice, kWithin, kExternal };
-inline constexpr std::size_t kLanes = 4;
+/// `kExternal` has no work of the client's: others have it wait for what they filled. Of
+/// `kCollective`, only stream 0 is used: devices must come to their collectives in one order.
+enum class Lane { kToDevice, kFromDevice, kWithin, kExternal, kCollective };
+inline constexpr std::size_t kLanes = 5;
 
 /// An order of work: what is given to one queue is done in that order.
 struct Queue {
@@ -121,6 +124,10 @@ class DeviceBackend {
   virtual bool wait(const Queue&, const ReadyEvent&) { return false; }
   /// Loads an image of kernels. Throws UNIMPLEMENTED where the devices run none.
   virtual std::shared_ptr<KernelModule> load_kernels(std::size_t device, const std::string& image);
+  /// Returns the group of these devices, by rank; the same for the same devices. Throws
+  /// UNIMPLEMENTED where devices have no collectives, UNAVAILABLE where the library does not open.
+  virtual std::shared_ptr<Communicator> connect(std::span<const std::size_t> devices,
+                                                const CollectiveSource& source);
   /// Returns whether nothing that was given to any queue is under way.
   virtual bool is_idle() const noexcept { return true; }
   /// Waits for all that was given to any queue, and for the callbacks of its events.

@@ -68,6 +68,7 @@ GpuBackend::~GpuBackend() {
     return;
   }
   drain();
+  communicators_.close();
   lanes_.clear();
 }
 
@@ -254,7 +255,9 @@ bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
   // What its thread has still to give to the stream comes before.
   if (!lane.thread().is_idle()) return false;
   const Current current(driver_, devices_[queue.device]->context());
-  return order_stream(driver_, lane.stream().handle(), event);
+  if (!order_stream(driver_, lane.stream().handle(), event)) return false;
+  lane.stream().follow(event);
+  return true;
 }
 
 std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine,
@@ -313,6 +316,13 @@ std::shared_ptr<native::KernelModule> GpuBackend::load_kernels(std::size_t devic
   return load_module(devices_[device], image);
 }
 
+std::shared_ptr<native::Communicator> GpuBackend::connect(std::span<const std::size_t> devices,
+                                                          const native::CollectiveSource& source) {
+  std::vector<std::shared_ptr<GpuDevice>> chosen;
+  for (const std::size_t device : devices) chosen.push_back(devices_[device]);
+  return communicators_.find(std::move(chosen), source);
+}
+
 bool GpuBackend::is_idle() const noexcept {
   {
     std::lock_guard lock(mutex_);
@@ -332,9 +342,11 @@ void GpuBackend::drain() noexcept {
   }
   for (Lane* lane : lanes) lane->thread().drain();
   for (const auto& device : devices_) device->drain();
+  communicators_.drain();
 }
 
 void GpuBackend::close() noexcept {
+  communicators_.close();
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lane->release();

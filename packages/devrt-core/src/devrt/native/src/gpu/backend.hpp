@@ -11,6 +11,7 @@
 #include "devrt/async/thread_pool.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "gpu/allocators.hpp"
+#include "gpu/communicator.hpp"
 #include "gpu/options.hpp"
 #include "gpu/staging.hpp"
 
@@ -39,6 +40,8 @@ class GpuBackend final : public native::DeviceBackend {
   std::optional<std::size_t> device_at(const void* address) const noexcept override;
   std::shared_ptr<native::KernelModule> load_kernels(std::size_t device,
                                                      const std::string& image) override;
+  std::shared_ptr<native::Communicator> connect(std::span<const std::size_t> devices,
+                                                const native::CollectiveSource& source) override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;
@@ -73,6 +76,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::shared_ptr<PinnedAllocator> pinned_;
   std::shared_ptr<HostAllocator> staging_;
   ThreadPool pool_;
+  Communicators communicators_;
   ForkGuard fork_;
   mutable std::mutex mutex_;
   std::map<std::tuple<std::size_t, native::Lane, const Stream*>, std::unique_ptr<Lane>> lanes_;

@@ -32,9 +32,34 @@ void Stream::drain() noexcept {
   callbacks_.drain();
 }
 
+void Stream::follow(const ReadyEvent& event) {
+  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
+  if (!source || source->fates().empty()) return;
+  std::lock_guard lock(mutex_);
+  add_fates(source->fates(), fates_);
+  has_fates_.store(!fates_.empty(), std::memory_order_release);
+}
+
+Fates Stream::take_fates() {
+  if (!has_fates_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(mutex_);
+  Fates taken;
+  add_fates(fates_, taken);
+  std::erase_if(fates_, [](const auto& fate) { return !fate->is_open(); });
+  has_fates_.store(!fates_.empty(), std::memory_order_release);
+  return taken;
+}
+
 DriverEvent::~DriverEvent() { device_->give_event(handle_); }
 
 std::optional<Status> DriverEvent::query() noexcept {
+  std::optional<Status> ended = query_here();
+  if (ended && ended->ok() && !fates_.empty()) [[unlikely]]
+    return status_of(fates_);
+  return ended;
+}
+
+std::optional<Status> DriverEvent::query_here() noexcept {
   // In a forked child the driver may hold locks for ever; what is destroyed there asks nonetheless.
   if (device_->is_forked()) {
     return Status(StatusCode::kFailedPrecondition, "The process was forked.")
@@ -71,7 +96,8 @@ Status DriverEvent::wait() noexcept {
   // Others free what the work uses when it has ended, and an error of the question says nothing of
   // that: only an error that comes again is taken for the end.
   if (result != kSuccess) result = driver.call.event_synchronize(handle_);
-  return device_->status(result, "event_synchronize");
+  const Status here = device_->status(result, "event_synchronize");
+  return here.ok() ? status_of(fates_) : here;
 }
 
 void DriverEvent::notify(UniqueFunction<void(const Status&)> ended) {
@@ -155,15 +181,16 @@ void GpuDevice::give_event(EventHandle* event) noexcept {
   (void)driver_.call.event_destroy(event);
 }
 
-ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream) {
+ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream,
+                             Fates fates) {
   EventHandle* handle = take_event();
   const Result result = driver_.call.event_record(handle, recorded);
   if (result != kSuccess) {
     give_event(handle);
     raise_if_error(status(result, "event_record"));
   }
-  return ReadyEvent::of(
-      std::make_shared<DriverEvent>(shared_from_this(), stream, handle, is_in_stream));
+  return ReadyEvent::of(std::make_shared<DriverEvent>(shared_from_this(), stream, handle,
+                                                      is_in_stream, std::move(fates)));
 }
 
 bool GpuDevice::is_idle() const noexcept {

@@ -13,6 +13,7 @@
 #include "devrt/async/work_queue.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "gpu/driver.hpp"
+#include "gpu/fate.hpp"
 
 namespace devrt::gpu {
 
@@ -32,11 +33,19 @@ class Stream {
   WorkQueue& callbacks() noexcept { return callbacks_; }
   bool is_idle() const noexcept;
   void drain() noexcept;
+  /// Has what the stream is given from now on fail where an event that it waits for does so late.
+  void follow(const ReadyEvent& event);
+  /// Returns what the work of the stream depends on. A failure counts once: what comes
+  /// afterwards does not use what failed.
+  Fates take_fates();
 
  private:
   const GpuDevice& device_;
   StreamHandle* const handle_;
   WorkQueue callbacks_;
+  std::atomic<bool> has_fates_{false};
+  std::mutex mutex_;
+  Fates fates_;  // under the lock
 };
 
 /// The end of what was given to a stream before it was recorded.
@@ -44,8 +53,12 @@ class DriverEvent final : public EventSource {
  public:
   /// `stream` calls back; `is_in_stream` where the event is of its work, not of another library's.
   DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle,
-              bool is_in_stream) noexcept
-      : device_(std::move(device)), stream_(stream), handle_(handle), is_in_stream_(is_in_stream) {}
+              bool is_in_stream, Fates fates) noexcept
+      : device_(std::move(device)),
+        stream_(stream),
+        handle_(handle),
+        is_in_stream_(is_in_stream),
+        fates_(std::move(fates)) {}
   ~DriverEvent() override;
 
   std::optional<Status> query() noexcept override;
@@ -56,6 +69,10 @@ class DriverEvent final : public EventSource {
   Stream& stream() const noexcept { return stream_; }
   bool is_in_stream() const noexcept { return is_in_stream_; }
   EventHandle* handle() const noexcept { return handle_; }
+  /// Returns how the work ended on this device alone, or nothing while it goes on.
+  std::optional<Status> query_here() noexcept;
+  /// Returns what other devices' work must come to besides.
+  const Fates& fates() const noexcept { return fates_; }
 
  private:
   Status wait() noexcept;
@@ -64,6 +81,7 @@ class DriverEvent final : public EventSource {
   Stream& stream_;
   EventHandle* const handle_;
   const bool is_in_stream_;
+  const Fates fates_;
 };
 
 /// A device and its context. Whatever uses the device has a share; the last gives the context back.
@@ -88,7 +106,13 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   /// Returns the stream that memory is given back on, behind what still uses it.
   Stream& release_stream() { return made(release_); }
   /// Returns an event of what was given to a stream until now. The device must be current.
-  ReadyEvent record(Stream& stream) { return record(stream.handle(), stream, true); }
+  ReadyEvent record(Stream& stream) {
+    return record(stream.handle(), stream, true, stream.take_fates());
+  }
+  /// The same, of work that depends on more.
+  ReadyEvent record(Stream& stream, Fates fates) {
+    return record(stream.handle(), stream, true, std::move(fates));
+  }
   /// Calls what gives work to a stream, and returns the event of its end. Throws only once the
   /// stream is done with it: nobody keeps memory for work that has no event.
   template <class Give>
@@ -104,7 +128,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
     }
   }
   /// The same of a stream of another library's.
-  ReadyEvent record_other(StreamHandle* stream) { return record(stream, release_stream(), false); }
+  ReadyEvent record_other(StreamHandle* stream) {
+    return record(stream, release_stream(), false, {});
+  }
   /// Waits for what was given to a stream, as far as its driver can.
   void finish(Stream& stream) const noexcept;
   bool is_idle() const noexcept;
@@ -125,7 +151,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   using Slot = std::atomic<Stream*>;
 
   Stream& made(Slot& slot);
-  ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream);
+  ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream, Fates fates);
   EventHandle* take_event();
   void give_event(EventHandle* event) noexcept;
 

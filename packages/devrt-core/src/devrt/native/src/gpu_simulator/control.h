@@ -8,7 +8,7 @@
  *   devrt_simulator_count      how often a function of the driver was called since then, by its
  *                              exported name; of all for "".
  *   devrt_simulator_living     what is not released: "device=0 managed=0 pinned=0 registered=0
- *                              streams=0 events=0 modules=0 contexts=0".
+ *                              streams=0 events=0 modules=0 communicators=0 contexts=0".
  *   devrt_simulator_lose       a device is lost now.
  *   devrt_simulator_compile_with  names the PJRT plugin of a compiler for the CPU. The library is a
  *                              PJRT plugin too, for its simulated devices: that compiler runs their

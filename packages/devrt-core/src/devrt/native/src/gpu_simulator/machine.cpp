@@ -34,6 +34,7 @@ void Machine::stop() {
   for (const auto& [handle, stream] : streams_) wake(stream);
   for (const auto& [handle, stream] : default_streams_) wake(stream);
   for (const StreamRef& stream : destroyed_streams_) wake(stream);
+  end_ranks();
 }
 
 void Machine::check_device(int device) const {
@@ -222,7 +223,9 @@ std::string Machine::living() {
          " registered=" + std::to_string(memory_.count(Space::kRegistered)) +
          " streams=" + std::to_string(streams_.size()) +
          " events=" + std::to_string(events_.size()) +
-         " modules=" + std::to_string(modules_.size()) + " contexts=" + std::to_string(contexts);
+         " modules=" + std::to_string(modules_.size()) +
+         " communicators=" + std::to_string(ranks_.size()) +
+         " contexts=" + std::to_string(contexts);
 }
 
 }  // namespace devrt::gpu_simulator

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "gpu_simulator/allocation.hpp"
+#include "gpu_simulator/collective_round.hpp"
+#include "gpu_simulator/collectives.hpp"
 #include "gpu_simulator/copy.hpp"
 #include "gpu_simulator/memory.hpp"
 #include "gpu_simulator/module.hpp"
@@ -125,6 +127,14 @@ class Machine : public std::enable_shared_from_this<Machine> {
   std::size_t parameter_bytes(Handle function, std::size_t index);
   void launch(const Call& call, const Launch& launch, Handle function, Handle stream);
 
+  // Collectives (machine_collectives.cpp).
+  /// Connects devices; returns the communicator of each.
+  std::vector<Handle> make_clique(std::vector<int> devices);
+  /// Destroys a communicator; one that `aborts` has the work that waits for others end.
+  void end_rank(const Call& call, Handle rank, bool aborts);
+  void check_rank(const Call& call, Handle rank);
+  void start_collectives(const CollectiveParts& parts);
+
  private:
   using Lock = std::unique_lock<std::mutex>;
   friend class KernelRun;
@@ -163,6 +173,11 @@ class Machine : public std::enable_shared_from_this<Machine> {
   void move(const Copy& copy, const AllocationRef& to, const AllocationRef& from,
             const MomentRef& moment);
   void note_read(Allocation& allocation, std::size_t begin, std::size_t end, const Moment& moment);
+  void end_ranks();
+  RankPart rank_part(const CollectivePart& given);
+  CollectiveSide collective_side(const Call& call, int device, Address address, std::size_t bytes);
+  void start_round(const RoundRef& round);
+  void run_round(const Round& round);
   void run_kernel(const Kernel& kernel, const Launch& launch,
                   std::vector<std::vector<std::byte>>& parameters, const MomentRef& moment);
 
@@ -186,6 +201,7 @@ class Machine : public std::enable_shared_from_this<Machine> {
   std::map<Handle, Event> events_;
   std::map<Handle, std::shared_ptr<Module>> modules_;
   std::map<Handle, Kernel> kernels_;
+  std::map<Handle, CliqueRank> ranks_;
 };
 
 }  // namespace devrt::gpu_simulator

@@ -1,0 +1,289 @@
+"""Collectives between the GPUs of a process: ``client.collectives()``.
+
+The native half, which orders them and sees to their ends, is ``src/client/collectives.cpp`` and
+``src/gpu/communicator.cpp``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from devrt._support.record import record
+from devrt.contract import REDUCTIONS, Buffer, Collectives
+from devrt.errors import BackendUnavailableError, InvalidArgumentError, InvalidTypeError
+from devrt.native.wheel_libraries import find_library
+
+if TYPE_CHECKING:
+    from devrt.contract import Device
+
+__all__ = ["CollectiveLibrary", "DeviceCollectives"]
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class CollectiveLibrary:
+    """A vendor's library for collectives.
+
+    Attributes
+    ----------
+    prefix : str
+        What the names of its functions begin with (``"accl"``).
+    libraries : tuple of str
+        Names of the library, the newest first.
+    folders : tuple of str
+        Folders of wheels that have it, below ``site-packages``.
+    system_folders : tuple of str
+        Patterns of folders where it may lie beside those that the loader searches.
+    variable : str
+        The environment variable that names another file.
+    remedy : str
+        What to do where it is absent.
+    """
+
+    prefix: str
+    libraries: tuple[str, ...]
+    variable: str
+    folders: tuple[str, ...] = ()
+    system_folders: tuple[str, ...] = ()
+    remedy: str = ""
+
+    def path(self) -> str:
+        """Return the path of the library.
+
+        Raises
+        ------
+        BackendUnavailableError
+            If there is none; the message says what to install.
+        """
+        if named := os.environ.get(self.variable):
+            return named
+        found = find_library(self.libraries, self.folders, self.system_folders)
+        if found is not None:
+            return str(found)
+        listed = " or ".join(self.libraries)
+        msg = f"there is no library for collectives: {listed} is not found. {self.remedy}"
+        raise BackendUnavailableError(msg, operation="collectives")
+
+
+class DeviceCollectives(Collectives):
+    """The group of some devices of one client; made by ``client.collectives``.
+
+    Its members take arrays of one device each (`devrt.Array` or `devrt.contract.Buffer`), or one
+    array that has a shard on each of the devices, and return arrays of one device. The caller waits
+    for nothing: a collective begins behind what fills its arguments.
+
+    Attributes
+    ----------
+    devices : tuple of Device
+        The device of each rank.
+    version : str
+        Of the vendor's library.
+    """
+
+    def __init__(self, group: Any, devices: Sequence[Device]) -> None:
+        self._group = group
+        self.devices = tuple(devices)
+
+    @property
+    def size(self) -> int:
+        """How many ranks the group has."""
+        return len(self.devices)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All of them: a process has every device of its groups."""
+        return tuple(range(self.size))
+
+    @property
+    def version(self) -> str:
+        """The version of the vendor's library."""
+        return str(self._group.version)
+
+    def all_reduce(
+        self, values: Sequence[Any], op: str = "sum", *, donate: bool = False
+    ) -> list[Any]:
+        """Combine the elements of all ranks; see `devrt.contract.Collectives.all_reduce`."""
+        buffers = self._buffers(values, "all_reduce")
+        return self._run("all_reduce", buffers, buffers[0].shape, op=op, donate=donate)
+
+    def all_gather(self, values: Sequence[Any], *, tiled: bool = False) -> list[Any]:
+        """Give every rank the arrays of all; see `devrt.contract.Collectives.all_gather`."""
+        buffers = self._buffers(values, "all_gather")
+        shape = tuple(buffers[0].shape)
+        if not tiled:
+            return self._run("all_gather", buffers, (self.size, *shape))
+        return self._run(
+            "all_gather", buffers, (self.size * _first(shape, "all_gather"), *shape[1:])
+        )
+
+    def reduce_scatter(
+        self, values: Sequence[Any], op: str = "sum", *, tiled: bool = False
+    ) -> list[Any]:
+        """Combine, and divide the result; see `devrt.contract.Collectives.reduce_scatter`."""
+        buffers = self._buffers(values, "reduce_scatter")
+        shape = tuple(buffers[0].shape)
+        part = self._part(shape, "reduce_scatter")
+        if not tiled and part != 1:
+            msg = (
+                f"reduce_scatter failed: the first axis of {shape} must have {self.size} elements, "
+                "one for each rank. With tiled=True it may have a multiple."
+            )
+            raise InvalidArgumentError(msg, operation="reduce_scatter")
+        result = (part, *shape[1:]) if tiled else shape[1:]
+        return self._run("reduce_scatter", buffers, result, op=op)
+
+    def all_to_all(self, values: Sequence[Any]) -> list[Any]:
+        """Give each rank its part of all; see `devrt.contract.Collectives.all_to_all`."""
+        buffers = self._buffers(values, "all_to_all")
+        shape = tuple(buffers[0].shape)
+        self._part(shape, "all_to_all")
+        return self._run("all_to_all", buffers, shape)
+
+    def broadcast(self, values: Sequence[Any], root: int = 0) -> list[Any]:
+        """Give every rank the array of one; see `devrt.contract.Collectives.broadcast`."""
+        self._check_ranks((root,), "broadcast")
+        buffers = self._buffers(values, "broadcast", allows_none=True)
+        if buffers[root] is None:
+            msg = f"broadcast failed: rank {root}, whose array it is, gives none."
+            raise InvalidArgumentError(msg, operation="broadcast")
+        return self._run("broadcast", buffers, buffers[root].shape, root=root)
+
+    def permute(self, values: Sequence[Any], pairs: Iterable[tuple[int, int]]) -> list[Any]:
+        """Send arrays to other ranks; see `devrt.contract.Collectives.permute`."""
+        listed = [(int(sender), int(receiver)) for sender, receiver in pairs]
+        for side in zip(*listed, strict=True):
+            self._check_ranks(side, "permute")
+            if len({*side}) != len(side):
+                msg = f"permute failed: a rank sends, or receives, more than once in {listed}."
+                raise InvalidArgumentError(msg, operation="permute")
+        buffers = self._buffers(values, "permute")
+        return self._run("permute", buffers, buffers[0].shape, pairs=listed)
+
+    def barrier(self) -> None:
+        """Wait until every rank has come here; see `devrt.contract.Collectives.barrier`."""
+        one = np.ones((), np.uint8)
+        client: Any = self.devices[0].client
+        for result in self.all_reduce([client.buffer_from_pyval(one, to) for to in self.devices]):
+            result.block_until_ready()
+
+    def __repr__(self) -> str:
+        listed = ", ".join(str(device) for device in self.devices)
+        return f"DeviceCollectives({listed}; version {self.version})"
+
+    def _run(
+        self,
+        kind: str,
+        buffers: Sequence[Any],
+        shape: Sequence[int],
+        *,
+        op: str = "sum",
+        root: int = 0,
+        pairs: Sequence[tuple[int, int]] = (),
+        donate: bool = False,
+    ) -> list[Any]:
+        from devrt.arrays import Array
+
+        if op not in REDUCTIONS:
+            msg = f"{kind} failed: {op!r} is no reduction; use one of {', '.join(REDUCTIONS)}."
+            raise InvalidArgumentError(msg, operation=kind)
+        made = self._group.run(kind, buffers, shape, REDUCTIONS.index(op), root, pairs, donate)
+        return [Array((buffer,)) for buffer in made]
+
+    def _buffers(self, values: Any, kind: str, *, allows_none: bool = False) -> list[Any]:
+        """Return the buffer of each rank."""
+        from devrt.arrays import Array
+
+        if isinstance(values, Array):
+            by_device = {each.device: each for each in values._buffers}
+            if by_device.keys() != {*self.devices}:
+                listed = ", ".join(str(device) for device in self.devices)
+                msg = (
+                    f"{kind} failed: the array must have a shard on each of {listed}, and no other."
+                )
+                raise InvalidArgumentError(msg, operation=kind)
+            values = [by_device[device] for device in self.devices]
+        given = list(values)
+        if len(given) != self.size:
+            msg = f"{kind} failed: {len(given)} arrays are given for the {self.size} ranks."
+            raise InvalidArgumentError(msg, operation=kind)
+        return [_buffer(value, rank, kind, allows_none) for rank, value in enumerate(given)]
+
+    def _check_ranks(self, ranks: Iterable[int], kind: str) -> None:
+        for rank in ranks:
+            if not 0 <= rank < self.size:
+                msg = f"{kind} failed: the group has ranks 0 to {self.size - 1}, and none {rank}."
+                raise InvalidArgumentError(msg, operation=kind)
+
+    def _part(self, shape: tuple[int, ...], kind: str) -> int:
+        """Return a rank's part of the first axis."""
+        part, rest = divmod(_first(shape, kind), self.size)
+        if rest:
+            msg = (
+                f"{kind} failed: the first axis of {shape} is divided among {self.size} ranks, "
+                "and must be a multiple of that."
+            )
+            raise InvalidArgumentError(msg, operation=kind)
+        return part
+
+
+def collectives_member(
+    place: str, simulated_links: Callable[[Any], Any], simulator: str
+) -> Callable[..., Any]:
+    """Return the method ``collectives`` of a vendor's clients.
+
+    Parameters
+    ----------
+    place
+        Where its `CollectiveLibrary` is: ``"module:name"``.
+    simulated_links
+        Returns None for devices that are not simulated.
+    simulator
+        The simulator's library, which simulated devices have in place of the vendor's.
+    """
+
+    def collectives(self: Any, devices: Sequence[Device] | None = None) -> DeviceCollectives:
+        """Return the group of some devices; see `devrt.contract.Client.collectives`."""
+        module, _, name = place.partition(":")
+        library: CollectiveLibrary = getattr(importlib.import_module(module), name)
+        chosen = list(self.local_devices() if devices is None else devices)
+        _check_devices(self, chosen)
+        is_real = library.variable in os.environ or simulated_links(chosen) is None
+        native = importlib.import_module(type(self).__module__)
+        group = native._connect(chosen, library.path() if is_real else simulator, library.prefix)
+        return DeviceCollectives(group, chosen)
+
+    return collectives
+
+
+def _check_devices(client: Any, devices: Sequence[Any]) -> None:
+    known = client.local_devices()
+    if devices and all(device in known for device in devices):
+        return
+    listed = ", ".join(str(device) for device in known)
+    msg = f"collectives failed: a group is made of devices of this client ({listed})."
+    raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)
+
+
+def _first(shape: tuple[int, ...], kind: str) -> int:
+    if shape:
+        return shape[0]
+    msg = f"{kind} failed: the arrays have no axis that could be divided or joined."
+    raise InvalidArgumentError(msg, operation=kind)
+
+
+def _buffer(value: Any, rank: int, kind: str, allows_none: bool) -> Any:
+    from devrt.arrays import Array
+
+    if isinstance(value, Array) and len(value._buffers) == 1:
+        return value._buffers[0]
+    if isinstance(value, Buffer) or (value is None and allows_none):
+        return value
+    msg = (
+        f"{kind} failed: rank {rank} is given a value of type {type(value).__name__}, and needs an "
+        "array that lies on its device alone."
+    )
+    raise InvalidTypeError(msg, operation=kind)

@@ -1,0 +1,322 @@
+#include "gpu/communicator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "gpu/engine.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+using native::Collective;
+using native::collective_name;
+using native::CollectiveKind;
+using native::RankMemory;
+
+constexpr std::size_t kWatched = 1 << 16;  // to start one must not wait for the end of others
+
+/// How the libraries number the types that are reduced.
+int type_number(ElementType type) {
+  switch (type) {
+    case ElementType::kInt8:
+      return 0;
+    case ElementType::kInt32:
+      return 2;
+    case ElementType::kUint32:
+      return 3;
+    case ElementType::kInt64:
+      return 4;
+    case ElementType::kUint64:
+      return 5;
+    case ElementType::kFloat16:
+      return 6;
+    case ElementType::kFloat32:
+      return 7;
+    case ElementType::kFloat64:
+      return 8;
+    case ElementType::kBfloat16:
+      return 9;
+    default:
+      return 1;  // bytes
+  }
+}
+
+/// Has the thread's context as it was, which libraries change.
+class KeepCurrent {
+ public:
+  explicit KeepCurrent(const Driver& driver) noexcept : driver_(driver) {
+    (void)driver_.get_current(&before_);
+  }
+  KeepCurrent(const KeepCurrent&) = delete;
+  KeepCurrent& operator=(const KeepCurrent&) = delete;
+  ~KeepCurrent() {
+    if (before_ != 0) (void)driver_.set_current(before_);
+  }
+
+ private:
+  const Driver& driver_;
+  Context before_ = 0;
+};
+
+/// Returns how work ended on its own device, or nothing while it goes on.
+std::optional<Status> ended_here(const ReadyEvent& event) {
+  return dynamic_cast<DriverEvent&>(*event.source()).query_here();
+}
+
+bool has_ended_well(const std::vector<ReadyEvent>& ends) {
+  return std::ranges::all_of(ends, [](const ReadyEvent& event) {
+    const std::optional<Status> ended = ended_here(event);
+    return ended && ended->ok();
+  });
+}
+
+std::string names_of(const std::vector<std::shared_ptr<GpuDevice>>& devices) {
+  std::string text;
+  for (const auto& device : devices) text += (text.empty() ? "" : ", ") + device->name();
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::vector<ReadyEvent>> GpuCommunicator::start(const Collective& collective,
+                                                              std::span<const RankMemory> ranks) {
+  std::optional<Running> started;
+  try {
+    std::lock_guard lock(all_.mutex_);
+    started = give(collective, ranks);
+  } catch (...) {
+    drain();  // the memory of a rank that got its part may be freed now
+    throw;
+  }
+  if (!started) return std::nullopt;
+  std::vector<ReadyEvent> ends = started->ends;
+  all_.watcher_.enqueue(
+      [self = shared_from_this(), running = *std::move(started)] { self->watch(running); });
+  return ends;
+}
+
+std::optional<GpuCommunicator::Running> GpuCommunicator::give(const Collective& what,
+                                                              std::span<const RankMemory> ranks) {
+  const KeepCurrent keep(devices_.front()->driver());
+  connect(collective_name(what.kind));
+  std::optional<Fates> fates = order(ranks);
+  if (!fates) return std::nullopt;
+  try {
+    enqueue(what, ranks);
+    return record(*std::move(fates));
+  } catch (const StatusError& error) {
+    abort(error.status());  // some ranks may have their part, and wait for the others
+    throw;
+  } catch (...) {
+    abort(Status(StatusCode::kInternal, "It could not be started."));
+    throw;
+  }
+}
+
+void GpuCommunicator::connect(const char* operation) {
+  for (const auto& device : devices_) raise_if_error(device->health());
+  if (!ranks_.empty()) return;
+  std::vector<int> numbers;
+  for (const auto& device : devices_) numbers.push_back(device->ordinal());
+  std::vector<RankHandle*> made(devices_.size());
+  library_.check(
+      library_.call.connect_all(made.data(), static_cast<int>(made.size()), numbers.data()),
+      operation);
+  ranks_ = std::move(made);
+}
+
+std::optional<Fates> GpuCommunicator::order(std::span<const RankMemory> ranks) const {
+  Fates fates;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const GpuDevice& device = *devices_[i];
+    const Current current(device.driver(), device.context());
+    for (const ReadyEvent& event : ranks[i].after) {
+      if (event.is_ready() && event.error().ok()) continue;
+      const auto* source = dynamic_cast<const DriverEvent*>(event.source());
+      const bool waits = !event.is_ready() && event.source() &&
+                         order_stream(device.driver(), stream_of(*devices_[i]).handle(), event);
+      if (!waits) return std::nullopt;
+      if (source) add_fates(source->fates(), fates);
+    }
+  }
+  return fates;
+}
+
+void GpuCommunicator::enqueue(const Collective& what, std::span<const RankMemory> ranks) {
+  const char* const operation = collective_name(what.kind);
+  if (what.kind == CollectiveKind::kPermute) clear_unsent(what, ranks);
+  library_.check(library_.call.group_start(), operation);
+  Result given = kSuccess;
+  for (std::size_t i = 0; i < ranks.size() && given == kSuccess; ++i) {
+    given = enqueue_rank(what, i, ranks[i]);
+  }
+  const Result ended = library_.call.group_end();  // also after an error: the thread is in a group
+  library_.check(given, operation);
+  library_.check(ended, operation);
+}
+
+Result GpuCommunicator::enqueue_rank(const Collective& what, std::size_t rank,
+                                     const RankMemory& memory) const {
+  const CollectiveFunctions& call = library_.call;
+  const int type = type_number(what.type);
+  const auto reduction = static_cast<int>(what.reduction);
+  StreamHandle* const stream = stream_of(*devices_[rank]).handle();
+  RankHandle* const handle = ranks_[rank];
+  switch (what.kind) {
+    case CollectiveKind::kAllReduce:
+      return call.all_reduce(memory.from, memory.to, what.count, type, reduction, handle, stream);
+    case CollectiveKind::kReduceScatter:
+      return call.reduce_scatter(memory.from, memory.to, what.count / ranks_.size(), type,
+                                 reduction, handle, stream);
+    case CollectiveKind::kAllGather:
+      return call.all_gather(memory.from, memory.to, what.count, type, handle, stream);
+    case CollectiveKind::kBroadcast:
+      return call.broadcast(memory.from, memory.to, what.count, type, static_cast<int>(what.root),
+                            handle, stream);
+    default:
+      return exchange(what, rank, memory);
+  }
+}
+
+Result GpuCommunicator::exchange(const Collective& what, std::size_t rank,
+                                 const RankMemory& memory) const {
+  const bool is_to_all = what.kind == CollectiveKind::kAllToAll;
+  const int type = type_number(what.type);
+  const std::size_t bytes = is_to_all ? what.count / ranks_.size() : what.count;
+  StreamHandle* const stream = stream_of(*devices_[rank]).handle();
+  Result result = kSuccess;
+  const auto add = [&](std::size_t from, std::size_t to) {
+    const std::size_t sent = is_to_all ? to * bytes : 0;
+    const std::size_t received = is_to_all ? from * bytes : 0;
+    if (result == kSuccess && from == rank) {
+      result = library_.call.send(memory.from + sent, bytes, type, static_cast<int>(to),
+                                  ranks_[rank], stream);
+    }
+    if (result == kSuccess && to == rank) {
+      result = library_.call.receive(memory.to + received, bytes, type, static_cast<int>(from),
+                                     ranks_[rank], stream);
+    }
+  };
+  for (const auto& [from, to] : what.pairs) add(from, to);
+  for (std::size_t other = 0; is_to_all && other < ranks_.size(); ++other) {
+    add(rank, other);
+    if (other != rank) add(other, rank);
+  }
+  return result;
+}
+
+void GpuCommunicator::clear_unsent(const Collective& what,
+                                   std::span<const RankMemory> ranks) const {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const bool receives =
+        std::ranges::any_of(what.pairs, [i](const auto& pair) { return pair.second == i; });
+    if (receives) continue;
+    GpuDevice& device = *devices_[i];
+    const Current current(device.driver(), device.context());
+    device.check(
+        device.driver().call.set_bytes(ranks[i].to, 0, what.count, stream_of(device).handle()),
+        collective_name(what.kind));
+  }
+}
+
+GpuCommunicator::Running GpuCommunicator::record(Fates fates) {
+  Running running{std::make_shared<Fate>(), {}};
+  fates.push_back(running.fate);
+  for (const auto& device : devices_) {
+    const Current current(device->driver(), device->context());
+    running.ends.push_back(device->record(stream_of(*device), fates));
+  }
+  running_.push_back(running);
+  return running;
+}
+
+void GpuCommunicator::abort(const Status& why) noexcept {
+  // The fates first: the ranks that are broken off end as if all were well.
+  for (const Running& each : running_) {
+    if (has_ended_well(each.ends)) {
+      each.fate->settle();
+    } else if (each.fate->is_open()) {
+      each.fate->fail(Status(why.code(), "A collective of " + names_of(devices_) +
+                                             " was broken off: " + why.message())
+                          .during(why.operation())
+                          .on(why.device()));
+    }
+  }
+  running_.clear();
+  for (RankHandle* rank : std::exchange(ranks_, {})) (void)library_.call.abort(rank);
+}
+
+void GpuCommunicator::drain() const noexcept {
+  for (const auto& device : devices_) {
+    const Current current(device->driver(), device->context());
+    (void)device->driver().call.stream_synchronize(stream_of(*device).handle());
+  }
+}
+
+void GpuCommunicator::watch(const Running& running) {
+  using namespace std::chrono_literals;
+  for (std::chrono::microseconds delay = 5us;;
+       delay = std::min<std::chrono::microseconds>(delay * 2, 1ms)) {
+    bool is_over = true;
+    Status failed = async_error();
+    for (const ReadyEvent& end : running.ends) {
+      const std::optional<Status> ended = ended_here(end);
+      is_over = is_over && ended;
+      if (ended && !ended->ok()) failed = *ended;
+    }
+    if (!failed.ok()) {
+      const std::lock_guard lock(all_.mutex_);
+      const KeepCurrent keep(devices_.front()->driver());
+      if (running.fate->is_open()) abort(failed);
+      return;
+    }
+    if (is_over) return settle(running);
+    std::this_thread::sleep_for(delay);
+  }
+}
+
+Status GpuCommunicator::async_error() const {
+  const std::lock_guard lock(all_.mutex_);
+  for (RankHandle* rank : ranks_) {
+    Result error = kSuccess;
+    const Result got = library_.call.async_error(rank, &error);
+    if (Status status = library_.status(got ? got : error, "collective"); !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
+void GpuCommunicator::settle(const Running& running) {
+  const std::lock_guard lock(all_.mutex_);
+  if (running.fate->is_open()) running.fate->settle();
+  std::erase_if(running_, [&](const Running& each) { return each.fate == running.fate; });
+}
+
+void GpuCommunicator::close() noexcept {
+  const KeepCurrent keep(devices_.front()->driver());
+  for (RankHandle* rank : std::exchange(ranks_, {})) (void)library_.call.destroy(rank);
+}
+
+Communicators::Communicators() : watcher_("devrt-gpu:collectives", kWatched) {}
+
+std::shared_ptr<native::Communicator> Communicators::find(
+    std::vector<std::shared_ptr<GpuDevice>> devices, const native::CollectiveSource& source) {
+  const CollectiveLibrary& library = collective_library(source);
+  std::vector<const GpuDevice*> key;
+  for (const auto& device : devices) key.push_back(device.get());
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<GpuCommunicator>& found = groups_[key];
+  if (!found) found = std::make_shared<GpuCommunicator>(*this, library, std::move(devices));
+  return found;
+}
+
+void Communicators::close() noexcept {
+  watcher_.drain();
+  std::lock_guard lock(mutex_);
+  for (const auto& [key, group] : groups_) group->close();
+}
+
+}  // namespace devrt::gpu

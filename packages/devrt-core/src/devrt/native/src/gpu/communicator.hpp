@@ -1,0 +1,96 @@
+// Groups of GPUs that a vendor's library connects, and what becomes of their collectives.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/collectives.hpp"
+#include "devrt/async/work_queue.hpp"
+#include "gpu/collective_library.hpp"
+#include "gpu/device.hpp"
+
+namespace devrt::gpu {
+
+class Communicators;
+
+/// One group. It connects at its first collective, and anew after one was broken off.
+class GpuCommunicator final : public native::Communicator,
+                              public std::enable_shared_from_this<GpuCommunicator> {
+ public:
+  GpuCommunicator(Communicators& all, const CollectiveLibrary& library,
+                  std::vector<std::shared_ptr<GpuDevice>> devices)
+      : all_(all), library_(library), devices_(std::move(devices)) {}
+
+  std::string version() const override { return library_.version_text(); }
+  std::optional<std::vector<ReadyEvent>> start(const native::Collective& collective,
+                                               std::span<const native::RankMemory> ranks) override;
+  /// Disconnects; nothing may be under way.
+  void close() noexcept;
+
+ private:
+  /// A collective that has not ended on all ranks, or has not been seen to.
+  struct Running {
+    std::shared_ptr<Fate> fate;
+    std::vector<ReadyEvent> ends;  // of each rank
+  };
+
+  static Stream& stream_of(GpuDevice& device) {
+    return device.stream(native::Lane::kCollective, 0);
+  }
+  // Under the lock of all groups.
+  std::optional<Running> give(const native::Collective& what,
+                              std::span<const native::RankMemory> ranks);
+  void connect(const char* operation);
+  std::optional<Fates> order(std::span<const native::RankMemory> ranks) const;
+  void enqueue(const native::Collective& what, std::span<const native::RankMemory> ranks);
+  Result enqueue_rank(const native::Collective& what, std::size_t rank,
+                      const native::RankMemory& memory) const;
+  Result exchange(const native::Collective& what, std::size_t rank,
+                  const native::RankMemory& memory) const;
+  void clear_unsent(const native::Collective& what,
+                    std::span<const native::RankMemory> ranks) const;
+  Running record(Fates fates);
+  void abort(const Status& why) noexcept;
+  void drain() const noexcept;
+
+  /// Waits until a collective has ended on all ranks, or has to be broken off. In a thread.
+  void watch(const Running& running);
+  Status async_error() const;
+  void settle(const Running& running);
+
+  Communicators& all_;
+  const CollectiveLibrary& library_;
+  const std::vector<std::shared_ptr<GpuDevice>> devices_;
+  std::vector<RankHandle*> ranks_;  // empty while it is not connected
+  std::vector<Running> running_;
+};
+
+/// The groups of a client.
+class Communicators {
+ public:
+  Communicators();
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  std::shared_ptr<native::Communicator> find(std::vector<std::shared_ptr<GpuDevice>> devices,
+                                             const native::CollectiveSource& source);
+  /// Waits until what was started is seen to have ended.
+  void drain() noexcept { watcher_.drain(); }
+  /// Disconnects all groups.
+  void close() noexcept;
+
+ private:
+  friend class GpuCommunicator;
+
+  // Held while all ranks of a collective are given it, so that devices which are in several groups
+  // come to their collectives in one order: else two groups could wait for each other.
+  std::mutex mutex_;
+  WorkQueue watcher_;
+  std::map<std::vector<const GpuDevice*>, std::shared_ptr<GpuCommunicator>> groups_;
+};
+
+}  // namespace devrt::gpu

@@ -1,0 +1,178 @@
+// Collectives of the GPU client on simulated devices: in every order, from several threads, and
+// with a device that is lost at any moment.
+#include <array>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "client/collectives.hpp"
+#include "gpu_simulator/control.h"
+#include "harness.hpp"
+
+namespace devrt::gpu {
+
+using namespace native;
+using Buffer = native::Buffer;  // not the template
+
+namespace {
+
+constexpr std::size_t kDevices = 4;
+
+std::shared_ptr<Client> client_with(const std::string& settings) {
+  const std::string all = "devices=4 " + settings;
+  if (const char* problem = devrt_simulator_configure(all.c_str())) {
+    throw std::runtime_error(problem);
+  }
+  ClientOptions options;
+  options.backend_options = {{"library", std::string(SIMULATOR)}};
+  return Client::make(std::move(options));
+}
+
+void no_reports() {
+  const std::string reports = devrt_simulator_reports(1);
+  if (!reports.empty()) throw std::runtime_error(reports);
+}
+
+struct Group {
+  Group(Client& client, std::vector<std::size_t> numbers) {
+    std::vector<const Device*> pointers;
+    for (const std::size_t number : numbers) {
+      devices.push_back(client.local_devices()[number]->shared());
+      pointers.push_back(devices.back().get());
+    }
+    communicator = connect(client, pointers, {SIMULATOR, "nccl"});
+  }
+
+  std::vector<Ref<Buffer>> reduce(std::span<const Ref<Buffer>> arguments) const {
+    std::vector<const Buffer*> pointers;
+    for (const Ref<Buffer>& each : arguments) pointers.push_back(each.get());
+    return start_collective(devices, communicator, {}, {pointers, arguments[0]->shape().copy()});
+  }
+
+  std::vector<std::shared_ptr<Device>> devices;
+  std::shared_ptr<Communicator> communicator;
+};
+
+std::vector<Ref<Buffer>> put_on(const Group& group, const std::vector<float>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  const std::int64_t stride = sizeof(float);
+  HostArray source;
+  source.type = ElementType::kFloat32;
+  source.view = {reinterpret_cast<const std::byte*>(values.data()),
+                 {&count, 1},
+                 {&stride, 1},
+                 sizeof(float),
+                 1};
+  std::vector<Ref<Buffer>> made;
+  for (const auto& device : group.devices) {
+    ExternalOwner none;
+    made.push_back(device->client().put(device->default_memory(), source, none, {}));
+  }
+  return made;
+}
+
+std::vector<float> read(const Buffer& buffer) {
+  Client& client = buffer.memory()->client();
+  const Client::Fetched fetched =
+      client.fetch(*buffer.memory(), client.storage_of(buffer, "fetch"), buffer.ready());
+  raise_if_error(fetched.ready.wait());
+  std::vector<float> values(buffer.bytes() / sizeof(float));
+  std::memcpy(values.data(), fetched.storage->data(), buffer.bytes());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE(gpu_collectives_are_right_in_every_order_that_the_devices_may_take) {
+  for (int seed = 0; seed < 15; ++seed) {
+    const auto client = client_with("delay=300 seed=" + std::to_string(seed));
+    const Group all(*client, {0, 1, 2, 3}), pair(*client, {2, 1});
+    const std::vector<float> ones(3000, 1), twos(3000, 2);
+    std::vector<Ref<Buffer>> sums = put_on(all, ones);
+    for (int i = 0; i < 3; ++i) sums = all.reduce(sums);  // the arguments go while they are read
+    const std::vector<Ref<Buffer>> others = pair.reduce(put_on(pair, twos));
+    for (const Ref<Buffer>& each : sums) CHECK(read(*each) == std::vector<float>(3000, 64));
+    for (const Ref<Buffer>& each : others) CHECK(read(*each) == std::vector<float>(3000, 4));
+    client->close();
+    no_reports();
+  }
+}
+
+TEST_CASE(gpu_collectives_of_groups_that_share_devices_start_in_several_threads) {
+  for (int seed = 0; seed < 5; ++seed) {
+    const auto client = client_with("delay=100 seed=" + std::to_string(seed));
+    const std::array groups{Group(*client, {0, 1, 2, 3}), Group(*client, {3, 2, 1, 0}),
+                            Group(*client, {1, 2}), Group(*client, {2, 3, 0})};
+    std::vector<std::thread> threads;
+    std::array<bool, 4> is_right{};
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      threads.emplace_back([&, i] {
+        std::vector<Ref<Buffer>> sums = put_on(groups[i], std::vector<float>(500, 1));
+        float expected = 1;
+        for (int round = 0; round < 4; ++round) {
+          sums = groups[i].reduce(sums);
+          expected *= static_cast<float>(groups[i].devices.size());
+        }
+        is_right[i] = read(*sums.back()) == std::vector<float>(500, expected);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const bool right : is_right) CHECK(right);
+    client->close();
+    no_reports();
+  }
+}
+
+TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
+  int lost = 0;
+  for (int operation = 1; operation <= 24; ++operation) {
+    const auto client = client_with("delay=100 lose=2:" + std::to_string(operation));
+    const Group all(*client, {0, 1, 2, 3}), others(*client, {0, 1, 3});
+    try {
+      std::vector<Ref<Buffer>> sums = put_on(all, std::vector<float>(2000, 1));
+      for (int i = 0; i < 4; ++i) sums = all.reduce(sums);
+      for (const Ref<Buffer>& each : sums) {
+        const Status status = each->ready().wait();  // in all events it ends
+        CHECK(status.ok() || status.code() == StatusCode::kDataLoss);
+        lost += !status.ok();
+        // Bytes that a rank left behind when it was broken off are nobody's result.
+        if (status.ok() && &each->memory()->device() != client->local_devices()[2].get()) {
+          CHECK(read(*each) == std::vector<float>(2000, 256));
+        }
+      }
+    } catch (const StatusError& error) {
+      CHECK(error.status().code() == StatusCode::kDataLoss);
+      ++lost;
+    }
+    const std::vector<Ref<Buffer>> go_on = others.reduce(put_on(others, {1, 2}));
+    for (const Ref<Buffer>& each : go_on) CHECK((read(*each) == std::vector<float>{3, 6}));
+    client->close();
+  }
+  CHECK(lost >= 24);
+}
+
+TEST_CASE(gpu_collectives_that_fail_in_their_argument_fail_on_all_ranks) {
+  const auto client = client_with("");
+  const Group all(*client, {0, 1, 2, 3});
+  std::vector<Ref<Buffer>> arguments = put_on(all, {1, 2, 3});
+  ReadyPromise promise;
+  Device& device = *all.devices[1];
+  arguments[1] = Buffer::make(device.default_memory().shared(), ElementType::kFloat32, Dims{3},
+                              device.default_memory().allocate(12), promise.event());
+  const std::vector<Ref<Buffer>> results = all.reduce(arguments);  // waits in a thread
+  const std::vector<Ref<Buffer>> after = all.reduce(results);
+  for (const Ref<Buffer>& each : results) CHECK(!each->ready().is_ready());
+  promise.set(Status(StatusCode::kAborted, "planted"));
+  for (const auto* each : {&results, &after}) {
+    for (const Ref<Buffer>& result : *each) {
+      CHECK(result->ready().wait().message() == "planted");
+    }
+  }
+  for (const Ref<Buffer>& each : all.reduce(arguments)) {  // that has failed already
+    CHECK(each->ready().wait().code() == StatusCode::kAborted);
+  }
+  client->close();
+  no_reports();
+}
+
+}  // namespace devrt::gpu

@@ -1,0 +1,3 @@
+// The simulated library for collectives, by the names of RCCL, which are NCCL's.
+#define DEVRT_COLLECTIVES(name) nccl##name
+#include "gpu_simulator/collective_exports.inc"

@@ -1,0 +1,16 @@
+"""RCCL, which exchanges arrays between AMD's devices."""
+
+from __future__ import annotations
+
+from devrt.native.collectives import CollectiveLibrary
+
+__all__ = ["RCCL"]
+
+RCCL = CollectiveLibrary(
+    prefix="nccl",  # its functions have NCCL's names
+    libraries=("librccl.so.1",),
+    system_folders=("opt/rocm/lib", "opt/rocm-*/lib"),
+    variable="DEVRT_ROCM_COLLECTIVES",
+    remedy="Install ROCm's package rccl.",
+)
+"""RCCL, of ROCm."""
