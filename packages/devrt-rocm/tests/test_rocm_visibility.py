@@ -53,11 +53,12 @@ PROGRAM = """
 import devrt_rocm._ext
 from devrt.errors import InvalidArgumentError
 from devrt.native import gpu
+from devrt.native.gpu_simulation import simulator_library
 from devrt.records import ClientContext
 from devrt_rocm._platform import PLATFORM
 
 # The simulator stands in for the driver, and does not count as simulated devices.
-library = gpu._simulator(devrt_rocm._ext, "rocm", 2)
+library = simulator_library(PLATFORM.simulator_path(devrt_rocm._ext), "rocm", 2)
 gpu.GpuPlatform._driver_library = lambda self: library
 for options in ({}, {"mock_num_gpus": 2, "mock": True}):
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from devrt.errors import ConfigError, InvalidArgumentError
-from devrt.native.gpu import _mock_topology
+from devrt.native.gpu_simulation import mock_topology
 
 REQUESTS = {
     "nothing": ({}, None),
@@ -26,7 +26,7 @@ REQUESTS = {
 @pytest.mark.parametrize("case", REQUESTS)
 def test_what_is_requested(case):
     options, expected = REQUESTS[case]
-    assert _mock_topology(options, "acme") == expected
+    assert mock_topology(options, "acme") == expected
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_what_is_requested(case):
 )
 def test_what_is_no_topology(text):
     with pytest.raises(InvalidArgumentError):
-        _mock_topology({"mock_gpu_topology": text}, "acme")
+        mock_topology({"mock_gpu_topology": text}, "acme")
     with pytest.raises(ConfigError, match=r"'acme_mock' \(DEVRT_ACME_MOCK\)"):
-        _mock_topology({"acme_mock": text}, "acme")
+        mock_topology({"acme_mock": text}, "acme")
 
 
 @pytest.mark.parametrize("count", [0, -1, 1025])
 def test_a_number_out_of_range(count):
     with pytest.raises(InvalidArgumentError, match="mock_num_gpus must give at least 1"):
-        _mock_topology({"mock": True, "mock_num_gpus": count}, "acme")
+        mock_topology({"mock": True, "mock_num_gpus": count}, "acme")

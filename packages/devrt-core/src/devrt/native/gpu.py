@@ -7,7 +7,6 @@ variables and simulated devices are decided here, once.
 from __future__ import annotations
 
 import importlib
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -16,12 +15,16 @@ from devrt import hardware
 from devrt._support.record import record
 from devrt.contract import options_with_job
 from devrt.errors import (
-    BackendUnavailableError,
-    ConfigError,
     DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
     StatusCode,
+)
+from devrt.native.gpu_simulation import (
+    MOST_DEVICES,
+    mock_topology,
+    simulated_devices,
+    simulator_library,
 )
 from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, OptionSpec
 
@@ -31,9 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["GpuPlatform", "simulated_links"]
 
 _ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
-_SIMULATOR = "DEVRT_GPU_SIMULATOR"
-_MOST_NODES = 1 << 16
-_MOST_DEVICES = 1024  # that are simulated in one process
 
 _GIVEN = (
     "allocator",
@@ -64,7 +64,7 @@ _OF_JAX = (
         type=int,
         default=1,
         minimum=1,
-        maximum=_MOST_DEVICES,
+        maximum=MOST_DEVICES,
         help="JAX's option: how many devices use_mock_gpu_client simulates.",
     ),
 )
@@ -178,14 +178,16 @@ class GpuPlatform:
             simulator = self.simulator_path(native)
             member = collectives_member(self.collectives, simulated_links, simulator)
             getattr(native, f"{self.prefix}Client").collectives = member
-        mock = _mock_topology(options, self.name)
+        mock = mock_topology(options, self.name)
         if mock:
             simulated_nodes, devices = mock
-            driver["library"] = _simulator(self.simulator_path(native), self.name, devices)
+            driver["library"] = simulator_library(self.simulator_path(native), self.name, devices)
             nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
         elif found := self._driver_library():
             driver["library"] = found
         try:
+            if mock:
+                driver["allowed_devices"] = simulated_devices(allowed, mock[1])
             client = _native_client(native, driver, self._exchange(nodes, options), context)
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
@@ -320,81 +322,3 @@ def _allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         chosen["memory_fraction"] = float(chosen["memory_fraction"])
     chosen.pop("collective_memory_size", None)  # the library for collectives has its own
     return chosen
-
-
-def _mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:
-    """Return how many nodes of how many simulated devices are requested; None for real ones."""
-    given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
-    count = options.get("mock_num_gpus")
-    if given:
-        return _parsed(str(given), "mock_gpu_topology")
-    if configured:
-        return _configured_topology(str(configured), f"{platform}_mock")
-    if options.get("mock") or options.get("use_mock_gpu_client"):
-        return 1, _in_range(1 if count is None else count, _MOST_DEVICES, "mock_num_gpus")
-    return None
-
-
-def _configured_topology(text: str, option: str) -> tuple[int, int]:
-    """Return the same of the configuration's option, whose errors are the user's to correct."""
-    try:
-        return _parsed(text, option)
-    except InvalidArgumentError as error:
-        msg = f"option {option!r} (DEVRT_{option.upper()}): {error.message}"
-        remedy = "Correct the value, or unset it."
-        raise ConfigError(msg, option=option, value=text, remedy=remedy) from None
-
-
-def _parsed(text: str, option: str) -> tuple[int, int]:
-    parts = text.lower().replace(" ", "").split("x")
-    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        msg = (
-            f"a topology of simulated devices is written 8, 2x8 (nodes, devices of each) or 2x4x8 "
-            f"(slices, nodes of each, devices of each), not {text!r}."
-        )
-        raise InvalidArgumentError(msg, option=option)
-    *groups, devices = map(int, parts)
-    return (
-        _in_range(math.prod(groups), _MOST_NODES, option),
-        _in_range(devices, _MOST_DEVICES, option),
-    )
-
-
-def _in_range(number: int, most: int, option: str) -> int:
-    if not 1 <= number <= most:
-        msg = f"{option} must give at least 1 and at most {most}, not {number}."
-        raise InvalidArgumentError(msg, option=option)
-    return number
-
-
-_configured: dict[str, int] = {}
-
-
-def _simulator(path: str, platform: str, devices: int) -> str:
-    """Return the path of the simulator's library, which then shows so many devices.
-
-    One process has one simulated machine, as it has one driver: it keeps the most devices that were
-    requested before its first client.
-    """
-    import ctypes  # a native library, which importing a plugin must not load
-
-    if not os.path.isfile(path):
-        msg = f"the simulator of {platform} devices is not installed ({path})."
-        raise BackendUnavailableError(msg, platform=platform)
-    if path not in _configured:
-        library = ctypes.CDLL(path)
-        configure = library.devrt_simulator_configure
-        configure.argtypes, configure.restype = [ctypes.c_char_p], ctypes.c_char_p
-        # What tests have it do beside: a seed, delays, faults.
-        settings = f"devices={devices} {os.environ.get(_SIMULATOR, '')}"
-        problem = configure(settings.encode())
-        if problem:
-            raise InvalidArgumentError(problem.decode(), option=_SIMULATOR)
-        _configured[path] = devices
-    if devices > _configured[path]:
-        msg = (
-            f"{devices} simulated {platform} devices are requested, and this process simulates "
-            f"{_configured[path]} already. Make the larger client first."
-        )
-        raise InvalidArgumentError(msg, option="mock_gpu_topology")
-    return path

@@ -1,0 +1,108 @@
+"""Simulated GPUs: how many are requested, and the library that shows them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from devrt.errors import BackendUnavailableError, ConfigError, InvalidArgumentError
+
+__all__ = ["MOST_DEVICES", "mock_topology", "simulated_devices", "simulator_library"]
+
+_SIMULATOR = "DEVRT_GPU_SIMULATOR"
+_MOST_NODES = 1 << 16
+MOST_DEVICES = 1024  # that are simulated in one process
+
+
+def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:
+    """Return how many nodes of how many simulated devices are requested; None for real ones."""
+    given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
+    count = options.get("mock_num_gpus")
+    if given:
+        return _parsed(str(given), "mock_gpu_topology")
+    if configured:
+        return _configured_topology(str(configured), f"{platform}_mock")
+    if options.get("mock") or options.get("use_mock_gpu_client"):
+        return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
+    return None
+
+
+def _configured_topology(text: str, option: str) -> tuple[int, int]:
+    """Return the same of the configuration's option, whose errors are the user's to correct."""
+    try:
+        return _parsed(text, option)
+    except InvalidArgumentError as error:
+        msg = f"option {option!r} (DEVRT_{option.upper()}): {error.message}"
+        remedy = "Correct the value, or unset it."
+        raise ConfigError(msg, option=option, value=text, remedy=remedy) from None
+
+
+def _parsed(text: str, option: str) -> tuple[int, int]:
+    parts = text.lower().replace(" ", "").split("x")
+    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        msg = (
+            f"a topology of simulated devices is written 8, 2x8 (nodes, devices of each) or 2x4x8 "
+            f"(slices, nodes of each, devices of each), not {text!r}."
+        )
+        raise InvalidArgumentError(msg, option=option)
+    *groups, devices = map(int, parts)
+    return (
+        _in_range(math.prod(groups), _MOST_NODES, option),
+        _in_range(devices, MOST_DEVICES, option),
+    )
+
+
+def _in_range(number: int, most: int, option: str) -> int:
+    if not 1 <= number <= most:
+        msg = f"{option} must give at least 1 and at most {most}, not {number}."
+        raise InvalidArgumentError(msg, option=option)
+    return number
+
+
+def simulated_devices(allowed: str | None, devices: int) -> str:
+    """Return which devices a client of so many has: the machine may simulate more for others."""
+    if allowed is None:
+        return ",".join(map(str, range(devices)))
+    for number in filter(str.isdecimal, allowed.split(",")):
+        if int(number) >= devices:
+            msg = (
+                f"allowed_devices names device {number}, and {devices} are simulated for this "
+                "client, numbered from 0."
+            )
+            raise InvalidArgumentError(msg, option="allowed_devices")
+    return allowed
+
+
+_configured: dict[str, int] = {}
+
+
+def simulator_library(path: str, platform: str, devices: int) -> str:
+    """Return the path of the simulator's library, which then shows so many devices.
+
+    One process has one simulated machine, as it has one driver: it keeps the most devices that were
+    requested before its first client.
+    """
+    import ctypes  # a native library, which importing a plugin must not load
+
+    if not os.path.isfile(path):
+        msg = f"the simulator of {platform} devices is not installed ({path})."
+        raise BackendUnavailableError(msg, platform=platform)
+    if path not in _configured:
+        library = ctypes.CDLL(path)
+        configure = library.devrt_simulator_configure
+        configure.argtypes, configure.restype = [ctypes.c_char_p], ctypes.c_char_p
+        # What tests have it do beside: a seed, delays, faults.
+        settings = f"devices={devices} {os.environ.get(_SIMULATOR, '')}"
+        problem = configure(settings.encode())
+        if problem:
+            raise InvalidArgumentError(problem.decode(), option=_SIMULATOR)
+        _configured[path] = devices
+    if devices > _configured[path]:
+        msg = (
+            f"{devices} simulated {platform} devices are requested, and this process simulates "
+            f"{_configured[path]} already. Make the client with the most devices first."
+        )
+        raise InvalidArgumentError(msg, option="mock_gpu_topology")
+    return path
