@@ -33,7 +33,7 @@ run_tests() {
     -DDEVRT_${package^^}_TESTS=ON -DDEVRT_WERROR=$werror \
     -DDEVRT_SANITIZE="$sanitizers" >/dev/null
   cmake --build "$build" --parallel
-  output=$(timeout ${DEVRT_NATIVE_TIMEOUT:-400} "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
+  output=$(timeout ${DEVRT_NATIVE_TIMEOUT:-900} "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
   printf '%s\n' "$output"
   if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1]))
