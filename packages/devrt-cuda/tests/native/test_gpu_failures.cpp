@@ -159,7 +159,7 @@ void fail_each_call(const char* function, std::uint64_t count, const char* code,
     const std::string living = devrt_simulator_living();
     const bool is_empty = living.find(
                               "device=0 managed=0 pinned=0 registered=0 streams=0 "
-                              "events=0 modules=0 contexts=0") == 0;
+                              "events=0 modules=0 communicators=0 contexts=0") == 0;
     if (!is_empty && !gives_back(function)) throw std::runtime_error(settings + ": " + living);
   }
 }
