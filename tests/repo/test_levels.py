@@ -41,6 +41,7 @@ LEVEL_OF = {layer: level for level, layers in LEVELS.items() for layer in layers
 
 EXCEPTIONS = {
     ("native", "arrays"): "a kernel, which a client compiles, is launched with arrays",
+    ("native", "tracing"): "a kernel that is called in a traced function becomes part of the trace",
     ("native", "plugins"): "the check of a wheel reads its manifest as a start would",
     ("tracing", "numpy"): "operators of arrays and traced values are functions of devrt.numpy",
 }

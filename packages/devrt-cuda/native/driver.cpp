@@ -84,6 +84,10 @@ class CudaDriver final : public Driver {
                    std::size_t bytes, StreamHandle* stream) const noexcept override {
     return copy_peer_(to, to_context, from, from_context, bytes, stream);
   }
+  Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
+                       int* block) const noexcept override {
+    return suggest_block_(grid, block, function, nullptr, shared_bytes, 0);
+  }
   Result launch_host(StreamHandle* stream, void (*function)(void*),
                      void* data) const noexcept override {
     return launch_host_(stream, function, data);
@@ -181,6 +185,7 @@ class CudaDriver final : public Driver {
     call.function_parameter = reinterpret_cast<decltype(call.function_parameter)>(
         dlsym(from.handle(), "cuFuncGetParamInfo"));
     from.get(call.launch, "cuLaunchKernel");
+    from.get(suggest_block_, "cuOccupancyMaxPotentialBlockSize");
   }
 
   Result (*error_name_)(Result, const char**) = nullptr;
@@ -192,6 +197,8 @@ class CudaDriver final : public Driver {
   Result (*enable_peer_)(Context, unsigned) = nullptr;
   Result (*copy_peer_)(void*, Context, const void*, Context, std::size_t, StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
+  Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t (*)(int), std::size_t,
+                           int) = nullptr;
   Result (*pointer_attributes_)(unsigned, unsigned*, void**, const void*) = nullptr;
 };
 

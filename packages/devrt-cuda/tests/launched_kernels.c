@@ -1,4 +1,4 @@
-/* Kernels of test_cuda_launches.py, as simulated devices load them. */
+/* Kernels of the tests of launches, as simulated devices load them. */
 #include "gpu_simulator/kernel.h"
 
 /* Adds two arrays of int32 and a number. */
@@ -15,6 +15,21 @@ void add(const devrt_simulator_launch* launch, void* const* parameters) {
   for (size_t i = 0; i < count; ++i) to[i] = a[i] + b[i] + more;
 }
 const unsigned add_parameters[] = {8, 8, 8, 4, 0};
+
+/* Adds a multiple of an array of float to another. */
+void axpy(const devrt_simulator_launch* launch, void* const* parameters) {
+  const uint64_t x = *(const uint64_t*)parameters[0];
+  const uint64_t y = *(const uint64_t*)parameters[1];
+  const uint64_t out = *(const uint64_t*)parameters[2];
+  const float by = *(const float*)parameters[3];
+  const size_t count = launch->block[0];
+  const uint64_t at = launch->block_index[0] * count * sizeof(float);
+  const float* a = launch->read(launch->context, x + at, count * sizeof(float));
+  const float* b = launch->read(launch->context, y + at, count * sizeof(float));
+  float* to = launch->write(launch->context, out + at, count * sizeof(float));
+  for (size_t i = 0; i < count; ++i) to[i] = by * a[i] + b[i];
+}
+const unsigned axpy_parameters[] = {8, 8, 8, 4, 0};
 
 /* Writes what it was launched with. */
 void shape(const devrt_simulator_launch* launch, void* const* parameters) {

@@ -284,6 +284,16 @@ def test_a_format_of_others_and_devices_of_others_are_refused(vendor, driver, de
             client.compile(image.read_bytes(), format=vendor.image, **more)
 
 
+def test_the_attributes_of_a_kernel_and_the_block_that_suits_it(vendor, driver, devices, module):
+    found = module["add"].attributes
+    assert (found.max_threads_per_block, found.num_regs, found.shared_size_bytes) == (1024, 32, 0)
+    block, grid = module["add"].suggest_block(4096)
+    assert (block, grid * block % 1024) == (1024, 0)
+    assert grid >= devices[0].attributes["core_count"]
+    with pytest.raises(InvalidArgumentError, match="shared_bytes is -1"):
+        module["add"].suggest_block(-1)
+
+
 def test_without_a_format_a_program_is_compiled(driver, devices):
     # The compiler's error, or the one that there is none: either is that of programs.
     with pytest.raises(DevrtError, match=r"main|need XLA") as refused:

@@ -49,10 +49,9 @@ class HipDriver final : public Driver {
     fill_devices(from);
     fill_memory(from);
     fill_work(from);
-    launch_host_ = reinterpret_cast<decltype(launch_host_)>(from.look_up("hipLaunchHostFunc"));
+    from.get_optional(launch_host_, "hipLaunchHostFunc");
     // Needed for arrays whose interface does not say which device they are on.
-    pointer_attribute_ =
-        reinterpret_cast<decltype(pointer_attribute_)>(from.look_up("hipPointerGetAttribute"));
+    from.get_optional(pointer_attribute_, "hipPointerGetAttribute");
     if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
     from.finish(*this, kFloor, "HIP 5.2", "Install a later ROCm: https://rocm.docs.amd.com");
   }
@@ -83,6 +82,10 @@ class HipDriver final : public Driver {
   Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
                    std::size_t bytes, StreamHandle* stream) const noexcept override {
     return copy_peer_(to, device_of(to_context), from, device_of(from_context), bytes, stream);
+  }
+  Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
+                       int* block) const noexcept override {
+    return suggest_block_(grid, block, function, shared_bytes, 0);
   }
   Result launch_host(StreamHandle* stream, void (*function)(void*),
                      void* data) const noexcept override {
@@ -180,6 +183,7 @@ class HipDriver final : public Driver {
     from.get(call.module_function, "hipModuleGetFunction");
     from.get(call.function_attribute, "hipFuncGetAttribute");
     from.get(call.launch, "hipModuleLaunchKernel");
+    from.get(suggest_block_, "hipModuleOccupancyMaxPotentialBlockSize");
   }
 
   const char* (*error_name_)(Result) = nullptr;
@@ -190,6 +194,7 @@ class HipDriver final : public Driver {
   Result (*copy_peer_)(void*, int, const void*, int, std::size_t, StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
   Result (*pointer_attribute_)(void*, int, void*) = nullptr;
+  Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t, int) = nullptr;
   Result (*add_callback_)(StreamHandle*, void (*)(StreamHandle*, Result, void*), void*,
                           unsigned) = nullptr;
 };

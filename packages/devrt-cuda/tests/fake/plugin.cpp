@@ -3,6 +3,8 @@
 //
 //   add: one result, a + b     two: a + b, and a      same: a, in its memory where it is donated
 //
+// A program with a custom call makes that alone: of its arguments, for one result of their size.
+//
 // The environment says where things are, and what it leaves out:
 //   FAKE_GPU_DRIVER   the driver's library       FAKE_GPU_KERNELS   a module with `add`
 //   FAKE_GPU_MODULES  a folder: NAME.hlo is what programs of that name were compiled to
@@ -19,6 +21,7 @@
 #include <iterator>
 #include <span>
 
+#include "calls.hpp"
 #include "objects.hpp"
 
 struct PJRT_Buffer {
@@ -28,7 +31,7 @@ struct PJRT_Buffer {
   std::size_t size = 0;
 };
 struct PJRT_Executable {
-  std::string name, module;
+  std::string name, module, text, target;  // of a custom call, if it makes one
 };
 struct PJRT_LoadedExecutable {
   PJRT_Executable executable;
@@ -145,6 +148,17 @@ struct Call {
           device.compute);
     return to;
   }
+  /// Has a handler fill the result.
+  PJRT_Buffer* custom(const PJRT_Executable& program, PJRT_ExecuteContext* context,
+                      std::string& error) const {
+    PJRT_Buffer* to = output();
+    std::vector<std::uintptr_t> addresses;
+    for (PJRT_Buffer* argument : arguments) addresses.push_back(argument->bytes->address);
+    error = call_handler(program.target, program.text, device.compute,
+                         context ? &context->user_data : nullptr, addresses, to->bytes->address,
+                         static_cast<std::int64_t>(to->size / sizeof(float)));
+    return to;
+  }
   /// Takes the argument's memory, and writes to it, so that a reader that nothing orders is seen.
   PJRT_Buffer* take() const {
     PJRT_Buffer* from = arguments[0];
@@ -164,7 +178,11 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
     const Current current(call.device);
     call.wait_for_arguments();
     std::vector<PJRT_Buffer*> made;
-    if (name.find("same") != name.npos) {
+    if (const auto& program = args->executable->executable; !program.target.empty()) {
+      std::string error;
+      made = {call.custom(program, args->options->context, error)};
+      if (!error.empty()) return fail(PJRT_Error_Code_INTERNAL, error);
+    } else if (name.find("same") != name.npos) {
       made = {is_withheld && !has_fault("seize") ? call.copy() : call.take()};
     } else {
       made = {call.add()};
@@ -185,10 +203,14 @@ PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
   const std::string code(args->program->code, args->program->code_size);
   for (const auto& entry : std::filesystem::directory_iterator(std::getenv("FAKE_GPU_MODULES"))) {
     const std::string name = entry.path().stem();
-    if (code.find("@" + name) == std::string::npos) continue;
+    if (code.find("@" + name + " ") == std::string::npos) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    args->executable =
-        new PJRT_LoadedExecutable{{name, std::string(std::istreambuf_iterator<char>(file), {})}};
+    std::smatch call;
+    const bool has_call = std::regex_search(
+        code, call, std::regex(R"re(custom_call(?: @(\w+)|.*call_target_name = "(\w+)"))re"));
+    const std::string target = has_call ? (call[1].matched ? call[1] : call[2]).str() : "";
+    args->executable = new PJRT_LoadedExecutable{
+        {name, std::string(std::istreambuf_iterator<char>(file), {}), code, target}};
     return nullptr;
   }
   return fail(PJRT_Error_Code_INVALID_ARGUMENT, "no such program");
@@ -228,6 +250,7 @@ PJRT_Error* wait_stream(PJRT_Wait_Until_Buffer_Ready_On_Stream_Args* args) {
 }
 
 PJRT_Stream_Extension streams{};
+PJRT_FFI_Extension calls{};
 PJRT_Api table{};
 
 template <class Args>
@@ -348,5 +371,7 @@ extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {
   table.extension_start = &streams.base;
   fill_objects();
   fill_programs();
+  streams.base.next = &calls.base;
+  fill_calls(calls, table);
   return &table;
 }

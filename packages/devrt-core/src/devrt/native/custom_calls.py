@@ -34,15 +34,22 @@ def answer(
     arguments: Sequence[_Array],
     results: Sequence[_Array],
     attributes: Mapping[str, Any],
+    stream: int,
 ) -> tuple[int, str] | None:
     """Call a function of Python; on whatever thread the program runs.
 
     Attributes are texts, mappings, and numbers as their element type, their bytes and whether it is
-    one. Returns the status code and message of what it raised, or None.
+    one. On a device that the host does not see, a function of the host's arrays is given copies.
+    Returns the status code and message of what it raised, or None.
     """
     return custom_calls_of(package).answer(
         slot,
-        lambda: (_to_buffers(arguments), _to_buffers(results), _to_attributes(attributes), 0),
+        lambda: (
+            _to_buffers(arguments),
+            _to_buffers(results),
+            _to_attributes(attributes),
+            stream,
+        ),
     )
 
 

@@ -267,7 +267,7 @@ class Engine(Generic[Found]):
 
     def _bind(self, library: str, handler: Handler, address: int | None) -> int:
         if address is None:
-            slot: int = self.native._register_custom_call(library, handler.name)
+            slot: int = self.native._register_custom_call(library, handler.name, handler.is_device)
         else:
             slot = self.native._register_native_custom_call(library, handler.name, address)
         return slot

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,7 @@ from devrt.compiling.xla_cpu_libraries import (
 )
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.native.engine import Engine
+from devrt.native.kernel_calls import KERNEL_TARGET
 
 if TYPE_CHECKING:
     from devrt.compiling.quirks import Flag, Quirk
@@ -118,6 +119,30 @@ class GpuEngine(Engine[GpuLibrary]):
             return f"{own}, {self.library(client)}"
         except UnimplementedError:
             return f"{own}, no compiler"
+
+    def handlers(self) -> Sequence[str]:
+        """Return the custom calls that the backend answers itself: kernels."""
+        return (KERNEL_TARGET,)
+
+    def provided_words(self) -> str:
+        """Return a sentence on those, for the error on a custom call that nobody answers."""
+        return f"Kernels are called as {KERNEL_TARGET}."
+
+    def named_calls(self, code: bytes) -> Iterable[str]:
+        """Return the calls of `handlers` that a program's bytes name, where it cannot be read."""
+        return self.handlers() if KERNEL_TARGET.encode() in code else ()
+
+    def provide(self, library: GpuLibrary, names: Iterable[str]) -> None:
+        """Have a library's programs find the handler of calls of kernels."""
+        if KERNEL_TARGET not in names:
+            return
+        if library.on_cpu is not None:
+            msg = (
+                f"the program calls a kernel, and those of simulated {self.platform} devices run "
+                "on the CPU, which has none. Launch it outside of traced functions there."
+            )
+            raise UnimplementedError(msg, operation="compile_and_load", platform=self.platform)
+        self.native._provide_kernel_calls(library.path)
 
     def flags(self, library: GpuLibrary, program: Program) -> Mapping[str, Flag | str]:
         """Return the flags that this machine needs, or the compiler of simulated devices."""

@@ -6,24 +6,28 @@ arrays, numbers, and descriptions of the arrays that they fill::
     module = client.compile(source, format="ptx")
     (z,) = module["add"](x, y, devrt.ShapeDtypeStruct(x.shape, x.dtype), grid=8, block=128)
 
-The native half, which orders launches and checks them, is ``src/client/kernels.cpp``.
+In a traced function the same call becomes part of the program. The native half, which orders
+launches and checks them, is ``src/client/kernels.cpp``.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from devrt._support.context import Context
 from devrt._support.record import record
 from devrt.contract import Buffer
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.native.kernel_calls import KernelCall, traced_call
 
 if TYPE_CHECKING:
     from devrt.native.kernel_compiler import KernelCompiler
 
-__all__ = ["Kernel", "KernelFormats", "KernelModule"]
+__all__ = ["Kernel", "KernelAttributes", "KernelFormats", "KernelModule"]
 
 _MOST_SHARED = 1 << 32  # bytes, as drivers count them
 
@@ -44,6 +48,35 @@ class KernelFormats:
     compiler: KernelCompiler
 
 
+@record(frozen=True, slots=True, kw_only=True)
+class KernelAttributes:
+    """What the compiler made of a kernel, by the drivers' names; -1 for what is not known.
+
+    Attributes
+    ----------
+    max_threads_per_block : int
+        How many threads a block may have, by the registers that each takes.
+    num_regs : int
+        Registers of a thread.
+    shared_size_bytes : int
+        Shared memory that the kernel declares itself.
+    max_dynamic_shared_size_bytes : int
+        Shared memory that a launch may have beside it until now; a launch that needs more requests
+        it of the driver, up to the device's limit.
+    local_size_bytes : int
+        Memory of a thread for what does not fit into registers.
+    const_size_bytes : int
+        Constants.
+    """
+
+    max_threads_per_block: int = -1
+    num_regs: int = -1
+    shared_size_bytes: int = -1
+    max_dynamic_shared_size_bytes: int = -1
+    local_size_bytes: int = -1
+    const_size_bytes: int = -1
+
+
 class Kernel:
     """A function of a module, on each device that has loaded it.
 
@@ -53,13 +86,14 @@ class Kernel:
         Its name.
     """
 
-    __slots__ = ("_module", "_on", "name")
+    __slots__ = ("_key", "_module", "_on", "name")
 
     def __init__(self, module: KernelModule, name: str) -> None:
         self.name = name
         self._module = module
         lowered = module._names.get(name, name)
         self._on = {device: loaded.function(lowered) for device, loaded in module._loaded.items()}
+        self._key = ""
 
     def __call__(
         self,
@@ -70,6 +104,8 @@ class Kernel:
         device: Any = None,
     ) -> tuple[Any, ...]:
         """Start the kernel behind what fills its arrays; the caller waits for nothing.
+
+        In a traced function it is called by the program, on the device that this runs on.
 
         Parameters
         ----------
@@ -90,7 +126,7 @@ class Kernel:
         Returns
         -------
         tuple of Array
-            What was described, in the order of the parameters.
+            What was described, in the order of the parameters; traced values in a traced function.
 
         Raises
         ------
@@ -99,14 +135,88 @@ class Kernel:
         InvalidTypeError
             If an argument is none of those, as a number of Python, whose type nobody knows.
         """
+        if Context.stamp is None and _is_tracing():
+            read = [_traced_argument(value, number) for number, value in enumerate(arguments)]
+            return traced_call(self._call(read, grid, block, shared_bytes), read)
         read = [_argument(value, number) for number, value in enumerate(arguments)]
         self._check_shared(shared_bytes)
         native = self._on[self._device(read, device)]
         buffers = native.launch(read, _sizes(grid), _sizes(block), shared_bytes)
         return tuple(_array_of(buffer) for buffer in buffers)
 
+    def custom_call(
+        self,
+        *parameters: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        shared_bytes: int = 0,
+    ) -> KernelCall:
+        """Return how a program that is not traced here calls the kernel, such as StableHLO.
+
+        Parameters
+        ----------
+        *parameters
+            As for a launch. Of arrays only their places among the parameters count.
+        grid, block, shared_bytes
+            As for a launch.
+
+        Returns
+        -------
+        KernelCall
+            The custom call's target and attributes. Its operands are the arrays, its results what
+            is described; both must have row-major layouts.
+
+        Notes
+        -----
+        A kernel that programs call stays loaded until its client is closed.
+        """
+        read = [_described(value, number) for number, value in enumerate(parameters)]
+        return self._call(read, grid, block, shared_bytes)
+
+    @property
+    def attributes(self) -> KernelAttributes:
+        """What the compiler made of it, for the module's first device."""
+        return KernelAttributes(**next(iter(self._on.values())).attributes())
+
+    def suggest_block(self, shared_bytes: int = 0) -> tuple[int, int]:
+        """Return the block that keeps the module's first device busiest, by the driver.
+
+        Parameters
+        ----------
+        shared_bytes
+            The shared memory that a launch requests.
+
+        Returns
+        -------
+        tuple of int
+            Threads of a block, and the least number of blocks that fills the device.
+        """
+        self._check_shared(shared_bytes)
+        block, grid = next(iter(self._on.values())).suggest_block(shared_bytes)
+        return int(block), int(grid)
+
     def __repr__(self) -> str:
         return f"Kernel({self.name!r})"
+
+    def _call(
+        self,
+        parameters: Sequence[Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        shared_bytes: int,
+    ) -> KernelCall:
+        """Check a launch in a program, and let programs find the kernel."""
+        self._check_shared(shared_bytes)
+        given = _sizes(grid), _sizes(block), shared_bytes
+        sizes = [len(each) if isinstance(each, bytes) else 8 for each in parameters]
+        for native in self._on.values():
+            native.check(sizes, *given)
+        if not self._key:
+            key = f"{self._module._names.get(self.name, self.name)}@{self._module._fingerprint()}"
+            for native in self._on.values():
+                native.provide(key)
+            self._key = key
+        return KernelCall.of(self._key, parameters, *given)
 
     def _check_shared(self, shared_bytes: int) -> None:
         if not 0 <= shared_bytes < _MOST_SHARED:
@@ -163,6 +273,19 @@ class KernelModule:
         """
         return Kernel(self, name)
 
+    def _fingerprint(self) -> str:
+        """Return what tells its images from others', in any process."""
+        digest = hashlib.sha256()
+        for each in sorted({hashlib.sha256(image).digest() for image in self.images.values()}):
+            digest.update(each)
+        return digest.hexdigest()[:32]
+
+
+def _is_tracing() -> bool:
+    from devrt.tracing import is_tracing
+
+    return is_tracing()
+
 
 def _argument(value: Any, number: int) -> Any:
     from devrt.arrays import Array
@@ -176,6 +299,19 @@ def _argument(value: Any, number: int) -> Any:
         msg = f"launch failed: argument {number} lies on {len(buffers)} devices, not on one."
         raise InvalidArgumentError(msg, operation="launch")
     return _number_or_result(value, number)
+
+
+def _traced_argument(value: Any, number: int) -> Any:
+    from devrt.arrays import Array
+    from devrt.tracing import Value
+
+    return value if isinstance(value, Array | Value) else _number_or_result(value, number)
+
+
+def _described(value: Any, number: int) -> Any:
+    """Read a parameter of a call of which only the types are known."""
+    is_array = isinstance(value, np.ndarray | Buffer) or hasattr(value, "addressable_shards")
+    return value if is_array else _number_or_result(value, number)
 
 
 def _number_or_result(value: Any, number: int) -> Any:

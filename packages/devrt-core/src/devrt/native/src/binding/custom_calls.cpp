@@ -1,15 +1,21 @@
 // Functions of Python that compiled programs call.
 #include <nanobind/stl/string.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
 #include "devrt/base/fork_guard.hpp"
+#include "devrt/pjrt/engine/call_attributes.hpp"
 #include "execution/custom_calls.hpp"
 
 namespace devrt::native {
@@ -81,11 +87,56 @@ nb::object to_text(const XLA_FFI_ByteSpan& span) {
   return text;
 }
 
-nb::list to_arrays(std::int64_t count, void* const* slots) {
+std::size_t bytes_of(const XLA_FFI_Buffer& buffer) {
+  const ElementType type = pjrt::detail::element_type_of(buffer.dtype);
+  if (type == ElementType::kInvalid) return 0;
+  auto bits = static_cast<std::size_t>(info(type).bits);
+  for (std::int64_t d = 0; d < buffer.rank; ++d) bits *= static_cast<std::size_t>(buffer.dims[d]);
+  return (bits + 7) / 8;
+}
+
+/// What a function of the host reads and fills in place of a device's memory; where the host sees
+/// the memory itself, nothing.
+class HostCopies {
+ public:
+  explicit HostCopies(const XLA_FFI_CallFrame& frame) : frame_(frame) {}
+
+  void fetch() {
+    for (std::int64_t i = 0; i < frame_.args.size; ++i) {
+      const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(frame_.args.args[i]);
+      std::vector<std::byte>& made = arguments_.emplace_back(bytes_of(buffer));
+      raise_if_error(custom_call_copy()(frame_, made.data(), buffer.data, made.size(), true));
+    }
+    for (std::int64_t i = 0; i < frame_.rets.size; ++i) {
+      results_.emplace_back(bytes_of(*static_cast<const XLA_FFI_Buffer*>(frame_.rets.rets[i])));
+    }
+  }
+  void put() const {
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(frame_.rets.rets[i]);
+      raise_if_error(
+          custom_call_copy()(frame_, buffer.data, results_[i].data(), results_[i].size(), false));
+    }
+  }
+  std::span<const std::vector<std::byte>> arguments() const noexcept { return arguments_; }
+  std::span<const std::vector<std::byte>> results() const noexcept { return results_; }
+
+ private:
+  const XLA_FFI_CallFrame& frame_;
+  std::vector<std::vector<std::byte>> arguments_;
+  std::vector<std::vector<std::byte>> results_;
+};
+
+/// Which slots have functions that take the addresses of a device's memory.
+std::array<std::atomic<bool>, kCustomCallSlots> takes_addresses;
+
+nb::list to_arrays(std::int64_t count, void* const* slots,
+                   std::span<const std::vector<std::byte>> copies) {
   nb::list arrays;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto& buffer = *static_cast<const XLA_FFI_Buffer*>(slots[i]);
-    arrays.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(buffer.data),
+    const void* data = copies.empty() ? buffer.data : copies[static_cast<std::size_t>(i)].data();
+    arrays.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(data),
                                  to_tuple({buffer.dims, static_cast<std::size_t>(buffer.rank)}),
                                  static_cast<int>(buffer.dtype)));
   }
@@ -126,22 +177,29 @@ nb::dict to_attributes(const XLA_FFI_Attrs& attributes) {
   return made;
 }
 
-Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame) {
-  const nb::object outcome = call_python(
-      module_attribute(answer_function, "devrt.native.custom_calls", "answer"),
-      nb::str(DEVRT_PACKAGE), nb::int_(slot), to_arrays(frame.args.size, frame.args.args),
-      to_arrays(frame.rets.size, frame.rets.rets), to_attributes(frame.attrs));
+/// Returns the stream of a program on a device; 0 on the host, where plugins make an error of it.
+std::uintptr_t stream_number(const XLA_FFI_CallFrame& frame) {
+  if (!custom_call_copy()) return 0;
+  return reinterpret_cast<std::uintptr_t>(pjrt::ffi::stream_of(frame));
+}
+
+Status ask_python(std::size_t slot, const XLA_FFI_CallFrame& frame, const HostCopies& copies) {
+  const nb::object outcome =
+      call_python(module_attribute(answer_function, "devrt.native.custom_calls", "answer"),
+                  nb::str(DEVRT_PACKAGE), nb::int_(slot),
+                  to_arrays(frame.args.size, frame.args.args, copies.arguments()),
+                  to_arrays(frame.rets.size, frame.rets.rets, copies.results()),
+                  to_attributes(frame.attrs), nb::int_(stream_number(frame)));
   if (outcome.is_none()) return {};
   return {static_cast<StatusCode>(nb::cast<int>(outcome[0])), nb::cast<std::string>(outcome[1])};
 }
 
-Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
-  if (!gate().enter()) return {StatusCode::kCancelled, "the process's Python interpreter ends"};
+Status ask_with_gil(std::size_t slot, const XLA_FFI_CallFrame& frame, const HostCopies& copies) {
   Status status;
   {
     const GilHold hold;
     try {
-      status = ask_python(slot, frame);
+      status = ask_python(slot, frame, copies);
     } catch (nb::python_error& error) {
       status = Status(StatusCode::kInternal, error.what());
       if (error.matches(PyExc_KeyboardInterrupt)) {
@@ -153,14 +211,33 @@ Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
       status = Status(StatusCode::kInternal, error.what());
     }
   }
+  return status;
+}
+
+Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
+  if (!gate().enter()) return {StatusCode::kCancelled, "the process's Python interpreter ends"};
+  Status status;
+  try {
+    HostCopies copies(frame);
+    const bool needs_copies = custom_call_copy() && !takes_addresses[slot].load();
+    if (needs_copies) copies.fetch();
+    status = ask_with_gil(slot, frame, copies);
+    if (needs_copies && status.ok()) copies.put();
+  } catch (const StatusError& error) {
+    status = error.status();
+  } catch (const std::exception& error) {
+    status = Status(StatusCode::kInternal, error.what());
+  }
   gate().leave();
   return status;
 }
 
-std::size_t register_function(const std::string& library, const std::string& name) {
+std::size_t register_function(const std::string& library, const std::string& name, bool is_device) {
   (void)gate();  // made before any thread can come by, and before a fork
   GilRelease released;
-  return register_custom_call(library, name, &answer);
+  const std::size_t slot = register_custom_call(library, name, &answer);
+  takes_addresses[slot].store(is_device);
+  return slot;
 }
 
 std::size_t register_native(const std::string& library, const std::string& name,
@@ -187,7 +264,7 @@ bool finish_custom_calls() {
 }
 
 void bind_custom_calls(nb::module_& module) {
-  module.def("_register_custom_call", &register_function, "library"_a, "name"_a);
+  module.def("_register_custom_call", &register_function, "library"_a, "name"_a, "is_device"_a);
   module.def("_register_native_custom_call", &register_native, "library"_a, "name"_a, "address"_a);
 }
 

@@ -10,6 +10,7 @@
 #include "binding/python.hpp"
 #include "client/kernels.hpp"
 #include "client/release_queue.hpp"
+#include "execution/kernel_calls.hpp"
 
 namespace devrt::native {
 
@@ -81,6 +82,35 @@ nb::object launch(const FunctionHandle& self, nb::handle arguments, nb::handle g
   return wrap_all(std::move(results));
 }
 
+/// Lets programs call it by a key.
+void provide(const FunctionHandle& self, const std::string& key) {
+  GilRelease released;
+  provide_kernel(*self.device, key, self.function);
+}
+
+/// Refuses a launch that the device cannot make, with parameters of these sizes in bytes.
+void check(const FunctionHandle& self, nb::handle sizes, nb::handle grid, nb::handle block,
+           unsigned shared_bytes) {
+  std::vector<std::size_t> given;
+  const Dims read = to_dims(sizes, "sizes", "launch");
+  for (const std::int64_t size : read.span()) given.push_back(static_cast<std::size_t>(size));
+  const LaunchShape shape{to_sizes(grid, "grid"), to_sizes(block, "block"), shared_bytes};
+  self.function->check(shape, given);
+}
+
+nb::dict attributes(const FunctionHandle& self) {
+  self.device->client().check_open("attributes");
+  nb::dict made;
+  for (const auto& [name, value] : self.function->attributes()) made[name.c_str()] = value;
+  return made;
+}
+
+nb::object suggest_block(const FunctionHandle& self, std::size_t shared_bytes) {
+  self.device->client().check_open("suggest_block");
+  const auto [block, grid] = self.function->suggest_block(shared_bytes);
+  return nb::make_tuple(block, grid);
+}
+
 ModuleHandle load(nb::handle device, nb::bytes image) {
   drain_release_queue();
   std::shared_ptr<Device> found = nb::cast<std::shared_ptr<Device>>(device);
@@ -100,10 +130,21 @@ FunctionHandle function(const ModuleHandle& self, const std::string& name) {
 
 void bind_kernels(nb::module_& module) {
   nb::class_<FunctionHandle>(module, "_Kernel", nb::type_slots(no_new_slots))
-      .def("launch", &launch, "arguments"_a, "grid"_a, "block"_a, "shared_bytes"_a);
+      .def("launch", &launch, "arguments"_a, "grid"_a, "block"_a, "shared_bytes"_a)
+      .def("check", &check, "sizes"_a, "grid"_a, "block"_a, "shared_bytes"_a)
+      .def("provide", &provide, "key"_a)
+      .def("attributes", &attributes)
+      .def("suggest_block", &suggest_block, "shared_bytes"_a);
   nb::class_<ModuleHandle>(module, "_KernelModule", nb::type_slots(no_new_slots))
       .def("function", &function, "name"_a);
   module.def("_load_kernels", &load, "device"_a, "image"_a);
+  module.def(
+      "_provide_kernel_calls",
+      [](const std::string& library) {
+        GilRelease released;
+        provide_kernel_calls(library);
+      },
+      "library"_a);
 }
 
 }  // namespace devrt::native

@@ -10,6 +10,7 @@
 #include "devrt/memory/arena_allocator.hpp"
 #include "devrt/memory/huge_page_allocator.hpp"
 #include "execution/engine.hpp"
+#include "execution/kernel_calls.hpp"
 
 namespace devrt::native {
 
@@ -352,6 +353,7 @@ void Client::close(WorkQueue::OnClose pending) {
     engine.swap(engine_);
   }
   if (engine) engine->close();
+  forget_kernels(*this);  // which programs called
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
   cache_->close();
   backend_->close();

@@ -6,7 +6,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "client/client.hpp"
 
@@ -41,6 +43,15 @@ class KernelFunction {
   /// Starts it in the order of a queue; the values of the parameters are read at once.
   virtual ReadyEvent launch(const Queue& queue, const LaunchShape& shape,
                             std::span<void*> parameters) = 0;
+  /// Starts it on a stream of another's, as the driver's handle, on which nothing is recorded: the
+  /// caller keeps it, and what it uses, until that work has ended.
+  virtual void launch_in(void* stream, const LaunchShape& shape, std::span<void*> parameters) = 0;
+  /// Returns whether its device is the one that the driver's calls of this thread go to.
+  virtual bool is_current() const noexcept = 0;
+  /// Returns what the compiler made of it, by the drivers' names; without what it does not say.
+  virtual std::vector<std::pair<std::string, std::int64_t>> attributes() const = 0;
+  /// Returns the block that keeps the device busiest, and the least grid of it that fills it.
+  virtual std::pair<int, int> suggest_block(std::size_t shared_bytes) const = 0;
 };
 
 /// An image that a device has loaded. It is unloaded with its last function, behind the last

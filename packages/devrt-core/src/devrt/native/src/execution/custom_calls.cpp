@@ -19,6 +19,7 @@ struct Slot {
 
 std::array<Slot, kCustomCallSlots> slots;
 std::atomic<bool> is_bound{false};
+std::atomic<CustomCallCopy> host_copy{nullptr};
 
 bool is_question(const XLA_FFI_CallFrame& frame) noexcept {
   return frame.stage != XLA_FFI_ExecutionStage_EXECUTE || pjrt::ffi::detail::is_metadata(frame);
@@ -101,6 +102,12 @@ std::size_t register_custom_call(const std::string& library, const std::string& 
   return add(library, name,
              [&](Slot& slot) { slot.handler.store(handler, std::memory_order_release); });
 }
+
+void set_custom_call_copy(CustomCallCopy copy) noexcept {
+  host_copy.store(copy, std::memory_order_release);
+}
+
+CustomCallCopy custom_call_copy() noexcept { return host_copy.load(std::memory_order_acquire); }
 
 bool is_in_program() noexcept { return pjrt::is_in_callback(); }
 

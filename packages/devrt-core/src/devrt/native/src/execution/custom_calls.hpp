@@ -25,6 +25,14 @@ std::size_t register_custom_call(const std::string& library, const std::string& 
 std::size_t register_custom_call(const std::string& library, const std::string& name,
                                  XLA_FFI_Handler handler);
 
+/// Copies between memory that a call was given and the host's, in that order, and waits.
+using CustomCallCopy = Status (*)(const XLA_FFI_CallFrame& frame, void* to, const void* from,
+                                  std::size_t bytes, bool is_to_host);
+/// Has functions of the host be given copies: it does not see the memory of programs.
+void set_custom_call_copy(CustomCallCopy copy) noexcept;
+/// Returns how to copy; null where the host sees the memory.
+CustomCallCopy custom_call_copy() noexcept;
+
 /// Returns whether a plugin has called this thread: a program waits for it to return.
 bool is_in_program() noexcept;
 

@@ -6,6 +6,7 @@
 
 #include "devrt/memory/limit_allocator.hpp"
 #include "devrt/pjrt/engine/streams.hpp"
+#include "execution/custom_calls.hpp"
 #include "gpu/engine.hpp"
 #include "gpu/facts.hpp"
 #include "gpu/kernels.hpp"
@@ -271,6 +272,7 @@ std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine
 }
 
 void GpuBackend::engine_was_made() {
+  native::set_custom_call_copy(&copy_on_stream);
   // The plugin has the pools that it shares keep nothing.
   for (const auto& device : devices_) {
     int has_pools = 0;

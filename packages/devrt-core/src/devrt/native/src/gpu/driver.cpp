@@ -17,6 +17,17 @@ std::string join(const std::vector<std::string>& names) {
   return text;
 }
 
+struct LoadedDrivers {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<const Driver>> by_library;
+};
+
+/// Never taken apart: at the process's exit, threads of the driver's are still there.
+LoadedDrivers& loaded_drivers() {
+  static auto& loaded = *new LoadedDrivers;
+  return loaded;
+}
+
 Status cannot(StatusCode code, std::string message, const char* operation) {
   return Status(code, std::move(message)).during(operation);
 }
@@ -52,7 +63,8 @@ void Loader::finish(Driver& driver, int floor, std::string_view floor_text,
     // Read before the start, which a driver that is too old may refuse in words of its own.
     (void)driver.call.driver_version(&driver.version_);
   }
-  const std::string which = library_ + " (version " + driver.version_text() + ")";
+  const std::string which = library_ + " (version " + driver.version_text() +
+                            (absent_.empty() ? "" : ", without " + join(absent_)) + ")";
   if (driver.version_ != 0 && driver.version_ < floor) {
     throw StatusError(cannot(StatusCode::kFailedPrecondition,
                              "The driver " + which + " is too old: " + std::string(floor_text) +
@@ -81,13 +93,20 @@ void Loader::finish(Driver& driver, int floor, std::string_view floor_text,
 }
 
 const Driver& driver_in(const std::string& library) {
-  static std::mutex mutex;
-  // Never taken apart: at the process's exit, threads of the driver's are still there.
-  static auto& loaded = *new std::map<std::string, std::unique_ptr<const Driver>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<const Driver>& found = loaded[library];
+  LoadedDrivers& loaded = loaded_drivers();
+  std::lock_guard lock(loaded.mutex);
+  std::unique_ptr<const Driver>& found = loaded.by_library[library];
   if (!found) found = open_driver(library);
   return *found;
+}
+
+const Driver* driver_at(const void* data) noexcept {
+  LoadedDrivers& loaded = loaded_drivers();
+  std::lock_guard lock(loaded.mutex);
+  for (const auto& [library, driver] : loaded.by_library) {
+    if (driver && driver->device_at(data) >= 0) return driver.get();
+  }
+  return nullptr;
 }
 
 StatusCode code_of(Result result) noexcept {

@@ -193,6 +193,9 @@ class Driver {
   virtual Result enable_peer(DeviceNumber peer, Context peer_context) const noexcept = 0;
   virtual Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
                            std::size_t bytes, StreamHandle* stream) const noexcept = 0;
+  /// Finds the size of block that keeps the current device busiest, and of the grid that fills it.
+  virtual Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
+                               int* block) const noexcept = 0;
   /// Calls a function of the host in a stream's order; it must not call the driver.
   virtual Result launch_host(StreamHandle* stream, void (*function)(void*),
                              void* data) const noexcept = 0;
@@ -238,6 +241,12 @@ class Loader {
     slot = reinterpret_cast<Function*>(look_up(name));
     if (!slot) missing_.emplace_back(name);
   }
+  /// The same of a function that the client can do without; messages say that it is not there.
+  template <class Function>
+  void get_optional(Function*& slot, const char* name) {
+    slot = reinterpret_cast<Function*>(look_up(name));
+    if (!slot) absent_.emplace_back(name);
+  }
 
   /// Starts the driver and reads its version. Throws FAILED_PRECONDITION that names the functions
   /// that are missing, or for a version below `floor`.
@@ -250,12 +259,16 @@ class Loader {
   const char* operation_;
   Find find_ = nullptr;
   std::vector<std::string> missing_;
+  std::vector<std::string> absent_;
 };
 
 /// Loads a driver: that in `library`, or the vendor's own if it is empty. Defined by the backend.
 std::unique_ptr<const Driver> open_driver(const std::string& library);
 /// Returns the same, loaded once for the process.
 const Driver& driver_in(const std::string& library);
+
+/// Returns the loaded driver that knows an address as one of a device's; null if none does.
+const Driver* driver_at(const void* data) noexcept;
 
 /// Returns what devrt calls an error of a driver.
 StatusCode code_of(Result result) noexcept;

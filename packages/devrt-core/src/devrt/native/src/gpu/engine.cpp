@@ -1,9 +1,11 @@
 #include "gpu/engine.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "devrt/pjrt/engine/call_attributes.hpp"
 #include "execution/engine_event.hpp"
 
 namespace devrt::gpu {
@@ -13,6 +15,19 @@ namespace {
 /// Of the C API. Older plugins may give up a view before the program that reads it has ended.
 constexpr int kOldestMinor = 115;
 constexpr std::string_view kArena = "bfc";
+
+/// Fills memory that a custom call was given, on the program's stream. The plugin has made the
+/// device current before it calls.
+void fill_on_stream(const XLA_FFI_CallFrame& frame, void* data, int value,
+                    std::size_t bytes) noexcept {
+  const Driver* driver = bytes > 0 ? driver_at(data) : nullptr;
+  if (!driver) {  // the host's, of a plugin for simulated devices
+    std::memset(data, value, bytes);
+    return;
+  }
+  auto* stream = static_cast<StreamHandle*>(pjrt::ffi::stream_of(frame));
+  (void)driver->call.set_bytes(data, static_cast<unsigned char>(value), bytes, stream);
+}
 
 bool has_pools(const native::DeviceFacts& device) {
   return std::ranges::any_of(device.attributes, [](const auto& attribute) {
@@ -51,6 +66,21 @@ std::vector<std::size_t> find_order(const pjrt::Client& engine,
 
 }  // namespace
 
+Status copy_on_stream(const XLA_FFI_CallFrame& frame, void* to, const void* from, std::size_t bytes,
+                      bool is_to_host) {
+  if (bytes == 0) return {};
+  const Driver* driver = driver_at(is_to_host ? from : to);
+  if (!driver) {  // a plugin for simulated devices computes in the host's memory
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+  auto* stream = static_cast<StreamHandle*>(pjrt::ffi::stream_of(frame));
+  const auto copy = is_to_host ? driver->call.copy_from_device : driver->call.copy_to_device;
+  Result result = copy(to, from, bytes, stream);
+  if (result == kSuccess) result = driver->call.stream_synchronize(stream);
+  return driver->status(result, "custom_call");
+}
+
 bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& event) noexcept {
   if (auto* output = dynamic_cast<native::EngineEvent*>(event.source())) {
     return output->order(reinterpret_cast<std::intptr_t>(stream));
@@ -80,6 +110,7 @@ native::EnginePolicy engine_policy(const char* platform, const char* ffi_platfor
           .ffi_platform = ffi_platform,
           .options = options,
           .order = &find_order,
+          .fill = &fill_on_stream,
           .donates_views = true};
 }
 

@@ -13,6 +13,11 @@ namespace devrt::gpu {
 /// device of the stream must be current.
 bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& event) noexcept;
 
+/// Copies between memory that a custom call was given and the host's, on the program's stream, and
+/// waits: a function of the host comes next.
+Status copy_on_stream(const XLA_FFI_CallFrame& frame, void* to, const void* from, std::size_t bytes,
+                      bool is_to_host);
+
 /// Returns the options that a plugin's client is made with: the client's devices, and memory from
 /// `pool_allocator` where every device has pools, else from an arena of the plugin's.
 std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -20,6 +21,15 @@ using native::LaunchShape;
 constexpr int kMaxThreads = 0;
 constexpr int kStaticSharedBytes = 1;
 constexpr int kMaxDynamicSharedBytes = 8;
+/// Those that are shown, by the drivers' names.
+constexpr std::pair<const char*, int> kAttributes[] = {
+    {"max_threads_per_block", kMaxThreads},
+    {"shared_size_bytes", kStaticSharedBytes},
+    {"const_size_bytes", 2},
+    {"local_size_bytes", 3},
+    {"num_regs", 4},
+    {"max_dynamic_shared_size_bytes", kMaxDynamicSharedBytes},
+};
 // Options of loading.
 constexpr int kErrorLog = 5;
 constexpr int kErrorLogBytes = 6;
@@ -59,15 +69,20 @@ class Loaded {
   ~Loaded() {
     if (device_->is_forked()) return;
     const Current current(device_->driver(), device_->context());
+    // Nothing was recorded of launches in programs, which may be another client's.
+    if (is_lent_.load(std::memory_order_acquire)) (void)device_->driver().call.synchronize();
     (void)device_->driver().call.module_unload(handle_);
   }
 
   GpuDevice& device() const noexcept { return *device_; }
   ModuleHandle* handle() const noexcept { return handle_; }
+  /// Notes that streams of others have launches of it.
+  void lend() noexcept { is_lent_.store(true, std::memory_order_release); }
 
  private:
   const std::shared_ptr<GpuDevice> device_;
   ModuleHandle* const handle_;
+  std::atomic<bool> is_lent_{false};
 };
 
 /// The last launch of each stream, which a module must not go before.
@@ -131,20 +146,55 @@ class Function final : public native::KernelFunction {
   ReadyEvent launch(const native::Queue& queue, const LaunchShape& shape,
                     std::span<void*> parameters) override {
     Stream& stream = device_.stream(queue.lane, queue.stream);
-    const ReadyEvent ended = device_.start(stream, [&] {
-      allow_shared(shape.shared_bytes);
-      const auto& [x, y, z] = shape.grid;
-      const auto& [width, height, depth] = shape.block;
-      device_.check(
-          device_.driver().call.launch(handle_, x, y, z, width, height, depth, shape.shared_bytes,
-                                       stream.handle(), parameters.data(), nullptr),
-          "launch");
-    });
+    const ReadyEvent ended =
+        device_.start(stream, [&] { start(stream.handle(), shape, parameters); });
     launches_->add(stream, ended);
     return ended;
   }
 
+  void launch_in(void* stream, const LaunchShape& shape, std::span<void*> parameters) override {
+    const Current current(device_.driver(), device_.context());
+    device_.check(current.result(), "set_current");
+    launches_->module().lend();
+    start(static_cast<StreamHandle*>(stream), shape, parameters);
+  }
+
+  bool is_current() const noexcept override {
+    gpu::Context current = 0;
+    return !device_.is_forked() && device_.driver().get_current(&current) == kSuccess &&
+           current == device_.context();
+  }
+
+  std::vector<std::pair<std::string, std::int64_t>> attributes() const override {
+    std::vector<std::pair<std::string, std::int64_t>> found;
+    for (const auto& [name, number] : kAttributes) {
+      if (const int value = get(number); value >= 0) found.emplace_back(name, value);
+    }
+    return found;
+  }
+
+  std::pair<int, int> suggest_block(std::size_t shared_bytes) const override {
+    const Current current(device_.driver(), device_.context());
+    device_.check(current.result(), "set_current");
+    int grid = 0;
+    int block = 0;
+    device_.check(device_.driver().suggest_block(handle_, shared_bytes, &grid, &block),
+                  "suggest_block");
+    return {block, grid};
+  }
+
  private:
+  /// Gives it to a stream; the device must be current.
+  void start(StreamHandle* stream, const LaunchShape& shape, std::span<void*> parameters) {
+    allow_shared(shape.shared_bytes);
+    const auto& [x, y, z] = shape.grid;
+    const auto& [width, height, depth] = shape.block;
+    device_.check(
+        device_.driver().call.launch(handle_, x, y, z, width, height, depth, shape.shared_bytes,
+                                     stream, parameters.data(), nullptr),
+        "launch");
+  }
+
   int get(int attribute) const {
     int value = -1;
     (void)device_.driver().call.function_attribute(&value, attribute, handle_);

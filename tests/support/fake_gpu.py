@@ -1,0 +1,122 @@
+"""Programs on simulated devices, by a fake plugin that has streams of its own."""
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+import devrt_cuda._ext
+import numpy as np
+import pytest
+
+import devrt
+from devrt.native import include_dir
+from gpu_library import Stream, allocate
+
+COUNT = 1 << 20
+FAKE = Path(__file__).parents[2] / "packages/devrt-cuda/tests/fake"
+TYPE = f"tensor<{COUNT}xf32>"
+BINARY = (
+    "module @{name} {{ func.func @main(%a: {type}, %b: {type}) -> {type} {{\n"
+    "%0 = stablehlo.add %a, %b : {type}\nreturn %0 : {type} }} }}"
+)
+DONATING = (
+    "module @{name} {{ func.func @main(%a: {type} {{tf.aliasing_output = 0 : i32}}) -> {type} {{\n"
+    "%0 = stablehlo.negate %a : {type}\nreturn %0 : {type} }} }}"
+)
+TWO = BINARY.replace("-> {type}", "-> ({type}, {type})").replace(
+    "return %0 : {type}", "return %0, %a : {type}, {type}"
+)
+CALLING = BINARY.replace(
+    "stablehlo.add %a, %b : {type}",
+    "stablehlo.custom_call @devrt_kernel(%a, %b) {{api_version = 4 : i32, "
+    "backend_config = {config}, "
+    "operand_layouts = [dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>], "
+    "result_layouts = [dense<0> : tensor<1xindex>]}} : ({type}, {type}) -> {type}",
+)
+PROGRAMS = {"add": BINARY, "add_all": BINARY, "two": TWO, "same": DONATING, "same_must": DONATING,
+            "axpy": CALLING, "axpy_all": CALLING}  # fmt: skip
+MAY, MUST = b"\x0a\x02\x20\x01", b"\x0a\x02\x20\x02"  # an entry of HloInputOutputAliasProto
+
+
+def text(name, config="{}"):
+    return PROGRAMS[name].format(name=name, type=TYPE, config=config)
+
+
+def build(folder):
+    """Build the plugin and its kernels; return their paths."""
+    sources = Path(include_dir()).parent / "src"
+    plugin, kernels = folder / "fake_gpu.so", folder / "kernels.so"
+    shared = ["-shared", "-fPIC", "-O1"]
+    compiler = os.environ.get("CXX", "g++")
+    run = [compiler, "-std=c++20", *shared, f"-I{include_dir()}", str(FAKE / "plugin.cpp")]
+    subprocess.run([*run, "-o", str(plugin)], check=True)
+    run = [os.environ.get("CC", "gcc"), *shared, f"-I{sources}", str(FAKE / "kernels.c")]
+    subprocess.run([*run, "-o", str(kernels)], check=True)
+    return plugin, kernels
+
+
+def write_modules(folder):
+    """Have XLA's compiler for the CPU say what the programs take and give."""
+    client = devrt.devices("cpu")[0].client
+    client.register_custom_call("devrt_kernel", lambda a, b: a)  # never called there
+    for name in PROGRAMS:
+        code = client.compile_and_load(text(name)).optimized_program()[1]
+        if name.endswith("_must"):
+            assert code.count(MAY) == 1
+            code = code.replace(MAY, MUST)
+        (folder / f"{name}.hlo").write_bytes(code)
+    for name in ("add", "axpy"):
+        (folder / f"jit_{name}.hlo").write_bytes((folder / f"{name}.hlo").read_bytes())
+
+
+@contextlib.contextmanager
+def simulated_devices(plugin, modules):
+    """Yield two devices whose programs a built plugin runs."""
+    folder = os.path.dirname(devrt_cuda._ext.__file__)
+    before = devrt.runtime.set_default_runtime(None)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("DEVRT_CUDA_MOCK", "2"),
+            ("DEVRT_PLATFORMS", "cuda,cpu"),
+            ("DEVRT_CUDA_ENGINE", str(plugin[0])),
+            ("FAKE_GPU_DRIVER", os.path.join(folder, "libdevrt_cuda_simulator.so")),
+            ("FAKE_GPU_KERNELS", str(plugin[1])),
+            ("FAKE_GPU_MODULES", str(modules)),
+        ):
+            patch.setenv(name, value)
+        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+            found = devrt.devices("cuda")
+        write_modules(modules)
+        yield found
+        devrt.runtime.set_default_runtime(before).close()
+
+
+UNIT = np.uint32(0x01010101).view(np.float32)  # what the stream writes
+
+
+class Units:
+    """Memory of another library on device 0 that its stream fills once a gate is opened."""
+
+    def __init__(self, driver):
+        self.stream = Stream(driver)
+        self.address = allocate(driver, 4 * COUNT)
+        self.gate = self.stream.gate()
+        self.stream.fill(self.address, 4 * COUNT)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": (COUNT,), "typestr": "<f4", "data": (self.address, False), "version": 3,
+                "stream": self.stream.handle}  # fmt: skip
+
+
+def pending(driver, device):
+    """Return an array of units of devrt's own that waits for a gate, and the gate."""
+    units = Units(driver)
+    shared = devrt.device_put(units, may_alias=True)
+    copied = shared.copy() if device is shared.device else devrt.device_put(shared, device)
+    return copied, units.gate
+
+
+def put(value, device):
+    return devrt.device_put(np.full(COUNT, value, np.float32), device).block_until_ready()
