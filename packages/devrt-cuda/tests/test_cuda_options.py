@@ -59,6 +59,18 @@ BFC = 64 << 20
 
 # A name: what is set, what is evaluated, what that gives.
 CASES = {
+    "preallocate": (
+        {},
+        '[c := client(allocator="bfc", preallocate=True, memory_fraction=0.5),'
+        'error(lambda: put(client(allocator="bfc"), 600 * MIB).block_until_ready())][1]',
+        "OutOfMemoryError",
+    ),
+    "XLA_PYTHON_CLIENT_PREALLOCATE": (
+        {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_CLIENT_MEM_FRACTION": ".6",
+         "XLA_PYTHON_CLIENT_ALLOCATOR": "bfc"},
+        "[c := client(), error(lambda: client())][1]",
+        "BackendInitializationError",
+    ),
     "mock": ({}, "gpu(mock=True)", [1, 1, 0, [0], [0]]),
     "mock_gpu_topology": (
         {},

@@ -129,10 +129,21 @@ std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
   if (options_.preallocate && kind != AllocatorKind::kPlatform) {
     // Taken once and given back: the pool, or the arena, keeps it.
     const double fraction = options_.memory_fraction.value_or(kUsualFraction);
+    const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
     const auto bytes =
         static_cast<std::size_t>(static_cast<double>(total_of(*device)) * std::min(fraction, 1.0)) /
-        kAlignment * kAlignment;
-    if (void* data = made->allocate(bytes, kAlignment)) made->deallocate(data, bytes);
+        granule * granule;
+    // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
+    void* data = made->allocate(bytes, 1);
+    if (!data) {
+      throw StatusError(Status(StatusCode::kResourceExhausted,
+                               std::to_string(bytes) + " bytes cannot be taken in advance on " +
+                                   device->name() +
+                                   ". Ask for a smaller memory_fraction, or leave preallocate out.")
+                            .during("make_gpu_client")
+                            .on(device->name()));
+    }
+    made->deallocate(data, bytes);
   }
   return made;
 }
