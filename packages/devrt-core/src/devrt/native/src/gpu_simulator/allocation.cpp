@@ -1,5 +1,6 @@
 #include "gpu_simulator/allocation.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace devrt::gpu_simulator {
@@ -36,6 +37,16 @@ void check_life(const Allocation& allocation, const Access& access, Reports& rep
                   " that frees it");
 }
 
+/// Forgets accesses that the host knows to be over: whatever comes now comes after them. Not at
+/// each access, as an operation may have one of each row.
+void forget_ended(Allocation& allocation, const Clock& known) {
+  auto& accesses = allocation.accesses;
+  std::erase_if(accesses, [&](const Access& older) {
+    return known.at(older.moment->actor) >= older.moment->time;
+  });
+  allocation.forget_at = std::max(kFewAccesses, 2 * accesses.size());
+}
+
 }  // namespace
 
 std::string Allocation::text() const {
@@ -62,9 +73,8 @@ void note_access(Allocation& allocation, Access access, const Clock* known, Repo
     accesses.back().end = access.end;  // the next bytes of a kernel, or of a row
     return;
   }
-  std::erase_if(accesses, [&](const Access& older) {
-    return covers(older, access) || (known && known->at(older.moment->actor) >= older.moment->time);
-  });
+  std::erase_if(accesses, [&](const Access& older) { return covers(older, access); });
+  if (known && accesses.size() >= allocation.forget_at) forget_ended(allocation, *known);
   accesses.push_back(std::move(access));
 }
 

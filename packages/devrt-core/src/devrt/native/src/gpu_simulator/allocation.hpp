@@ -23,6 +23,7 @@ enum class Space {
 
 inline constexpr int kFreshPoison = 0xa5;
 inline constexpr int kFreedPoison = 0xdd;
+inline constexpr std::size_t kFewAccesses = 16;  // as many are kept of each allocation
 
 /// A use of bytes by an operation.
 struct Access {
@@ -44,6 +45,7 @@ struct Allocation {
   MomentRef freed;          ///< null until then
   bool is_retired = false;  ///< the free has run
   std::vector<Access> accesses;
+  std::size_t forget_at = kFewAccesses;  ///< at how many to forget those that are over
   RangeSet written;
 
   Address end() const noexcept { return begin + bytes; }
