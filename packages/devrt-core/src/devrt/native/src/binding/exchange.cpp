@@ -42,7 +42,6 @@ std::intptr_t handle_of_object(nb::handle object, const char* operation) {
 }
 
 PyObject* handle_class = nullptr;
-PyObject* masked_refusal = nullptr;
 
 }  // namespace
 

@@ -36,11 +36,11 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
-  pjrt::Running::Note note;                 ///< may be empty
-  pjrt::InFlight::Slot slot;                ///< may be empty
-  Reservation reservation;                  ///< for `bytes_of_outputs` and temporaries
-  Ref<pjrt::ffi::HoldingContext> context;   ///< null where there are no custom calls
-  std::vector<Ref<Storage>> storages = {};  ///< of arguments that the engine may give up early
+  pjrt::Running::Note note = {};                ///< may be empty
+  pjrt::InFlight::Slot slot = {};               ///< may be empty
+  Reservation reservation = {};                 ///< for `bytes_of_outputs` and temporaries
+  Ref<pjrt::ffi::HoldingContext> context = {};  ///< null where there are no custom calls
+  std::vector<Ref<Storage>> storages = {};      ///< of arguments that the engine may give up early
 };
 
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns
