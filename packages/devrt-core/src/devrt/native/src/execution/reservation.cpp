@@ -103,9 +103,8 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
 bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
   if (bytes > static_cast<std::size_t>(limit)) return false;
   const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
-  if (std::ranges::all_of(local_devices(), is_idle) && backend_->is_idle()) {
-    return budget_ && budget_->left() >= bytes;  // what was in flight has just freed them
-  }
+  // What was in flight when memory was lacking may have ended since.
+  if (std::ranges::all_of(local_devices(), is_idle) && backend_->is_idle()) return true;
   const auto wait = [this] {
     for (const auto& device : local_devices()) device->queue().drain();
     backend_->drain();
