@@ -27,6 +27,16 @@ class FaultyFunction final : public KernelFunction {
     (void)function_->launch(queue, shape, parameters);
     return {};
   }
+  void launch_in(void* stream, const LaunchShape& shape, std::span<void*> parameters) override {
+    function_->launch_in(stream, shape, parameters);
+  }
+  bool is_current() const noexcept override { return function_->is_current(); }
+  std::vector<std::pair<std::string, std::int64_t>> attributes() const override {
+    return function_->attributes();
+  }
+  std::pair<int, int> suggest_block(std::size_t shared_bytes) const override {
+    return function_->suggest_block(shared_bytes);
+  }
 
  private:
   const std::shared_ptr<KernelFunction> function_;
