@@ -133,7 +133,7 @@ void bind_kernels(nb::module_& module) {
       .def("launch", &launch, "arguments"_a, "grid"_a, "block"_a, "shared_bytes"_a)
       .def("check", &check, "sizes"_a, "grid"_a, "block"_a, "shared_bytes"_a)
       .def("provide", &provide, "key"_a)
-      .def("attributes", &attributes)
+      .def("attributes", &attributes, nb::sig("def attributes(self) -> dict[str, int]"))
       .def("suggest_block", &suggest_block, "shared_bytes"_a);
   nb::class_<ModuleHandle>(module, "_KernelModule", nb::type_slots(no_new_slots))
       .def("function", &function, "name"_a);

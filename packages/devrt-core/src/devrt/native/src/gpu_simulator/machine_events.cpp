@@ -69,6 +69,10 @@ void Machine::query_event(const Call& call, Handle handle) {
 void Machine::synchronize_event(const Call& call, Handle handle) {
   Lock lock(state_);
   const Event event = event_of(call, handle);
+  // What waits for another device on a lost one may never end, and the driver does not wait for it.
+  if (devices_[static_cast<std::size_t>(event.device)].error == Code::kDeviceLost) {
+    check_health(event.device);
+  }
   if (event.point.stream) {
     wait_for(lock, event.point);
     host_.join(event.clock);
