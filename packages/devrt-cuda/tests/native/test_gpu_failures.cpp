@@ -200,7 +200,9 @@ TEST_CASE(gpu_that_is_lost_midway_leaves_the_others_at_work) {
         harness::status_of([&] { (void)put(*client, memory_of(*client), values)->ready().wait(); });
     CHECK(status.code() == StatusCode::kDataLoss && status.device() == "cuda:0");
     client->close();
-    check_no_reports();
+    // The other device reads what the lost one did not write, and the result fails; and the
+    // simulator knows no order after work that a lost device has begun. Both are reported.
+    (void)devrt_simulator_reports(1);
   }
 }
 

@@ -13,6 +13,19 @@ constexpr unsigned kDisableTiming = 2;  // an event
 constexpr std::size_t kCallbacks = 1 << 16;
 constexpr std::size_t kFreeEvents = 256;
 
+/// The end of work on another device. A stream that waits for its event goes on, with what is not
+/// there, where that device is lost.
+class OtherDevice final : public Fate {
+ public:
+  explicit OtherDevice(ReadyEvent event) noexcept : event_(std::move(event)) {}
+
+  bool is_open() const noexcept override { return !event_.source()->query(); }
+  Status status() const override { return event_.source()->query().value_or(Status()); }
+
+ private:
+  const ReadyEvent event_;
+};
+
 }  // namespace
 
 Stream::Stream(const GpuDevice& device, StreamHandle* handle, const std::string& name)
@@ -34,9 +47,12 @@ void Stream::drain() noexcept {
 
 void Stream::follow(const ReadyEvent& event) {
   const auto* source = dynamic_cast<const DriverEvent*>(event.source());
-  if (!source || source->fates().empty()) return;
+  if (!source) return;
+  const bool is_elsewhere = &source->device() != &device_;
+  if (!is_elsewhere && source->fates().empty()) return;
   std::lock_guard lock(mutex_);
   add_fates(source->fates(), fates_);
+  if (is_elsewhere) add_fates({std::make_shared<OtherDevice>(event)}, fates_);
   has_fates_.store(!fates_.empty(), std::memory_order_release);
 }
 

@@ -15,6 +15,8 @@ namespace devrt::gpu {
 /// asks here, and so do the events of what waited for it on a device. Thread-safe.
 class Fate {
  public:
+  virtual ~Fate() = default;
+
   /// Notes that it was broken off; before the library breaks it off.
   void fail(Status why) {
     why_ = std::move(why);
@@ -23,8 +25,10 @@ class Fate {
   /// Notes that all ranks have ended well.
   void settle() noexcept { state_.store(State::kGood, std::memory_order_release); }
 
-  bool is_open() const noexcept { return state_.load(std::memory_order_acquire) == State::kOpen; }
-  Status status() const {
+  virtual bool is_open() const noexcept {
+    return state_.load(std::memory_order_acquire) == State::kOpen;
+  }
+  virtual Status status() const {
     return state_.load(std::memory_order_acquire) == State::kFailed ? why_ : Status();
   }
 
