@@ -28,6 +28,7 @@ def test_one_platform_is_registered_as_jax_registers_it(name):
         probe=plugin.probe,
         options=record.options,
         links=plugin.links,
+        machine=plugin.machine,
         readings=record.readings,
         describe=record.describe,
         simulates=True,
