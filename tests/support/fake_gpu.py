@@ -7,11 +7,10 @@ from pathlib import Path
 
 import devrt_cuda._ext
 import numpy as np
-import pytest
 
 import devrt
 from devrt.native import include_dir
-from gpu_library import Stream, allocate
+from gpu_library import Stream, allocate, simulated_platform
 
 COUNT = 1 << 20
 FAKE = Path(__file__).parents[2] / "packages/devrt-cuda/tests/fake"
@@ -74,22 +73,15 @@ def write_modules(folder):
 def simulated_devices(plugin, modules):
     """Yield two devices whose programs a built plugin runs."""
     folder = os.path.dirname(devrt_cuda._ext.__file__)
-    before = devrt.runtime.set_default_runtime(None)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (
-            ("DEVRT_CUDA_MOCK", "2"),
-            ("DEVRT_PLATFORMS", "cuda,cpu"),
-            ("DEVRT_CUDA_ENGINE", str(plugin[0])),
-            ("FAKE_GPU_DRIVER", os.path.join(folder, "libdevrt_cuda_simulator.so")),
-            ("FAKE_GPU_KERNELS", str(plugin[1])),
-            ("FAKE_GPU_MODULES", str(modules)),
-        ):
-            patch.setenv(name, value)
-        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
-            found = devrt.devices("cuda")
+    environ = {
+        "DEVRT_CUDA_ENGINE": plugin[0],
+        "FAKE_GPU_DRIVER": os.path.join(folder, "libdevrt_cuda_simulator.so"),
+        "FAKE_GPU_KERNELS": plugin[1],
+        "FAKE_GPU_MODULES": modules,
+    }
+    with simulated_platform(**environ) as found:
         write_modules(modules)
         yield found
-        devrt.runtime.set_default_runtime(before).close()
 
 
 UNIT = np.uint32(0x01010101).view(np.float32)  # what the stream writes

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
 import threading
 from typing import Any
+
+import pytest
+
+import devrt
 
 _VOID = ctypes.c_void_p
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, _VOID)
@@ -145,3 +150,24 @@ class Tensor:
         # A DLTensor takes 48 bytes; the context and the deleter follow.
         deleter = ctypes.CFUNCTYPE(None, _VOID).from_address(self._managed + 56)
         deleter(self._managed)
+
+
+@contextlib.contextmanager
+def simulated_platform(platform="cuda", **environ):
+    """Yield the two devices of a simulated platform, in a default runtime of their own.
+
+    The former default is the default again also where no device comes: others' arrays are on it.
+    """
+    before = devrt.runtime.set_default_runtime(None)
+    given = {f"DEVRT_{platform.upper()}_MOCK": "2", "DEVRT_PLATFORMS": f"{platform},cpu"}
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (given | environ).items():
+                patch.setenv(name, str(value))
+            with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
+                found = devrt.devices(platform)
+            yield found
+    finally:
+        mine = devrt.runtime.set_default_runtime(before)
+        if mine is not None:
+            mine.close()

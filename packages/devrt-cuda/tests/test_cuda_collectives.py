@@ -23,7 +23,7 @@ from devrt.errors import (
 )
 from devrt.native.collectives import CollectiveLibrary
 from devrt_cuda.collectives import NCCL
-from gpu_library import Driver, Gated
+from gpu_library import Driver, Gated, simulated_platform
 from support import shared_library
 
 INTEGERS = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
@@ -37,14 +37,8 @@ COMBINED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.min
 
 @pytest.fixture(scope="module")
 def devices():
-    before = devrt.runtime.set_default_runtime(None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEVRT_CUDA_MOCK", "2")
-        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
-        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
-            found = devrt.devices("cuda")
+    with simulated_platform() as found:
         yield found
-        devrt.runtime.set_default_runtime(before).close()
 
 
 @pytest.fixture

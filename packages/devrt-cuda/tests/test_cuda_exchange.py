@@ -16,7 +16,7 @@ import pytest
 import devrt
 import gpu_library
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, NoInterfaceError
-from gpu_library import Driver, Stream, Tensor, allocate
+from gpu_library import Driver, Stream, Tensor, allocate, simulated_platform
 
 COUNT = 1 << 20  # float32: more than the arena in front of the driver's pool takes
 BYTES = 4 * COUNT
@@ -25,14 +25,8 @@ OF_NUMBER = {"small": 1 << 10, "large": COUNT}
 
 @pytest.fixture(scope="module")
 def devices():
-    before = devrt.runtime.set_default_runtime(None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEVRT_CUDA_MOCK", "2")
-        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
-        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
-            found = devrt.devices("cuda")
+    with simulated_platform() as found:
         yield found
-        devrt.runtime.set_default_runtime(before).close()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from devrt.errors import (
     InvalidTypeError,
 )
 from devrt_cuda.kernels import NVRTC
-from gpu_library import Driver, Stream, allocate
+from gpu_library import Driver, Stream, allocate, simulated_platform
 from gpu_vendors import VENDORS
 from support import python, shared_library
 
@@ -50,15 +50,8 @@ def kept(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def devices(vendor, kept):
-    before = devrt.runtime.set_default_runtime(None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(f"DEVRT_{vendor.platform.upper()}_MOCK", "2")
-        patch.setenv("DEVRT_PLATFORMS", f"{vendor.platform},cpu")
-        patch.setenv("DEVRT_COMPILATION_CACHE_DIR", str(kept))
-        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
-            found = devrt.devices(vendor.platform)
+    with simulated_platform(vendor.platform, DEVRT_COMPILATION_CACHE_DIR=kept) as found:
         yield found
-        devrt.runtime.set_default_runtime(before).close()
 
 
 @pytest.fixture
