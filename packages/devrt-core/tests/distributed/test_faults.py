@@ -23,19 +23,22 @@ HEARTBEAT = 2  # seconds; etcd takes no shorter lease
 PEER = """
     import json, os, sys
     from devrt import xla_client
+    def say(*words):  # one write: the callback's thread writes, too
+        sys.stdout.write(" ".join(map(str, words)) + "\\n")
+        sys.stdout.flush()
     address, number = sys.argv[1], int(sys.argv[2])
     client = xla_client.get_distributed_runtime_client(
         address, number, init_timeout=20, shutdown_timeout=20, heartbeat_timeout=2,
-        missed_heartbeat_callback=lambda error: print(type(error).__name__, flush=True),
+        missed_heartbeat_callback=lambda error: say(type(error).__name__),
         **json.loads(sys.argv[3]))
     client.connect()
-    print("connected", flush=True)
+    say("connected")
     for line in sys.stdin:
         try:
-            print(eval(line), flush=True)
+            say(eval(line))
         except RuntimeError as error:
             processes = getattr(error, "processes", None)
-            print(type(error).__name__, error.code.name, processes, flush=True)
+            say(type(error).__name__, error.code.name, processes)
 """
 
 
