@@ -20,16 +20,26 @@ def _free_ports(count):
 
 
 class EtcdServers:
-    """Members of one cluster, each a process; a port may be lost to another program: start anew."""
+    """Members of one cluster, each a process; a port may be lost to another program: start anew.
 
-    def __init__(self, size=1, options=()):
+    With ``files``, as `certificates` gives them, it wants certificates of clients, but with
+    ``only_server`` among them.
+    """
+
+    def __init__(self, size=1, options=(), files=None):
         if shutil.which("etcd") is None:
             pytest.skip("etcd is not installed (Debian's etcd-server)")
         memory = "/dev/shm"  # etcd waits for its disk at every change
         self._folder = tempfile.mkdtemp(dir=memory if os.path.isdir(memory) else None)
         ports = _free_ports(2 * size)
         self._clients, self._peers = ports[:size], ports[size:]
-        self._options = options
+        self._options = [*options, *self._tls_options(files)]
+        self._scheme = "https" if files else "http"
+        self._ctl_options = [
+            f"--{flag}={files[f'mtls_{name}_file']}"
+            for name, flag in (("cert", "cert"), ("key", "key"), ("ca", "cacert"))
+            if files
+        ]
         self.processes = [self._started(number) for number in range(size)]
         for number in range(size):
             self.wait_for(number)
@@ -52,14 +62,30 @@ class EtcdServers:
 
     def etcdctl(self, number, *command):
         """Ask a member by etcd's own command."""
-        where = f"--endpoints=127.0.0.1:{self._clients[number]}"
+        where = f"--endpoints={self._scheme}://127.0.0.1:{self._clients[number]}"
         return subprocess.run(
-            ["etcdctl", where, *command],
+            ["etcdctl", where, *self._ctl_options, *command],
             env={**os.environ, "ETCDCTL_API": "3"},
             capture_output=True,
             text=True,
             check=False,
         )
+
+    def ask_for_users(self, user, password, prefix):
+        """Let only users call, and one of them only for keys that begin so."""
+        root = "--user=root:root"
+        for command in (
+            ("user", "add", "root:root"),
+            ("role", "add", "job"),
+            ("role", "grant-permission", "job", "readwrite", "--prefix=true", prefix),
+            ("user", "add", f"{user}:{password}"),
+            ("user", "grant-role", user, "job"),
+            ("user", "grant-role", "root", "root"),
+            ("auth", "enable"),
+        ):
+            done = self.etcdctl(0, *command)
+            assert done.returncode == 0, done.stderr
+        self._ctl_options.append(root)
 
     def leader(self):
         """Return the number of the member that leads."""
@@ -88,6 +114,17 @@ class EtcdServers:
             process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    @staticmethod
+    def _tls_options(files):
+        if not files:
+            return []
+        ca = f"--trusted-ca-file={files['mtls_ca_file']}"
+        return [
+            f"--cert-file={files['mtls_cert_file']}",
+            f"--key-file={files['mtls_key_file']}",
+            *([] if "only_server" in files else [ca, "--client-cert-auth"]),
+        ]
+
     def _started(self, number):
         members = ",".join(
             f"m{one}=http://127.0.0.1:{port}" for one, port in enumerate(self._peers)
@@ -96,8 +133,8 @@ class EtcdServers:
         flags = {
             "name": f"m{number}",
             "data-dir": f"{self._folder}/{number}",
-            "listen-client-urls": f"http://127.0.0.1:{client}",
-            "advertise-client-urls": f"http://127.0.0.1:{client}",
+            "listen-client-urls": f"{self._scheme}://127.0.0.1:{client}",
+            "advertise-client-urls": f"{self._scheme}://127.0.0.1:{client}",
             "listen-peer-urls": f"http://127.0.0.1:{peer}",
             "initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
             "initial-cluster": members,

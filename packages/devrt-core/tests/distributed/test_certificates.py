@@ -1,36 +1,18 @@
 """Both sides of a connection known by certificates: who has none, or another's, is refused."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
+from certificates import certificates
 from devrt import xla_client
 from devrt.errors import DeadlineExceededError, DistributedError, InvalidArgumentError
 
 
-def openssl(folder, *arguments):
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
-def certificates(folder):
-    """Make an authority and a certificate for localhost, with the URI of a job."""
-    folder.mkdir()
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-    openssl(folder, "req", "-x509", *key, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.pem")
-    names = "subjectAltName=DNS:localhost,URI:spiffe://job/a"
-    request = ("-subj", "/CN=job", "-addext", names, "-keyout", "key.pem", "-out", "cert.pem")
-    openssl(folder, "req", "-x509", *key, *request, "-CA", "ca.pem", "-CAkey", "ca.key")
-    rows = {"cert": "cert.pem", "key": "key.pem", "ca": "ca.pem"}
-    return {f"mtls_{name}_file": str(folder / file) for name, file in rows.items()}
-
-
 def test_only_certificates_of_the_job_join(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     ours, others = certificates(tmp_path / "ours"), certificates(tmp_path / "others")
     make = xla_client.get_distributed_runtime_service
     join = xla_client.get_distributed_runtime_client
@@ -53,8 +35,6 @@ def test_only_certificates_of_the_job_join(tmp_path):
 
 
 def test_certificates_that_are_renewed_count_for_new_connections(tmp_path):
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     old, new = certificates(tmp_path / "old"), certificates(tmp_path / "new")
     used = {name: str(tmp_path / Path(file).name) for name, file in old.items()}
     for name, file in old.items():

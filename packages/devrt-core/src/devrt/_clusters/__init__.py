@@ -10,6 +10,7 @@ from devrt._clusters.detection import (
     seen_clusters,
     settings,
 )
+from devrt._clusters.logins import check_no_login
 from devrt._clusters.membership import NEEDED, Membership, membership
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Membership",
     "SeenCluster",
     "address_of",
+    "check_no_login",
     "cluster_named",
     "membership",
     "number_of",

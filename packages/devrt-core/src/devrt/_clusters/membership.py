@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from devrt._clusters.detection import SeenCluster, number_of, seen_clusters, settings
+from devrt._clusters.logins import check_no_login
 from devrt._support.record import record
 from devrt.errors import InvalidArgumentError
 
@@ -109,6 +110,7 @@ def _set(
 
 def _parsed(name: str, variable: str, text: str) -> Any:
     if name == "coordinator_address":
+        check_no_login(text, variable)
         return text
     if name == "local_device_ids":
         return [number_of(variable, each) for each in text.split(",")]

@@ -82,5 +82,7 @@ NOT_OPTIONS = (
     "DEVRT_NUM_PROCESSES",
     "DEVRT_PROCESS_ID",
     "DEVRT_LOCAL_DEVICE_IDS",
+    "DEVRT_ETCD_USER",
+    "DEVRT_ETCD_PASSWORD",
 )
 """Variables that begin with ``DEVRT_`` and configure something else than an option."""

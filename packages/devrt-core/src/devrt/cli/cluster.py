@@ -21,9 +21,11 @@ __all__ = ["address_of_job", "show", "watch"]
 
 def address_of_job(given: str | None) -> str:
     """Return the address that is given, else that of the job this process is started in."""
-    address = given or membership().values.get("coordinator_address")
+    found = membership()
+    address = given or found.values.get("coordinator_address")
     if address is None:
         msg = "no address of a coordination service: give it, or set DEVRT_COORDINATOR_ADDRESS."
+        msg = " ".join([msg, *found.problems])
         raise InvalidArgumentError(msg)
     return str(address)
 

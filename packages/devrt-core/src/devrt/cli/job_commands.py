@@ -65,25 +65,32 @@ def cluster() -> None:
 @click.option("--mtls-cert-file", type=click.Path(), help="The certificate to show.")
 @click.option("--mtls-key-file", type=click.Path(), help="Its key.")
 @click.option("--mtls-ca-file", type=click.Path(), help="Who signs the service's.")
+@click.option("--etcd-user", help="The user at etcd; else what DEVRT_ETCD_USER says.")
+@click.option(
+    "--etcd-password-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file with the user's password; else what DEVRT_ETCD_PASSWORD says.",
+)
 def status(
     address: str | None,
     is_watch: bool,
     interval: float,
     as_json: bool,
     token_file: str | None,
-    **files: Any,
+    etcd_password_file: str | None,
+    **how: Any,
 ) -> None:
     """Show the processes of a job, the last sign of each, and which barriers wait for whom.
 
-    ADDRESS is that of its coordination service, host:port; else what
+    ADDRESS is that of its coordination service, host:port, or of the job in etcd; else what
     DEVRT_COORDINATOR_ADDRESS says.
     """
     from devrt.cli import cluster as _cluster
     from devrt.distributed.security import Security
     from devrt.distributed.status import read_status
 
-    token = Path(token_file).read_text(encoding="utf-8").strip() if token_file else None
-    security = Security(token=token, **files)
+    password = _read(etcd_password_file)
+    security = Security(token=_read(token_file), etcd_password=password, **how)
     with errors_as_json(as_json):
         address = _cluster.address_of_job(address)
         if is_watch:
@@ -94,6 +101,10 @@ def status(
         print_json(found)
     else:
         _cluster.show(found)
+
+
+def _read(path: str | None) -> str | None:
+    return Path(path).read_text(encoding="utf-8").strip() if path else None
 
 
 JOB_COMMANDS = (launch, cluster)

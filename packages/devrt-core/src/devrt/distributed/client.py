@@ -9,8 +9,8 @@ from typing import Any
 
 from devrt._support.record import record
 from devrt.distributed.connection import Connection
-from devrt.distributed.engines import Location, check_etcd_security, location_of
-from devrt.distributed.etcd.store import EtcdStore
+from devrt.distributed.engines import Location, check_security, location_of
+from devrt.distributed.etcd.opening import opened
 from devrt.distributed.security import Security
 from devrt.distributed.session import Session
 from devrt.distributed.stored.session import StoredSession
@@ -162,9 +162,9 @@ def _session(
     use_compression: bool,
 ) -> Session:
     incarnation = secrets.randbits(63)
+    check_security(location, security)
     if location.engine == "etcd":
-        check_etcd_security(security)
-        store = EtcdStore(location.hosts, location.prefix, security, min(times.rpc, times.connect))
+        store = opened(location, security, min(times.rpc, times.connect))
         return StoredSession(store, process, incarnation, times.heartbeat, on_loss)
     connection = Connection(
         location.hosts[0], process, incarnation, security, times.heartbeat, use_compression

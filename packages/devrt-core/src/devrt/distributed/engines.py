@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from devrt._clusters import check_no_login
 from devrt._support.record import record
 from devrt.distributed.security import Security, bound_address
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["Location", "check_etcd_security", "location_of"]
+__all__ = ["Location", "check_security", "location_of"]
 
 _PREFIX = re.compile(r"[\w.@:=+-]+(/[\w.@:=+-]+)*")
 _ETCD_PORT = 2379
@@ -46,6 +47,7 @@ def location_of(address: str) -> Location:
     InvalidArgumentError
         If it is no address.
     """
+    check_no_login(address, "the address of a coordination service")
     scheme, found, rest = address.rpartition("://")
     if scheme == "etcd":
         return _etcd(address, rest)
@@ -77,11 +79,25 @@ def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]
 
 
-def check_etcd_security(security: Security) -> None:
-    """Refuse what etcd does not know."""
+def check_security(location: Location, security: Security) -> None:
+    """Refuse what an engine does not know.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If something is given that only another engine checks.
+    """
+    if location.engine != "etcd":
+        if security.etcd_user or security.etcd_password:
+            msg = (
+                f"etcd_user and etcd_password are for etcd, and the address is "
+                f"{location.hosts[0]!r}. Leave them out, or give etcd://host:port,.../prefix."
+            )
+            raise InvalidArgumentError(msg, address=location.hosts[0])
+        return
     if security.token is not None or security.mtls_peer_uri_prefix is not None:
         msg = (
             "token and mtls_peer_uri_prefix are the embedded service's. Who may use etcd, etcd "
-            "decides: give mtls_cert_file, mtls_key_file and mtls_ca_file."
+            "decides: give etcd_user and etcd_password, or certificates."
         )
         raise InvalidArgumentError(msg)

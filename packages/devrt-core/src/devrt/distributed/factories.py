@@ -29,6 +29,8 @@ def get_distributed_runtime_service(
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
     verify_secure_credentials: bool | None = None,
+    etcd_user: str | None = None,
+    etcd_password: str | None = None,
     bounds: Bounds | None = None,
     journal: str | None = None,
 ) -> AnyService:
@@ -59,6 +61,8 @@ def get_distributed_runtime_service(
         What a URI in a client's certificate must begin with.
     verify_secure_credentials
         Whether no certificates are an error.
+    etcd_user, etcd_password
+        The user of an etcd that asks for one; else ``DEVRT_ETCD_USER`` and ``DEVRT_ETCD_PASSWORD``.
     bounds
         What one process may take up of the service: sizes, calls per second, bytes.
     journal
@@ -89,6 +93,8 @@ def get_distributed_runtime_service(
         mtls_peer_uri_prefix,
         token,
         bool(verify_secure_credentials),
+        etcd_user,
+        etcd_password,
     )
     return begun(
         address, num_nodes, limits, bool(recoverable), allow_remote, security, bounds, journal
@@ -114,6 +120,8 @@ def get_distributed_runtime_client(
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
     verify_secure_credentials: bool | None = None,
+    etcd_user: str | None = None,
+    etcd_password: str | None = None,
 ) -> DistributedRuntimeClient:
     """Make the client of one process; ``connect`` joins the cluster.
 
@@ -151,6 +159,8 @@ def get_distributed_runtime_client(
         Taken as jaxlib's is, and not checked: clients know the service by its host's name.
     verify_secure_credentials
         Whether no certificates are an error.
+    etcd_user, etcd_password
+        The user of an etcd that asks for one; else ``DEVRT_ETCD_USER`` and ``DEVRT_ETCD_PASSWORD``.
 
     Returns
     -------
@@ -164,7 +174,8 @@ def get_distributed_runtime_client(
         heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
     )
     is_verified = bool(verify_secure_credentials)
-    security = Security(mtls_cert_file, mtls_key_file, mtls_ca_file, None, token, is_verified)
+    files = (mtls_cert_file, mtls_key_file, mtls_ca_file)
+    security = Security(*files, None, token, is_verified, etcd_user, etcd_password)
     return DistributedRuntimeClient(
         address,
         node_id,

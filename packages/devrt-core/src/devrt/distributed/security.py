@@ -60,6 +60,8 @@ class Security:
         A secret that every process gives.
     verify_secure_credentials
         Whether connections without certificates are refused.
+    etcd_user, etcd_password
+        Who this process is to etcd, where etcd asks for a user.
     """
 
     mtls_cert_file: str | None = None
@@ -68,6 +70,13 @@ class Security:
     mtls_peer_uri_prefix: str | None = None
     token: str | None = None
     verify_secure_credentials: bool = False
+    etcd_user: str | None = None
+    etcd_password: str | None = None
+
+    @property
+    def is_authority_alone(self) -> bool:
+        """Whether the other side is known by a certificate, and this one by something else."""
+        return bool(self.mtls_ca_file) and not (self.mtls_cert_file or self.mtls_key_file)
 
     @property
     def has_certificates(self) -> bool:
@@ -113,24 +122,29 @@ class Security:
         key, cert, authority = self._files()
         return grpc.ssl_channel_credentials(authority, key, cert)
 
+    def authority_credentials(self, grpc: Any) -> Any:
+        """Return gRPC's credentials of a client that has no certificate of its own."""
+        return grpc.ssl_channel_credentials(_read(self.mtls_ca_file))
+
     def _server_configuration(self, grpc: Any) -> Any:
         key, cert, authority = self._files()
         return grpc.ssl_server_certificate_configuration([(key, cert)], authority)
 
     def _files(self) -> list[bytes]:
-        found = []
-        for path in (self.mtls_key_file, self.mtls_cert_file, self.mtls_ca_file):
-            try:
-                found.append(Path(path or "").read_bytes())
-            except OSError as error:
-                msg = f"the mTLS file {path!r} cannot be read: {error.strerror}. Check the path."
-                raise InvalidArgumentError(msg, path=path) from error
-        return found
+        return [_read(x) for x in (self.mtls_key_file, self.mtls_cert_file, self.mtls_ca_file)]
 
     def _has_uri(self, context: Any) -> bool:
         prefix = (self.mtls_peer_uri_prefix or "").encode()
         names: Sequence[bytes] = context.auth_context().get("x509_subject_alternative_name", ())
         return any(name.startswith(prefix) for name in names)
+
+
+def _read(path: str | None) -> bytes:
+    try:
+        return Path(path or "").read_bytes()
+    except OSError as error:
+        msg = f"the mTLS file {path!r} cannot be read: {error.strerror}. Check the path."
+        raise InvalidArgumentError(msg, path=path) from error
 
 
 def bound_address(address: str) -> tuple[str, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from devrt.distributed.cluster import Limits
-from devrt.distributed.engines import check_etcd_security, location_of
-from devrt.distributed.etcd.store import EtcdStore
+from devrt.distributed.engines import check_security, location_of
+from devrt.distributed.etcd.opening import opened
 from devrt.distributed.jaxlib_service import JaxlibService
 from devrt.distributed.security import Bounds, Security
 from devrt.distributed.service import DistributedRuntimeService
@@ -32,11 +32,9 @@ def begun(
     if journal is not None and location.engine != "embedded":
         msg = f"a journal is of a service at host:port, and the address is {address!r}."
         raise InvalidArgumentError(msg, address=address)
+    check_security(location, security)
     if location.engine == "etcd":
-        check_etcd_security(security)
-        store = EtcdStore(
-            location.hosts, location.prefix, security, min(_PATIENCE, limits.heartbeat)
-        )
+        store = opened(location, security, min(_PATIENCE, limits.heartbeat))
         return StoredService(address, store, num_nodes, limits, recoverable)
     where = location.hosts[0]
     if location.engine == "jaxlib":

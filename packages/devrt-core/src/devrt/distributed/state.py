@@ -144,6 +144,8 @@ def initialize(
     mtls_ca_file: str | None = None,
     mtls_peer_uri_prefix: str | None = None,
     verify_secure_credentials: bool = False,
+    etcd_user: str | None = None,
+    etcd_password: str | None = None,
 ) -> None:
     """Join the job that this process is one of; return when every process has.
 
@@ -181,6 +183,8 @@ def initialize(
         Who may join, as of `get_distributed_runtime_service`; the same in every process.
     verify_secure_credentials
         Whether no certificates are an error.
+    etcd_user, etcd_password
+        The user of an etcd that asks for one; else ``DEVRT_ETCD_USER`` and ``DEVRT_ETCD_PASSWORD``.
 
     Raises
     ------
@@ -199,6 +203,8 @@ def initialize(
         mtls_peer_uri_prefix,
         token,
         verify_secure_credentials,
+        etcd_user,
+        etcd_password,
     )
     limits = Limits(heartbeat_timeout_seconds, initialization_timeout, shutdown_timeout_seconds)
     how = _How(

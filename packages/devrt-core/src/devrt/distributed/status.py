@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from devrt.distributed.engines import Location, check_etcd_security, location_of
-from devrt.distributed.etcd.store import EtcdStore
+from devrt.distributed.engines import Location, check_security, location_of
+from devrt.distributed.etcd.opening import opened
 from devrt.distributed.protocol.messages import STATUS, grpc_module
 from devrt.distributed.security import Security
 from devrt.distributed.stored.service import status_of
@@ -24,6 +24,7 @@ def read_status(address: str, security: Security, seconds: float = 10) -> dict[s
         If no service answers there, it is not devrt's, or it refuses.
     """
     location = location_of(address)
+    check_security(location, security)
     if location.engine == "etcd":
         return _stored(location, security, seconds)
     address = location.hosts[0]
@@ -43,8 +44,7 @@ def read_status(address: str, security: Security, seconds: float = 10) -> dict[s
 
 
 def _stored(location: Location, security: Security, seconds: float) -> dict[str, Any]:
-    check_etcd_security(security)
-    store = EtcdStore(location.hosts, location.prefix, security, seconds)
+    store = opened(location, security, seconds)
     try:
         return status_of(store)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import platform
+import re
 import sys
 import types
 import warnings
@@ -44,6 +45,9 @@ _SHOWN_NAMES = frozenset(
     }
 )
 _SHOWN = 400
+_SECRET = re.compile("PASSWORD|TOKEN|SECRET")  # a report is shown to others
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_HIDDEN = "***"
 _DISTRIBUTIONS = ("devrt-core", "numpy", "ml_dtypes", "pluggy")
 
 
@@ -66,7 +70,9 @@ def variables_in_force(
             option = _option(name, known)
             is_read = not option or option not in config.names() or _is_in_force(config, name)
             about = declared.get(name, ())
-            found.append(Variable(name, variables[name][:_SHOWN], option, is_read, about))
+            value = _HIDDEN if _SECRET.search(name) else variables[name][:_SHOWN]
+            value = _LOGIN.sub(_HIDDEN, value)
+            found.append(Variable(name, value, option, is_read, about))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from devrt.distributed.etcd.endpoints import Endpoints, etcd_message
 from devrt.distributed.etcd.leases import EtcdLease
+from devrt.distributed.etcd.tokens import Login
 from devrt.distributed.etcd.values import PIECE, Pieces, encoded, pieces_of
 from devrt.distributed.etcd.watching import Watcher
 from devrt.distributed.faults import refused
@@ -41,6 +42,8 @@ class EtcdStore(Store):
         Certificates, where the cluster wants them.
     patience
         Seconds that a call tries all members.
+    login
+        The user, where the cluster wants one.
     """
 
     def __init__(
@@ -49,8 +52,9 @@ class EtcdStore(Store):
         prefix: str,
         security: Security | None = None,
         patience: float = _PATIENCE,
+        login: Login | None = None,
     ) -> None:
-        self._endpoints = Endpoints(addresses, security or Security(), patience)
+        self._endpoints = Endpoints(addresses, security or Security(), patience, login)
         self._keys, self._pieces = f"{prefix}/k/", f"{prefix}/p/"
         self._marks = f"{prefix}/m/{secrets.token_hex(8)}/"
         self._mark_numbers = itertools.count()

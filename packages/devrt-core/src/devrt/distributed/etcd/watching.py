@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import queue
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 
 from devrt._support import log
 from devrt.distributed.etcd.endpoints import Endpoints, etcd_message
+from devrt.distributed.etcd.tokens import Metadata, is_of_token
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.messages import grpc_module
 from devrt.distributed.store import Watch
@@ -18,6 +20,7 @@ from devrt.errors import StatusCode
 __all__ = ["Watcher"]
 
 _PAUSE = 0.1
+_DENIED = "permission denied"
 
 
 class Watcher:
@@ -53,6 +56,9 @@ class Watcher:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._member = -1
+        self._metadata: Metadata = ()
+        # Watches that were requested on this stream: a refusal does not say of which it is.
+        self._pending: collections.deque[int] = collections.deque()
         endpoints.on_leave = self._leave
 
     def add(self, key: bytes, end: bytes, on_event: Callable[[Any], object]) -> Watch:
@@ -60,13 +66,18 @@ class Watcher:
         watch = _EtcdWatch(self, next(self._numbers), key, end, on_event)
         with self._lock:
             self._watches[watch.number] = watch
-            self._requests.put(watch.request())
+            self._ask(watch)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="devrt-etcd-watch", daemon=True
                 )
                 self._thread.start()
-        if not watch.began.wait(self._patience) or self._closed.is_set():
+        has_begun = watch.began.wait(self._patience)
+        if watch.error:
+            watch.close()
+            words = f"etcd refuses a watch of {key!r}: {watch.error}. Grant the user's role read."
+            raise refused(StatusCode.PERMISSION_DENIED, words)
+        if not has_begun or self._closed.is_set():
             watch.close()
             words = f"etcd began no watch of {key!r} within {self._patience:g} s."
             raise refused(StatusCode.UNAVAILABLE, words)
@@ -94,9 +105,9 @@ class Watcher:
     def _run(self) -> None:
         grpc = grpc_module()
         while not self._closed.is_set():
-            index = self._begin()
+            index = self._endpoints.current
             try:
-                for response in self._stream:
+                for response in self._begun(index):
                     self._take(response)
             except (grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
                 if not self._closed.is_set():
@@ -104,19 +115,23 @@ class Watcher:
             self._endpoints.leave(index)
             self._closed.wait(_PAUSE)
 
-    def _begin(self) -> int:
+    def _begun(self, index: int) -> Any:
+        """Return a stream to a member that has all the watches."""
+        self._metadata = self._endpoints.metadata(index)
         with self._lock:
             self._requests.put(None)  # ends the former stream's
             self._requests = queue.SimpleQueue()
+            self._pending.clear()
             for watch in self._watches.values():
-                self._requests.put(watch.request())
-            index, self._stream = self._endpoints.stream(
-                "Watch/Watch", _until_none(self._requests), "WatchResponse"
+                self._ask(watch)
+            requests = _until_none(self._requests)
+            self._stream = self._endpoints.stream(
+                index, "Watch/Watch", requests, "WatchResponse", self._metadata
             )
             if self._closed.is_set():
                 self._stream.cancel()
             self._member = index
-        return index
+            return self._stream
 
     def _leave(self, member: int) -> None:
         """Open the stream anew: a member that is stopped keeps it open, and silent."""
@@ -126,28 +141,48 @@ class Watcher:
 
     def _take(self, response: Any) -> None:
         with self._lock:
-            watch = self._watches.get(response.watch_id)
+            number = self._pending.popleft() if response.created else response.watch_id
+            watch = self._watches.get(number)
         if watch is None:
             return
-        if response.created and not watch.next:
+        if response.created and not response.canceled and not watch.next:
             watch.next = response.header.revision + 1
         if response.compact_revision:
             self._catch_up(watch, response.compact_revision)
         elif response.canceled:
-            self._stream.cancel()  # and opened again, at a member that can
+            self._cancelled(watch, str(response.cancel_reason))
             return
         for event in response.events:
             watch.next = event.kv.mod_revision + 1
             watch.on_event(event)
         if response.created:
+            watch.denials = 0
             watch.began.set()
+
+    def _cancelled(self, watch: _EtcdWatch, reason: str) -> None:
+        """Open the stream again, at a member that can; where a user may not watch, end the watch.
+
+        Some members say the same of a token that has ended, so the first time another is tried.
+        """
+        if _DENIED in reason or is_of_token(reason):
+            self._endpoints.drop_token(self._metadata)
+            watch.denials += 1
+            if watch.denials > 1 and not watch.next:
+                watch.error = reason
+                watch.began.set()
+                return
+        self._stream.cancel()
+
+    def _ask(self, watch: _EtcdWatch) -> None:
+        self._pending.append(watch.number)
+        self._requests.put(watch.request())
 
     def _catch_up(self, watch: _EtcdWatch, revision: int) -> None:
         for event in self._present(watch.key, watch.end):
             watch.on_event(event)
         watch.next = revision
         with self._lock:
-            self._requests.put(watch.request())
+            self._ask(watch)
 
 
 class _EtcdWatch(Watch):
@@ -166,6 +201,8 @@ class _EtcdWatch(Watch):
         self.on_event = on_event
         self.next = 0
         self.began = threading.Event()
+        self.denials = 0
+        self.error = ""
 
     def request(self) -> Any:
         create = etcd_message("WatchCreateRequest")(
