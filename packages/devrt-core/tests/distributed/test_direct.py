@@ -5,11 +5,13 @@ import threading
 
 import pytest
 
+from devrt.distributed import connection
 from devrt.distributed.direct.client import DirectClient
-from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame
+from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello
 from devrt.distributed.protocol.messages import message
 from devrt.errors import DevrtError, DistributedError, StatusCode
 from devrt.xla_client import get_distributed_runtime_client, get_distributed_runtime_service
+from support import together
 
 SET = NUMBERS["InsertKeyValue"]
 ENDLESS = 60_000  # ms
@@ -77,9 +79,9 @@ def test_garbage_ends_its_own_connection_only(client, sent):
 
 
 def test_a_message_that_is_none_is_refused_and_the_next_is_answered(client):
-    hello, broken = frame(HELLO, b""), frame(SET, b"\xff\xff\xff")
-    assert exchange(port_of(client), hello + broken) == [StatusCode.INVALID_ARGUMENT]
-    assert exchange(port_of(client), hello + frame(200, b"")) == [StatusCode.UNIMPLEMENTED]
+    broken = frame(SET, b"\xff\xff\xff")
+    assert exchange(port_of(client), hello(b"") + broken) == [StatusCode.INVALID_ARGUMENT]
+    assert exchange(port_of(client), hello(b"") + frame(200, b"")) == [StatusCode.UNIMPLEMENTED]
 
 
 def test_the_wrong_token_is_refused():
@@ -87,11 +89,32 @@ def test_the_wrong_token_is_refused():
         client = get_distributed_runtime_client(service.address, 0, token="secret")
         client.connect()
         for token in (b"", b"wrong", b"secret2"):
-            refused = exchange(port_of(client), frame(HELLO, token))
-            assert refused == [StatusCode.UNAUTHENTICATED]
-        assert service.status()["refused"] == {"UNAUTHENTICATED": 3}
+            for sent in (frame(HELLO, token), hello(token), hello(token, 99)):
+                assert exchange(port_of(client), sent) == [StatusCode.UNAUTHENTICATED]
+        assert service.status()["refused"] == {"UNAUTHENTICATED": 9}
         client.key_value_set("key", "value")
         client.shutdown()
+
+
+def test_a_client_of_another_contract_is_refused_on_both_connections(monkeypatch):
+    with get_distributed_runtime_service("localhost:0", 2) as service:
+        other = get_distributed_runtime_client(service.address, 1, init_timeout=20)
+        with monkeypatch.context() as patch:
+            patch.setattr(connection, "CONTRACT_METADATA", (("devrt-contract", "99"),))
+            with pytest.raises(DistributedError, match="version 99") as caught:
+                other.connect()
+        assert caught.value.code is StatusCode.FAILED_PRECONDITION
+        assert caught.value.contract == "99"
+        clients = [get_distributed_runtime_client(service.address, n) for n in range(2)]
+        together(lambda client: client.connect(), clients, timeout=30)
+        direct = DirectClient(*port_of(clients[0]), token="")
+        direct._hello = hello(b"", 99)
+        with pytest.raises(DistributedError, match="version 99") as caught:
+            direct.call("TryGetKeyValue", message("TryGetKeyValueRequest")(key="k"), 30)
+        assert (caught.value.code, caught.value.contract) == (StatusCode.FAILED_PRECONDITION, "99")
+        direct.close()
+        assert service.status()["refused"] == {"FAILED_PRECONDITION": 2}
+        together(lambda client: client.shutdown(), clients, timeout=30)
 
 
 def test_many_threads_wait_at_once(client):

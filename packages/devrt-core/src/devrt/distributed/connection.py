@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from devrt._support import log
+from devrt.distributed.channel import methods_of, opened
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.faults import from_wire, refused
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
-from devrt.distributed.protocol.messages import METHODS, RESUMES_KEY, SERVICE, grpc_module, message
+from devrt.distributed.protocol.contract import CONTRACT_METADATA
+from devrt.distributed.protocol.messages import RESUMES_KEY, grpc_module, message
 from devrt.distributed.security import Security, bound_address
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
@@ -59,8 +61,8 @@ class Connection:
         self._security = security
         self._heartbeat = heartbeat
         self._ids = message("Incarnations")(task_id=process, task_incarnation=incarnation)
-        self._channel = self._open(compress)
-        self._methods = {name: self._method(name) for name in METHODS}
+        self._channel = opened(address, security, compress)
+        self._methods = methods_of(self._channel)
         self._lock = threading.Lock()
         self._waits: set[Any] = set()
         self._rounds: dict[str, int] = {}
@@ -86,7 +88,10 @@ class Connection:
         log.info("process %d joins the cluster at %s", self._process, self._address)
         try:
             answer, ended = self._methods["RegisterTask"].with_call(
-                request, timeout=seconds, wait_for_ready=True, metadata=self._security.metadata
+                request,
+                timeout=seconds,
+                wait_for_ready=True,
+                metadata=self._security.metadata + CONTRACT_METADATA,
             )
         except self._grpc.RpcError as error:
             raise self._error(error, f"process {self._process} joining the cluster") from error
@@ -229,28 +234,6 @@ class Connection:
         if self._direct is not None:
             self._direct.close()
         self._channel.close()
-
-    def _open(self, compress: bool) -> Any:
-        grpc = self._grpc
-        options = [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.max_reconnect_backoff_ms", 1000),
-        ]
-        how = {"compression": grpc.Compression.Gzip} if compress else {}
-        if self._security.has_certificates:
-            credentials = self._security.channel_credentials(grpc)
-            return grpc.secure_channel(self._address, credentials, options, **how)
-        return grpc.insecure_channel(self._address, options, **how)
-
-    def _method(self, name: str) -> Any:
-        return self._channel.unary_unary(
-            f"/{SERVICE}/{name}",
-            message(f"{name}Request").SerializeToString,
-            message(f"{name}Response").FromString,
-        )
 
     def _beat(self) -> None:
         """Give signs of life until the end, or until the service is silent for too long."""

@@ -16,6 +16,7 @@ from devrt.distributed.direct.server import DirectServer
 from devrt.distributed.faults import refused, to_wire
 from devrt.distributed.journal import Journal
 from devrt.distributed.ports import is_taken
+from devrt.distributed.protocol.contract import check_contract, contract_of
 from devrt.distributed.protocol.messages import (
     METHODS,
     RESUMES_KEY,
@@ -139,6 +140,7 @@ class DistributedRuntimeService:
         if self._direct is not None:
             self._direct.close()
         await server.stop(0)
+        await _end_tasks()
 
     def _incarnation(self, size: int) -> int:
         """Return a new number, or the journal's, with the processes that it has."""
@@ -222,6 +224,7 @@ class DistributedRuntimeService:
                 if not self._security.accepts(context):
                     words = "this service needs the job's token, or a certificate that it accepts."
                     raise refused(StatusCode.UNAUTHENTICATED, words)
+                check_contract(contract_of(dict(context.invocation_metadata())))
                 context.set_trailing_metadata(metadata)
                 return await call(request)
             except DevrtError as error:
@@ -241,3 +244,11 @@ class DistributedRuntimeService:
 
     async def _status(self, _: bytes) -> bytes:
         return json.dumps(self.status()).encode()
+
+
+async def _end_tasks() -> None:
+    """End what gRPC has left running: a task that is destroyed prints a traceback."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import Any
 
-from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, error_of, frame
+from devrt.distributed.direct.frames import HEADER, NUMBERS, error_of, frame, hello
 from devrt.distributed.protocol.messages import message
 
 __all__ = ["DirectClient"]
@@ -27,7 +27,7 @@ class DirectClient:
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._address = (host, port)
-        self._hello = frame(HELLO, token.encode())
+        self._hello = hello(token.encode())
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
         self._busy: set[socket.socket] = set()

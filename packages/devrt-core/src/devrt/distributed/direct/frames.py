@@ -1,7 +1,8 @@
 """What goes over a direct connection: a length, a number, and a message of the protocol.
 
 A request's number is that of the method in `METHODS`, or `HELLO` for the first, which has the
-token; a response's is the status code, and what follows an error is its words and details.
+version and the token; a response's is the status code, and what follows an error is its words and
+details.
 """
 
 from __future__ import annotations
@@ -9,17 +10,41 @@ from __future__ import annotations
 import struct
 
 from devrt.distributed.faults import from_wire, to_wire
+from devrt.distributed.protocol.contract import CONTRACT
 from devrt.distributed.protocol.messages import METHODS
 from devrt.errors import DevrtError
 
-__all__ = ["HEADER", "HELLO", "NUMBERS", "PORT_KEY", "error_of", "frame", "frame_of_error"]
+__all__ = [
+    "HEADER",
+    "HELLO",
+    "NUMBERS",
+    "PORT_KEY",
+    "error_of",
+    "frame",
+    "frame_of_error",
+    "hello",
+    "read_hello",
+]
 
 HEADER = struct.Struct("!IB")
 HELLO = 255
 PORT_KEY = "devrt-direct-port"
 """Under which the answer to ``RegisterTask`` has the port, in its trailing metadata."""
+_CONTRACT = struct.Struct("!H")
 NUMBERS = {name: number for number, name in enumerate(METHODS)}
 _WORDS = struct.Struct("!I")
+
+
+def hello(token: bytes, contract: int = CONTRACT) -> bytes:
+    """Return the first frame of a connection: who it is, and of which version."""
+    return frame(HELLO, _CONTRACT.pack(contract) + token)
+
+
+def read_hello(payload: bytes) -> tuple[int, bytes]:
+    """Return the version and the token of a first frame; of what is none, a version that is not."""
+    if len(payload) < _CONTRACT.size:
+        return -1, b""
+    return _CONTRACT.unpack_from(payload)[0], payload[_CONTRACT.size :]
 
 
 def frame(number: int, payload: bytes) -> bytes:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from devrt.distributed.calls import Calls
-from devrt.distributed.direct.frames import HEADER, HELLO, frame, frame_of_error
+from devrt.distributed.direct.frames import HEADER, HELLO, frame, frame_of_error, read_hello
 from devrt.distributed.faults import refused
+from devrt.distributed.protocol.contract import check_contract
 from devrt.distributed.protocol.messages import METHODS, message, parsed
 from devrt.errors import DevrtError, StatusCode
 
@@ -80,9 +81,12 @@ class DirectServer:
         """Forget a connection."""
         self._open.discard(connection)
 
-    def admits(self, payload: bytes) -> bool:
-        """Return whether a first message has the token."""
-        return hmac.compare_digest(payload, self._token)
+    def check_hello(self, payload: bytes) -> None:
+        """Refuse a first message without the token, or of another version."""
+        version, token = read_hello(payload)
+        if version < 0 or not hmac.compare_digest(token, self._token):
+            raise refused(StatusCode.UNAUTHENTICATED, "this service needs the job's token.")
+        check_contract(version)
 
     def is_too_long(self, size: int) -> bool:
         """Return whether a message is longer than any may be."""
@@ -180,14 +184,15 @@ class _Connection(asyncio.Protocol):
             self._transport.write(self._server.refusal(error))
 
     def _admit(self, payload: bytes) -> None:
-        if self._server.admits(payload):
-            self._is_admitted = True
-            if self._bytes:
-                self.data_received(b"")
+        try:
+            self._server.check_hello(payload)
+        except DevrtError as error:
+            self._transport.write(self._server.refusal(error))
+            self._transport.close()
             return
-        words = "this service needs the job's token."
-        self._transport.write(self._server.refusal(refused(StatusCode.UNAUTHENTICATED, words)))
-        self._transport.close()
+        self._is_admitted = True
+        if self._bytes:
+            self.data_received(b"")
 
     async def _answer(self, number: int, payload: bytes) -> None:
         try:
