@@ -18,7 +18,8 @@ constexpr std::size_t kBytes = kCount * sizeof(float);
 void ok(int result) { CHECK(result == 0); }
 
 std::shared_ptr<Client> faulty_client(Fault fault, int seed) {
-  configure("devices=2 delay=150 seed=" + std::to_string(seed));
+  // Without links: peers may use each other's memory.
+  configure("devices=2 links=0 delay=150 seed=" + std::to_string(seed));
   ClientOptions options = options_with();
   options.backend = std::make_shared<FaultyBackend>(make_gpu_backend(options), fault);
   return Client::make(std::move(options));

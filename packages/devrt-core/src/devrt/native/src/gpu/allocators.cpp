@@ -1,7 +1,8 @@
 #include "gpu/allocators.hpp"
 
-#include <limits>
 #include <utility>
+
+#include "gpu/default_pool.hpp"
 
 namespace devrt::gpu {
 
@@ -28,24 +29,8 @@ PoolAllocator::PoolAllocator(std::shared_ptr<GpuDevice> device) : device_(std::m
   const Driver& driver = device_->driver();
   const Current current(driver, device_->context());
   device_->check(current.result(), "set_current");
-  device_->check(driver.call.device_default_pool(&pool_, device_->number()), "default_pool");
-  keep_freed(*device_);
-  // An allocation must not be made to wait for work that somebody's freed memory is still in.
-  int no = 0;
-  device_->check(
-      driver.call.pool_set_attribute(pool_, PoolAttribute::kReuseAllowInternalDependencies, &no),
-      "pool_set_attribute");
+  pool_ = default_pool(*device_);
   device_->check(driver.call.stream_create(&stream_, kNonBlocking, 0), "stream_create");
-}
-
-void PoolAllocator::keep_freed(const GpuDevice& device) {
-  const Driver& driver = device.driver();
-  const Current current(driver, device.context());
-  PoolHandle* pool = nullptr;
-  device.check(driver.call.device_default_pool(&pool, device.number()), "default_pool");
-  std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
-  device.check(driver.call.pool_set_attribute(pool, PoolAttribute::kReleaseThreshold, &keep),
-               "pool_set_attribute");
 }
 
 PoolAllocator::~PoolAllocator() {

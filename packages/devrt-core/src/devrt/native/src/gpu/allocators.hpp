@@ -17,8 +17,6 @@ namespace devrt::gpu {
 class PoolAllocator final : public HostAllocator {
  public:
   explicit PoolAllocator(std::shared_ptr<GpuDevice> device);
-  /// Has a device's default pool keep what is freed: to map it again takes longer than most copies.
-  static void keep_freed(const GpuDevice& device);
   ~PoolAllocator() override;
 
   /// What it returns may be used on any stream at once.

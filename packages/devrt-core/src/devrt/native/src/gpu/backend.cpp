@@ -86,6 +86,8 @@ void GpuBackend::open_peers() {
         continue;
       const Result result = driver_.enable_peer(peer.number(), peer.context());
       if (result != kSuccess && result != kPeerAccessAlreadyEnabled) continue;
+      // The engine allocates from the pool even where this client does not.
+      if (has_pools(peer) && open_pool(peer, *device) != kSuccess) continue;
       peers.push_back(static_cast<std::int64_t>(i));
     }
   }
@@ -102,20 +104,18 @@ std::shared_ptr<HostAllocator> GpuBackend::limited(const GpuDevice& device,
 
 std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
     const std::shared_ptr<GpuDevice>& device) {
-  int has_pools = 0;
-  (void)driver_.call.device_attribute(&has_pools, driver_.attributes.memory_pools,
-                                      device->number());
   AllocatorKind kind = options_.allocator;
-  if (kind == AllocatorKind::kPool && !has_pools) {
+  if (kind == AllocatorKind::kPool && !has_pools(*device)) {
     throw StatusError(Status(StatusCode::kUnimplemented,
                              device->name() + " has no memory pools. Use allocator='bfc'.")
                           .during("make_gpu_client")
                           .on(device->name()));
   }
   if (kind == AllocatorKind::kDefault)
-    kind = has_pools ? AllocatorKind::kPool : AllocatorKind::kBfc;
+    kind = has_pools(*device) ? AllocatorKind::kPool : AllocatorKind::kBfc;
   std::shared_ptr<HostAllocator> made;
   if (kind == AllocatorKind::kPool) {
+    pool_settings_.push_back(std::make_unique<PoolSettings>(device));
     made = std::make_shared<ArenaInFront>(
         limited(*device, std::make_shared<PoolAllocator>(device)),
         ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
@@ -285,15 +285,8 @@ std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine
 void GpuBackend::engine_was_made() {
   native::set_custom_call_copy(&copy_on_stream);
   // The plugin has the pools that it shares keep nothing.
-  for (const auto& device : devices_) {
-    int has_pools = 0;
-    (void)driver_.call.device_attribute(&has_pools, driver_.attributes.memory_pools,
-                                        device->number());
-    if (has_pools && options_.allocator != AllocatorKind::kPlatform &&
-        options_.allocator != AllocatorKind::kBfc) {
-      PoolAllocator::keep_freed(*device);
-    }
-  }
+  std::lock_guard lock(mutex_);
+  for (const auto& settings : pool_settings_) settings->set();
 }
 
 std::shared_ptr<native::OtherStream> GpuBackend::other_stream(std::size_t device,
@@ -363,6 +356,7 @@ void GpuBackend::close() noexcept {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lane->release();
+    pool_settings_.clear();
   }
   for (const auto& memory : memories_) memory->trim();
   staging_->trim();

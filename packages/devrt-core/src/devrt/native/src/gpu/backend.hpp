@@ -12,6 +12,7 @@
 #include "devrt/base/fork_guard.hpp"
 #include "gpu/allocators.hpp"
 #include "gpu/communicator.hpp"
+#include "gpu/default_pool.hpp"
 #include "gpu/options.hpp"
 #include "gpu/staging.hpp"
 
@@ -72,7 +73,8 @@ class GpuBackend final : public native::DeviceBackend {
   std::vector<std::shared_ptr<GpuDevice>> devices_;
   std::vector<std::vector<std::int64_t>> peers_;
   std::vector<std::shared_ptr<HostAllocator>> memories_;
-  std::vector<std::size_t> limits_;  // of each device; 0 for none
+  std::vector<std::unique_ptr<PoolSettings>> pool_settings_;  // of devices whose pool it uses
+  std::vector<std::size_t> limits_;                           // of each device; 0 for none
   std::shared_ptr<PinnedAllocator> pinned_;
   std::shared_ptr<HostAllocator> staging_;
   ThreadPool pool_;

@@ -1,0 +1,126 @@
+#include "gpu/default_pool.hpp"
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace devrt::gpu {
+
+namespace {
+
+/// An attribute and its value. Some are a driver's int, which is read and written in the first
+/// bytes of the wider number: all machines with these drivers have the low byte first.
+struct PoolSetting {
+  PoolAttribute attribute;
+  std::uint64_t value;
+};
+using PoolSettingList = std::array<PoolSetting, 2>;
+
+constexpr PoolSettingList kPoolSettings{{
+    // What is freed stays: to map it again takes longer than most copies.
+    {PoolAttribute::kReleaseThreshold, std::numeric_limits<std::uint64_t>::max()},
+    // An allocation must not be made to wait for work that somebody's freed memory is still in.
+    {PoolAttribute::kReuseAllowInternalDependencies, 0},
+}};
+
+struct PoolUsers {
+  int clients = 0;
+  PoolSettingList before{};  ///< the first of them
+};
+
+struct AllPoolUsers {
+  std::mutex mutex;
+  std::map<std::pair<const Driver*, DeviceNumber>, PoolUsers> by_device;
+};
+
+/// Never taken apart: clients may outlive static objects.
+AllPoolUsers& all_pool_users() {
+  static auto& users = *new AllPoolUsers;
+  return users;
+}
+
+std::uint64_t value_of(const GpuDevice& device, PoolHandle* pool, PoolAttribute attribute) {
+  std::uint64_t value = 0;
+  device.check(device.driver().call.pool_get_attribute(pool, attribute, &value),
+               "pool_get_attribute");
+  return value;
+}
+
+void set_value(const GpuDevice& device, PoolHandle* pool, PoolSetting setting) {
+  device.check(device.driver().call.pool_set_attribute(pool, setting.attribute, &setting.value),
+               "pool_set_attribute");
+}
+
+PoolSettingList read_all(const GpuDevice& device, PoolHandle* pool) {
+  PoolSettingList found = kPoolSettings;
+  for (PoolSetting& each : found) each.value = value_of(device, pool, each.attribute);
+  return found;
+}
+
+void give_back(const GpuDevice& device, PoolHandle* pool, const PoolSettingList& before) {
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const bool is_ours = value_of(device, pool, before[i].attribute) == kPoolSettings[i].value;
+    if (is_ours) set_value(device, pool, before[i]);
+  }
+}
+
+}  // namespace
+
+bool has_pools(const GpuDevice& device) noexcept {
+  const Driver& driver = device.driver();
+  int has = 0;
+  (void)driver.call.device_attribute(&has, driver.attributes.memory_pools, device.number());
+  return has > 0;
+}
+
+PoolHandle* default_pool(const GpuDevice& device) {
+  PoolHandle* pool = nullptr;
+  device.check(device.driver().call.device_default_pool(&pool, device.number()), "default_pool");
+  return pool;
+}
+
+Result open_pool(const GpuDevice& owner, const GpuDevice& peer) noexcept {
+  const Functions& call = owner.driver().call;
+  PoolHandle* pool = nullptr;
+  const Result found = call.device_default_pool(&pool, owner.number());
+  if (found != kSuccess) return found;
+  const PoolAccess access{.device = peer.number()};
+  return call.pool_set_access(pool, &access, 1);
+}
+
+PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device)
+    : device_(std::move(device)), pool_(default_pool(*device_)) {
+  AllPoolUsers& all = all_pool_users();
+  std::lock_guard lock(all.mutex);
+  PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
+  if (users.clients == 0) users.before = read_all(*device_, pool_);
+  try {
+    set();
+  } catch (...) {
+    if (users.clients == 0) give_back(*device_, pool_, users.before);
+    throw;
+  }
+  ++users.clients;
+}
+
+PoolSettings::~PoolSettings() {
+  if (device_->is_forked()) return;  // the pool is the parent's
+  AllPoolUsers& all = all_pool_users();
+  std::lock_guard lock(all.mutex);
+  PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
+  if (--users.clients > 0) return;
+  try {
+    give_back(*device_, pool_, users.before);
+  } catch (const StatusError&) {
+    // The device is lost, and its pool with it.
+  }
+}
+
+void PoolSettings::set() const {
+  for (const PoolSetting& each : kPoolSettings) set_value(*device_, pool_, each);
+}
+
+}  // namespace devrt::gpu

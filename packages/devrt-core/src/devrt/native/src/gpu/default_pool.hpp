@@ -1,0 +1,37 @@
+// A device's default memory pool. It is the process's: the engine and other libraries use it too.
+#pragma once
+
+#include <memory>
+
+#include "gpu/device.hpp"
+
+namespace devrt::gpu {
+
+/// Returns whether a device has memory pools.
+bool has_pools(const GpuDevice& device) noexcept;
+
+/// Returns a device's default pool; throws what the driver says.
+PoolHandle* default_pool(const GpuDevice& device);
+
+/// Lets a peer's copies and kernels use the memory of a device's default pool: the peer access of
+/// contexts does not reach what is in pools. It stays, as that does, since others may rely on it.
+Result open_pool(const GpuDevice& owner, const GpuDevice& peer) noexcept;
+
+/// What a client needs of a default pool, for as long as it lives. The last client of the process
+/// gives back what was there before the first, unless somebody else has changed it meanwhile.
+class PoolSettings {
+ public:
+  explicit PoolSettings(std::shared_ptr<GpuDevice> device);
+  PoolSettings(const PoolSettings&) = delete;
+  PoolSettings& operator=(const PoolSettings&) = delete;
+  ~PoolSettings();
+
+  /// Sets them again, after somebody else has.
+  void set() const;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+  PoolHandle* const pool_;
+};
+
+}  // namespace devrt::gpu
