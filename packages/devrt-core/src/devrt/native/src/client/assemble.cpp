@@ -15,34 +15,6 @@ namespace {
 
 constexpr const char* kAssemble = "assemble_buffers";
 
-[[noreturn]] void raise_malformed(const char* what) {
-  raise_invalid(std::string("The assembly is malformed: ") + what +
-                    ". Pass a devrt.contract.Assembly as it was made.",
-                kAssemble);
-}
-
-/// Takes numbers off the front of a list; throws when there are too few.
-class Reader {
- public:
-  explicit Reader(std::span<const std::int64_t> numbers) : rest_(numbers) {}
-
-  std::span<const std::int64_t> take(std::size_t count) {
-    if (count > rest_.size()) raise_malformed("it ends early");
-    const auto taken = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return taken;
-  }
-  std::size_t take_count() {
-    const std::int64_t value = take(1)[0];
-    if (value < 0) raise_malformed("a count is negative");
-    return static_cast<std::size_t>(value);
-  }
-  bool is_done() const noexcept { return rest_.empty(); }
-
- private:
-  std::span<const std::int64_t> rest_;
-};
-
 void check_within(std::span<const std::int64_t> start, std::span<const std::int64_t> extent,
                   std::span<const std::int64_t> shape) {
   if (shape.size() != extent.size()) {
@@ -125,17 +97,9 @@ struct Filling {
   Ref<Storage> storage;
   std::vector<RegionCopy> copies;
   std::vector<std::size_t> needs;  // sources, by number
+  ReadyEvent by_devices;           // the end of what devices fill of it
   ReadyPromise promise;
 };
-
-/// Returns a memory that a block's bytes come from: one that the host cannot reach, if there is
-/// any.
-const Memory& origin_of(const Filling& filling, const std::vector<Source>& sources) {
-  for (const std::size_t number : filling.needs) {
-    if (!sources[number].memory->is_host_visible()) return *sources[number].memory;
-  }
-  return *sources[filling.needs.front()].memory;
-}
 
 /// Everything that fills the blocks of one call. Movable into a queue.
 struct FillJob {
@@ -146,7 +110,8 @@ struct FillJob {
     for (const Source& source : sources) {
       if (!source.ready.is_ready()) return false;
     }
-    return true;
+    return std::ranges::all_of(
+        fillings, [](const Filling& filling) { return filling.by_devices.is_ready(); });
   }
   std::size_t bytes() const {
     std::size_t total = 0;
@@ -158,7 +123,7 @@ struct FillJob {
       Status status = sources[number].ready.wait();
       if (!status.ok()) return status;
     }
-    return {};
+    return filling.by_devices.wait();
   }
   /// Fills every block whose sources arrived; the others get the error of theirs.
   void run(ThreadPool& pool) {
@@ -204,10 +169,26 @@ void add_pieces(Filling& filling, const std::vector<Piece>& pieces,
   check_apart(pieces, assembly.shape.size());
 }
 
-/// Returns whether the host cannot fill a block.
+/// Returns whether the host cannot copy from a source by itself.
+bool is_for_device(const Source& source, const Memory& target) {
+  return !target.is_host_visible() || !source.memory->is_host_visible();
+}
+
+/// Returns whether the host cannot fill a block by itself.
 bool is_for_device(const Filling& filling, const FillJob& job, const Memory& target) {
-  if (filling.copies.empty()) return false;
-  return !target.is_host_visible() || !origin_of(filling, job.sources).is_host_visible();
+  return !filling.copies.empty() && std::ranges::any_of(filling.needs, [&](std::size_t number) {
+    return is_for_device(job.sources[number], target);
+  });
+}
+
+/// Leaves the host those copies that no device makes.
+void keep_for_host(Filling& filling, const FillJob& job, const Memory& target) {
+  std::erase_if(filling.copies, [&](const RegionCopy& copy) {
+    return std::ranges::any_of(filling.needs, [&](std::size_t number) {
+      const Source& source = job.sources[number];
+      return source.memory->space() == copy.from_space && is_for_device(source, target);
+    });
+  });
 }
 
 /// Returns the work of devices that fills a block: that of each source's device apart, since a
@@ -218,6 +199,7 @@ std::vector<DeviceCopies> to_device_copies(const Filling& filling, const FillJob
   std::vector<int> spaces;  // of the sources of each
   for (const std::size_t number : filling.needs) {
     const Source& source = job.sources[number];
+    if (!is_for_device(source, target)) continue;
     const int space = source.memory->space();
     auto at = static_cast<std::size_t>(std::ranges::find(spaces, space) - spaces.begin());
     if (at == spaces.size()) {
@@ -283,37 +265,6 @@ struct Made {
 
 }  // namespace
 
-Assembly Assembly::read(std::span<const std::int64_t> numbers) {
-  Reader reader(numbers);
-  Assembly made;
-  const std::size_t ndim = reader.take_count();
-  if (ndim > kMaxDims) raise_malformed("it has more than 64 dimensions");
-  made.num_sources = reader.take_count();
-  const std::size_t num_blocks = reader.take_count();
-  const std::size_t num_targets = reader.take_count();
-  made.shape = reader.take(ndim);
-  made.block_of = reader.take(num_targets);
-  for (const std::int64_t block : made.block_of) {
-    if (block < 0 || static_cast<std::size_t>(block) >= num_blocks) {
-      raise_malformed("a target names a block that is not there");
-    }
-  }
-  for (std::size_t i = 0; i < num_blocks; ++i) {
-    std::vector<Piece>& pieces = made.blocks.emplace_back();
-    for (std::size_t left = reader.take_count(); left > 0; --left) {
-      Piece piece;
-      piece.source = reader.take_count();
-      if (piece.source >= made.num_sources) raise_malformed("a piece names no source");
-      piece.source_start = reader.take(ndim);
-      piece.block_start = reader.take(ndim);
-      piece.extent = reader.take(ndim);
-      pieces.push_back(piece);
-    }
-  }
-  if (!reader.is_done()) raise_malformed("it does not end where it should");
-  return made;
-}
-
 std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers,
                                           const Assembly& assembly,
                                           std::span<Memory* const> targets, bool may_alias,
@@ -361,7 +312,12 @@ std::vector<Ref<Buffer>> Client::assemble(std::span<const Buffer* const> buffers
                 block.ready);  // one event stands for all: each begins after another
             block.ready = copy_by_device(std::move(work));
           }
-          job.fillings.pop_back();
+          keep_for_host(filling, job, *targets[i]);
+          if (filling.copies.empty()) {
+            job.fillings.pop_back();
+          } else {
+            filling.by_devices = std::exchange(block.ready, filling.promise.event());
+          }
         }
       }
     }
