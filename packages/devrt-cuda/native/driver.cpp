@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include "gpu/backend.hpp"
+#include "gpu/box.hpp"
 #include "gpu/engine.hpp"
 
 namespace devrt::gpu {
@@ -24,6 +25,32 @@ void* find(void* library, const char* name) {
   void* function = nullptr;
   int found = 0;
   return get && get(name, &function, kAbi, 0, &found) == kSuccess ? function : nullptr;
+}
+
+/// What cuMemcpy3DAsync takes for each side.
+struct Side3D {
+  std::size_t x = 0, y = 0, z = 0, level = 0;
+  int memory_type = 0;  ///< 1: the host's, 2: a device's
+  const void* host = nullptr;
+  const void* device = nullptr;
+  void* array = nullptr;
+  void* reserved = nullptr;
+  std::size_t pitch = 0, height = 0;
+};
+
+struct Copy3D {
+  Side3D from, to;
+  std::size_t width = 0, height = 0, depth = 0;
+};
+
+template <class Byte>
+Side3D side_3d(const BoxSide<Byte>& side) noexcept {
+  Side3D made;
+  made.memory_type = side.is_host ? 1 : 2;
+  (side.is_host ? made.host : made.device) = side.data;
+  made.pitch = side.pitch;
+  made.height = side.rows;
+  return made;
 }
 
 class CudaDriver final : public Driver {
@@ -83,6 +110,10 @@ class CudaDriver final : public Driver {
   Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
                    std::size_t bytes, StreamHandle* stream) const noexcept override {
     return copy_peer_(to, to_context, from, from_context, bytes, stream);
+  }
+  Result copy_box(const Box& box, StreamHandle* stream) const noexcept override {
+    const Copy3D copy{side_3d(box.from), side_3d(box.to), box.width, box.height, box.depth};
+    return copy_3d_(&copy, stream);
   }
   Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
                        int* block) const noexcept override {
@@ -162,6 +193,7 @@ class CudaDriver final : public Driver {
     from.get(call.copy_from_device, "cuMemcpyDtoHAsync");
     from.get(call.copy_within, "cuMemcpyDtoDAsync");
     from.get(copy_peer_, "cuMemcpyPeerAsync");
+    from.get(copy_3d_, "cuMemcpy3DAsync");
     from.get(call.set_bytes, "cuMemsetD8Async");
     from.get(call.stream_create, "cuStreamCreateWithPriority");
     from.get(call.stream_destroy, "cuStreamDestroy");
@@ -196,6 +228,7 @@ class CudaDriver final : public Driver {
   Result (*get_current_)(Context*) = nullptr;
   Result (*enable_peer_)(Context, unsigned) = nullptr;
   Result (*copy_peer_)(void*, Context, const void*, Context, std::size_t, StreamHandle*) = nullptr;
+  Result (*copy_3d_)(const Copy3D*, StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
   Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t (*)(int), std::size_t,
                            int) = nullptr;

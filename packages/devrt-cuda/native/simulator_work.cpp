@@ -20,8 +20,10 @@ struct Copy3D {
   std::size_t width, height, depth;
 };
 
-CopySide side(const Side3D& given) {
+CopySide side(const Side3D& given, const Copy3D& of) {
   need(given.memory_type == 1 || given.memory_type == 2);
+  need(given.pitch == 0 || given.pitch >= given.x + of.width);
+  need(given.height == 0 || given.height >= given.y + of.height);
   CopySide made;
   made.is_device = given.memory_type == 2;
   made.pitch = given.pitch;
@@ -171,8 +173,8 @@ Result cuMemcpyPeerAsync(Pointer to, Handle to_context, Pointer from, Handle fro
 Result cuMemcpy3DAsync_v2(const Copy3D* given, Handle stream) {
   return call(__func__, [&](Machine& m, const Call& c) {
     Copy copy;
-    copy.to = side(given->to);
-    copy.from = side(given->from);
+    copy.to = side(given->to, *given);
+    copy.from = side(given->from, *given);
     copy.width = given->width;
     copy.height = given->height;
     copy.depth = given->depth;

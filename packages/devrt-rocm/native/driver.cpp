@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "gpu/backend.hpp"
+#include "gpu/box.hpp"
 #include "gpu/engine.hpp"
 
 namespace devrt::gpu {
@@ -12,6 +13,7 @@ namespace devrt::gpu {
 namespace {
 
 constexpr int kFloor = 50200000;   // HIP 5.2
+constexpr int kByAddresses = 4;    // a copy's direction is what the addresses say
 constexpr int kDeviceOrdinal = 9;  // an attribute of a pointer, in all versions
 
 /// What hipStreamAddCallback calls, given on to what hipLaunchHostFunc would call.
@@ -82,6 +84,14 @@ class HipDriver final : public Driver {
   Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
                    std::size_t bytes, StreamHandle* stream) const noexcept override {
     return copy_peer_(to, device_of(to_context), from, device_of(from_context), bytes, stream);
+  }
+  Result copy_box(const Box& box, StreamHandle* stream) const noexcept override {
+    Result result = kSuccess;
+    for (std::size_t z = 0; z < box.depth && result == kSuccess; ++z) {
+      result = copy_2d_(box.to.at(z, 0), box.to.pitch, box.from.at(z, 0), box.from.pitch, box.width,
+                        box.height, kByAddresses, stream);
+    }
+    return result;
   }
   Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
                        int* block) const noexcept override {
@@ -165,6 +175,7 @@ class HipDriver final : public Driver {
     from.get(call.copy_from_device, "hipMemcpyDtoHAsync");
     from.get(call.copy_within, "hipMemcpyDtoDAsync");
     from.get(copy_peer_, "hipMemcpyPeerAsync");
+    from.get(copy_2d_, "hipMemcpy2DAsync");
     from.get(call.set_bytes, "hipMemsetD8Async");
     from.get(call.stream_create, "hipStreamCreateWithPriority");
     from.get(call.stream_destroy, "hipStreamDestroy");
@@ -192,6 +203,8 @@ class HipDriver final : public Driver {
   Result (*get_device_)(DeviceNumber*) = nullptr;
   Result (*enable_peer_)(DeviceNumber, unsigned) = nullptr;
   Result (*copy_peer_)(void*, int, const void*, int, std::size_t, StreamHandle*) = nullptr;
+  Result (*copy_2d_)(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int,
+                     StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
   Result (*pointer_attribute_)(void*, int, void*) = nullptr;
   Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t, int) = nullptr;

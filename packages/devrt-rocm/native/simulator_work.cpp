@@ -142,6 +142,19 @@ Result hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_de
     m.copy(c, copy, stream);
   });
 }
+Result hipMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                        std::size_t width, std::size_t height, int kind, Handle stream) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    need(kind == 4);  // the addresses say the direction
+    need(height < 2 || (to_pitch >= width && from_pitch >= width));
+    const auto side = [&](const void* data, std::size_t pitch) {
+      return CopySide{address(data), m.is_device_address(address(data)), pitch};
+    };
+    Copy copy = linear(side(to, to_pitch), side(from, from_pitch), width);
+    copy.height = height;
+    m.copy(c, copy, stream);
+  });
+}
 Result hipMemsetD8Async(void* data, unsigned char value, std::size_t bytes, Handle stream) {
   return call(__func__,
               [&](Machine& m, const Call& c) { m.fill(c, address(data), value, bytes, stream); });

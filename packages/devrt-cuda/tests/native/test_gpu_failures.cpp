@@ -34,6 +34,7 @@ constexpr const char* kFunctions[] = {"cuInit",
                                       "cuMemFreeAsync",
                                       "cuMemPoolSetAttribute",
                                       "cuMemPoolGetAttribute",
+                                      "cuMemPoolSetAccess",
                                       "cuMemPoolTrimTo",
                                       "cuMemHostAlloc",
                                       "cuMemFreeHost",
@@ -42,6 +43,7 @@ constexpr const char* kFunctions[] = {"cuInit",
                                       "cuMemcpyDtoHAsync_v2",
                                       "cuMemcpyDtoDAsync_v2",
                                       "cuMemcpyPeerAsync",
+                                      "cuMemcpy3DAsync_v2",
                                       "cuStreamCreateWithPriority",
                                       "cuStreamDestroy_v2",
                                       "cuStreamSynchronize",
@@ -109,6 +111,22 @@ void cut_boxes(Client& client, std::size_t device) {
   }
 }
 
+void cut_columns(Client& client, std::size_t device) {
+  const std::vector<float> values = counting(64);
+  const std::int64_t shape[] = {16, 4}, strides[] = {16, 4};
+  const auto* data = reinterpret_cast<const std::byte*>(values.data());
+  ExternalOwner none;  // the values are read before the call returns
+  const Ref<Buffer> rows = client.put(
+      memory_of(client, device), {{data, shape, strides, 4, 1}, ElementType::kFloat32}, none, {});
+  const std::vector<std::int64_t> numbers = {2, 1, 1, 1, 16, 2, 0, 1, 0, 0, 1, 0, 0, 16, 2};
+  for (Memory* target :
+       {&memory_of(client, 1 - device), &memory_of(client, device, "unpinned_host")}) {
+    const std::vector<float> made =
+        fetch(client, *assemble(client, {rows.get()}, *target, numbers));
+    CHECK(made.size() == 32 && made[0] == 2 && made[1] == 3 && made[31] == 63);
+  }
+}
+
 void launch_on(Client& client, std::size_t device) {
   const std::vector<float> values = counting(kCount);
   const Ref<Buffer> x = put(client, memory_of(client, device), values);
@@ -123,7 +141,7 @@ void launch_on(Client& client, std::size_t device) {
 std::array<bool, 2> use(Client& client) {
   std::array<bool, 2> worked{true, true};
   for (std::size_t device = 0; device < 2; ++device) {
-    for (const auto part : {&move_between, &cut_boxes, &launch_on}) {
+    for (const auto part : {&move_between, &cut_boxes, &cut_columns, &launch_on}) {
       worked[device] &= attempt([&] { part(client, device); });
     }
   }

@@ -199,26 +199,25 @@ Lane& GpuBackend::lane_of(const native::Queue& queue) {
 
 ReadyEvent GpuBackend::copy(const native::Queue& queue, std::span<const RegionCopy> copies) {
   Lane& lane = lane_of(queue);
-  GpuDevice& device = *devices_[queue.device];
   const bool is_direct =
       lane.thread().is_idle() &&
       std::ranges::none_of(copies, [this](const RegionCopy& copy) { return is_pageable(copy); });
-  return is_direct ? start(device, lane, copies, true) : start_in_thread(queue, lane, copies);
+  return is_direct ? start(queue, lane, copies, true) : start_in_thread(queue, lane, copies);
 }
 
 ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
                                        std::span<const RegionCopy> copies) {
   ReadyPromise promise;
   ReadyEvent ended = promise.event();
-  lane.thread().enqueue([this, &lane, device = devices_[queue.device], promise = std::move(promise),
+  lane.thread().enqueue([this, &lane, queue, promise = std::move(promise),
                          work = std::vector(copies.begin(), copies.end())]() mutable {
     try {
-      ReadyEvent last = start(*device, lane, work, false);
+      ReadyEvent last = start(queue, lane, work, false);
       lane.finish();
       last.on_ready(
           [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
     } catch (const StatusError& error) {
-      device->finish(lane.stream());
+      devices_[queue.device]->finish(lane.stream());
       lane.forget();
       promise.set(error.status());
     }
@@ -226,39 +225,45 @@ ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
   return ended;
 }
 
-ReadyEvent GpuBackend::start(GpuDevice& device, Lane& lane, std::span<const RegionCopy> copies,
-                             bool is_direct) {
-  return device.start(lane.stream(), [&] {
+ReadyEvent GpuBackend::start(const native::Queue& queue, Lane& lane,
+                             std::span<const RegionCopy> copies, bool is_direct) {
+  return devices_[queue.device]->start(lane.stream(), [&] {
     for (const RegionCopy& copy : copies) {
-      const bool in_chunks = !is_direct && is_pageable(copy);
-      for_each_run(copy, [&](const Run& run) { copy_run(device, lane, copy, run, in_chunks); });
+      copy_boxes(queue, lane, copy, !is_direct && is_pageable(copy));
     }
   });
 }
 
-void GpuBackend::copy_run(const GpuDevice& device, Lane& lane, const RegionCopy& copy,
-                          const Run& run, bool in_chunks) const {
-  StreamHandle* const stream = lane.stream().handle();
-  const bool is_from_device = is_device(copy.from_space);
-  if (is_from_device && is_device(copy.to_space)) {
-    const auto owner = [this](int space) -> const GpuDevice& {
-      return *devices_[static_cast<std::size_t>(space - kFirstSpace)];
-    };
-    const Result result =
-        copy.from_space == copy.to_space
-            ? driver_.call.copy_within(run.to, run.from, run.bytes, stream)
-            : driver_.copy_peer(run.to, owner(copy.to_space).context(), run.from,
-                                owner(copy.from_space).context(), run.bytes, stream);
-    return device.check(result, "copy");
-  }
-  if (in_chunks) return is_from_device ? lane.from_device(run) : lane.to_device(run);
-  if (is_from_device) {
-    device.check(driver_.call.copy_from_device(run.to, run.from, run.bytes, stream),
-                 "copy_from_device");
-  } else {
-    device.check(driver_.call.copy_to_device(run.to, run.from, run.bytes, stream),
-                 "copy_to_device");
-  }
+void GpuBackend::copy_boxes(const native::Queue& queue, Lane& lane, const RegionCopy& copy,
+                            bool in_chunks) const {
+  const GpuDevice& device = *devices_[queue.device];
+  const bool from_host = !is_device(copy.from_space), to_host = !is_device(copy.to_space);
+  const bool between = !from_host && !to_host && copy.from_space != copy.to_space;
+  const int other = copy.from_space - kFirstSpace == static_cast<int>(queue.device)
+                        ? copy.to_space
+                        : copy.from_space;
+  const bool reaches = !between || can_reach(queue.device, other);
+  for_each_box(copy, from_host, to_host, [&](const Box& box) {
+    if (in_chunks) return from_host ? lane.to_device(box) : lane.from_device(box);
+    if (!between || (reaches && !box.is_run())) {
+      return copy_box(device, box, lane.stream().handle());
+    }
+    for_each_part(box, box.width, [&](const Box& run) { copy_to_peer(device, lane, copy, run); });
+  });
+}
+
+void GpuBackend::copy_to_peer(const GpuDevice& device, Lane& lane, const RegionCopy& copy,
+                              const Box& box) const {
+  const auto context_of = [this](int space) {
+    return devices_[static_cast<std::size_t>(space - kFirstSpace)]->context();
+  };
+  device.check(driver_.copy_peer(box.to.data, context_of(copy.to_space), box.from.data,
+                                 context_of(copy.from_space), box.width, lane.stream().handle()),
+               "copy");
+}
+
+bool GpuBackend::can_reach(std::size_t device, int space) const noexcept {
+  return std::ranges::find(peers_[device], space - kFirstSpace) != peers_[device].end();
 }
 
 bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {

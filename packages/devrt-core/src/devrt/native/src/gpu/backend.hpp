@@ -61,10 +61,14 @@ class GpuBackend final : public native::DeviceBackend {
   bool is_device(int space) const noexcept;
   /// Gives copies to a lane's stream; returns the event of their end. `is_direct` where the device
   /// reaches both sides of all.
-  ReadyEvent start(GpuDevice& device, Lane& lane, std::span<const native::RegionCopy> copies,
-                   bool is_direct);
-  void copy_run(const GpuDevice& device, Lane& lane, const native::RegionCopy& copy, const Run& run,
-                bool in_chunks) const;
+  ReadyEvent start(const native::Queue& queue, Lane& lane,
+                   std::span<const native::RegionCopy> copies, bool is_direct);
+  void copy_boxes(const native::Queue& queue, Lane& lane, const native::RegionCopy& copy,
+                  bool in_chunks) const;
+  void copy_to_peer(const GpuDevice& device, Lane& lane, const native::RegionCopy& copy,
+                    const Box& box) const;
+  /// Whether a device may use another's memory.
+  bool can_reach(std::size_t device, int space) const noexcept;
   ReadyEvent start_in_thread(const native::Queue& queue, Lane& lane,
                              std::span<const native::RegionCopy> copies);
 

@@ -15,6 +15,8 @@
 
 namespace devrt::gpu {
 
+struct Box;
+
 /// What a driver's function returns; 0 is success. The vendors number the ones used here alike.
 using Result = int;
 using DeviceNumber = int;
@@ -193,6 +195,9 @@ class Driver {
   virtual Result enable_peer(DeviceNumber peer, Context peer_context) const noexcept = 0;
   virtual Result copy_peer(void* to, Context to_context, const void* from, Context from_context,
                            std::size_t bytes, StreamHandle* stream) const noexcept = 0;
+  /// Copies rows, or planes of rows, which the current device can reach: its own, those of peers,
+  /// and page-locked ones.
+  virtual Result copy_box(const Box& box, StreamHandle* stream) const noexcept = 0;
   /// Finds the size of block that keeps the current device busiest, and of the grid that fills it.
   virtual Result suggest_block(FunctionHandle* function, std::size_t shared_bytes, int* grid,
                                int* block) const noexcept = 0;

@@ -1,9 +1,6 @@
 #include "gpu/staging.hpp"
 
-#include <algorithm>
 #include <utility>
-
-#include "devrt/buffers/strided_copy.hpp"
 
 namespace devrt::gpu {
 
@@ -11,13 +8,36 @@ namespace {
 
 constexpr std::size_t kJobs = 64;
 
-void copy_on_host(const std::byte* from, std::byte* to, std::size_t count, ThreadPool& pool) {
-  const auto bytes = static_cast<std::int64_t>(count);
-  const std::int64_t stride = 1;
-  copy_to_dense({from, {&bytes, 1}, {&stride, 1}, 1, 1}, to, &pool);
+void copy_by_host(const Box& box, ThreadPool& pool) {
+  const native::RegionCopy copy = on_host(box);
+  native::run_region_copies({&copy, 1}, pool);
+}
+
+/// Returns the side of a copy whose rows lie without gaps in a chunk.
+template <class Byte>
+BoxSide<Byte> in_chunk(Byte* data, const Box& box) {
+  return {data, box.width, box.height, true};
 }
 
 }  // namespace
+
+void copy_box(const GpuDevice& device, const Box& box, StreamHandle* stream) {
+  const Driver& driver = device.driver();
+  const bool is_to_device = box.from.is_host, is_from_device = box.to.is_host;
+  Result result = kSuccess;
+  if (!box.is_run()) {
+    result = driver.copy_box(box, stream);
+  } else if (is_to_device) {
+    result = driver.call.copy_to_device(box.to.data, box.from.data, box.width, stream);
+  } else if (is_from_device) {
+    result = driver.call.copy_from_device(box.to.data, box.from.data, box.width, stream);
+  } else {
+    result = driver.call.copy_within(box.to.data, box.from.data, box.width, stream);
+  }
+  device.check(result, is_to_device     ? "copy_to_device"
+                       : is_from_device ? "copy_from_device"
+                                        : "copy");
+}
 
 Lane::Lane(std::shared_ptr<GpuDevice> device, Stream& stream, std::shared_ptr<HostAllocator> pinned,
            ThreadPool& pool)
@@ -42,7 +62,7 @@ void Lane::release() noexcept {
 }
 
 void Lane::forget() noexcept {
-  for (Chunk& chunk : chunks_) chunk.target = nullptr;
+  for (Chunk& chunk : chunks_) chunk.unread.reset();
 }
 
 Lane::Chunk& Lane::next() {
@@ -63,38 +83,37 @@ Lane::Chunk& Lane::next() {
 
 void Lane::empty(Chunk& chunk) {
   raise_if_error(chunk.used.wait());
-  if (std::byte* target = std::exchange(chunk.target, nullptr)) {
-    copy_on_host(chunk.data, target, chunk.bytes, pool_);
-  }
+  if (const auto unread = std::exchange(chunk.unread, {})) copy_by_host(*unread, pool_);
 }
 
-void Lane::to_device(const Run& run) {
-  for (std::size_t at = 0; at < run.bytes; at += kChunk) {
-    const std::size_t bytes = std::min(kChunk, run.bytes - at);
+void Lane::to_device(const Box& box) {
+  for_each_part(box, kChunk, [&](const Box& part) {
     Chunk& chunk = next();
-    copy_on_host(run.from + at, chunk.data, bytes, pool_);
+    Box packed = part;
+    packed.to = in_chunk(chunk.data, part);
+    copy_by_host(packed, pool_);
+    packed.to = part.to;
+    packed.from = in_chunk<const std::byte>(chunk.data, part);
     const Current current(device_->driver(), device_->context());
     device_->check(current.result(), "set_current");
-    device_->check(
-        device_->driver().call.copy_to_device(run.to + at, chunk.data, bytes, stream_.handle()),
-        "copy_to_device");
+    copy_box(*device_, packed, stream_.handle());
     chunk.used = device_->record(stream_);
-  }
+  });
 }
 
-void Lane::from_device(const Run& run) {
-  for (std::size_t at = 0; at < run.bytes; at += kChunk) {
-    const std::size_t bytes = std::min(kChunk, run.bytes - at);
+void Lane::from_device(const Box& box) {
+  for_each_part(box, kChunk, [&](const Box& part) {
     Chunk& chunk = next();
+    Box packed = part;
+    packed.to = in_chunk(chunk.data, part);
     const Current current(device_->driver(), device_->context());
     device_->check(current.result(), "set_current");
-    device_->check(
-        device_->driver().call.copy_from_device(chunk.data, run.from + at, bytes, stream_.handle()),
-        "copy_from_device");
+    copy_box(*device_, packed, stream_.handle());
     chunk.used = device_->record(stream_);
-    chunk.target = run.to + at;
-    chunk.bytes = bytes;
-  }
+    packed.from = in_chunk<const std::byte>(chunk.data, part);
+    packed.to = part.to;
+    chunk.unread = packed;
+  });
 }
 
 void Lane::finish() {

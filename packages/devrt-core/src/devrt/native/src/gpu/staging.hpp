@@ -4,33 +4,20 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "devrt/async/thread_pool.hpp"
 #include "devrt/async/work_queue.hpp"
 #include "devrt/memory/allocator.hpp"
+#include "gpu/box.hpp"
 #include "gpu/device.hpp"
 
 namespace devrt::gpu {
 
-/// Contiguous bytes to copy.
-struct Run {
-  const std::byte* from;
-  std::byte* to;
-  std::size_t bytes;
-};
-
-/// Calls `function` with each run of a copy.
-template <class Function>
-void for_each_run(const native::RegionCopy& copy, Function&& function, std::size_t level = 0,
-                  std::ptrdiff_t from = 0, std::ptrdiff_t to = 0) {
-  if (level == copy.depth) return function(Run{copy.from + from, copy.to + to, copy.run});
-  for (std::int64_t i = 0; i < copy.extent[level]; ++i) {
-    for_each_run(copy, function, level + 1, from + i * copy.from_step[level],
-                 to + i * copy.to_step[level]);
-  }
-}
+/// Has a device copy what it can reach by itself.
+void copy_box(const GpuDevice& device, const Box& box, StreamHandle* stream);
 
 /// What is given to one queue: a stream, and for pageable memory a thread that moves it through
 /// page-locked chunks, several at once: the host copies one while the device copies others.
@@ -48,8 +35,8 @@ class Lane {
   WorkQueue& thread() noexcept { return thread_; }
 
   // In the lane's thread. Throw what the driver says.
-  void to_device(const Run& run);
-  void from_device(const Run& run);
+  void to_device(const Box& box);
+  void from_device(const Box& box);
   /// Waits for chunks that the host has to read yet.
   void finish();
   /// Leaves out what the host has to read yet: its target may be gone after an error.
@@ -60,9 +47,8 @@ class Lane {
  private:
   struct Chunk {
     std::byte* data = nullptr;
-    ReadyEvent used;              ///< by the device
-    std::byte* target = nullptr;  ///< where the host copies its bytes to, once they are there
-    std::size_t bytes = 0;
+    ReadyEvent used;            ///< by the device
+    std::optional<Box> unread;  ///< what the host copies out of it, once that is there
   };
 
   Chunk& next();
