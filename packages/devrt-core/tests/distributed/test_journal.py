@@ -1,6 +1,7 @@
 """A service that is killed, and another that carries on with its journal."""
 
 import queue
+import resource
 import subprocess
 import sys
 import textwrap
@@ -182,3 +183,45 @@ def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkey
     with make("localhost:0", 1, journal=str(path)):
         assert path.exists()
     assert not path.exists()  # the job is over
+
+
+def test_calls_take_the_direct_port_of_the_service_that_carries_on(service):
+    clients = joined(service(), heartbeat_timeout=4)
+    connection = clients[0]._session._connection
+    first = connection._direct.port
+    clients[0].key_value_set("k", "1")
+    service()
+    clients[0].key_value_set("k", "2", allow_overwrite=True)
+    while connection._direct is None:  # until a heartbeat's answer has the port
+        assert clients[0].key_value_try_get("k") == "2"
+    assert connection._direct.port != first
+    clients[0].key_value_set("new", "1")
+    assert clients[1].key_value_try_get("new") == "1"
+    together(lambda client: client.shutdown(), clients, timeout=30)
+
+
+def test_a_disk_that_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
+    """A limit on files' sizes is a full disk to the service."""
+    address, path = f"localhost:{free_port()}", tmp_path / "journal"
+    process = ServiceProcess(address, path)
+    clients = joined(address)
+    clients[0].key_value_set("before", "1")
+    limits = resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 40, -1))
+    for call in (
+        lambda: clients[0].key_value_set_bytes("big", bytes(1000)),
+        lambda: clients[0].key_value_increment("n", 1),
+        lambda: clients[0].key_value_delete("before"),
+    ):
+        with pytest.raises(DistributedError, match="cannot be written") as caught:
+            call()
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, limits)
+    clients[0].key_value_set("after", "2")
+    process.kill()
+    process = ServiceProcess(address, path)
+    found = dict(clients[1].key_value_dir_get(""))
+    assert found["after"] == "2"
+    assert "before" not in found  # the whole of what was so came with it
+    together(lambda client: client.shutdown(), clients, timeout=30)
+    process.kill()

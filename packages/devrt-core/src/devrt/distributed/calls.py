@@ -47,12 +47,14 @@ class Calls:
         self._bounds = bounds
         self._waiting: dict[Hashable, int] = {}  # no zeros: ids that are none leave nothing
         self._open: set[asyncio.Future[Any]] = set()
+        self._journal: Journal | None = None
 
     def carry_on(self, journal: Journal) -> None:
         """Take the job that a journal has, and write down what it becomes."""
         for key, value in journal.entries():
             self._keys.store.set(key, value)
         self._keys.store.watch("", journal.note_key, prefix=True)
+        self._journal = journal
 
     def close(self) -> None:
         """End every call that waits."""
@@ -73,6 +75,7 @@ class Calls:
             except asyncio.CancelledError:
                 self._cluster.withdraw(number)
                 raise
+        self._check_journal()
         return message("RegisterTaskResponse")(service_incarnation=self._incarnation)
 
     async def Heartbeat(self, request: Any) -> Any:  # noqa: N802
@@ -83,7 +86,10 @@ class Calls:
 
     async def ShutdownTask(self, request: Any) -> Any:  # noqa: N802
         """Let a process leave; answers when the others leave too."""
-        number = self._caller(request, request.source_task_id, leaving=True)
+        number = request.source_task_id
+        if self._cluster.has_left(number, request.incarnations.task_incarnation):
+            return message("ShutdownTaskResponse")()  # the answer was lost with a service
+        number = self._caller(request, number, leaving=True)
         with self._wait(number) as (future, done):
             self._cluster.leave(number, done)
             await future
@@ -135,6 +141,7 @@ class Calls:
         key, value = self._key(request.kv.key), request.kv.value
         self._quota.check(number, self._keys.stored(key), len(value))
         self._keys.set(key, value, request.allow_overwrite)
+        self._check_journal()
         return message("InsertKeyValueResponse")()
 
     async def TryGetKeyValue(self, request: Any) -> Any:  # noqa: N802
@@ -161,6 +168,7 @@ class Calls:
         key = self._key(request.key)
         self._quota.check(number, self._keys.stored(key), _DIGITS)
         total = self._keys.increment(key, request.increment)
+        self._check_journal()
         entry = message("KeyValueEntry")(key=request.key, value=str(total).encode())
         return message("IncrementKeyValueResponse")(kv=entry)
 
@@ -176,6 +184,7 @@ class Calls:
         """Delete a key and those below it."""
         self._caller(request)
         self._keys.delete(request.key)
+        self._check_journal()
         return message("DeleteKeyValueResponse")()
 
     async def Barrier(self, request: Any) -> Any:  # noqa: N802
@@ -207,6 +216,11 @@ class Calls:
             node.phase = "running"
         self._rate.check(node.number)
         return node.number
+
+    def _check_journal(self) -> None:
+        """Acknowledge nothing that the journal has not."""
+        if self._journal is not None:
+            self._journal.check()
 
     def _same_service(self, request: Any) -> None:
         given = request.incarnations.service_incarnation

@@ -202,6 +202,11 @@ class Cluster:
         if self._shutdown.is_complete:
             self._end_shutdown(None)
 
+    def has_left(self, number: int, incarnation: int) -> bool:
+        """Return whether a process has shut down before."""
+        node = self._numbered(number)
+        return node.state == "left" and node.incarnation == incarnation
+
     def alive(self, processes: Collection[int]) -> list[Node]:
         """Return those of some processes, or of all, that are connected."""
         wanted = processes or range(len(self.nodes))

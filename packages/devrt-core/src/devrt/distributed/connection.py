@@ -9,7 +9,7 @@ from typing import Any
 
 from devrt._support import log
 from devrt.distributed.channel import methods_of, opened
-from devrt.distributed.direct.client import DirectClient
+from devrt.distributed.direct.client import DirectClient, NotSentError
 from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.faults import from_wire, refused
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
@@ -69,6 +69,7 @@ class Connection:
         self._ended = threading.Event()
         self._poll: Any = None
         self._is_over = False
+        self._was_reported = False
         self._direct: DirectClient | None = None
         self._resumes = False  # whether another service may carry on after this one
         self.loss: DevrtError | None = None
@@ -97,8 +98,8 @@ class Connection:
             raise self._error(error, f"process {self._process} joining the cluster") from error
         self._ids.service_incarnation = answer.service_incarnation
         offered = dict(ended.trailing_metadata() or ())
-        self._direct = self._direct_to(offered)
         self._resumes = RESUMES_KEY in offered
+        self._follow(offered)
         self.is_joined = True
         threading.Thread(target=self._beat, name="devrt-heartbeat", daemon=True).start()
         self._begin_poll()
@@ -109,7 +110,7 @@ class Connection:
         request.incarnations.CopyFrom(self._ids)
         if self._direct is not None:
             return self._call_direct(self._direct, method, request, seconds, method)
-        if self._resumes and method != "ShutdownTask":
+        if self._resumes:
             return self._repeated(method, request, seconds, method)
         try:
             return self._methods[method](request, timeout=seconds, metadata=self._security.metadata)
@@ -141,9 +142,8 @@ class Connection:
                     raise
                 if error.code is not StatusCode.UNAVAILABLE or time.monotonic() >= end:
                     raise
-                if method in _ONCE and not getattr(request, "allow_overwrite", False):
-                    words = f"the service went away during {what}: it may have been done, or not."
-                    raise refused(StatusCode.UNAVAILABLE, words) from error
+                if _is_once(method, request):
+                    raise _perhaps_done(what) from error
             if self._ended.wait(_PAUSE) or self.loss is not None:
                 raise self._cancelled(what)
 
@@ -172,6 +172,7 @@ class Connection:
     def _call_direct(
         self, direct: DirectClient, method: str, request: Any, seconds: float, what: str
     ) -> Any:
+        end = time.monotonic() + seconds
         try:
             return direct.call(method, request, seconds)
         except DevrtError:  # some are TimeoutErrors too
@@ -182,16 +183,39 @@ class Connection:
         except OSError as error:
             if self._ended.is_set() or self.loss is not None:
                 raise self._cancelled(what) from error
+            if self._resumes:
+                return self._call_next(direct, method, request, end, what, error)
             words = f"{what} failed at the coordination service {self._address}: {error}."
             raise refused(StatusCode.UNAVAILABLE, words) from error
 
-    def _direct_to(self, offered: dict[str, Any]) -> DirectClient | None:
-        """Return the client of the port that the service offers, if it does."""
+    def _call_next(
+        self,
+        direct: DirectClient,
+        method: str,
+        request: Any,
+        end: float,
+        what: str,
+        error: OSError,
+    ) -> Any:
+        """Make a call at the service that carries on; a heartbeat's answer tells its own port."""
+        with self._lock:
+            if self._direct is direct:
+                self._direct = None
+        if not isinstance(error, NotSentError) and _is_once(method, request):
+            raise _perhaps_done(what) from error
+        return self._repeated(method, request, end - time.monotonic(), what)
+
+    def _follow(self, offered: dict[str, Any]) -> None:
+        """Use the direct port that the service offers, if it does."""
         port = offered.get(PORT_KEY, "")
-        if not port.isdecimal():
-            return None
+        former = self._direct
+        if not port.isdecimal() or (former is not None and former.port == int(port)):
+            return
         host, _ = bound_address(self._address)
-        return DirectClient(host, int(port), self._security.token or "")
+        with self._lock:
+            self._direct = DirectClient(host, int(port), self._security.token or "")
+        if former is not None:
+            former.close()
 
     def round(self, barrier: str) -> int:
         """Return how often a barrier has been passed."""
@@ -219,7 +243,7 @@ class Connection:
                 request = kind(source_task_id=self._process)
                 self.call("ShutdownTask", request, seconds)
         except DevrtError:
-            if self.loss is None:  # of a loss it was reported before
+            if not self._was_reported:
                 raise
         finally:
             self.close()
@@ -246,10 +270,11 @@ class Connection:
         failures = 0
         while not self._ended.wait(period):
             try:
-                self._methods["Heartbeat"](
+                _, call = self._methods["Heartbeat"].with_call(
                     request, timeout=period, metadata=self._security.metadata
                 )
                 failures = 0
+                self._follow(dict(call.trailing_metadata() or ()))
                 if self._poll.done() and self.loss is None:
                     self._begin_poll()  # the service is back
             except (self._grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
@@ -291,14 +316,17 @@ class Connection:
 
     def _lose(self, error: DevrtError) -> None:
         """Take note of a loss, once; end what waits, and report it."""
+        is_peer = isinstance(error, PeerLostError)
         with self._lock:
-            if self.loss is not None or not self.is_joined:
+            is_leaving = not self.is_joined
+            if self.loss is not None or (is_leaving and is_peer):
                 return
             self.loss = error
+            self._was_reported = not is_leaving
         log.info("process %d: %s", self._process, error)
-        if not isinstance(error, PeerLostError):  # else the service ends the calls that it hits
+        if not is_peer:  # else the service ends the calls that it hits
             self._cancel_waits()
-        if self.on_loss is not None:
+        if self.on_loss is not None and not is_leaving:
             self.on_loss(error)
 
     def _cancel_waits(self) -> None:
@@ -326,3 +354,13 @@ class Connection:
             return lost
         words = f"{what} failed at the coordination service {self._address}: {error.details()}"
         return from_wire(code, words, None)
+
+
+def _is_once(method: str, request: Any) -> bool:
+    """Return whether a call that is made a second time is another thing."""
+    return method in _ONCE and not getattr(request, "allow_overwrite", False)
+
+
+def _perhaps_done(what: str) -> DevrtError:
+    words = f"the service went away during {what}: it may have been done, or not."
+    return refused(StatusCode.UNAVAILABLE, words)

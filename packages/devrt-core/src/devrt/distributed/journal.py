@@ -6,8 +6,9 @@ import base64
 import json
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from devrt.distributed.faults import refused
 from devrt.distributed.store import Entry
@@ -35,15 +36,17 @@ class Journal:
         self.service: dict[str, Any] = {}
         self.processes: dict[int, dict[str, Any]] = {}
         self.keys: dict[str, str] = {}
+        self._is_behind = False  # the file lacks something, or ends within a line
+        self._problem: str | None = None
         try:
-            self._file = open(path, "ab")  # noqa: SIM115  it stays open
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  it stays open
             os.chmod(path, 0o600)
+            self._lock()
+            self._read()
+            self._rewrite()
         except OSError as error:
             msg = f"the journal {path!r} cannot be written: {error.strerror}. Give another path."
             raise InvalidArgumentError(msg, path=path) from error
-        self._lock()
-        self._read()
-        self._rewrite()
 
     def begin(self, incarnation: int, size: int) -> int:
         """Note a new service, or find the former; return the number that tells it from others."""
@@ -65,6 +68,22 @@ class Journal:
         """Write down what a key has become."""
         value = None if entry.value is None else base64.b64encode(entry.value).decode()
         self._write({"key": entry.key, "value": value})
+
+    def check(self) -> None:
+        """Raise if a change since the last check was not written down: it does not count.
+
+        Raises
+        ------
+        DistributedError
+            With the code ``RESOURCE_EXHAUSTED``.
+        """
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            words = (
+                f"the journal {str(self._path)!r} cannot be written: {problem}. What was to be "
+                "changed may be lost with the service. Make room on its disk."
+            )
+            raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
 
     def entries(self) -> Iterator[tuple[str, bytes]]:
         """Give the keys that are there, and their values."""
@@ -105,9 +124,19 @@ class Journal:
 
     def _write(self, row: dict[str, Any]) -> None:
         self._take(row)
-        self._file.write(json.dumps(row).encode() + b"\n")
-        self._file.flush()
-        if self._file.tell() > self._limit:
+        try:
+            if self._is_behind:
+                self._rewrite()
+            else:
+                self._append(json.dumps(row).encode() + b"\n")
+        except OSError as error:
+            self._is_behind = True
+            self._problem = error.strerror
+
+    def _append(self, line: bytes) -> None:
+        _write_all(self._file, line)
+        self._size += len(line)
+        if self._size > self._limit:
             self._rewrite()
 
     def _rewrite(self) -> None:
@@ -116,18 +145,30 @@ class Journal:
         rows += [*self.processes.values()]
         rows += [{"key": key, "value": value} for key, value in self.keys.items()]
         beside = self._path.with_name(f"{self._path.name}.new")
-        fresh = open(beside, "wb", opener=_private)  # noqa: SIM115
-        _lock(fresh)
-        for row in rows:
-            fresh.write(json.dumps(row).encode() + b"\n")
-        fresh.flush()
-        beside.replace(self._path)
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        fresh = open(beside, "wb", buffering=0, opener=_private)  # noqa: SIM115
+        try:
+            _lock(fresh)
+            _write_all(fresh, data)
+            beside.replace(self._path)
+        except OSError:
+            fresh.close()
+            beside.unlink(missing_ok=True)
+            raise
         self._file.close()
         self._file = fresh
-        self._limit = 4 * fresh.tell() + _GROWTH
+        self._is_behind = False
+        self._size = len(data)
+        self._limit = 4 * len(data) + _GROWTH
 
 
-def _lock(file: BinaryIO) -> None:
+def _write_all(file: FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:  # a disk that becomes full takes a part, and the rest is an error
+        view = view[file.write(view) :]
+
+
+def _lock(file: FileIO) -> None:
     import fcntl  # not on every system
 
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -32,6 +32,7 @@ __all__ = ["DistributedRuntimeService"]
 
 _TICK = 0.05
 _START_SECONDS = 30.0
+_OFFERING = {"RegisterTask", "Heartbeat"}  # calls whose answers tell the direct port
 
 
 class DistributedRuntimeService:
@@ -158,12 +159,11 @@ class DistributedRuntimeService:
     async def _listen_directly(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that offers the direct port; certificates are gRPC's alone.
 
-        A service with a journal has none: another that carries on could not listen there too.
+        Another service that carries on has another port: answers to heartbeats tell it.
         """
-        if self._journal is not None:
-            return ((RESUMES_KEY, "1"),)
+        resumes = () if self._journal is None else ((RESUMES_KEY, "1"),)
         if self._certified:
-            return ()
+            return resumes
         self._direct = DirectServer(
             self._calls,
             self._security.token or "",
@@ -171,7 +171,7 @@ class DistributedRuntimeService:
             self._bounds.connections,
             self._count,
         )
-        return ((PORT_KEY, str(await self._direct.start(self._host))),)
+        return (*resumes, (PORT_KEY, str(await self._direct.start(self._host))))
 
     def _bind(self, server: Any) -> int:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -199,9 +199,7 @@ class DistributedRuntimeService:
         grpc = self._grpc
         rows = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._guarded(
-                    getattr(self._calls, name), offered if name == "RegisterTask" else ()
-                ),
+                self._guarded(getattr(self._calls, name), offered if name in _OFFERING else ()),
                 message(f"{name}Request").FromString,
                 message(f"{name}Response").SerializeToString,
             )

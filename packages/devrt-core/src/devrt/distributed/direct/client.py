@@ -9,9 +9,13 @@ from typing import Any
 from devrt.distributed.direct.frames import HEADER, NUMBERS, error_of, frame, hello
 from devrt.distributed.protocol.messages import message
 
-__all__ = ["DirectClient"]
+__all__ = ["DirectClient", "NotSentError"]
 
 _CONNECT_SECONDS = 10.0
+
+
+class NotSentError(ConnectionError):
+    """There was no connection to send a request on: it can be made again."""
 
 
 class DirectClient:
@@ -27,6 +31,7 @@ class DirectClient:
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._address = (host, port)
+        self.port = port
         self._hello = hello(token.encode())
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
@@ -41,7 +46,7 @@ class DirectClient:
         TimeoutError
             There was none within so many seconds.
         ConnectionError
-            The connection ended.
+            The connection ended; `NotSentError` where it was none when the call began.
         DevrtError
             The response is an error.
         """
@@ -74,18 +79,34 @@ class DirectClient:
             connection.close()
 
     def _take(self) -> socket.socket:
+        made = self._idle_one() or self._opened()
         with self._lock:
-            if self._is_closed:
-                raise ConnectionError("the connection was closed")
-            if self._idle:
-                made = self._idle.pop()
+            if not self._is_closed:
                 self._busy.add(made)
                 return made
-        made = socket.create_connection(self._address, _CONNECT_SECONDS)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.sendall(self._hello)
-        with self._lock:
-            self._busy.add(made)
+        made.close()
+        raise NotSentError("the connection was closed")
+
+    def _idle_one(self) -> socket.socket | None:
+        """Return a connection that is open; close those that the service has closed."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                found = self._idle.pop()
+            if _is_open(found):
+                return found
+            found.close()
+
+    def _opened(self) -> socket.socket:
+        try:
+            made = socket.create_connection(self._address, _CONNECT_SECONDS)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.sendall(self._hello)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise NotSentError(str(error)) from error
         return made
 
     def _give_back(self, connection: socket.socket) -> None:
@@ -100,6 +121,18 @@ class DirectClient:
         with self._lock:
             self._busy.discard(connection)
         connection.close()
+
+
+def _is_open(connection: socket.socket) -> bool:
+    """Return whether nothing has come on a connection that nothing was requested on."""
+    try:
+        connection.settimeout(0)
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _response(connection: socket.socket) -> tuple[int, bytes]:

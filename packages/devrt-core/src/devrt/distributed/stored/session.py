@@ -304,6 +304,14 @@ class StoredSession(Session):
         why = f"gave no sign for {self._job.heartbeat:g} s"
         self._board.end(faults.lost("the job", {self._process: self._phase}, why))
 
+    def _noted_loss(self) -> DevrtError:
+        """Return the error of a loss, and note that who is lost may not come again."""
+        error = self._loss()
+        for number in sorted(self._board.lost):
+            key = keys.lost(number)
+            self._store.transaction({key: 0}, {key: b""}, self._job_lease)
+        return error
+
     def _note(self, phase: str) -> None:
         self._store.set(keys.phase(self._process), phase.encode(), self._job_lease)
 
@@ -320,11 +328,12 @@ class StoredSession(Session):
 
     def _report(self) -> None:
         error = self._board.ended
-        if error is None:
-            error = self._loss()
-            for number in sorted(self._board.lost):
-                key = keys.lost(number)
-                self._store.transaction({key: 0}, {key: b""}, self._job_lease)
+        try:
+            error = error or self._noted_loss()
+        except DevrtError as caught:
+            if self._closed.is_set():
+                return  # this process shut down meanwhile
+            error = caught
         log.info("process %d: %s", self._process, error)
         if self._on_loss is not None:
             self._on_loss(error)
