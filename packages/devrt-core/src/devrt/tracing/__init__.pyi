@@ -32,6 +32,7 @@ from devrt.tracing.control import trace_body as trace_body
 from devrt.tracing.control import while_loop as while_loop
 from devrt.tracing.conversions import convert as convert
 from devrt.tracing.conversions import promote as promote
+from devrt.tracing.division import Division as Division
 from devrt.tracing.elementwise import binary as binary
 from devrt.tracing.elementwise import broadcast as broadcast
 from devrt.tracing.elementwise import clamp as clamp
@@ -66,6 +67,8 @@ from devrt.tracing.kinds import extreme as extreme
 from devrt.tracing.kinds import integer_limits as integer_limits
 from devrt.tracing.kinds import kind_of as kind_of
 from devrt.tracing.kinds import real_of as real_of
+from devrt.tracing.local import COLLECTIVE_TARGET as COLLECTIVE_TARGET
+from devrt.tracing.local import local_program as local_program
 from devrt.tracing.manual import axes_in as axes_in
 from devrt.tracing.manual import manual_computation as manual_computation
 from devrt.tracing.manual import sharding_constraint as sharding_constraint

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from devrt.tracing.ir import Op
     from devrt.tracing.sdy import Meshes
 
-__all__ = ["form_of"]
+__all__ = ["SHORT", "form_of"]
 
-_SHORT = frozenset(
+SHORT = frozenset(
     f"stablehlo.{name}"
     for name in """
     abs add and atan2 cbrt ceil cosine count_leading_zeros divide exponential
@@ -35,7 +35,7 @@ def form_of(op: Op, meshes: Meshes | None = None) -> tuple[str, str]:
     given = [value.aval.type for value in op.results]
     if name == "stablehlo.constant":
         return f"{name} {dense_text(op.attributes['value'].array)}", f" : {given[0]}"
-    if name in _SHORT and not op.attributes and set(types) == set(given):
+    if name in SHORT and not op.attributes and set(types) == set(given):
         return f"{name} ", f" : {given[0]}"
     tail = f"{_attributes(op, meshes)} : ({', '.join(types)}) -> ({', '.join(given)})"
     return f'"{name}"(', tail if op.regions else f"){tail}"

@@ -17,7 +17,7 @@ from devrt.tracing.inspection import INSPECTION, Inspected, printed_barrier
 from devrt.tracing.ir import Graph, Op, Value
 from devrt.tracing.sdy import Meshes
 
-__all__ = ["Printed", "print_module"]
+__all__ = ["Printed", "live_ops", "print_module"]
 
 _WORD = re.compile(r"[^A-Za-z0-9_]")
 
@@ -47,6 +47,7 @@ def print_module(
     arguments: Sequence[str] = (),
     results: Sequence[str] = (),
     meshes: Meshes | None = None,
+    replicas: int = 1,
 ) -> Printed:
     """Return the module whose function main is a graph.
 
@@ -60,6 +61,8 @@ def print_module(
         Attributes of each parameter and result, as text without braces; empty for none.
     meshes
         Those that the program's attributes name; None if it runs on one device and names none.
+    replicas
+        On how many devices it runs as it is, each with values of its own.
     """
     parameters = [value for _, value in graph.hidden.values()] + graph.parameters
     meshes = meshes or Meshes()
@@ -72,7 +75,8 @@ def print_module(
         takes.append(f"%arg{i}: {value.aval.type}" + (f" {{{attributes}}}" if attributes else ""))
     for value, attributes in zip(graph.results, results, strict=True):
         gives.append(value.aval.type + (f" {{{attributes}}}" if attributes else ""))
-    counts = f"mhlo.num_partitions = {meshes.num_partitions} : i32, mhlo.num_replicas = 1 : i32"
+    counts = f"mhlo.num_partitions = {meshes.num_partitions} : i32"
+    counts += f", mhlo.num_replicas = {replicas} : i32"
     word = _WORD.sub("_", name) or "main"
     lines = printer.lines
     lines.append(f"module @{word} attributes {{{counts}}} {{")
@@ -103,7 +107,7 @@ class _Printer:
         for outer, inner in graph.captures.items():
             self.names[inner] = self.names[outer]
         inspections = []
-        for op in _live(graph):
+        for op in live_ops(graph):
             if op.name.startswith("stablehlo."):  # the common case, first
                 self._op(op, indent, frame or op.frame)
             elif op.name == INSPECTION:
@@ -212,7 +216,7 @@ class _Printer:
         self._line(f"{indent}  {self.returned(word, graph.results)}", op.frame)
 
 
-def _live(graph: Graph) -> list[Op]:
+def live_ops(graph: Graph) -> list[Op]:
     """Return the operations that a result or an effect depends on, in order."""
     needed = set(graph.results)
     live = []

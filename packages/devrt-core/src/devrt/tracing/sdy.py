@@ -234,9 +234,13 @@ class SourceTargetPairs(NamedTuple):
 
     def mlir_in(self, meshes: Meshes) -> str:
         """Return the attribute's text in a program of some meshes."""
+        return _integers(self.numbers(meshes))
+
+    def numbers(self, meshes: Meshes) -> np.ndarray[Any, Any]:
+        """Return the numbers of the devices, a pair in each row."""
         rows = _rows(meshes.numbers(self.mesh), self.mesh.axis_names, self.axes)
         pairs = [(row[a], row[b]) for row in rows for a, b in self.pairs]
-        return _integers(np.array(pairs, np.int64).reshape(-1, 2))
+        return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def _rows(
